@@ -1,0 +1,41 @@
+# Language level, warnings and sanitizers for every target of ours.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(trireme_options INTERFACE)
+target_include_directories(trireme_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wno-psabi
+                       -Wno-restrict)  # GCC 12 warns falsely about std::string (bug 105329)
+if(TRIREME_WERROR)
+  target_compile_options(trireme_options INTERFACE -Werror)
+endif()
+if(TRIREME_SANITIZE)
+  target_compile_options(trireme_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(trireme_options INTERFACE -fsanitize=address,undefined)
+endif()
+
+# trireme_library(NAME [DEPENDS target...]): one static library from the .cpp files of this folder.
+function(trireme_library name)
+  cmake_parse_arguments(ARG "RECURSE" "" "DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  if(ARG_RECURSE)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  else()
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  endif()
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_link_libraries(${name} PUBLIC trireme_options ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE trireme_options ${ARG_DEPENDS})
+  endif()
+endfunction()

@@ -1,0 +1,128 @@
+#include "engine/core/cpu.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+Isa detect() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool v4 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (v4) return Isa::kAvx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
+#endif
+  return Isa::kPortable;
+}
+
+std::atomic<Isa> g_active{detect()};
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int c = 0; c < CPU_SETSIZE; ++c)
+      if (CPU_ISSET(c, &set)) cores.push_back(c);
+  if (cores.empty()) cores.push_back(0);
+  return cores;
+}
+
+// The mask the process started with: pinning the main thread must not shrink it.
+const std::vector<int> g_cores = allowed_cores();
+
+// Cores a cgroup v2 quota allows, or a large number where there is none.
+int cgroup_cores() {
+  std::ifstream in("/sys/fs/cgroup/cpu.max");
+  std::string quota;
+  double period = 0;
+  if (!(in >> quota >> period) || quota == "max" || period <= 0) return 1 << 20;
+  return std::max(1, static_cast<int>(std::ceil(std::stod(quota) / period)));
+}
+
+}  // namespace
+
+Isa best_isa() {
+  static const Isa isa = detect();
+  return isa;
+}
+
+Isa active_isa() { return g_active.load(std::memory_order_relaxed); }
+
+void set_active_isa(Isa isa) {
+  if (isa < best_isa())
+    fail_input("cpu.isa \"", isa_name(isa),
+               "\" is not supported by this processor (best: ", isa_name(best_isa()), ")");
+  g_active.store(isa, std::memory_order_relaxed);
+}
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kPortable: return "portable";
+  }
+  TRIREME_UNREACHABLE("isa ", static_cast<int>(isa));
+}
+
+bool cpu_has_avx512_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+namespace {
+
+std::string cpuinfo_line(const std::string& key) {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key))
+      if (const size_t colon = line.find(": "); colon != std::string::npos)
+        return line.substr(colon + 2);
+  return "unknown";
+}
+
+}  // namespace
+
+std::string cpu_model_name() { return cpuinfo_line("model name"); }
+
+std::string cpu_features() {
+  const std::string flags = " " + cpuinfo_line("flags") + " ";
+  std::string out;
+  for (const char* name : {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl",
+                           "avx512_bf16", "avx512_vnni", "avx512_fp16", "amx_bf16"})
+    if (flags.find(std::string(" ") + name + " ") != std::string::npos)
+      out += (out.empty() ? "" : " ") + std::string(name);
+  return out.empty() ? "none of interest" : out;
+}
+
+int available_cores() { return std::min(static_cast<int>(g_cores.size()), cgroup_cores()); }
+
+void pin_team(int first, int threads) {
+  TRIREME_CHECK(first >= 0 && threads >= 1, "pin_team(", first, ", ", threads, ")");
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads);
+#pragma omp parallel num_threads(threads)
+  {
+    const auto slot = static_cast<size_t>(first + omp_get_thread_num()) % g_cores.size();
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(g_cores[slot], &set);
+    sched_setaffinity(0, sizeof set, &set);  // advice: a refusal costs speed only
+  }
+}
+
+}  // namespace trireme

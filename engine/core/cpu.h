@@ -1,0 +1,25 @@
+// What this processor offers, which kernels were chosen for it, and where threads may run.
+#pragma once
+
+#include <string>
+
+namespace trireme {
+
+// Instruction sets the CPU kernels are compiled for, best first.
+enum class Isa { kAvx512, kAvx2, kPortable };
+
+Isa best_isa();                // what this processor can run
+Isa active_isa();              // what kernels use now: best_isa() unless lowered
+void set_active_isa(Isa isa);  // tests and the config key "cpu.isa"; throws if not supported
+const char* isa_name(Isa isa);
+
+bool cpu_has_avx512_bf16();
+std::string cpu_model_name();
+std::string cpu_features();  // "avx2 fma avx512f ..." for --version and reports
+int available_cores();       // cores this process may use (affinity mask, cgroup quota)
+
+// Binds the calling thread's OpenMP team, `threads` wide, to consecutive cores of the process's
+// affinity mask starting at core number `first` (modulo their number), and sets the team size.
+void pin_team(int first, int threads);
+
+}  // namespace trireme

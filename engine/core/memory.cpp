@@ -1,0 +1,240 @@
+#include "engine/core/memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kPage = 4096;
+constexpr int64_t kAlignment = 64;  // a cache line and an AVX-512 register
+// Planning hands out addresses no system maps, so that a read is a fault and not a wrong number.
+constexpr uintptr_t kFakeBase = uintptr_t{1} << 56;
+
+std::atomic<int64_t> g_allocation_count{0};
+std::atomic<int64_t> g_allocated_bytes{0};
+
+}  // namespace
+
+int64_t allocation_count() { return g_allocation_count.load(std::memory_order_relaxed); }
+int64_t allocated_bytes() { return g_allocated_bytes.load(std::memory_order_relaxed); }
+
+Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {
+  TRIREME_CHECK(bytes >= 0, "buffer ", name_, " of ", bytes, " bytes");
+  if (bytes == 0) return;
+  const bool huge = bytes >= kHugePage;
+  mapped_ = round_up(checked_add(bytes, huge ? kHugePage : 0), kPage);
+  void* address = mmap(nullptr, static_cast<size_t>(mapped_), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    throw Error(concat("cannot allocate ", bytes, " bytes for ", name_, " (", std::strerror(errno),
+                       "); this process holds ", allocated_bytes(),
+                       " bytes; use a smaller batch, sequence or model, or more ranks"));
+  }
+  data_ = static_cast<std::byte*>(address);
+  if (huge) {
+    // Keep only the 2 MiB aligned part so that the kernel can use whole huge pages.
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    const auto aligned = (start + kHugePage - 1) & ~static_cast<uintptr_t>(kHugePage - 1);
+    const auto head = static_cast<int64_t>(aligned - start);
+    const int64_t body = round_up(bytes, kPage);
+    if (head > 0) munmap(address, static_cast<size_t>(head));
+    const int64_t tail = mapped_ - head - body;
+    data_ += head;
+    if (tail > 0) munmap(data_ + body, static_cast<size_t>(tail));
+    mapped_ = body;
+    madvise(data_, static_cast<size_t>(mapped_), MADV_HUGEPAGE);  // advice: failure is harmless
+  }
+  g_allocation_count.fetch_add(1, std::memory_order_relaxed);
+  g_allocated_bytes.fetch_add(mapped_, std::memory_order_relaxed);
+}
+
+Buffer::~Buffer() {
+  if (data_ == nullptr) return;
+  munmap(data_, static_cast<size_t>(mapped_));
+  g_allocated_bytes.fetch_sub(mapped_, std::memory_order_relaxed);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : name_(std::move(other.name_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      mapped_(std::exchange(other.mapped_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(name_, other.name_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(mapped_, other.mapped_);
+  return *this;
+}
+
+Tensor Buffer::tensor(DType dtype, const Shape& shape, int64_t byte_offset) const {
+  const int64_t size = checked_mul(shape.numel(), dtype_size(dtype));
+  TRIREME_CHECK(byte_offset >= 0 && checked_add(byte_offset, size) <= bytes_, "tensor ", shape,
+                " at byte ", byte_offset, " leaves buffer ", name_, " of ", bytes_, " bytes");
+  return Tensor(data_ + byte_offset, dtype, shape);
+}
+
+void Buffer::touch(int threads) const {
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int64_t page = 0; page < ceil_div(bytes_, kPage); ++page) {
+    volatile std::byte* p = data_ + page * kPage;
+    *p = *p;
+  }
+}
+
+std::string ArenaPlan::table(int rows) const {
+  std::vector<const Block*> order;
+  for (const Block& b : blocks) order.push_back(&b);
+  std::ranges::sort(order, [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
+  std::string out = concat("planned activations and scratch: ", capacity, " bytes in ",
+                           blocks.size(), " allocations; the largest:\n");
+  for (int i = 0; i < rows && i < static_cast<int>(order.size()); ++i) {
+    const Block& b = *order[static_cast<size_t>(i)];
+    out += concat("  ", b.bytes, " bytes  ", b.name, "\n");
+  }
+  return out;
+}
+
+void pack_intervals(ArenaPlan& plan) {
+  std::vector<size_t> order(plan.blocks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
+  std::vector<const ArenaPlan::Block*> placed;  // sorted by offset
+  plan.capacity = 0;
+  for (size_t index : order) {
+    ArenaPlan::Block& block = plan.blocks[index];
+    int64_t offset = 0;
+    for (const ArenaPlan::Block* other : placed) {
+      const bool alive_together = block.born < other->died && other->born < block.died;
+      if (!alive_together) continue;
+      if (offset + block.bytes <= other->offset) break;  // fits in the gap before `other`
+      offset = std::max(offset, other->offset + other->bytes);
+    }
+    block.offset = offset;
+    plan.capacity = std::max(plan.capacity, offset + block.bytes);
+    const auto at = std::ranges::upper_bound(placed, offset, {}, &ArenaPlan::Block::offset);
+    placed.insert(at, &block);
+  }
+}
+
+Activation::Activation(Activation&& other) noexcept
+    : arena_(std::exchange(other.arena_, nullptr)), index_(other.index_), view_(other.view_) {
+  other.view_ = Tensor();
+}
+
+Activation& Activation::operator=(Activation&& other) noexcept {
+  if (this != &other) {
+    reset();
+    arena_ = std::exchange(other.arena_, nullptr);
+    index_ = other.index_;
+    view_ = other.view_;
+    other.view_ = Tensor();
+  }
+  return *this;
+}
+
+void Activation::reset() {
+  if (arena_ != nullptr) std::exchange(arena_, nullptr)->release(index_);
+  view_ = Tensor();
+}
+
+Arena::~Arena() = default;
+
+void Arena::begin_planning() {
+  TRIREME_CHECK(mode_ == Mode::kDirect && live_ == 0, "arena ", name_, " is in use");
+  mode_ = Mode::kPlanning;
+  recording_ = {};
+  next_ = events_ = in_use_ = 0;
+}
+
+ArenaPlan Arena::end_planning() {
+  TRIREME_CHECK(mode_ == Mode::kPlanning, "arena ", name_, " is not planning");
+  TRIREME_CHECK(live_ == 0, "arena ", name_, ": ", live_, " activations outlive the planned step");
+  mode_ = Mode::kDirect;
+  pack_intervals(recording_);
+  return std::move(recording_);
+}
+
+void Arena::reserve(int64_t bytes) {
+  TRIREME_CHECK(live_ == 0, "arena ", name_, " is in use");
+  if (bytes > block_.bytes()) block_ = Buffer(name_, bytes);
+}
+
+void Arena::begin_step(const ArenaPlan& plan) {
+  TRIREME_CHECK(mode_ == Mode::kDirect && live_ == 0, "arena ", name_, " is in use");
+  TRIREME_CHECK(plan.capacity <= block_.bytes(), "arena ", name_, " holds ", block_.bytes(),
+                " bytes but the plan needs ", plan.capacity);
+  mode_ = Mode::kPlanned;
+  plan_ = &plan;
+  next_ = in_use_ = 0;
+}
+
+void Arena::end_step() {
+  TRIREME_CHECK(mode_ == Mode::kPlanned && live_ == 0, "arena ", name_, ": ", live_,
+                " activations outlive the step");
+  TRIREME_CHECK(next_ == std::ssize(plan_->blocks), "arena ", name_, ": the step made ", next_,
+                " allocations, the plan has ", plan_->blocks.size());
+  mode_ = Mode::kDirect;
+  plan_ = nullptr;
+}
+
+void Arena::abandon_step() {
+  mode_ = Mode::kDirect;
+  plan_ = nullptr;
+  live_ = in_use_ = 0;
+  direct_.clear();
+}
+
+Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
+  const int64_t bytes =
+      round_up(std::max<int64_t>(1, checked_mul(shape.numel(), dtype_size(dtype))), kAlignment);
+  const int64_t index = next_++;
+  void* address = nullptr;
+  switch (mode_) {
+    case Mode::kDirect:
+      address = direct_.emplace(index, Buffer(name, bytes)).first->second.data();
+      break;
+    case Mode::kPlanning:
+      recording_.blocks.push_back({name, bytes, 0, events_++, -1});
+      address = reinterpret_cast<void*>(kFakeBase);
+      break;
+    case Mode::kPlanned: {
+      TRIREME_CHECK(index < std::ssize(plan_->blocks), "arena ", name_, ": allocation ", name,
+                    " is beyond the plan");
+      const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(index)];
+      TRIREME_CHECK(bytes == block.bytes, "arena ", name_, ": allocation ", index, " is ", name,
+                    " of ", bytes, " bytes, planned ", block.name, " of ", block.bytes);
+      address = block_.data() + block.offset;
+      break;
+    }
+  }
+  ++live_;
+  in_use_ += bytes;
+  return Activation(this, index, Tensor(address, dtype, shape));
+}
+
+void Arena::release(int64_t index) {
+  if (live_ == 0) return;  // the step was abandoned
+  --live_;
+  switch (mode_) {
+    case Mode::kDirect: direct_.erase(index); break;
+    case Mode::kPlanning: {
+      ArenaPlan::Block& block = recording_.blocks[static_cast<size_t>(index)];
+      block.died = events_++;
+      in_use_ -= block.bytes;
+      break;
+    }
+    case Mode::kPlanned: in_use_ -= plan_->blocks[static_cast<size_t>(index)].bytes; break;
+  }
+}
+
+}  // namespace trireme

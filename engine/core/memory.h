@@ -1,0 +1,126 @@
+// Owners of memory: Buffer (one block) and Arena (planned activations and scratch).
+//
+// Every byte the engine works on comes from here, so that the number of calls to the system and the
+// bytes held are known exactly: allocation_count() and allocated_bytes() are written to the metrics,
+// and a test asserts that no call is made after warm-up.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace trireme {
+
+int64_t allocation_count();  // blocks taken from the system so far, by this process
+int64_t allocated_bytes();   // bytes of the blocks held now
+
+// One anonymous block, zero-filled by the system on first touch, 2 MiB aligned and advised to use
+// huge pages when large. Throws Error naming the block and its size when memory cannot be had.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(std::string name, int64_t bytes);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  const std::string& name() const { return name_; }
+  Tensor tensor(DType dtype, const Shape& shape, int64_t byte_offset = 0) const;
+  // Writes one byte per page so that later timing and residency do not depend on first touches.
+  void touch(int threads) const;
+
+ private:
+  std::string name_;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;   // as asked for
+  int64_t mapped_ = 0;  // as mapped
+};
+
+// The (allocate, release) sequence of one step with an offset for each allocation. Made by a
+// planning run of the same code; two allocations whose lifetimes overlap never share a byte.
+struct ArenaPlan {
+  struct Block {
+    std::string name;
+    int64_t bytes = 0;  // rounded up to the alignment
+    int64_t offset = 0;
+    int64_t born = 0;  // event numbers: lives in [born, died)
+    int64_t died = 0;
+  };
+  std::vector<Block> blocks;  // in order of allocation
+  int64_t capacity = 0;       // bytes the offsets need: the high-water mark after packing
+  std::string table(int rows = 20) const;  // the largest blocks, for messages and --validate
+};
+
+class Arena;
+
+// A tensor in an Arena; gives its memory back when destroyed. Layers keep these in their Saved
+// structs: destroying the Saved releases the activations.
+class Activation {
+ public:
+  Activation() = default;
+  Activation(Activation&& other) noexcept;
+  Activation& operator=(Activation&& other) noexcept;
+  ~Activation() { reset(); }
+  void reset();
+  const Tensor& operator*() const { return view_; }
+  const Tensor* operator->() const { return &view_; }
+  operator const Tensor&() const { return view_; }  // NOLINT: used as the tensor it owns
+  bool present() const { return view_.present(); }
+
+ private:
+  friend class Arena;
+  Activation(Arena* arena, int64_t index, Tensor view)
+      : arena_(arena), index_(index), view_(view) {}
+  Arena* arena_ = nullptr;
+  int64_t index_ = -1;
+  Tensor view_;
+};
+
+// Three modes:
+//   direct    every allocation is a Buffer of its own (tests, one-off work);
+//   planning  nothing is backed: addresses are fake and must not be read, events are recorded;
+//   planned   allocation k of the step lies at the k-th offset of the plan; sizes are checked.
+// One thread uses an arena.
+class Arena {
+ public:
+  explicit Arena(std::string name) : name_(std::move(name)) {}
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  void begin_planning();
+  ArenaPlan end_planning();                // every activation must have been released
+  void reserve(int64_t bytes);             // one block for all plans that will be used
+  void begin_step(const ArenaPlan& plan);  // the plan must outlive the step
+  void end_step();                         // checks that the step made exactly the planned calls
+  void abandon_step();  // after an exception: forget the step; outstanding handles die
+
+  Activation allocate(const char* name, DType dtype, const Shape& shape);
+  bool planning() const { return mode_ == Mode::kPlanning; }
+  int64_t capacity() const { return block_.bytes(); }
+  int64_t in_use() const { return in_use_; }  // bytes of live activations
+
+ private:
+  friend class Activation;
+  enum class Mode { kDirect, kPlanning, kPlanned };
+  void release(int64_t index);
+  std::string name_;
+  Mode mode_ = Mode::kDirect;
+  Buffer block_;
+  const ArenaPlan* plan_ = nullptr;
+  ArenaPlan recording_;
+  int64_t next_ = 0;  // index of the next allocation
+  int64_t events_ = 0;
+  int64_t live_ = 0;
+  int64_t in_use_ = 0;
+  std::map<int64_t, Buffer> direct_;
+};
+
+// Offsets for plan.blocks by greedy packing, largest first, each at the lowest offset where it
+// overlaps no block alive at the same time; sets capacity; checks the result.
+void pack_intervals(ArenaPlan& plan);
+
+}  // namespace trireme

@@ -1,0 +1,120 @@
+// Tensor: a view of memory it does not own (data, dtype, shape, strides).
+//
+// Shapes and strides count elements; a default-constructed tensor is empty (no data, rank 0) and
+// stands for an absent optional operand. Sizes are int64_t everywhere on the host; narrow<T>()
+// checks every conversion to a smaller type. A tensor of a planning run has a shape but a null
+// data pointer (engine/core/arena.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <limits>
+#include <span>
+
+#include "engine/core/dtype.h"
+
+namespace trireme {
+
+inline constexpr int kMaxRank = 5;
+
+// a * b and a + b for sizes, throwing on overflow or a negative operand.
+int64_t checked_mul(int64_t a, int64_t b);
+int64_t checked_add(int64_t a, int64_t b);
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t a, int64_t multiple) { return ceil_div(a, multiple) * multiple; }
+
+template <class To, class From>
+To narrow(From value) {
+  TRIREME_CHECK(std::in_range<To>(value), "value ", value, " does not fit the target type");
+  return static_cast<To>(value);
+}
+
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims);  // NOLINT: a braced list is the natural spelling
+  explicit Shape(std::span<const int64_t> dims);
+  int rank() const { return rank_; }
+  int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
+  int64_t numel() const;  // product of the dims, overflow-checked; 1 for rank 0
+  bool operator==(const Shape& other) const;
+  std::string str() const;  // "(4, 128)"
+  std::span<const int64_t> dims() const { return {dims_.data(), static_cast<size_t>(rank_)}; }
+
+ private:
+  std::array<int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+};
+inline std::string text(const Shape& shape) { return shape.str(); }
+
+// Read-only view.
+class ConstTensor {
+ public:
+  ConstTensor() = default;
+  ConstTensor(const void* data, DType dtype, const Shape& shape);  // contiguous, row-major
+  ConstTensor(const void* data, DType dtype, const Shape& shape, const Shape& strides);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int rank() const { return shape_.rank(); }
+  int64_t size(int dim) const { return shape_[dim < 0 ? dim + rank() : dim]; }
+  int64_t stride(int dim) const { return strides_[dim < 0 ? dim + rank() : dim]; }
+  int64_t numel() const { return shape_.numel(); }
+  int64_t bytes() const { return numel() * dtype_size(dtype_); }
+  bool present() const { return present_; }  // false only for a default-constructed tensor
+  bool contiguous() const;
+  const void* raw() const { return data_; }
+
+  template <class T>
+  const T* as() const {
+    check_dtype(dtype_of<T>);
+    return static_cast<const T*>(data_);
+  }
+
+  ConstTensor slice(int dim, int64_t begin, int64_t end) const;
+  ConstTensor reshape(const Shape& shape) const;  // contiguous tensors only
+  // Splits the last dimension (a, b) = (groups, width); keeps the other strides.
+  ConstTensor split_last(int64_t groups, int64_t width) const;
+
+ protected:
+  void check_dtype(DType wanted) const;
+  void* data_ = nullptr;
+  DType dtype_ = DType::kF32;
+  bool present_ = false;
+  Shape shape_;
+  Shape strides_;
+};
+
+// Writable view.
+class Tensor : public ConstTensor {
+ public:
+  Tensor() = default;
+  Tensor(void* data, DType dtype, const Shape& shape) : ConstTensor(data, dtype, shape) {}
+  Tensor(void* data, DType dtype, const Shape& shape, const Shape& strides)
+      : ConstTensor(data, dtype, shape, strides) {}
+  // A write through a view does not change the view, hence const members giving T*.
+  void* raw() const { return data_; }
+  template <class T>
+  T* as() const {
+    check_dtype(dtype_of<T>);
+    return static_cast<T*>(data_);
+  }
+  Tensor slice(int dim, int64_t begin, int64_t end) const {
+    return Tensor(ConstTensor::slice(dim, begin, end));
+  }
+  Tensor reshape(const Shape& shape) const { return Tensor(ConstTensor::reshape(shape)); }
+  Tensor split_last(int64_t groups, int64_t width) const {
+    return Tensor(ConstTensor::split_last(groups, width));
+  }
+
+ private:
+  explicit Tensor(const ConstTensor& view) : ConstTensor(view) {}
+};
+
+// Checks used at the entry of every op; messages name the op, the operand and both shapes.
+void check_shape(const char* op, const char* operand, const ConstTensor& t, const Shape& wanted);
+void check_dtype(const char* op, const char* operand, const ConstTensor& t, DType wanted);
+void check_contiguous(const char* op, const char* operand, const ConstTensor& t);
+
+}  // namespace trireme

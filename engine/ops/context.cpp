@@ -1,0 +1,14 @@
+#include "engine/ops/context.h"
+
+#include "engine/ops/gemm.h"
+
+namespace trireme {
+
+Ctx::Ctx(int team_width, const char* arena_name)
+    : threads(team_width), arena(arena_name), gemm(std::make_unique<GemmEngine>()) {
+  TRIREME_CHECK(team_width >= 1, "a rank needs at least one thread, got ", team_width);
+}
+
+Ctx::~Ctx() = default;
+
+}  // namespace trireme

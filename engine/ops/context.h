@@ -1,0 +1,43 @@
+// Ctx: everything an op or a layer needs besides its operands. One per rank; passed by reference.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "engine/core/memory.h"
+#include "engine/core/profile.h"
+#include "engine/core/random.h"
+
+namespace trireme {
+
+class GemmEngine;  // engine/ops/gemm.h: library handles and cached primitives of this rank
+
+enum class Mode { kTrain, kEval, kInfer };  // dropout acts in kTrain only
+
+struct Ctx {
+  Ctx(int threads, const char* arena_name);
+  ~Ctx();
+  Ctx(const Ctx&) = delete;
+  Ctx& operator=(const Ctx&) = delete;
+
+  int threads;  // width of this rank's OpenMP team
+  Arena arena;  // activations and scratch
+  std::unique_ptr<GemmEngine> gemm;
+  Mode mode = Mode::kTrain;
+  uint64_t seed = 0;  // of dropout
+  int64_t step = 0;   // training step: part of every dropout key
+  Profile* profile = nullptr;
+  // Called with the name and the value of every named intermediate; free when empty.
+  std::function<void(const char*, const ConstTensor&)> observer;
+
+  // True in a planning run: an op checks its operands, allocates its scratch and returns.
+  bool planning() const { return arena.planning(); }
+  Activation allocate(const char* name, DType dtype, const Shape& shape) {
+    return arena.allocate(name, dtype, shape);
+  }
+  void tap(const char* name, const ConstTensor& value) const {
+    if (observer && !arena.planning()) observer(name, value);
+  }
+};
+
+}  // namespace trireme

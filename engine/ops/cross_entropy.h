@@ -1,0 +1,25 @@
+// Softmax cross-entropy of one chunk of tokens, with its gradient written over the logits.
+//
+//   logits      (N, V)  float32 or float64; rows may have any stride; columns >= valid_vocab are
+//                       padding: excluded from the softmax, gradient 0
+//   targets     (N)     int32; kIgnoredTarget marks a token without loss
+//   loss_sum    (1)     float64, += sum of the losses of the chunk's tokens
+//   token_loss  (N)     float32 (float64 for float64), optional: the loss of each token, 0 if ignored
+//   d_logits    (N, V)  optional; any float dtype; may alias logits when the dtypes are equal:
+//                       (softmax - onehot(target)) * scale, 0 for ignored tokens
+//   scale       (1)     float32 device scalar: loss scale / number of valid tokens of the global batch
+// The loss of a token is logsumexp(logits) - logits[target].
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+inline constexpr int32_t kIgnoredTarget = -100;  // PyTorch's and HuggingFace's ignore_index
+
+void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token_loss,
+                           const Tensor& d_logits, const ConstTensor& logits,
+                           const ConstTensor& targets, const ConstTensor& scale,
+                           int64_t valid_vocab);
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+// Elementwise moves: add, dropout, casts, fills. Contiguous tensors of equal shape.
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+// y = a + b; y may alias either. One float dtype.
+void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b);
+
+// y = x, between any two float dtypes (rounded to nearest even).
+void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x);
+
+void fill_zero(Ctx& ctx, const Tensor& y);
+
+// Dropout (Srivastava et al. 2014) of rows: y = keep ? x / (1 - p) : 0, [+ residual].
+// Element (t, c) of the (T, C) input is kept iff uniform(word rows[t] * C + c of the key) >= p:
+// `rows` (T) int64 holds each token's global index, so the mask does not depend on the layout.
+// p = 0 copies. y may alias x or residual. residual is optional.
+// The backward of y with respect to x is the same function applied to dy without a residual.
+void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& residual,
+             const ConstTensor& rows, double p, const RandomKey& key);
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+// Matrix products. The library does them (oneDNN for float32 and bfloat16); float64 and float16
+// are computed here (float16 by way of float32).
+//
+//   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
+//   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.
+// A, B and C are rank-2 views with unit stride in the last dimension (any row stride). A and B have
+// one dtype; C has the same dtype or float32. Accumulation is in float32 (float64 for float64).
+// C must not overlap A or B. beta is 0 (C is overwritten, its old content is not read) or 1.
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+enum class Transpose : bool { kNo = false, kYes = true };
+
+struct GemmArgs {
+  float alpha = 1.0f;
+  bool accumulate = false;  // beta = 1
+  ConstTensor bias;         // optional, not together with accumulate
+};
+
+void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,
+          Transpose tb, const GemmArgs& args = {});
+
+// A constant weight (N, K) in the library's preferred layout, for repeated products with few rows.
+// Owns its memory; the source may be freed.
+class PackedWeight {
+ public:
+  PackedWeight();
+  ~PackedWeight();
+  PackedWeight(PackedWeight&&) noexcept;
+  PackedWeight& operator=(PackedWeight&&) noexcept;
+  bool present() const { return impl_ != nullptr; }
+  int64_t rows() const;     // N
+  int64_t columns() const;  // K
+
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+PackedWeight pack_weight(Ctx& ctx, const ConstTensor& w);
+
+// The three products of a linear layer y = x w^T + bias, timed as gemm.
+//   x (T, K)   w (N, K)   bias (N)   y (T, N)
+void linear_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& w,
+                    const ConstTensor& bias);
+void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, const PackedWeight& w,
+                           const ConstTensor& bias);
+// dx = dy w, or dx += dy w
+void linear_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& w,
+                           bool accumulate);
+// dw = dy^T x, or dw += dy^T x; dw is (N, K), float32 or x's dtype
+void linear_backward_weight(Ctx& ctx, const Tensor& dw, const ConstTensor& dy, const ConstTensor& x,
+                            bool accumulate);
+
+// oneDNN's engine, stream and primitive cache of one rank; made by Ctx.
+class GemmEngine {
+ public:
+  GemmEngine();
+  ~GemmEngine();
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+std::string gemm_library_version();  // "oneDNN 2.6.3 (avx512_core_bf16)"
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+// RMSNorm (Zhang & Sennrich 2019) and LayerNorm (Ba et al. 2016), each with an optional residual add
+// fused in front. Statistics and sums are float32 (float64 for float64 input).
+//
+//   h    = x + residual            (h = x when residual is absent)
+//   rms:   y = h * rstd * w        rstd = 1 / sqrt(mean(h^2) + eps)
+//   layer: y = (h - mean) * rstd * w + b,  rstd = 1 / sqrt(mean((h - mean)^2) + eps)
+//
+//   x, residual, h, y, dy, dh, dx   (T, C)  one float dtype
+//   w, b                            (C)     that dtype
+//   rstd, mean                      (T)     float32 (float64 for float64)
+//   dw, db                          (C)     float32 (float64 for float64)
+//
+// h is written only when residual is present; otherwise pass an absent tensor. y may alias x if no
+// backward follows. dw and db accumulate into what is there if `accumulate`, else overwrite; their
+// sums are taken over fixed blocks of rows, so they do not depend on the number of threads.
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+void rmsnorm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Tensor& h,
+                     const ConstTensor& x, const ConstTensor& residual, const ConstTensor& w,
+                     double eps);
+// dx = d(norm)/dh^T dy + dh_in. `h` is the normalised input (x when there was no residual).
+// dh_in (optional) is the gradient that reaches h from elsewhere: the residual path. The result is
+// the gradient of x and of residual alike. dx may alias dy or dh_in.
+void rmsnorm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
+                      const ConstTensor& dh_in, const ConstTensor& h, const ConstTensor& w,
+                      const ConstTensor& rstd, bool accumulate);
+
+void layernorm_forward(Ctx& ctx, const Tensor& y, const Tensor& mean, const Tensor& rstd,
+                       const Tensor& h, const ConstTensor& x, const ConstTensor& residual,
+                       const ConstTensor& w, const ConstTensor& b, double eps);
+void layernorm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const Tensor& db,
+                        const ConstTensor& dy, const ConstTensor& dh_in, const ConstTensor& h,
+                        const ConstTensor& w, const ConstTensor& mean, const ConstTensor& rstd,
+                        bool accumulate);
+
+}  // namespace trireme

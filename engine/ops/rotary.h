@@ -1,0 +1,20 @@
+// Rotary position embedding (Su et al. 2021), in HuggingFace's half-split convention:
+// with D = head width, for i < D/2:
+//   (x[i], x[i + D/2])  ->  (x[i] cos - x[i + D/2] sin,  x[i + D/2] cos + x[i] sin)
+// where cos, sin are those of position * base^(-2i/D).
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+// cos_sin (P, D) float32 (float64 when computing in float64): row p holds D/2 cosines, then D/2
+// sines, of position p.
+void rotary_table(const Tensor& cos_sin, double base);
+
+// Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine);
+// positions (T) int32 in [0, P). inverse = true rotates back: the backward pass.
+void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
+            bool inverse);
+
+}  // namespace trireme

@@ -1,0 +1,179 @@
+#include "tests/support/compare.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/core/random.h"
+
+namespace trireme::test {
+namespace {
+
+constexpr size_t kGuard = 128;
+constexpr std::byte kPattern{0xA5};
+
+double element(const ConstTensor& t, int64_t offset) {
+  switch (t.dtype()) {
+    case DType::kF64: return t.as<double>()[offset];
+    case DType::kF32: return t.as<float>()[offset];
+    case DType::kBF16: return static_cast<float>(t.as<bf16>()[offset]);
+    case DType::kF16: return static_cast<float>(t.as<f16>()[offset]);
+    case DType::kI64: return static_cast<double>(t.as<int64_t>()[offset]);
+    case DType::kI32: return t.as<int32_t>()[offset];
+    case DType::kU16: return t.as<uint16_t>()[offset];
+    case DType::kU8: return t.as<uint8_t>()[offset];
+  }
+  TRIREME_UNREACHABLE("dtype");
+}
+
+void set_element(const Tensor& t, int64_t i, double value) {
+  dispatch_float("set_element", t.dtype(), [&]<class T>() {
+    if constexpr (std::is_same_v<T, double>)
+      t.as<T>()[i] = value;
+    else
+      t.as<T>()[i] = T(static_cast<float>(value));
+  });
+}
+
+}  // namespace
+
+Tolerance tolerance(DType storage, int64_t terms, DType accumulate) {
+  const double stored = storage == accumulate ? 0.0 : 2.0 * dtype_eps(storage);
+  const double summed = 6.0 * dtype_eps(accumulate) * std::sqrt(static_cast<double>(terms) + 1.0);
+  return {stored + summed};
+}
+
+std::vector<double> to_doubles(const ConstTensor& t) {
+  std::vector<double> out;
+  out.reserve(static_cast<size_t>(t.numel()));
+  std::array<int64_t, kMaxRank> index{};
+  for (int64_t n = 0; n < t.numel(); ++n) {
+    int64_t offset = 0;
+    for (int d = 0; d < t.rank(); ++d) offset += index[static_cast<size_t>(d)] * t.stride(d);
+    out.push_back(element(t, offset));
+    for (int d = t.rank() - 1; d >= 0; --d) {
+      if (++index[static_cast<size_t>(d)] < t.size(d)) break;
+      index[static_cast<size_t>(d)] = 0;
+    }
+  }
+  return out;
+}
+
+std::string compare(const ConstTensor& got, const std::vector<double>& want, Tolerance tol) {
+  const std::vector<double> values = to_doubles(got);
+  if (values.size() != want.size())
+    return concat("sizes differ: got ", values.size(), ", want ", want.size());
+  const auto width = static_cast<size_t>(got.rank() == 0 ? 1 : std::max<int64_t>(1, got.size(-1)));
+  size_t worst = 0, bad = 0, first = 0;
+  double worst_excess = -1;
+  for (size_t row = 0; row < values.size(); row += width) {
+    double scale = 0;
+    for (size_t i = row; i < row + width; ++i) scale = std::max(scale, std::abs(want[i]));
+    for (size_t i = row; i < row + width; ++i) {
+      const double error = std::abs(values[i] - want[i]);
+      const double allowed = tol.relative * scale;
+      if (error <= allowed) continue;  // false for NaN, so NaN is reported
+      if (bad++ == 0) first = i;
+      const double excess = std::isnan(error) ? INFINITY : error;
+      if (excess > worst_excess) {
+        worst_excess = excess;
+        worst = i;
+      }
+    }
+  }
+  if (bad == 0) return "";
+  return concat(bad, " of ", values.size(), " elements differ; first [", first, "] got ",
+                values[first], " want ", want[first], "; worst [", worst, "] got ", values[worst],
+                " want ", want[worst], "; allowed relative ", tol.relative);
+}
+
+std::string compare_exact(const ConstTensor& got, const ConstTensor& want) {
+  if (!(got.shape() == want.shape()) || got.dtype() != want.dtype())
+    return concat("got ", got.dtype(), got.shape(), ", want ", want.dtype(), want.shape());
+  if (!got.contiguous() || !want.contiguous()) return "compare_exact needs contiguous tensors";
+  const auto bytes = static_cast<size_t>(got.bytes());
+  if (bytes == 0 || std::memcmp(got.raw(), want.raw(), bytes) == 0) return "";
+  for (int64_t i = 0;; ++i)
+    if (std::memcmp(static_cast<const std::byte*>(got.raw()) + i * dtype_size(got.dtype()),
+                    static_cast<const std::byte*>(want.raw()) + i * dtype_size(got.dtype()),
+                    static_cast<size_t>(dtype_size(got.dtype()))) != 0)
+      return concat("bits differ first at [", i, "]: got ", element(got, i), " want ",
+                    element(want, i));
+}
+
+std::vector<double> finite_difference_gradient(
+    const std::function<std::vector<double>(const std::vector<double>&)>& f,
+    const std::vector<double>& x, const std::vector<double>& dy, double step) {
+  std::vector<double> gradient(x.size());
+  std::vector<double> moved = x;
+  const auto along = [&](size_t i, double offset) {
+    moved[i] = x[i] + offset;
+    const std::vector<double> y = f(moved);
+    moved[i] = x[i];
+    TRIREME_CHECK(y.size() == dy.size(), "f gave ", y.size(), " values, dy has ", dy.size());
+    double sum = 0;
+    for (size_t j = 0; j < y.size(); ++j) sum += dy[j] * y[j];
+    return sum;
+  };
+  for (size_t i = 0; i < x.size(); ++i)
+    gradient[i] =
+        (8.0 * (along(i, step) - along(i, -step)) - (along(i, 2 * step) - along(i, -2 * step))) /
+        (12.0 * step);
+  return gradient;
+}
+
+double worst_relative(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double scale = 0, worst = 0;
+  for (double v : b) scale = std::max(scale, std::abs(v));
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double error = std::abs(a[i] - b[i]);
+    if (std::isnan(error)) return INFINITY;
+    worst = std::max(worst, error);
+  }
+  return scale == 0 ? worst : worst / scale;
+}
+
+std::vector<double> normals(const std::string& name, int64_t n, double scale) {
+  std::vector<double> out(static_cast<size_t>(n));
+  const RandomKey key{20240229, stream_id(name)};
+  for (size_t i = 0; i < out.size(); ++i) out[i] = scale * philox_normal(key, i);
+  return out;
+}
+
+TestTensor::TestTensor(DType dtype, const Shape& shape) {
+  const auto bytes = static_cast<size_t>(shape.numel() * dtype_size(dtype));
+  storage_.assign(bytes + 2 * kGuard + 64, kPattern);
+  const auto start = reinterpret_cast<uintptr_t>(storage_.data()) + kGuard;
+  auto* data = reinterpret_cast<std::byte*>((start + 63) / 64 * 64);
+  std::memset(data, 0, bytes);
+  view_ = Tensor(data, dtype, shape);
+}
+
+TestTensor::TestTensor(DType dtype, const Shape& shape, const std::vector<double>& values)
+    : TestTensor(dtype, shape) {
+  TRIREME_CHECK(std::ssize(values) == shape.numel(), values.size(), " values for ", shape);
+  for (size_t i = 0; i < values.size(); ++i) set_element(view_, static_cast<int64_t>(i), values[i]);
+}
+
+TestTensor::TestTensor(const Shape& shape, const std::vector<int32_t>& values)
+    : TestTensor(DType::kI32, shape) {
+  TRIREME_CHECK(std::ssize(values) == shape.numel(), values.size(), " values for ", shape);
+  std::ranges::copy(values, view_.as<int32_t>());
+}
+
+TestTensor::TestTensor(const Shape& shape, const std::vector<int64_t>& values)
+    : TestTensor(DType::kI64, shape) {
+  TRIREME_CHECK(std::ssize(values) == shape.numel(), values.size(), " values for ", shape);
+  std::ranges::copy(values, view_.as<int64_t>());
+}
+
+bool TestTensor::guards_intact() const {
+  const auto* begin = static_cast<const std::byte*>(view_.raw());
+  const auto* end = begin + view_.bytes();
+  const auto pattern = [](std::byte b) { return b == kPattern; };
+  return std::all_of(storage_.data(), begin, pattern) &&
+         std::all_of(end, storage_.data() + storage_.size(), pattern);
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,122 @@
+// The run's configuration: one JSON file plus --set overrides, resolved and checked before any work.
+// Key names are DeepSpeed's and Megatron's (docs/config-reference.md is generated from the schema).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/config/reader.h"
+#include "engine/core/dtype.h"
+#include "transformer/model_config.h"
+
+namespace trireme {
+
+enum class Recompute { kNone, kSelective, kFull };
+enum class OptimizerType { kAdamW, kAdam, kSgd };
+enum class DecayStyle { kConstant, kLinear, kCosine, kInverseSqrt, kWsd };
+enum class WsdDecay { kLinear, kCosine, kExponential, kMinusSqrt };
+
+struct OptimizerConfig {
+  OptimizerType type = OptimizerType::kAdamW;
+  double lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+  double momentum = 0.0;
+  bool nesterov = false;
+  DType state_dtype = DType::kF32;  // of exp_avg and exp_avg_sq: float32 or bfloat16
+  bool master_weights = true;       // false with bf16: stochastic rounding
+};
+
+struct SchedulerConfig {
+  DecayStyle style = DecayStyle::kCosine;
+  int64_t warmup_steps = 0;
+  int64_t decay_steps = 0;  // resolved: end of the decay (WSD: length of the decay)
+  double min_lr = 0.0;
+  WsdDecay wsd_decay = WsdDecay::kLinear;
+};
+
+struct LossScaleConfig {      // fp16 only
+  double static_scale = 0.0;  // 0: dynamic
+  int64_t initial_scale_power = 16, window = 1000, hysteresis = 2;
+  double min_scale = 1.0;
+};
+
+struct BlendPart {
+  double weight = 1.0;
+  std::string prefix;  // of the .bin/.idx pair
+};
+
+struct DataConfig {
+  std::vector<BlendPart> train;  // data.data_path, or data.train_data_path
+  std::vector<BlendPart> valid;  // data.valid_data_path; else the split of data_path
+  std::vector<BlendPart> test;
+  std::string split = "969,30,1";
+  std::string tokenizer;              // "byte" or a path to a .model; may be empty for training
+  bool reset_position_ids = false;    // packed documents: positions restart after eod
+  bool reset_attention_mask = false;  // packed documents: no attention across eod
+  bool eod_mask_loss = false;
+  int64_t eod_token_id = -1;
+};
+
+struct CheckpointConfig {
+  std::string save;  // resolved: output_dir/checkpoints unless set
+  std::string load;
+  int64_t save_interval = 0;  // 0: at the end only
+  int64_t keep_last = 3;      // 0: keep all
+};
+
+struct CommConfig {
+  std::string backend = "auto";    // auto, mpi, tcp (threads is for tests and --thread-ranks)
+  std::string algorithm = "auto";  // auto, ring, shm
+  int64_t ranks_per_node = 0;      // 0: as the hosts are; else virtual nodes
+  int64_t bucket_bytes = 25 << 20;
+  bool overlap = true;
+  double timeout_s = 600;
+};
+
+struct LoggingConfig {
+  int64_t log_interval = 1;  // steps_per_print
+  bool tensorboard = false;
+};
+
+struct RunConfig {
+  ModelConfig model;
+  std::string output_dir;
+  int64_t train_batch_size = 0;  // sequences of one optimizer step over all ranks
+  int64_t micro_batch_size = 0;  // sequences of one forward pass on one rank
+  int64_t gradient_accumulation_steps = 0;
+  int64_t sequence_length = 0;
+  int64_t train_steps = 0;
+  uint64_t seed = 1234;
+  std::string device = "auto";
+  DType dtype = DType::kF32;  // bf16.enabled, fp16.enabled
+  LossScaleConfig loss_scale;
+  OptimizerConfig optimizer;
+  SchedulerConfig scheduler;
+  double gradient_clipping = 1.0;      // 0: off
+  int64_t max_consecutive_skips = 20;  // non-finite steps in a row before the run stops
+  Recompute recompute = Recompute::kNone;
+  DataConfig data;
+  CheckpointConfig checkpoint;
+  CommConfig comm;
+  LoggingConfig logging;
+  int64_t eval_interval = 0;  // steps; 0: at the end only
+  int64_t eval_steps = 0;     // batches of train_batch_size; 0: the whole validation split
+  int threads_per_rank = 0;   // 0: cores of the node over the ranks on it
+  std::string isa = "auto";   // cpu.isa
+  bool deterministic = true;
+};
+
+// Everything wrong is reported at once as one InputError, one line a problem with its JSON path.
+// world_size: ranks of the run (data-parallel size), needed to resolve the batch rule
+//   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x world_size.
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
+                          int world_size);
+RunConfig read_run_config(const Json& json, int world_size);
+// What resolved_config.json holds: every key, "auto" replaced; reading it gives the same RunConfig.
+Json run_config_to_json(const RunConfig& config);
+// Hash over what determines the training trajectory (model, data, batch, optimizer, seed, dtype ...),
+// not over output places, logging, evaluation or thread counts. 16 hex digits.
+std::string trajectory_hash(const RunConfig& config);
+Json run_config_json_schema();
+
+}  // namespace trireme

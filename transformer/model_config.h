@@ -1,0 +1,48 @@
+// The model's hyper-parameters, in HuggingFace `config.json` words.
+//
+// model_type "gpt2": LayerNorm, learned positions, GELU (tanh), biases; keys n_layer, n_head, n_embd, n_inner,
+//   n_positions, layer_norm_epsilon, resid_pdrop, embd_pdrop, attn_pdrop.
+// model_type "llama": RMSNorm, RoPE, grouped-query attention, SwiGLU; keys num_hidden_layers,
+//   num_attention_heads, num_key_value_heads, hidden_size, intermediate_size, head_dim,
+//   max_position_embeddings, rope_theta, rms_norm_eps, attention_bias, mlp_bias, attention_dropout.
+// Shared: vocab_size, tie_word_embeddings, initializer_range, bos_token_id, eos_token_id.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/config/reader.h"
+
+namespace trireme {
+
+enum class ModelFamily { kGpt2, kLlama };
+
+struct ModelConfig {
+  ModelFamily family = ModelFamily::kLlama;
+  int64_t vocab_size = 0;         // V, logical
+  int64_t hidden_size = 0;        // C
+  int64_t intermediate_size = 0;  // F
+  int64_t num_layers = 0;         // L
+  int64_t num_heads = 0;          // H
+  int64_t num_kv_heads = 0;       // Hkv
+  int64_t head_dim = 0;           // D
+  int64_t max_positions = 0;      // P
+  double rope_theta = 10000.0;
+  double norm_eps = 1e-5;
+  double initializer_range = 0.02;
+  double residual_dropout = 0.0;
+  double embedding_dropout = 0.0;
+  double attention_dropout = 0.0;
+  bool tie_word_embeddings = false;
+  bool attention_bias = false;  // biases of q, k, v (and o for gpt2)
+  bool mlp_bias = false;
+  int64_t bos_token_id = -1;  // -1: none
+  int64_t eos_token_id = -1;
+};
+
+// Reads a config.json object; problems are added to `report` with their JSON paths under `path`.
+ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report);
+// The object read_model_config() reads back to the same value; what a checkpoint stores.
+Json model_config_to_json(const ModelConfig& config);
+
+}  // namespace trireme
