@@ -1,0 +1,125 @@
+// Communicator: collectives of one group of ranks on tensors.
+//
+// Rules
+//   Every rank of the group calls the same operations in the same order; operations on different
+//   groups of one rank are also executed in the order in which this rank started them.
+//   Tensors are contiguous. Results are bit-identical on all ranks and from run to run, and depend
+//   on the layout (ranks, nodes, algorithm) only through the order of additions.
+//   An async form returns at once; one worker thread per rank executes operations in order. The
+//   operand must stay alive and untouched until Work::wait(). A blocking operation runs in the
+//   calling thread when nothing is queued before it, else behind the queue.
+//   One thread of a rank at a time starts operations.
+//
+// Failure: a rank that dies, throws or stops answering for `timeout_s` makes every operation of the
+// others, waiting or later, throw Error(ExitCode::kLostRank) naming rank, group, operation and bytes.
+//
+// Algorithms and traffic formulas: docs/communication.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/core/tensor.h"
+#include "engine/ops/reduce.h"
+#include "parallel/comm/traffic.h"
+
+namespace trireme {
+
+enum class CommAlgorithm : uint8_t {
+  kAuto,  // window inside a node, ring between nodes
+  kRing,  // one ring over all ranks of the group, point-to-point only
+  kShm,   // as kAuto, but an error where the ranks of a node cannot share memory
+};
+CommAlgorithm parse_comm_algorithm(const std::string& name);  // "auto", "ring", "shm"
+
+struct CommOptions {
+  CommAlgorithm algorithm = CommAlgorithm::kAuto;
+  int ranks_per_node = 0;           // 0: as the hosts are; else virtual nodes of this many ranks
+  int64_t window_bytes = 25 << 20;  // largest piece of one rank in the node-local window
+  double timeout_s = 600;           // longest wait for a peer inside one operation
+  bool check_operations = false;    // debug: compare sequence, kind, bytes, dtype before moving
+};
+
+struct RankState;   // what the communicators of one rank share (parallel/comm/rank_state.h)
+struct GroupState;  // members, node windows, counters of one communicator
+
+// A started operation. Copies refer to the same operation.
+class Work {
+ public:
+  Work() = default;   // nothing: done
+  void wait() const;  // returns when the operation is done; rethrows its error
+  bool done() const;
+  double seconds() const;  // time the operation took once it ran; 0 before
+ private:
+  friend struct RankState;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+class Communicator {
+ public:
+  explicit Communicator(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const;  // of the caller, in the group
+  int size() const;
+  const std::string& name() const;
+  int world_rank(int rank) const;  // of a member
+  int nodes() const;               // (virtual) nodes the group touches
+  const CommOptions& options() const;
+
+  // data = reduction over the ranks, in place. float64, float32, bfloat16 and float16 (accumulated
+  // in float32), int64, int32.
+  void all_reduce(const Tensor& data, ReduceOp op = ReduceOp::kSum);
+  Work all_reduce_async(const Tensor& data, ReduceOp op = ReduceOp::kSum);
+  // out (size * n) = the ranks' in (n), one behind the other. in may be its own place in out.
+  void all_gather(const Tensor& out, const ConstTensor& in);
+  Work all_gather_async(const Tensor& out, const ConstTensor& in);
+  // out (n) = piece `rank` of the reduction of the ranks' in (size * n). out may be that piece of in;
+  // in is otherwise unchanged.
+  void reduce_scatter(const Tensor& out, const ConstTensor& in, ReduceOp op = ReduceOp::kSum);
+  Work reduce_scatter_async(const Tensor& out, const ConstTensor& in, ReduceOp op = ReduceOp::kSum);
+  void broadcast(const Tensor& data, int root);
+  Work broadcast_async(const Tensor& data, int root);
+  // out piece s = piece `rank` of rank s's in; `size` equal pieces. No overlap.
+  void all_to_all(const Tensor& out, const ConstTensor& in);
+  // The same with in_counts[r] elements for rank r and out_counts[s] elements from rank s; pieces
+  // follow one another. The counts of sender and receiver must agree.
+  void all_to_all_v(const Tensor& out, std::span<const int64_t> out_counts, const ConstTensor& in,
+                    std::span<const int64_t> in_counts);
+  // Point to point. tag in [0, kMaxTag]. A message is received into a tensor of its exact size.
+  static constexpr int kMaxTag = 4095;
+  void send(const ConstTensor& data, int to, int tag = 0);
+  void recv(const Tensor& data, int from, int tag = 0);
+  // Both at once, so that neighbours may exchange without deadlock.
+  void send_recv(const ConstTensor& out, int to, const Tensor& in, int from, int tag = 0);
+  void barrier();
+
+  // Small values, for set-up and reports.
+  std::vector<std::string> all_gather_strings(const std::string& mine);
+  std::string broadcast_string(const std::string& value, int root);
+  double all_reduce_scalar(double value, ReduceOp op);
+  int64_t all_reduce_scalar(int64_t value, ReduceOp op);
+
+  // Ranks with equal color form a group, ordered by (key, rank). Collective over this group.
+  // color < 0: the caller joins none and gets nullptr.
+  std::unique_ptr<Communicator> split(int color, int key, const std::string& name);
+
+  // Waits for the operations started so far, then reads or clears the counters of this rank.
+  Traffic traffic() const;
+  void reset_traffic();
+
+  // Makes every waiting and later operation of every rank throw Error(kLostRank) with this reason.
+  void abort(const std::string& reason);
+  // Throws that error if a peer is known to be lost; starts no communication.
+  void check_alive() const;
+
+ private:
+  std::shared_ptr<GroupState> state_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// World: all ranks of a run, however they were started, and where each of them lives.
+#pragma once
+
+#include <functional>
+
+#include "parallel/comm/communicator.h"
+
+namespace trireme {
+
+enum class Launcher { kNone, kMpi, kTcp };
+// From the variables launchers set: mpirun, srun with PMI, hydra -> kMpi; MASTER_ADDR, MASTER_PORT,
+// RANK and WORLD_SIZE without an MPI launcher -> kTcp; none of them -> kNone, one rank. Reading
+// them starts nothing. InputError where a variable is there but makes no sense.
+struct LauncherInfo {
+  Launcher kind = Launcher::kNone;
+  std::string name = "none";  // "mpirun", "srun", "torchrun variables", ...
+  int ranks = 1;
+  int rank = 0;
+};
+LauncherInfo detect_launcher();
+
+struct WorldOptions {
+  std::string backend = "auto";  // auto: as detect_launcher() says; mpi; tcp; single
+  CommOptions comm;
+  std::string build_id;  // empty: of this executable; ranks with different ones refuse to start
+};
+
+// Connects the ranks and compares build ids and format versions. The destructor says goodbye to the
+// others (and ends MPI); when it runs because of an exception it tells them instead that this rank
+// is lost, and does not wait for anybody.
+class World {
+ public:
+  explicit World(std::shared_ptr<RankState> state);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  Communicator& world() { return *world_; }
+  int rank() const;
+  int size() const;
+  int local_rank() const;  // among the ranks of this host
+  int local_size() const;  // ranks of this host
+  int node() const;        // index of this rank's (virtual) node
+  int nodes() const;
+  const std::string& backend() const;  // "single", "mpi", "tcp", "threads"
+  std::string describe() const;        // "4 ranks over mpi on 1 host, 2 virtual nodes of 2"
+
+ private:
+  std::shared_ptr<RankState> state_;
+  std::unique_ptr<Communicator> world_;
+};
+
+std::unique_ptr<World> make_world(const WorldOptions& options);
+
+// Ranks as threads of this process: calls fn once per rank and joins them. When a rank throws, the
+// others are woken with an error; the first exception is rethrown here.
+void run_threads(int ranks, const std::function<void(Communicator&)>& fn,
+                 const CommOptions& options = {});
+void run_thread_worlds(int ranks, const std::function<void(World&)>& fn,
+                       const CommOptions& options = {});
+
+}  // namespace trireme
