@@ -1,0 +1,228 @@
+#include "engine/io/atomic_file.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kPendingBytes = 64 << 10;
+constexpr size_t kLargestWrite = 1 << 30;  // Linux writes at most 2 GiB - 4 KiB in one call
+
+std::string parent_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+// write() that reports a file size limit as EFBIG instead of killing the process by SIGXFSZ.
+ssize_t write_without_signal(int descriptor, const std::byte* data, size_t bytes) {
+  sigset_t file_size, before;
+  sigemptyset(&file_size);
+  sigaddset(&file_size, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &file_size, &before);
+  const ssize_t written = ::write(descriptor, data, bytes);
+  const int error_number = errno;
+  if (written < 0 && error_number == EFBIG) {
+    const timespec now{};
+    sigtimedwait(&file_size, nullptr, &now);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error_number;
+  return written;
+}
+
+// Opens and locks the temporary. Its previous owner may rename it between our open and our lock, so
+// the name must still lead to the file that was locked.
+int open_locked(const std::string& temporary, const std::string& path) {
+  for (;;) {
+    const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0) fail_file("create", temporary, errno);
+    // Some network file systems have no locks: go on without.
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(descriptor);
+      fail_input("cannot write ", path, ": another process is writing it now; wait for it or ",
+                 "choose another output directory");
+    }
+    struct stat locked {
+    }, named{};
+    if (::fstat(descriptor, &locked) == 0 && ::stat(temporary.c_str(), &named) == 0 &&
+        locked.st_ino == named.st_ino && locked.st_dev == named.st_dev) {
+      return descriptor;
+    }
+    ::close(descriptor);
+  }
+}
+
+std::string advice(int error_number, const std::string& path, int64_t bytes_needed) {
+  const std::string needed = bytes_needed > 0 ? concat(bytes_needed, " more bytes are needed, ",
+                                                       free_bytes_at(path), " are free; ")
+                                              : std::string();
+  switch (error_number) {
+    case ENOSPC: return needed + "free some space there or choose a directory on another disk";
+    case EDQUOT:
+      return needed + "the user's disk quota is used up: raise it or choose another disk";
+    case EFBIG:
+      return needed + "the file size limit of this process is reached: raise it (ulimit -f)";
+    case EACCES:
+    case EPERM: return "check who owns it and its permissions, or choose another directory";
+    case EROFS: return "the file system is mounted read-only: choose another directory";
+    case ENOENT: return "check the path";
+    case ENOTDIR: return "a part of the path is a file: choose another directory";
+    case EISDIR: return "it is a directory: give the path of a file";
+    case EMFILE:
+    case ENFILE: return "too many files are open: raise the limit (ulimit -n)";
+    default: return needed + "check the disk and the path";
+  }
+}
+
+}  // namespace
+
+void fail_file(const char* action, const std::string& path, int error_number,
+               int64_t bytes_needed) {
+  fail_input("cannot ", action, " ", path, ": ", std::strerror(error_number), "; ",
+             advice(error_number, path, bytes_needed));
+}
+
+AtomicFile::AtomicFile(std::string path, int64_t expected_bytes)
+    : path_(std::move(path)), temporary_(path_ + ".tmp"), expected_(expected_bytes) {
+  if (fs::is_directory(path_)) fail_file("write", path_, EISDIR);
+  if (expected_ > 0 && expected_ > free_bytes_at(path_)) {
+    fail_file("write", path_, ENOSPC, expected_);
+  }
+  descriptor_ = open_locked(temporary_, path_);
+  if (::ftruncate(descriptor_, 0) != 0) fail("write", errno);
+  pending_.reserve(kPendingBytes);
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() noexcept {
+  if (descriptor_ < 0) return;
+  ::unlink(temporary_.c_str());
+  ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+void AtomicFile::fail(const char* action, int error_number) {
+  const int64_t needed = std::max(expected_, size_) - written_;
+  // Free space is read before the temporary goes away, so the numbers are those of the failure.
+  try {
+    fail_file(action, path_, error_number, needed);
+  } catch (const InputError&) {
+    discard();
+    throw;
+  }
+}
+
+void AtomicFile::put(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const size_t wanted = std::min(bytes.size(), kLargestWrite);
+    const ssize_t written = write_without_signal(descriptor_, bytes.data(), wanted);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", errno);
+    written_ += written;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void AtomicFile::flush() {
+  put(std::as_bytes(std::span(pending_)));
+  pending_.clear();
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  TRIREME_CHECK(descriptor_ >= 0, "write to ", path_, " after commit or failure");
+  checksum_.update(bytes);
+  size_ += static_cast<int64_t>(bytes.size());
+  if (pending_.size() + bytes.size() > kPendingBytes) flush();
+  if (bytes.size() > kPendingBytes) {
+    put(bytes);
+  } else {
+    pending_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+}
+
+void AtomicFile::write(std::string_view characters) { write(std::as_bytes(std::span(characters))); }
+
+void AtomicFile::commit() {
+  TRIREME_CHECK(descriptor_ >= 0, "commit of ", path_, " after commit or failure");
+  flush();
+  // Delayed allocation reports a full disk here at the latest.
+  if (::fsync(descriptor_) != 0) fail("write", errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (::close(descriptor) != 0) fail_file("write", path_, errno);
+  sync_directory(parent_of(path_));
+}
+
+void write_file_atomically(const std::string& path, std::string_view contents) {
+  AtomicFile file(path, static_cast<int64_t>(contents.size()));
+  file.write(contents);
+  file.commit();
+}
+
+std::string read_small_file(const std::string& path, int64_t max_bytes) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  if (error) fail_file("read", path, error.value());
+  if (static_cast<int64_t>(bytes) > max_bytes) {
+    fail_input("cannot read ", path, ": it has ", bytes, " bytes, at most ", max_bytes,
+               " are expected of such a file");
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::string contents(bytes, '\0');
+  if (!in.read(contents.data(), static_cast<std::streamsize>(bytes))) {
+    fail_file("read", path, errno != 0 ? errno : EIO);
+  }
+  return contents;
+}
+
+void sync_directory(const std::string& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail_file("open", directory, errno);
+  const int result = ::fsync(descriptor);
+  const int error_number = errno;
+  ::close(descriptor);
+  // Some file systems cannot fsync a directory and say so; the rename is then as durable as it gets.
+  if (result != 0 && error_number != EINVAL && error_number != ENOTSUP) {
+    fail_file("sync", directory, error_number);
+  }
+}
+
+void make_directories(const std::string& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (error) fail_file("create directory", directory, error.value());
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail_file("remove", path, error.value());
+}
+
+int64_t free_bytes_at(const std::string& path) {
+  fs::path place = fs::absolute(path);
+  while (!fs::exists(place) && place.has_relative_path()) place = place.parent_path();
+  struct statvfs info {};
+  if (::statvfs(place.c_str(), &info) != 0) return 0;
+  return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
+}
+
+}  // namespace trireme

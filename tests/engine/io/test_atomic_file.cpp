@@ -1,0 +1,149 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/mapped_file.h"
+#include "tests/engine/io/small_disk.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using test::ScratchDirectory;
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "(no error)";
+}
+
+TEST(AtomicFile, WritesAllAndReplacesTheOldContents) {
+  const ScratchDirectory dir;
+  const std::string path = dir / "file";
+  for (const size_t size : {0u, 1u, 65536u, 65537u, 200001u}) {
+    std::string contents(size, 'x');
+    for (size_t i = 0; i < size; ++i) contents[i] = static_cast<char>('a' + i * 7 % 23);
+    AtomicFile file(path);
+    // Pieces of growing size cross the buffer's end in every way.
+    for (size_t at = 0, step = 1; at < size; at += step, step = step * 3 + 1) {
+      file.write(std::string_view(contents).substr(at, step));
+    }
+    EXPECT_EQ(file.size(), static_cast<int64_t>(size));
+    EXPECT_EQ(file.checksum(), checksum(std::as_bytes(std::span(contents))));
+    file.commit();
+    EXPECT_EQ(read_small_file(path), contents);
+    EXPECT_FALSE(fs::exists(path + ".tmp"));
+  }
+}
+
+TEST(AtomicFile, WithoutCommitTheOldContentsStay) {
+  const ScratchDirectory dir;
+  const std::string path = dir / "file";
+  write_file_atomically(path, "old");
+  {
+    AtomicFile file(path);
+    file.write("new, but the writer throws before the end");
+  }
+  EXPECT_EQ(read_small_file(path), "old");
+  EXPECT_FALSE(fs::exists(path + ".tmp"));
+}
+
+TEST(AtomicFile, OverwritesWhatAKilledWriterLeft) {
+  const ScratchDirectory dir;
+  write_file_atomically(dir / "file.tmp", std::string(1000, 'z'));
+  write_file_atomically(dir / "file", "short");
+  EXPECT_EQ(read_small_file(dir / "file"), "short");
+}
+
+TEST(AtomicFile, RefusesASecondWriter) {
+  const ScratchDirectory dir;
+  AtomicFile first(dir / "file");
+  EXPECT_NE(message_of([&] { AtomicFile second(dir / "file"); }).find("another process"),
+            std::string::npos);
+  first.write("first");
+  first.commit();
+  EXPECT_EQ(read_small_file(dir / "file"), "first");
+}
+
+TEST(AtomicFile, NamesWhatCannotBeCreated) {
+  const ScratchDirectory dir;
+  EXPECT_NE(message_of([&] { AtomicFile f(dir / "no/such/file"); }).find("no/such/file"),
+            std::string::npos);
+  make_directories(dir / "a/b");
+  EXPECT_NE(message_of([&] { AtomicFile f(dir / "a"); }).find("directory"), std::string::npos);
+  EXPECT_NE(message_of([&] { read_small_file(dir / "absent"); }).find("absent"), std::string::npos);
+  write_file_atomically(dir / "big", std::string(100, 'x'));
+  EXPECT_NE(message_of([&] { read_small_file(dir / "big", 99); }).find("at most 99"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { make_directories(dir / "big/below"); }).find("big"),
+            std::string::npos);
+}
+
+TEST(AtomicFile, AFileSizeLimitIsAnErrorNotASignal) {
+  const ScratchDirectory dir;
+  const std::string path = dir / "file";
+  write_file_atomically(path, "old");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 100000;
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message = message_of([&] {
+    AtomicFile file(path, 300000);
+    for (int i = 0; i < 3; ++i) file.write(std::string(100000, 'x'));
+    file.commit();
+  });
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(message.find("200000 more bytes"), std::string::npos) << message;
+  EXPECT_NE(message.find(path), std::string::npos) << message;
+  EXPECT_EQ(read_small_file(path), "old");
+  EXPECT_FALSE(fs::exists(path + ".tmp"));
+}
+
+TEST(AtomicFile, AFullDiskIsNamedAndLeavesNothing) {
+  const ScratchDirectory dir;
+  const test::SmallDisk disk(dir / "disk", 1 << 20);
+  if (!disk.mounted()) {
+    GTEST_SKIP() << "mounting a tmpfs needs root; the file size limit above takes the same path";
+  }
+  const std::string path = disk / "file";
+  write_file_atomically(path, "old");
+  const std::string early = message_of([&] { AtomicFile file(path, 5 << 20); });
+  const std::string late = message_of([&] {
+    AtomicFile file(path);
+    for (int i = 0; i < 20; ++i) file.write(std::string(100000, 'x'));
+    file.commit();
+  });
+  EXPECT_NE(early.find("5242880 more bytes are needed"), std::string::npos) << early;
+  EXPECT_NE(late.find("No space left"), std::string::npos) << late;
+  EXPECT_NE(late.find("more bytes are needed"), std::string::npos) << late;
+  EXPECT_EQ(read_small_file(path), "old");
+  EXPECT_FALSE(fs::exists(path + ".tmp"));
+}
+
+TEST(MappedFile, ShowsTheFileAndSurvivesItsReplacement) {
+  const ScratchDirectory dir;
+  write_file_atomically(dir / "file", "first");
+  MappedFile mapped(dir / "file");
+  write_file_atomically(dir / "file", "second");
+  MappedFile moved = std::move(mapped);
+  ASSERT_EQ(moved.size(), 5);
+  EXPECT_EQ(static_cast<char>(moved.bytes()[4]), 't');
+  write_file_atomically(dir / "empty", "");
+  EXPECT_EQ(MappedFile(dir / "empty").size(), 0);
+  EXPECT_THROW(MappedFile(dir / "absent"), InputError);
+  EXPECT_THROW(MappedFile(dir / "."), InputError);
+}
+
+}  // namespace
+}  // namespace trireme
