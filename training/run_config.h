@@ -9,10 +9,10 @@
 #include "engine/config/reader.h"
 #include "engine/core/dtype.h"
 #include "transformer/model_config.h"
+#include "transformer/recompute.h"
 
 namespace trireme {
 
-enum class Recompute { kNone, kSelective, kFull };
 enum class OptimizerType { kAdamW, kAdam, kSgd };
 enum class DecayStyle { kConstant, kLinear, kCosine, kInverseSqrt, kWsd };
 enum class WsdDecay { kLinear, kCosine, kExponential, kMinusSqrt };

@@ -7,7 +7,7 @@
 namespace trireme {
 
 // GELU, tanh form (Hendrycks & Gimpel 2016): y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-// y may alias x if no backward follows. dx may alias dy.
+// y may alias x if no backward follows. dx may alias dy or x.
 void gelu_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x);
 void gelu_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x);
 

@@ -1,0 +1,103 @@
+#include "transformer/attention.h"
+
+#include <cmath>
+
+#include "engine/ops/rotary.h"
+
+namespace trireme {
+
+Attention::Attention(const ModelConfig& config, ParameterList& list, const std::string& prefix,
+                     int block, int layer)
+    : heads_(config.num_heads),
+      kv_heads_(config.num_kv_heads),
+      head_dim_(config.head_dim),
+      dropout_(config.attention_dropout),
+      layer_(layer) {
+  const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
+  qkv_proj_ =
+      Linear(list, {{prefix + ".q_proj", q}, {prefix + ".k_proj", kv}, {prefix + ".v_proj", kv}},
+             config.hidden_size, config.attention_bias, config.initializer_range, block);
+  const bool gpt2 = config.family == ModelFamily::kGpt2;
+  // Projections into the residual stream start smaller, by the square root of their number
+  // (Radford et al. 2019, section 2.3).
+  const double residual_std =
+      config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+  const std::string out_name = prefix + (gpt2 ? ".c_proj" : ".o_proj");
+  o_proj_ =
+      Linear(list, {{out_name, config.hidden_size}}, q, config.attention_bias, residual_std, block);
+}
+
+Attention::Heads Attention::split(const Tensor& qkv) const {
+  const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
+  return {qkv.slice(1, 0, q).split_last(heads_, head_dim_),
+          qkv.slice(1, q, q + kv).split_last(kv_heads_, head_dim_),
+          qkv.slice(1, q + kv, q + 2 * kv).split_last(kv_heads_, head_dim_)};
+}
+
+AttentionArgs Attention::op_args(const Pass& pass) const {
+  AttentionArgs args;
+  args.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
+  if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain) {
+    args.dropout = dropout_;
+    args.key = pass.dropout_key("attention_dropout", layer_);
+    args.global_row = pass.tokens.rows;
+  }
+  return args;
+}
+
+void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
+                        const ConstTensor& cos_sin, Saved* saved) const {
+  Ctx& ctx = pass.ctx;
+  const int64_t t = x.size(0);
+  Activation qkv = ctx.allocate("attention.qkv", x.dtype(), Shape{t, qkv_proj_.out()});
+  qkv_proj_.forward(pass, qkv, x);
+  const Heads heads = split(qkv);
+  if (cos_sin.present()) {
+    // q and k are neighbours in the packed tensor: one call rotates both.
+    const Tensor qk = qkv->slice(1, 0, (heads_ + kv_heads_) * head_dim_)
+                          .split_last(heads_ + kv_heads_, head_dim_);
+    rotary(ctx, qk, cos_sin, pass.tokens.positions, false);
+  }
+  ConstTensor k = heads.k, v = heads.v;
+  if (pass.cache != nullptr) {
+    pass.cache->append(layer_, k, v);
+    k = pass.cache->keys(layer_);
+    v = pass.cache->values(layer_);
+  }
+  const DType lse_dtype = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  Activation out = ctx.allocate("attention.out", x.dtype(), Shape{t, heads_ * head_dim_});
+  Activation lse = ctx.allocate("attention.lse", lse_dtype, Shape{heads_, t});
+  attention_forward(ctx, out->split_last(heads_, head_dim_), lse, heads.q, k, v, pass.tokens.cu_q,
+                    pass.tokens.cu_k, op_args(pass));
+  o_proj_.forward(pass, y, out);
+  if (saved != nullptr) *saved = {std::move(qkv), std::move(out), std::move(lse)};
+}
+
+Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
+                                              const ConstTensor& cos_sin,
+                                              const Saved& saved) const {
+  Ctx& ctx = pass.ctx;
+  const int64_t t = dy.size(0);
+  Activation d_out = ctx.allocate("attention.d_out", dy.dtype(), saved.out->shape());
+  o_proj_.backward_input(pass, d_out, dy);
+  Activation d_qkv = ctx.allocate("attention.d_qkv", dy.dtype(), Shape{t, qkv_proj_.out()});
+  const Heads heads = split(saved.qkv), d = split(d_qkv);
+  attention_backward(ctx, d.q, d.k, d.v, d_out->split_last(heads_, head_dim_),
+                     saved.out->split_last(heads_, head_dim_), saved.lse, heads.q, heads.k, heads.v,
+                     pass.tokens.cu_q, pass.tokens.cu_k, op_args(pass));
+  if (cos_sin.present()) {
+    const Tensor d_qk = d_qkv->slice(1, 0, (heads_ + kv_heads_) * head_dim_)
+                            .split_last(heads_ + kv_heads_, head_dim_);
+    rotary(ctx, d_qk, cos_sin, pass.tokens.positions, true);
+  }
+  qkv_proj_.backward_input(pass, dx, d_qkv);
+  return {std::move(d_qkv)};
+}
+
+void Attention::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
+                                const Saved& saved, const Deferred& deferred) const {
+  o_proj_.backward_weight(pass, dy, saved.out);
+  qkv_proj_.backward_weight(pass, deferred.d_qkv, x);
+}
+
+}  // namespace trireme

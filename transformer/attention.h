@@ -1,0 +1,50 @@
+// Causal self-attention with grouped-query heads: fused QKV projection, rotary embedding (Llama),
+// attention over packed sequences or a KV cache, output projection.
+#pragma once
+
+#include "engine/ops/attention.h"
+#include "transformer/linear.h"
+#include "transformer/model_config.h"
+
+namespace trireme {
+
+class Attention {
+ public:
+  Attention(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block,
+            int layer);
+
+  struct Saved {
+    Activation qkv;  // (T, (H + 2 Hkv) D), after the rotary embedding
+    Activation out;  // (T, H D): heads' outputs, input of the output projection
+    Activation lse;  // (H, T)
+  };
+  // What backward_weight() needs of backward_input(): gradients of the two projections' outputs.
+  struct Deferred {
+    Activation d_qkv;  // (T, (H + 2 Hkv) D)
+  };
+
+  // y = attention(x); x, y (T, C). cos_sin is the rotary table, absent without rotary embedding.
+  // saved may be null: nothing is kept.
+  void forward(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
+               Saved* saved) const;
+  // dx (T, C) overwrites. dy (T, C) must stay until backward_weight().
+  Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
+                          const ConstTensor& cos_sin, const Saved& saved) const;
+  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
+                       const Deferred& deferred) const;
+
+ private:
+  struct Heads {  // views of a packed (T, (H + 2 Hkv) D) tensor
+    Tensor q, k, v;
+  };
+  Heads split(const Tensor& qkv) const;
+  AttentionArgs op_args(const Pass& pass) const;
+
+  int64_t heads_, kv_heads_, head_dim_;
+  double dropout_;
+  int layer_;
+  Linear qkv_proj_;
+  Linear o_proj_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,130 @@
+#include "transformer/block.h"
+
+#include "engine/ops/elementwise.h"
+
+namespace trireme {
+namespace {
+
+bool is_gpt2(const ModelConfig& config) { return config.family == ModelFamily::kGpt2; }
+
+}  // namespace
+
+Block::Block(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block,
+             int layer)
+    : dropout_(config.residual_dropout),
+      layer_(layer),
+      width_(config.hidden_size),
+      norm1_(config, list, prefix + (is_gpt2(config) ? ".ln_1" : ".input_layernorm"), block),
+      attention_(config, list, prefix + (is_gpt2(config) ? ".attn" : ".self_attn"), block, layer),
+      norm2_(config, list, prefix + (is_gpt2(config) ? ".ln_2" : ".post_attention_layernorm"),
+             block),
+      mlp_(config, list, prefix + ".mlp", block) {}
+
+Activation Block::branch_dropout(Pass& pass, const char* name, Activation branch) const {
+  if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
+    dropout(pass.ctx, branch, branch, {}, pass.tokens.rows, dropout_,
+            pass.dropout_key(name, layer_));
+  return branch;
+}
+
+Activation Block::forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                          Recompute recompute) const {
+  if (saved == nullptr || recompute != Recompute::kFull)
+    return run(pass, std::move(x), cos_sin, saved, recompute);
+  // Full recompute: run on a copy that is given up, keep only the input.
+  Activation copy = pass.ctx.allocate("block.x", x->dtype(), x->shape());
+  cast(pass.ctx, copy, x);
+  Activation y = run(pass, std::move(copy), cos_sin, nullptr, recompute);
+  saved->x = std::move(x);
+  return y;
+}
+
+Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                      Recompute recompute) const {
+  Ctx& ctx = pass.ctx;
+  const DType dtype = x->dtype();
+  const Shape shape = x->shape();
+  Saved kept;
+  Activation n1 = ctx.allocate("block.n1", dtype, shape);
+  norm1_.forward(pass, n1, {}, x, {}, kept.norm1);
+  Activation branch = ctx.allocate("block.attention", dtype, shape);
+  attention_.forward(pass, branch, n1, cos_sin, saved != nullptr ? &kept.attention : nullptr);
+  if (saved == nullptr || recompute == Recompute::kSelective) n1.reset();
+  branch = branch_dropout(pass, "attention_branch", std::move(branch));
+
+  Activation h = ctx.allocate("block.h", dtype, shape);
+  Activation n2 = ctx.allocate("block.n2", dtype, shape);
+  norm2_.forward(pass, n2, h, branch, x, kept.norm2);
+  if (saved == nullptr) x.reset();
+  const bool keep_act = recompute != Recompute::kSelective;
+  mlp_.forward(pass, branch, n2, saved != nullptr ? &kept.mlp : nullptr, keep_act);
+  if (saved == nullptr || recompute == Recompute::kSelective) n2.reset();
+  branch = branch_dropout(pass, "mlp_branch", std::move(branch));
+  add(ctx, branch, branch, h);
+  ctx.tap("block.output", branch);
+  if (saved != nullptr) {
+    kept.x = std::move(x);
+    kept.n1 = std::move(n1);
+    kept.h = std::move(h);
+    kept.n2 = std::move(n2);
+    *saved = std::move(kept);
+  }
+  return branch;
+}
+
+void Block::restore_norm_outputs(Pass& pass, Saved& saved) const {
+  Norm::Saved again;  // the same statistics; the kept ones stay
+  if (!saved.n1.present()) {
+    saved.n1 = pass.ctx.allocate("block.n1", saved.x->dtype(), saved.x->shape());
+    norm1_.forward(pass, saved.n1, {}, saved.x, {}, again);
+  }
+  if (!saved.n2.present()) {
+    saved.n2 = pass.ctx.allocate("block.n2", saved.h->dtype(), saved.h->shape());
+    norm2_.forward(pass, saved.n2, {}, saved.h, {}, again);
+  }
+}
+
+Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
+                                 Recompute recompute, Deferred& deferred) const {
+  Ctx& ctx = pass.ctx;
+  if (recompute == Recompute::kFull) {
+    Activation x = std::move(saved.x);
+    run(pass, std::move(x), cos_sin, &saved, Recompute::kNone).reset();
+  }
+  const DType dtype = dy->dtype();
+  const Shape shape = dy->shape();
+  const bool drop = dropout_ > 0 && ctx.mode == Mode::kTrain;
+  const auto branch_gradient = [&](const char* name, const ConstTensor& d) {
+    Activation out = ctx.allocate("block.d_branch", dtype, shape);
+    dropout(ctx, out, d, {}, pass.tokens.rows, dropout_, pass.dropout_key(name, layer_));
+    return out;
+  };
+
+  if (drop) deferred.d_mlp = branch_gradient("mlp_branch", dy);
+  Activation d_norm = ctx.allocate("block.d_norm", dtype, shape);
+  deferred.mlp = mlp_.backward_input(pass, d_norm, drop ? deferred.d_mlp : dy, saved.mlp);
+  Activation dh = ctx.allocate("block.dh", dtype, shape);
+  norm2_.backward(pass, dh, d_norm, dy, saved.h, saved.norm2);
+
+  if (drop) deferred.d_attention = branch_gradient("attention_branch", dh);
+  deferred.attention = attention_.backward_input(pass, d_norm, drop ? deferred.d_attention : dh,
+                                                 cos_sin, saved.attention);
+  Activation dx = ctx.allocate("block.dx", dtype, shape);
+  norm1_.backward(pass, dx, d_norm, dh, saved.x, saved.norm1);
+  deferred.saved = std::move(saved);
+  deferred.dy = std::move(dy);
+  deferred.dh = std::move(dh);
+  return dx;
+}
+
+void Block::backward_weight(Pass& pass, Deferred deferred) const {
+  restore_norm_outputs(pass, deferred.saved);
+  const Saved& saved = deferred.saved;
+  const ConstTensor d_mlp = deferred.d_mlp.present() ? *deferred.d_mlp : *deferred.dy;
+  const ConstTensor d_attention =
+      deferred.d_attention.present() ? *deferred.d_attention : *deferred.dh;
+  mlp_.backward_weight(pass, d_mlp, saved.n2, saved.mlp, deferred.mlp);
+  attention_.backward_weight(pass, d_attention, saved.n1, saved.attention, deferred.attention);
+}
+
+}  // namespace trireme

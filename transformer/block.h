@@ -1,0 +1,57 @@
+// One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with dropout on
+// the two branches where the model has it (GPT-2).
+#pragma once
+
+#include "transformer/attention.h"
+#include "transformer/mlp.h"
+#include "transformer/norm.h"
+#include "transformer/recompute.h"
+
+namespace trireme {
+
+class Block {
+ public:
+  Block(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block,
+        int layer);
+
+  struct Saved {
+    Activation x;          // (T, C) input
+    Activation n1, h, n2;  // (T, C); n1 and n2 dropped by selective recompute
+    Norm::Saved norm1, norm2;
+    Attention::Saved attention;
+    Mlp::Saved mlp;
+  };
+  // What is left to do for the weights after backward_input().
+  struct Deferred {
+    Saved saved;
+    Activation dy, dh;              // gradients of the two branches' outputs (after dropout)
+    Activation d_mlp, d_attention;  // the same behind dropout; absent without dropout
+    Mlp::Deferred mlp;
+    Attention::Deferred attention;
+  };
+
+  // x (T, C) -> y (T, C). saved == nullptr saves nothing.
+  Activation forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                     Recompute recompute) const;
+  // dy -> dx. Consumes saved; the weight gradients wait in `deferred` so that a schedule can
+  // postpone them.
+  Activation backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
+                            Recompute recompute, Deferred& deferred) const;
+  void backward_weight(Pass& pass, Deferred deferred) const;
+
+ private:
+  Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;
+  Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
+                 Recompute recompute) const;
+  void restore_norm_outputs(Pass& pass, Saved& saved) const;
+
+  double dropout_;
+  int layer_;
+  int64_t width_;  // C
+  Norm norm1_;
+  Attention attention_;
+  Norm norm2_;
+  Mlp mlp_;
+};
+
+}  // namespace trireme

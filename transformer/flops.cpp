@@ -1,0 +1,16 @@
+#include "transformer/flops.h"
+
+namespace trireme {
+
+double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
+                                int64_t sequence_length) {
+  int64_t n = parameter_count;
+  // The head's product uses V x C weights: its own, or the tied table's.
+  if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;
+  if (config.family == ModelFamily::kGpt2) n -= config.max_positions * config.hidden_size;
+  const int64_t attention =
+      config.num_layers * config.num_heads * config.head_dim * sequence_length;
+  return 6.0 * static_cast<double>(n) + 6.0 * static_cast<double>(attention);
+}
+
+}  // namespace trireme

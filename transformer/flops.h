@@ -1,0 +1,17 @@
+// Model FLOPs of one trained token, for throughput in FLOP/s and MFU.
+#pragma once
+
+#include "transformer/model_config.h"
+
+namespace trireme {
+
+inline constexpr const char* kFlopsFormula =
+    "6N + 6 L H D S (causal attention; N without input embeddings)";
+
+// N counts every parameter that takes part in a matrix product or a norm: all but the embedding
+// tables, plus the head where it is tied to one. Attention is counted for the causal half only;
+// recomputation is not counted.
+double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
+                                int64_t sequence_length);
+
+}  // namespace trireme

@@ -1,0 +1,58 @@
+#include "transformer/kv_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trireme {
+
+ContiguousKvCache::ContiguousKvCache(int64_t layers, int64_t max_tokens, int64_t kv_heads,
+                                     int64_t head_dim, DType dtype)
+    : max_tokens_(max_tokens),
+      kv_heads_(kv_heads),
+      head_dim_(head_dim),
+      dtype_(dtype),
+      appended_(static_cast<size_t>(layers), 0),
+      storage_("kv cache", checked_mul(checked_mul(2 * layers, max_tokens),
+                                       kv_heads * head_dim * dtype_size(dtype))) {}
+
+Tensor ContiguousKvCache::slot(int layer, int which) const {
+  const int64_t bytes = max_tokens_ * kv_heads_ * head_dim_ * dtype_size(dtype_);
+  return storage_.tensor(dtype_, Shape{max_tokens_, kv_heads_, head_dim_},
+                         (2 * layer + which) * bytes);
+}
+
+void ContiguousKvCache::append(int layer, const ConstTensor& k, const ConstTensor& v) {
+  int64_t& extra = appended_[static_cast<size_t>(layer)];
+  const int64_t begin = length_ + extra, count = k.size(0);
+  TRIREME_CHECK(begin + count <= max_tokens_, "KV cache of ", max_tokens_, " tokens cannot take ",
+                count, " after ", begin);
+  const auto row_bytes = static_cast<size_t>(head_dim_ * dtype_size(dtype_));
+  for (int which = 0; which < 2; ++which) {
+    const ConstTensor& from = which == 0 ? k : v;
+    check_shape("KvCache::append", which == 0 ? "k" : "v", from, {count, kv_heads_, head_dim_});
+    const Tensor to = slot(layer, which).slice(0, begin, begin + count);
+    for (int64_t t = 0; t < count; ++t)
+      for (int64_t h = 0; h < kv_heads_; ++h)
+        std::memcpy(to.slice(0, t, t + 1).slice(1, h, h + 1).raw(),
+                    from.slice(0, t, t + 1).slice(1, h, h + 1).raw(), row_bytes);
+  }
+  extra += count;
+}
+
+ConstTensor ContiguousKvCache::keys(int layer) const {
+  return slot(layer, 0).slice(0, 0, length_ + appended_[static_cast<size_t>(layer)]);
+}
+
+ConstTensor ContiguousKvCache::values(int layer) const {
+  return slot(layer, 1).slice(0, 0, length_ + appended_[static_cast<size_t>(layer)]);
+}
+
+void ContiguousKvCache::advance(int64_t tokens) {
+  for (int64_t& extra : appended_) {
+    TRIREME_CHECK(extra == tokens, "a layer appended ", extra, " tokens, the pass had ", tokens);
+    extra = 0;
+  }
+  length_ += tokens;
+}
+
+}  // namespace trireme

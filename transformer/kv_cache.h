@@ -1,0 +1,43 @@
+// Keys and values of the tokens seen so far, per layer; the attention layer's view of a cache.
+#pragma once
+
+#include <vector>
+
+#include "engine/core/memory.h"
+
+namespace trireme {
+
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there.
+  virtual void append(int layer, const ConstTensor& k, const ConstTensor& v) = 0;
+  // All keys and values of `layer`, the new ones included: (Tk, Hkv, D).
+  virtual ConstTensor keys(int layer) const = 0;
+  virtual ConstTensor values(int layer) const = 0;
+};
+
+// One sequence, one contiguous block per layer.
+class ContiguousKvCache final : public KvCache {
+ public:
+  ContiguousKvCache(int64_t layers, int64_t max_tokens, int64_t kv_heads, int64_t head_dim,
+                    DType dtype);
+  void append(int layer, const ConstTensor& k, const ConstTensor& v) override;
+  ConstTensor keys(int layer) const override;
+  ConstTensor values(int layer) const override;
+  // Call after a forward pass over `tokens` new tokens (all layers have appended).
+  void advance(int64_t tokens);
+  void clear() { length_ = 0; }
+  int64_t length() const { return length_; }
+  int64_t max_tokens() const { return max_tokens_; }
+
+ private:
+  Tensor slot(int layer, int which) const;  // (max_tokens, Hkv, D); which: 0 keys, 1 values
+  int64_t max_tokens_, kv_heads_, head_dim_;
+  DType dtype_;
+  int64_t length_ = 0;
+  std::vector<int64_t> appended_;  // tokens each layer holds beyond length_
+  Buffer storage_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+// Final norm, output projection and loss. The logits exist only for a chunk of tokens at a time, so
+// that memory does not grow with tokens x vocabulary: forward product, softmax cross-entropy and
+// both backward products run on the chunk while it is there.
+#pragma once
+
+#include "transformer/norm.h"
+
+namespace trireme {
+
+struct Loss {
+  Tensor sum;         // (1) float64: += sum of the losses of the valid tokens
+  ConstTensor scale;  // (1) float32: what a token's gradient is multiplied with (training)
+  Tensor per_token;   // (T) float32 (float64), optional
+};
+
+class LmHead {
+ public:
+  // tied_table: the token embedding's handle when the head shares it, else -1.
+  LmHead(const ModelConfig& config, ParameterList& list, int block, ParamHandle tied_table);
+
+  // Loss without gradients. x (T, C) is the last block's output.
+  void loss(Pass& pass, Activation x, const Loss& loss) const;
+  // Loss and the gradient of x; writes the gradients of the head's parameters.
+  Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss) const;
+  // logits (R, V) float32 of the last tokens' rows [T - R, T). Inference.
+  void logits(Pass& pass, Activation x, const Tensor& logits) const;
+
+ private:
+  Activation normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;
+  Activation allocate_logits(Pass& pass, int64_t rows) const;
+  Activation loss_chunks(Pass& pass, const ConstTensor& y, const Loss& loss, bool backward) const;
+  int64_t vocab_, width_;
+  Norm norm_;
+  ParamHandle weight_;
+};
+
+}  // namespace trireme

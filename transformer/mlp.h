@@ -1,0 +1,37 @@
+// The MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)) or GELU (GPT-2: proj(gelu(fc x))).
+#pragma once
+
+#include "transformer/linear.h"
+#include "transformer/model_config.h"
+
+namespace trireme {
+
+class Mlp {
+ public:
+  Mlp(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block);
+
+  struct Saved {
+    Activation inner;  // (T, 2F) gate and up, or (T, F) before GELU
+    Activation act;    // (T, F) input of the second projection; absent: recomputed from inner
+  };
+  struct Deferred {
+    Activation d_inner;  // gradient of Saved::inner
+  };
+
+  // y = mlp(x); x, y (T, C). keep_act = false drops Saved::act (selective recompute).
+  void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+               bool keep_act) const;
+  // dx (T, C) overwrites. Recomputes Saved::act where it was dropped.
+  Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
+  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
+                       const Deferred& deferred) const;
+
+ private:
+  Activation activate(Pass& pass, const ConstTensor& inner) const;
+  bool gated_;
+  int64_t width_;  // F
+  Linear first_;   // gate and up, or fc
+  Linear second_;  // down, or proj
+};
+
+}  // namespace trireme

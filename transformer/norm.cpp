@@ -1,0 +1,41 @@
+#include "transformer/norm.h"
+
+namespace trireme {
+
+Norm::Norm(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block)
+    : layer_norm_(config.family == ModelFamily::kGpt2), eps_(config.norm_eps) {
+  const Shape shape{config.hidden_size};
+  weight_ = list.add(
+      {.name = prefix + ".weight", .shape = shape, .init = InitKind::kOnes, .block = block});
+  if (layer_norm_) bias_ = list.add({.name = prefix + ".bias", .shape = shape, .block = block});
+}
+
+void Norm::forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTensor& x,
+                   const ConstTensor& residual, Saved& saved) const {
+  Ctx& ctx = pass.ctx;
+  const Shape rows{x.size(0)};
+  const DType statistics = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  saved.rstd = ctx.allocate("norm.rstd", statistics, rows);
+  if (layer_norm_) {
+    saved.mean = ctx.allocate("norm.mean", statistics, rows);
+    layernorm_forward(ctx, y, saved.mean, saved.rstd, h, x, residual, pass.params.value(weight_),
+                      pass.params.value(bias_), eps_);
+  } else {
+    rmsnorm_forward(ctx, y, saved.rstd, h, x, residual, pass.params.value(weight_), eps_);
+  }
+}
+
+void Norm::backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& dh_in,
+                    const ConstTensor& h, const Saved& saved) const {
+  const GradientSlot dw = pass.params.gradient(weight_);
+  if (layer_norm_) {
+    const GradientSlot db = pass.params.gradient(bias_);
+    layernorm_backward(pass.ctx, dx, dw.grad, db.grad, dy, dh_in, h, pass.params.value(weight_),
+                       saved.mean, saved.rstd, dw.accumulate);
+  } else {
+    rmsnorm_backward(pass.ctx, dx, dw.grad, dy, dh_in, h, pass.params.value(weight_), saved.rstd,
+                     dw.accumulate);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,18 @@
+// The tokens a stage works on, flat: several sequences one behind the other, (T) of each field.
+#pragma once
+
+#include "engine/core/tensor.h"
+
+namespace trireme {
+
+struct Tokens {
+  int64_t count = 0;      // T
+  ConstTensor ids;        // (T) int32
+  ConstTensor targets;    // (T) int32, kIgnoredTarget where there is no loss; absent in inference
+  ConstTensor positions;  // (T) int32: position inside the document
+  ConstTensor rows;       // (T) int64: global index of the token, keys dropout
+  ConstTensor cu_q;       // (N + 1) int32: offsets of the sequences among the queries
+  ConstTensor cu_k;       // (N + 1) int32: offsets among the keys; cu_q unless there is a KV cache
+};
+
+}  // namespace trireme
