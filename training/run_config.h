@@ -8,37 +8,11 @@
 
 #include "engine/config/reader.h"
 #include "engine/core/dtype.h"
+#include "optim/config.h"
 #include "transformer/model_config.h"
 #include "transformer/recompute.h"
 
 namespace trireme {
-
-enum class OptimizerType { kAdamW, kAdam, kSgd };
-enum class DecayStyle { kConstant, kLinear, kCosine, kInverseSqrt, kWsd };
-enum class WsdDecay { kLinear, kCosine, kExponential, kMinusSqrt };
-
-struct OptimizerConfig {
-  OptimizerType type = OptimizerType::kAdamW;
-  double lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-  double momentum = 0.0;
-  bool nesterov = false;
-  DType state_dtype = DType::kF32;  // of exp_avg and exp_avg_sq: float32 or bfloat16
-  bool master_weights = true;       // false with bf16: stochastic rounding
-};
-
-struct SchedulerConfig {
-  DecayStyle style = DecayStyle::kCosine;
-  int64_t warmup_steps = 0;
-  int64_t decay_steps = 0;  // resolved: end of the decay (WSD: length of the decay)
-  double min_lr = 0.0;
-  WsdDecay wsd_decay = WsdDecay::kLinear;
-};
-
-struct LossScaleConfig {      // fp16 only
-  double static_scale = 0.0;  // 0: dynamic
-  int64_t initial_scale_power = 16, window = 1000, hysteresis = 2;
-  double min_scale = 1.0;
-};
 
 struct BlendPart {
   double weight = 1.0;
