@@ -1,0 +1,65 @@
+// manifest.json of a checkpoint directory: which bytes of which shard hold which part of which logical
+// tensor (docs/checkpoint-format.md). Read as hostile input: every number is checked against the shape,
+// the dtype and the other entries before it is used.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/core/dtype.h"
+#include "engine/io/tensor_box.h"
+
+namespace trireme {
+
+inline constexpr const char* kCheckpointFormat = "trireme-checkpoint";
+inline constexpr int kCheckpointVersion = 1;
+inline constexpr const char* kManifestName = "manifest.json";
+
+// What kind of value a logical tensor is: a checkpoint holds several under one name. Users of the
+// format may add kinds; these are the ones a training run writes.
+inline constexpr const char* kKindParam = "param";
+inline constexpr const char* kKindMaster = "master";
+inline constexpr const char* kKindExpAvg = "exp_avg";
+inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
+inline constexpr const char* kKindMomentum = "momentum";
+
+struct CheckpointSlice {
+  TensorPart part;
+  int64_t shard = 0;   // index into CheckpointManifest::shards
+  int64_t offset = 0;  // bytes from the beginning of the shard file
+  int64_t bytes = 0;
+  uint64_t checksum = 0;
+};
+
+struct CheckpointTensor {
+  std::string kind, name;
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;  // of the whole logical tensor
+  std::vector<CheckpointSlice> slices;
+  int64_t numel() const;
+};
+
+struct CheckpointShard {
+  std::string file;  // a plain name inside the directory
+  int64_t bytes = 0;
+  uint64_t checksum = 0;  // of the whole file
+};
+
+struct CheckpointManifest {
+  int version = kCheckpointVersion;
+  std::string engine_version;
+  int64_t step = 0;
+  std::vector<CheckpointShard> shards;
+  std::vector<CheckpointTensor> tensors;  // sorted by (kind, name)
+  std::string state;                      // a JSON object as text, free-form
+};
+
+// The file's text; its last entry is a checksum of all the text before it.
+std::string manifest_to_text(const CheckpointManifest& manifest);
+// InputError naming `path` and the entry for anything that is not a manifest of this version, was
+// changed after it was written, or contradicts itself (ranges outside boxes, boxes outside shapes,
+// overlapping or missing elements, offsets outside shards, names leading out of the directory).
+CheckpointManifest manifest_from_text(const std::string& manifest_text, const std::string& path);
+
+}  // namespace trireme

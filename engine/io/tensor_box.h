@@ -1,0 +1,44 @@
+// Which part of a logical tensor someone holds: a box of it (tensor parallelism) and, inside the box
+// flattened row-major, a range of elements (ZeRO). Any two such parts intersect in contiguous runs;
+// that is all a checkpoint needs to be loaded into another layout.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct TensorBox {
+  std::vector<int64_t> start, extent;  // per dimension of the logical tensor
+  int64_t numel() const;
+  std::string str() const;  // "[0:4, 16:32]"
+  bool operator==(const TensorBox&) const = default;
+};
+TensorBox whole_box(const std::vector<int64_t>& shape);
+// "" or what is wrong: rank, negative numbers, beyond the shape, product overflow.
+std::string check_box(const TensorBox& box, const std::vector<int64_t>& shape);
+
+// Elements [begin, end) of the flattened box.
+struct TensorPart {
+  TensorBox box;
+  int64_t begin = 0, end = 0;
+};
+
+// One stretch of elements that is contiguous in the logical tensor and in both parts.
+struct CommonRun {
+  int64_t length = 0;
+  int64_t first_offset = 0;   // elements from the beginning of the first part's range
+  int64_t second_offset = 0;  // elements from the beginning of the second part's range
+};
+// Calls f for every maximal run that both parts of a logical tensor of `shape` hold, in row-major order.
+// Cost: the number of rows of both parts. Boxes must have passed check_box().
+void for_each_common_run(const std::vector<int64_t>& shape, const TensorPart& first,
+                         const TensorPart& second, const std::function<void(const CommonRun&)>& f);
+
+// Elements that both parts hold.
+int64_t common_elements(const std::vector<int64_t>& shape, const TensorPart& first,
+                        const TensorPart& second);
+
+}  // namespace trireme

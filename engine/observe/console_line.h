@@ -1,0 +1,16 @@
+// The line of a training step on the console and in train.log: Megatron-LM's fields in Megatron-LM's
+// words and widths, because people's parsers know them, with tokens/s and MFU appended.
+#pragma once
+
+#include <string>
+
+#include "engine/observe/step_metrics.h"
+
+namespace trireme {
+
+//  [2026-01-31 12:00:00.123456] iteration        1/     100 | consumed samples: ... | ...
+std::string console_line(const StepMetrics& metrics);
+// validation loss at iteration N | lm loss value: 1.234567E+00 | lm loss PPL: 3.436885E+00 |
+std::string validation_line(int64_t step, double loss);
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// Messages to people: to stderr and, once opened, to the run's train.log. Thread-safe.
+//
+// Only rank 0 writes "info" and "debug"; warnings and errors of any rank are shown with the rank's number.
+// Nothing is lost to a progress bar: it is erased before a line and redrawn after it (console.h).
+#pragma once
+
+#include <string>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+void set_log_level(LogLevel least);           // default: kInfo
+void set_log_rank(int rank);                  // default: 0
+void open_log_file(const std::string& path);  // appends; InputError when it cannot be opened
+void close_log_file();
+void log_message(LogLevel level, const std::string& message);
+
+template <class... Parts>
+void log_debug(const Parts&... parts) {
+  log_message(LogLevel::kDebug, concat(parts...));
+}
+template <class... Parts>
+void log_info(const Parts&... parts) {
+  log_message(LogLevel::kInfo, concat(parts...));
+}
+template <class... Parts>
+void log_warning(const Parts&... parts) {
+  log_message(LogLevel::kWarning, concat(parts...));
+}
+template <class... Parts>
+void log_error(const Parts&... parts) {
+  log_message(LogLevel::kError, concat(parts...));
+}
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+// The progress bar of a run: one line at the bottom of a terminal, nothing anywhere else.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "engine/observe/step_metrics.h"
+
+namespace trireme {
+
+// "12:34", "3:12:34", "2d 03:12"
+std::string format_duration(double seconds);
+std::string format_count(double count);   // 950, 12.3k, 4.56M, 7.89G
+std::string format_bytes(int64_t bytes);  // 950 B, 12.3 KiB, 4.56 MiB, 7.89 GiB
+
+// The bar's text for a terminal of `columns`, never wider; what does not fit is left out from the right.
+//   pretrain  42% [########......] 840/2000  loss 1.9312  12.3k tok/s  ETA 1:23
+std::string progress_line(const std::string& label, const StepMetrics& metrics, double eta_seconds,
+                          int columns);
+
+class ProgressBar {
+ public:
+  // first_step: steps done before (a resumed run), so that the ETA is of this process's speed.
+  ProgressBar(std::string label, int64_t first_step);
+  ~ProgressBar();  // removes the line
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  void update(const StepMetrics& metrics);  // draws at most ten times a second
+
+ private:
+  std::string label_;
+  int64_t first_step_;
+  std::chrono::steady_clock::time_point start_, drawn_;
+};
+
+}  // namespace trireme

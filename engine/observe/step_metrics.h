@@ -1,0 +1,38 @@
+// What a training step tells the world: one record for metrics.jsonl, the console line, the progress
+// bar and TensorBoard (docs/metrics.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+struct StepMetrics {
+  int64_t step = 0;               // 1 after the first optimizer step
+  int64_t train_steps = 0;        // planned
+  int64_t consumed_samples = 0;   // sequences since the beginning of the run
+  int64_t global_batch_size = 0;  // sequences of this step
+  int64_t tokens = 0;             // tokens of this step over all ranks
+  int64_t consumed_tokens = 0;
+  double loss = 0;       // nats per valid token
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  double loss_scale = 1;
+  double step_ms = 0;
+  double tokens_per_second = 0;  // over all ranks
+  double model_tflops = 0;       // TFLOP/s per rank by `flops_formula`
+  std::string flops_formula;
+  std::optional<double> mfu;  // of the measured peak; absent when the peak was not measured
+  int64_t arena_bytes = 0;
+  int64_t allocation_count = 0;
+  bool skipped = false;            // the optimizer did not step: non-finite loss or gradient
+  int64_t skipped_iterations = 0;  // so far
+  int64_t nan_iterations = 0;      // so far
+  std::optional<double> validation_loss;
+  std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
+};
+
+}  // namespace trireme
