@@ -1,0 +1,63 @@
+// Documents out of text files, in a fixed order.
+//
+//   .jsonl, .json     one JSON object a line; the document is the string under `json_key`
+//   anything else     the whole file is one document
+//   + .gz, .zst       the same, compressed
+//
+// Paths are taken in the order given; a folder stands for all its regular files, recursively, sorted
+// by path, hidden and empty ones left out. A file reached twice (symbolic links) is read once.
+// Text must be UTF-8 without NUL bytes; a byte order mark is dropped.
+// Every complaint is an InputError naming the file and, where there is one, the line.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct TextFile {
+  enum class Compression { kNone, kGzip, kZstd };
+  std::string path;
+  bool json_lines = false;
+  Compression compression = Compression::kNone;
+  int64_t bytes = 0;  // on disk
+};
+
+// The files that `paths` stand for. A path that is missing, empty or leads to no file is an error.
+std::vector<TextFile> list_text_files(const std::vector<std::string>& paths);
+
+// One line or one whole file, not yet checked or parsed.
+struct TextRecord {
+  std::string bytes;
+  size_t file = 0;   // index into files()
+  int64_t line = 0;  // from 1; 0: the whole file
+};
+
+class TextReader {
+ public:
+  explicit TextReader(std::vector<TextFile> files, std::string json_key = "text");
+  ~TextReader();
+
+  // The next record, blank lines left out; false at the end. nullptr skips it unread.
+  bool next(TextRecord* record);
+  // The document in a record. May run on several threads at once.
+  std::string document(TextRecord&& record) const;
+
+  const std::vector<TextFile>& files() const { return files_; }
+  int64_t bytes_total() const { return bytes_total_; }  // on disk
+  int64_t bytes_read() const;                           // on disk, of those
+
+ private:
+  class Stream;
+  bool next_line(TextRecord* record);
+  std::vector<TextFile> files_;
+  std::string json_key_;
+  int64_t bytes_total_ = 0, bytes_done_ = 0;
+  size_t current_ = 0;
+  int64_t line_ = 0;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace trireme

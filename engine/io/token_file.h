@@ -1,0 +1,110 @@
+// Token files: Megatron's indexed datasets, a pair PREFIX.bin and PREFIX.idx (docs/data-format.md).
+//
+// The .bin holds token ids back to back; the .idx holds the element type, the length and byte offset
+// of each sequence and the first sequence of each document. Nothing in the .idx is aligned, hence
+// the memcpy loads. Everything is little-endian.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/io/atomic_file.h"
+#include "engine/io/mapped_file.h"
+
+namespace trireme {
+
+// Of one token on disk. The first six carry Megatron's codes; the last two come from DeepSpeed's
+// copy of the format, which gives codes 6, 7 and 8 another meaning.
+enum class TokenType : uint8_t {
+  kU8 = 1,
+  kI8 = 2,
+  kI16 = 3,
+  kI32 = 4,
+  kI64 = 5,
+  kU16 = 8,
+  kU32 = 100,
+  kU64 = 101,
+};
+int64_t token_type_size(TokenType type);
+std::string_view token_type_name(TokenType type);
+// What Megatron's preprocessing chooses: 16 bits below 65500 ids, else 32.
+TokenType token_type_for_vocabulary(int64_t vocab_size);
+
+// PREFIX without a trailing ".bin" or ".idx", which people paste.
+std::string token_file_prefix(const std::string& path);
+
+// Read-only and memory-mapped; safe to share between threads. Opening checks the whole index
+// against itself and against the size of the .bin, so that no later read can leave the files.
+// InputError names the file and what is wrong with it.
+class TokenFile {
+ public:
+  explicit TokenFile(const std::string& prefix);
+
+  int64_t num_tokens() const { return num_tokens_; }
+  int64_t num_sequences() const { return num_sequences_; }
+  int64_t num_documents() const { return num_documents_; }
+  int64_t sequence_begin(int64_t sequence) const;   // index of its first token; sequence may be
+                                                    // num_sequences(): gives num_tokens()
+  int64_t sequence_length(int64_t sequence) const;  // in tokens
+  int64_t document_begin(int64_t document) const;   // its first sequence; as above at the end
+  // Tokens [begin, begin + count) of the .bin. InputError names a value that is no token id
+  // (negative or above int32, possible with the 64-bit types).
+  void copy_tokens(int64_t begin, int64_t count, int32_t* out) const;
+
+  TokenType type() const { return type_; }
+  // "uint16", or "uint16 (DeepSpeed's code 6)" when the code was read against the sizes.
+  std::string type_text() const;
+  const std::string& prefix() const { return prefix_; }
+
+ private:
+  struct Header;
+  Header read_header() const;
+  void choose_type(int code, int64_t total_tokens);
+  int64_t check_lengths() const;
+  void check_pointers() const;
+  void check_documents() const;
+  [[noreturn]] void fail(const std::string& what) const;
+
+  std::string prefix_;
+  MappedFile index_, data_;
+  TokenType type_ = TokenType::kU16;
+  int code_ = 0;  // as written
+  int64_t num_tokens_ = 0, num_sequences_ = 0, num_documents_ = 0;
+  const std::byte* lengths_ = nullptr;    // (sequences) int32
+  const std::byte* pointers_ = nullptr;   // (sequences) int64, bytes
+  const std::byte* documents_ = nullptr;  // (documents + 1) int64
+};
+
+// Writes a pair. Both files grow under temporary names; commit() makes the .bin durable first and
+// the .idx last, so that a pair with an .idx is whole. An existing pair is replaced by commit().
+class TokenFileWriter {
+ public:
+  TokenFileWriter(const std::string& prefix, TokenType type);
+
+  void add_document(std::span<const int32_t> tokens);  // one sequence
+  // One length per sequence, together the number of tokens.
+  void add_document(std::span<const int32_t> tokens, std::span<const int32_t> lengths);
+  // Document `document` of another file, of any type, as it is.
+  void add_document_of(const TokenFile& file, int64_t document);
+  void add_all_of(const TokenFile& file);
+  void commit();
+
+  int64_t num_tokens() const { return num_tokens_; }
+  int64_t num_documents() const { return static_cast<int64_t>(documents_.size()) - 1; }
+
+ private:
+  void put_tokens(std::span<const int32_t> tokens);
+  std::string prefix_;
+  TokenType type_;
+  AtomicFile data_, index_;
+  std::vector<int32_t> lengths_;
+  std::vector<int64_t> documents_{0};
+  std::string encoded_;          // reused by put_tokens
+  std::vector<int32_t> copied_;  // reused by add_document_of
+  int64_t num_tokens_ = 0;
+};
+
+}  // namespace trireme

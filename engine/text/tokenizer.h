@@ -1,0 +1,54 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+// Safe to share between threads.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::string name() const = 0;    // "byte" or the path it was loaded from
+  virtual int64_t vocab_size() const = 0;  // ids are [0, vocab_size)
+  virtual int32_t bos_id() const = 0;      // -1: none
+  virtual int32_t eod_id() const = 0;      // ends a document and a generation; -1: none
+  // No bos or eod is added; markup such as "</s>" inside the text stays text.
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  // Appends the bytes that `id` stands for, which may be a part of a UTF-8 character. bos, eod and
+  // other control ids stand for nothing. at_start: nothing precedes it (SentencePiece drops the
+  // space it had put before the first word).
+  virtual void append_bytes(int32_t id, bool at_start, std::string& out) const = 0;
+
+  std::string decode(std::span<const int32_t> ids) const;  // bytes as they come
+
+ protected:
+  void check_id(int32_t id) const;
+};
+
+// "byte": the 256 bytes as ids 0..255 and <|endoftext|> = 256 (bos and eod); vocab_size 257.
+// Else the path of a SentencePiece model, which must end in ".model".
+// InputError says what is accepted for anything else.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
+
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
+
+// Decodes token by token and hands out only complete, valid UTF-8.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  std::string push(int32_t id);  // what is certain now, often empty
+  std::string finish();          // the rest; an unfinished character becomes U+FFFD
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string pending_;
+  bool at_start_ = true;
+};
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+// Micro-batches for training and validation.
+//
+// A source hands out samples by number, so that the data position of a run is one integer
+// (consumed_samples) and every rank can compute every rank's share. A sample is S input tokens with
+// the S tokens that follow them as targets.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "training/run_config.h"
+
+namespace trireme {
+
+// B sequences of S tokens, flat. The vectors keep their capacity when a batch is filled again, and
+// never need more than the first fill reserved.
+struct MicroBatch {
+  std::vector<int32_t> tokens;     // (B*S)
+  std::vector<int32_t> targets;    // (B*S) kIgnoredTarget where there is no loss
+  std::vector<int32_t> positions;  // (B*S) from 0 in each sequence, or document
+  std::vector<int64_t> rows;       // (B*S) sample*S + offset: keys dropout, the same in all layouts
+  std::vector<int32_t> cu_seqlens;  // (sequences or documents + 1) from 0 to B*S
+  int32_t max_seqlen = 0;           // longest of them
+  int64_t valid_targets = 0;        // targets with loss
+};
+
+// First sample of the micro-batch of `rank` when `consumed` samples were taken before this group of
+// ranks * micro_batch_size: Megatron's slicing.
+inline int64_t first_sample(int64_t consumed, int64_t micro_batch_size, int rank) {
+  return consumed + rank * micro_batch_size;
+}
+
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual int64_t num_samples() const = 0;
+  // Targets with loss in all samples; -1 when it is not known without reading them (eod_mask_loss).
+  virtual int64_t num_targets() const = 0;
+  // Samples [first, first + count). Samples at or beyond num_samples() are padding: token 0,
+  // targets all ignored. InputError names the file of a token the model has no row for.
+  virtual void fill(int64_t first, int64_t count, MicroBatch& batch) = 0;
+  // One line for the log: files, tokens, epochs.
+  virtual std::string describe() const = 0;
+};
+
+struct BatchSourceOptions {
+  int64_t sequence_length = 0;
+  int64_t vocab_size = 0;  // of the model
+  uint64_t seed = 1234;
+};
+
+// Training data in Megatron's order: num_samples() >= total_samples, the number the run will take.
+std::unique_ptr<BatchSource> make_train_source(const DataConfig& config,
+                                               const BatchSourceOptions& options,
+                                               int64_t total_samples);
+
+// The validation (or test) data in file order, every token of it: full sequences, then the rest
+// padded with ignored targets, so that the sum of losses over num_targets() is the loss per token
+// of the whole set. nullptr when the split holds no two tokens.
+std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
+                                                    const BatchSourceOptions& options);
+std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
+                                              const BatchSourceOptions& options);
+
+}  // namespace trireme

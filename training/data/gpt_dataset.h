@@ -1,0 +1,57 @@
+// One token file in Megatron's sample order, without its index files.
+//
+// The sequences of the split, repeated for E epochs and shuffled, form one stream of tokens; sample
+// j is stream tokens [j*S, j*S + S], S+1 of them, the last shared with sample j+1. Samples are then
+// visited in a shuffled order. A prefix sum over the stream and a binary search take the place of
+// Megatron's sample index.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/io/token_file.h"
+
+namespace trireme {
+
+enum class Split { kTrain, kValid, kTest };
+
+struct SequenceRange {
+  int64_t begin = 0, end = 0;  // of sequences of a token file
+};
+
+// "969,30,1": weights of train, validation and test; missing ones are zero. Boundaries are rounded
+// half to even, as Python rounds. InputError when it is not one to three weights >= 0 with a
+// positive sum.
+std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t num_sequences);
+
+class GptDataset {
+ public:
+  // At least num_samples samples: E is the smallest number of epochs that gives them.
+  // InputError when the range holds fewer than S+1 tokens, or seed does not fit 32 bits.
+  GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange range, int64_t num_samples,
+             int64_t sequence_length, uint64_t seed);
+
+  int64_t num_samples() const { return static_cast<int64_t>(shuffle_index_.size()); }
+  int64_t num_epochs() const { return num_epochs_; }
+  int64_t tokens_per_epoch() const { return tokens_per_epoch_; }
+  const TokenFile& file() const { return *file_; }
+
+  // The S+1 tokens of sample number `index` in the order of training.
+  void copy_sample(int64_t index, int32_t* tokens) const;
+
+ private:
+  void build_document_index(class NumpyRandomState& random, SequenceRange range, bool last_apart);
+  void build_shuffle_index(class NumpyRandomState& random, int64_t first_part, int64_t total);
+
+  std::shared_ptr<const TokenFile> file_;
+  int64_t sequence_length_ = 0;
+  int64_t tokens_per_epoch_ = 0, num_epochs_ = 1;
+  std::vector<int32_t> document_index_;  // sequences of the stream
+  std::vector<int64_t> stream_begin_;    // (sequences of the stream + 1) first token of each
+  std::vector<uint32_t> shuffle_index_;  // position in training -> sample
+};
+
+}  // namespace trireme
