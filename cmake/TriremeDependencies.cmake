@@ -1,6 +1,7 @@
 # Every dependency comes from the distribution; nothing is fetched by the build.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
+set(MPI_DETERMINE_LIBRARY_VERSION TRUE)  # for `trireme --version`
 find_package(MPI REQUIRED COMPONENTS C)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 REQUIRED)

@@ -2,16 +2,70 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <new>
 
+#include "commands/parse_error.h"
+#include "commands/version.h"
 #include "engine/core/error.h"
 
 namespace trireme {
+namespace {
+
+constexpr const char* kDescription =
+    "Trains transformer language models: one program, one JSON file a run.";
+constexpr const char* kFooter =
+    "Exit codes: 0 done, 1 unexpected failure, 2 bad input (the message says what to change),\n"
+    "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: docs/exit-codes.md";
+
+int fail(const std::string& message, ExitCode code) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "trireme: error: %s\n", message.c_str());
+  return static_cast<int>(code);
+}
+
+void add_commands(CLI::App& app, const CommandLine&) {
+  app.set_help_all_flag("--help-all", "Print the help of every command and exit");
+  app.set_version_flag("--version", version_text,
+                       "Print versions, backends and processor, and exit");
+  app.footer(kFooter);  // inherited by every command added below
+  app.require_subcommand(1);
+  add_completion_command(app);
+}
+
+// Output that did not reach its file (a full disk, a closed pipe) is a failure, not success.
+int finish(int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  return code != 0 ? code : fail("cannot write to standard output", ExitCode::kFailure);
+}
+
+int parse_and_run(CLI::App& app, const CommandLine& line) {
+  try {
+    app.parse(line.argc, line.argv);
+  } catch (const CLI::Success& e) {  // --help, --help-all, --version
+    return app.exit(e);
+  } catch (const CLI::RuntimeError& e) {  // a command chose its exit code
+    return e.get_exit_code();
+  } catch (const CLI::ParseError& e) {
+    return fail(explain_parse_error(app, e), ExitCode::kBadInput);
+  }
+  return static_cast<int>(ExitCode::kDone);
+}
+
+}  // namespace
 
 int run_command_line(int argc, char** argv) {
-  CLI::App app("Trains and serves transformer language models at any scale", "trireme");
-  app.require_subcommand(1);
-  CLI11_PARSE(app, argc, argv);
-  return static_cast<int>(ExitCode::kDone);
+  try {
+    const CommandLine line{argc, argv};
+    CLI::App app(kDescription, "trireme");
+    add_commands(app, line);
+    return finish(parse_and_run(app, line));
+  } catch (const Error& e) {
+    return fail(e.what(), e.code());
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory", ExitCode::kFailure);
+  } catch (const std::exception& e) {
+    return fail(e.what(), ExitCode::kFailure);
+  }
 }
 
 }  // namespace trireme

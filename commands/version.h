@@ -1,0 +1,11 @@
+// What this binary is and what it runs on.
+#pragma once
+
+#include <string>
+
+namespace trireme {
+
+// Several lines: version and commit, compiler, backends, libraries, processor, chosen kernels.
+std::string version_text();
+
+}  // namespace trireme
