@@ -1,7 +1,276 @@
 #include "engine/ops/gemm.h"
 
+#include <cstring>
+#include <utility>
+
+#include "engine/ops/cpu/convert_rows.h"
+#include "engine/ops/cpu/gemm_blocked.h"
+#include "engine/ops/cpu/gemv.h"
+#include "engine/ops/gemm_problem.h"
+
 namespace trireme {
-struct GemmEngine::Impl {};
-GemmEngine::GemmEngine() : impl(std::make_unique<Impl>()) {}
-GemmEngine::~GemmEngine() = default;
+namespace {
+
+// A single row may carry any stride; the products want one that a matrix could have.
+int64_t row_stride(const ConstTensor& t) { return t.size(0) <= 1 ? t.size(1) : t.stride(0); }
+
+void check_matrix(const char* name, const ConstTensor& t) {
+  TRIREME_CHECK(t.present() && t.rank() == 2, "gemm: ", name, " is ", t.shape(),
+                ", expected a matrix");
+  TRIREME_CHECK(t.size(1) <= 1 || t.stride(1) == 1, "gemm: ", name, " ", t.shape(),
+                " has column stride ", t.stride(1), ", expected 1");
+  TRIREME_CHECK(t.size(0) <= 1 || t.stride(0) >= t.size(1), "gemm: rows of ", name, " ", t.shape(),
+                " overlap: row stride ", t.stride(0));
+}
+
+bool overlap(const ConstTensor& x, const ConstTensor& y) {
+  if (x.numel() == 0 || y.numel() == 0) return false;
+  const auto range = [](const ConstTensor& t) {
+    const auto begin = reinterpret_cast<uintptr_t>(t.raw());
+    const int64_t elements = (t.size(0) - 1) * row_stride(t) + t.size(1);
+    return std::pair(begin, begin + static_cast<uintptr_t>(elements * dtype_size(t.dtype())));
+  };
+  const auto [x_begin, x_end] = range(x);
+  const auto [y_begin, y_end] = range(y);
+  // Columns of one matrix interleave: such views share the range but not a byte.
+  const bool interleaved = row_stride(x) == row_stride(y) && x.dtype() == y.dtype() &&
+                           row_stride(x) >= x.size(1) + y.size(1);
+  return x_begin < y_end && y_begin < x_end && !interleaved;
+}
+
+GemmProblem check_gemm(const Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta,
+                       const ConstTensor& b, Transpose tb, const GemmArgs& args) {
+  check_matrix("C", c);
+  check_matrix("A", a);
+  check_matrix("B", b);
+  GemmProblem g;
+  g.transpose_a = ta == Transpose::kYes;
+  g.transpose_b = tb == Transpose::kYes;
+  g.m = a.size(g.transpose_a ? 1 : 0);
+  g.k = a.size(g.transpose_a ? 0 : 1);
+  g.n = b.size(g.transpose_b ? 0 : 1);
+  const int64_t k_of_b = b.size(g.transpose_b ? 1 : 0);
+  TRIREME_CHECK(g.k == k_of_b && c.shape() == Shape({g.m, g.n}), "gemm: op(A) is (", g.m, ", ", g.k,
+                "), op(B) is (", k_of_b, ", ", g.n, "), C is ", c.shape());
+  TRIREME_CHECK(is_float(a.dtype()) && a.dtype() == b.dtype(), "gemm: A is ", a.dtype(), ", B is ",
+                b.dtype());
+  const bool wider = c.dtype() == DType::kF32 && a.dtype() != DType::kF64;
+  TRIREME_CHECK(c.dtype() == a.dtype() || wider, "gemm: C is ", c.dtype(), ", A and B are ",
+                a.dtype());
+  if (args.bias.present()) {
+    check_shape("gemm", "bias", args.bias, {g.n});
+    check_dtype("gemm", "bias", args.bias, c.dtype());
+    check_contiguous("gemm", "bias", args.bias);
+    TRIREME_CHECK(!args.accumulate, "gemm: bias together with accumulate");
+  }
+  TRIREME_CHECK(ctx.planning() || (!overlap(c, a) && !overlap(c, b)),
+                "gemm: C shares memory with A or B");
+  g.lda = row_stride(a);
+  g.ldb = row_stride(b);
+  g.ldc = row_stride(c);
+  g.in = a.dtype();
+  g.out = c.dtype();
+  g.accumulate = args.accumulate;
+  g.has_bias = args.bias.present();
+  g.alpha = args.alpha;
+  return g;
+}
+
+template <class T>
+cpu::ConvertRows<T> conversion(const ConstTensor& narrow, float* wide) {
+  return {narrow.size(0), narrow.size(1), static_cast<uint16_t*>(const_cast<void*>(narrow.raw())),
+          row_stride(narrow), wide};
+}
+
+// A float32 copy of a 16-bit matrix in scratch; to be filled when not planning.
+Activation widened(Ctx& ctx, const char* name, const ConstTensor& t) {
+  Activation wide = ctx.allocate(name, DType::kF32, t.shape());
+  if (ctx.planning()) return wide;
+  if (t.dtype() == DType::kBF16)
+    TRIREME_KERNEL(widen_rows<bf16>)(conversion<bf16>(t, wide->as<float>()), ctx.threads);
+  else
+    TRIREME_KERNEL(widen_rows<f16>)(conversion<f16>(t, wide->as<float>()), ctx.threads);
+  return wide;
+}
+
+void narrow_into(Ctx& ctx, const Tensor& to, const Tensor& wide) {
+  if (ctx.planning()) return;
+  if (to.dtype() == DType::kBF16)
+    TRIREME_KERNEL(narrow_rows<bf16>)(conversion<bf16>(to, wide.as<float>()), ctx.threads);
+  else
+    TRIREME_KERNEL(narrow_rows<f16>)(conversion<f16>(to, wide.as<float>()), ctx.threads);
+}
+
+void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
+  const Activation scratch =
+      ctx.allocate("gemm.blocks", DType::kF64,
+                   {cpu::kBlockK * (cpu::kBlockN + cpu::kBlockM * int64_t{ctx.threads})});
+  if (ctx.planning()) return;
+  cpu::BlockedGemm<double> blocked;
+  blocked.m = g.m;
+  blocked.n = g.n;
+  blocked.k = g.k;
+  blocked.a = static_cast<const double*>(p.a);
+  blocked.a_row = g.transpose_a ? 1 : g.lda;
+  blocked.a_column = g.transpose_a ? g.lda : 1;
+  blocked.b = static_cast<const double*>(p.b);
+  blocked.b_row = g.transpose_b ? 1 : g.ldb;
+  blocked.b_column = g.transpose_b ? g.ldb : 1;
+  blocked.c = static_cast<double*>(p.c);
+  blocked.c_row = g.ldc;
+  blocked.bias = static_cast<const double*>(p.bias);
+  blocked.alpha = static_cast<double>(g.alpha);
+  blocked.accumulate = g.accumulate;
+  blocked.scratch = scratch->as<double>();
+  TRIREME_KERNEL(gemm_blocked<double>)(blocked, ctx.threads);
+}
+
+bool few_rows(const GemmProblem& g) {
+  return g.m <= cpu::kGemvMaxRows && !g.transpose_a && g.transpose_b;
+}
+
+template <class T>
+void run_gemv(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
+  cpu::Gemv<T> v;
+  v.m = g.m;
+  v.n = g.n;
+  v.k = g.k;
+  v.w = p.b;
+  v.w_stride = g.ldb;
+  v.x = x.as<float>();
+  v.x_stride = row_stride(x);
+  v.y = p.c;
+  v.y_stride = g.ldc;
+  v.y_float32 = g.out == DType::kF32;
+  v.bias = p.bias;
+  v.alpha = g.alpha;
+  v.accumulate = g.accumulate;
+  TRIREME_KERNEL(gemv<T>)(v, ctx.threads);
+}
+
+void gemm_few_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
+  if (g.in == DType::kF32) {
+    if (!ctx.planning()) run_gemv<float>(ctx, g, p, x);
+    return;
+  }
+  const Activation wide = widened(ctx, "gemm.x32", x);
+  if (!ctx.planning()) run_gemv<bf16>(ctx, g, p, wide);
+}
+
+// A sum over nothing: C = bias, 0, or unchanged.
+void empty_sum(const Ctx& ctx, const Tensor& c, const GemmArgs& args) {
+  if (args.accumulate || ctx.planning()) return;
+  const auto row_bytes = static_cast<size_t>(c.size(1) * dtype_size(c.dtype()));
+  for (int64_t i = 0; i < c.size(0); ++i) {
+    std::byte* row = static_cast<std::byte*>(c.raw()) + i * row_stride(c) * dtype_size(c.dtype());
+    if (args.bias.present())
+      std::memcpy(row, args.bias.raw(), row_bytes);
+    else
+      std::memset(row, 0, row_bytes);
+  }
+}
+
+void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
+                  const ConstTensor& b, const ConstTensor& bias);
+
+// C = f(float32 C, float32 bias) for an output the product cannot write itself.
+template <class F>
+void through_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& bias,
+                     F&& product) {
+  if (g.out == DType::kF32) return product(c, bias);
+  const Activation c32 =
+      g.accumulate ? widened(ctx, "gemm.c32", c) : ctx.allocate("gemm.c32", DType::kF32, c.shape());
+  Activation bias32;
+  if (bias.present()) bias32 = widened(ctx, "gemm.bias32", bias.reshape({1, g.n}));
+  product(*c32, bias.present() ? bias32->reshape({g.n}) : Tensor());
+  narrow_into(ctx, c, c32);
+}
+
+void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
+                     const ConstTensor& b, const ConstTensor& bias) {
+  const Activation a32 = widened(ctx, "gemm.a32", a);
+  const Activation b32 = widened(ctx, "gemm.b32", b);
+  through_float32(ctx, g, c, bias, [&](const Tensor& c32, const ConstTensor& bias32) {
+    GemmProblem wide = g;
+    wide.in = wide.out = DType::kF32;
+    wide.lda = row_stride(*a32);
+    wide.ldb = row_stride(*b32);
+    wide.ldc = row_stride(c32);
+    gemm_checked(ctx, wide, c32, *a32, *b32, bias32);
+  });
+}
+
+void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
+                  const ConstTensor& b, const ConstTensor& bias) {
+  const GemmPointers p{c.raw(), a.raw(), b.raw(), bias.present() ? bias.raw() : nullptr};
+  if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
+  if (few_rows(g) && g.in != DType::kF16) return gemm_few_rows(ctx, g, p, a);
+  if (library_multiplies(*ctx.gemm, g.in)) return library_gemm(ctx, g, p);
+  gemm_in_float32(ctx, g, c, a, b, bias);
+}
+
+}  // namespace
+
+void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,
+          Transpose tb, const GemmArgs& args) {
+  const GemmProblem g = check_gemm(ctx, c, a, ta, b, tb, args);
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) return empty_sum(ctx, c, args);
+  gemm_checked(ctx, g, c, a, b, args.bias);
+}
+
+PackedWeight pack_weight(Ctx& ctx, const ConstTensor& w) {
+  check_matrix("the weight", w);
+  TRIREME_CHECK(is_float(w.dtype()) && w.numel() > 0, "pack_weight: ", w.dtype(), w.shape());
+  if (w.dtype() == DType::kF64) return keep_plain(w);
+  if (library_multiplies(*ctx.gemm, w.dtype())) return library_pack(ctx, w);
+  Ctx own(ctx.threads, "pack_weight");  // setup work: must not become part of a planned step
+  return library_pack(own, *widened(own, "pack_weight.w32", w));
+}
+
+void linear_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& w,
+                    const ConstTensor& bias) {
+  const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+  gemm(ctx, y, x, Transpose::kNo, w, Transpose::kYes, {.bias = bias});
+}
+
+void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, const PackedWeight& w,
+                           const ConstTensor& bias) {
+  const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+  TRIREME_CHECK(w.present(), "linear_forward_packed: the weight is empty");
+  if (packed_dtype(w) == DType::kF64)
+    return gemm(ctx, y, x, Transpose::kNo, plain_weight(w), Transpose::kYes, {.bias = bias});
+  // The plain weight's shape and type with no data: the checks are those of the plain product.
+  const ConstTensor shape_of_w(nullptr, x.dtype(), {w.rows(), w.columns()});
+  GemmProblem g =
+      check_gemm(ctx, y, x, Transpose::kNo, shape_of_w, Transpose::kYes, {.bias = bias});
+  if (g.m == 0) return;
+  const auto product = [&](const Tensor& out, const ConstTensor& in, const ConstTensor& b) {
+    g.in = in.dtype();
+    g.out = out.dtype();
+    g.lda = row_stride(in);
+    g.ldc = row_stride(out);
+    library_gemm_packed(ctx, g, {out.raw(), in.raw(), nullptr, b.present() ? b.raw() : nullptr}, w);
+  };
+  if (x.dtype() == packed_dtype(w)) return product(y, x, bias);
+  TRIREME_CHECK(packed_dtype(w) == DType::kF32, "linear_forward_packed: x is ", x.dtype(),
+                ", the weight ", packed_dtype(w));
+  const Activation x32 = widened(ctx, "gemm.x32", x);
+  through_float32(ctx, g, y, bias, [&](const Tensor& y32, const ConstTensor& bias32) {
+    product(y32, *x32, bias32);
+  });
+}
+
+void linear_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& w,
+                           bool accumulate) {
+  const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+  gemm(ctx, dx, dy, Transpose::kNo, w, Transpose::kNo, {.accumulate = accumulate});
+}
+
+void linear_backward_weight(Ctx& ctx, const Tensor& dw, const ConstTensor& dy, const ConstTensor& x,
+                            bool accumulate) {
+  const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+  gemm(ctx, dw, dy, Transpose::kYes, x, Transpose::kNo, {.accumulate = accumulate});
+}
+
 }  // namespace trireme

@@ -4,8 +4,11 @@
 //   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
 //   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.
 // A, B and C are rank-2 views with unit stride in the last dimension (any row stride). A and B have
-// one dtype; C has the same dtype or float32. Accumulation is in float32 (float64 for float64).
-// C must not overlap A or B. beta is 0 (C is overwritten, its old content is not read) or 1.
+// one dtype; C has the same dtype, or float32 for a 16-bit one. Accumulation is in float32 (float64
+// for float64). C must not overlap A or B. beta is 0 (C is overwritten, its old content is not read)
+// or 1. With K = 0 the product is zero. Scratch comes from the context, its size depends on shapes only.
+// The same call gives the same bits; with AVX-512 whatever the number of threads (without it the
+// library splits long sums among threads).
 #pragma once
 
 #include "engine/ops/context.h"
@@ -17,7 +20,7 @@ enum class Transpose : bool { kNo = false, kYes = true };
 struct GemmArgs {
   float alpha = 1.0f;
   bool accumulate = false;  // beta = 1
-  ConstTensor bias;         // optional, not together with accumulate
+  ConstTensor bias = {};    // optional, not together with accumulate
 };
 
 void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,

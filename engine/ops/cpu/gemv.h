@@ -1,0 +1,38 @@
+// y = x w^T for up to eight rows of x and a weight as stored.
+//
+// Products with few rows only read the weight, so the one thing that counts is to stream it: each
+// thread walks its share of the weight's rows one after the other (several rows at once is slower:
+// the prefetcher follows one stream best) and multiplies each with every row of x.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme {
+struct bf16;
+}  // namespace trireme
+
+namespace trireme::cpu {
+
+inline constexpr int64_t kGemvMaxRows = 8;
+
+// T is float or trireme::bf16: the weight's and y's type (bf16 here is only a tag).
+template <class T>
+struct Gemv {
+  int64_t m = 0, n = 0, k = 0;  // m <= kGemvMaxRows
+  const void* w = nullptr;      // (n, k) of T with row stride `w_stride`
+  int64_t w_stride = 0;
+  const float* x = nullptr;  // (m, k) with row stride `x_stride`
+  int64_t x_stride = 0;
+  void* y = nullptr;  // (m, n) with row stride `y_stride`
+  int64_t y_stride = 0;
+  bool y_float32 = true;       // else T
+  const void* bias = nullptr;  // (n) of y's type, or null
+  float alpha = 1.0f;
+  bool accumulate = false;
+};
+
+TRIREME_CPU_KERNEL(gemv, (const Gemv<T>& a, int threads))
+
+}  // namespace trireme::cpu

@@ -1,0 +1,279 @@
+// The products that oneDNN computes, its primitive cache, and weights in its packed layout.
+//
+// Making a primitive costs about a microsecond when the library remembers the shape and
+// milliseconds when it has to generate code, so each distinct product is made once and kept,
+// together with its memory descriptors; a repeated call sets pointers and runs.
+#include <omp.h>
+
+#include <bit>
+#include <cstring>
+#include <dnnl.hpp>
+#include <unordered_map>
+
+#include "engine/ops/gemm.h"
+#include "engine/ops/gemm_problem.h"
+
+namespace trireme {
+namespace {
+
+using dnnl::memory;
+
+// Far more than the distinct products of a training step; serving's ragged batches may exceed it.
+constexpr size_t kMaxPrimitives = 4096;
+
+using Key = std::array<int64_t, 10>;
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t hash = 0;
+    for (int64_t word : key) hash = substream(hash, static_cast<uint64_t>(word));
+    return hash;
+  }
+};
+
+struct Product {
+  dnnl::matmul primitive;
+  std::unordered_map<int, memory> arguments;
+  int64_t scratch_bytes = 0;
+};
+
+memory::data_type library_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return memory::data_type::f32;
+    case DType::kBF16: return memory::data_type::bf16;
+    default: TRIREME_UNREACHABLE("oneDNN matmul of ", dtype);
+  }
+}
+
+// A (rows, columns) operand as stored, or read through its transpose.
+memory::desc matrix(int64_t rows, int64_t columns, DType dtype, int64_t stride, bool transposed) {
+  const memory::dims strides = transposed ? memory::dims{1, stride} : memory::dims{stride, 1};
+  return memory::desc({rows, columns}, library_type(dtype), strides);
+}
+
+}  // namespace
+
+struct GemmEngine::Impl {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  std::unordered_map<Key, Product, KeyHash> products;
+  bool multiplies_bf16 = false;
+};
+
+struct PackedWeight::Impl {
+  Buffer storage;
+  DType dtype = DType::kF32;  // of the stored elements
+  int64_t rows = 0, columns = 0;
+  memory::desc layout;
+};
+
+namespace {
+
+dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProblem& g,
+                                      const memory::desc& weights) {
+  const memory::desc a = matrix(g.m, g.k, g.in, g.lda, g.transpose_a);
+  const memory::desc c = matrix(g.m, g.n, g.out, g.ldc, false);
+  const memory::desc bias({1, g.n}, library_type(g.out), memory::dims{g.n, 1});
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  // The library scales (product + bias): with alpha the bias is added afterwards instead.
+  const bool late_bias = g.has_bias && g.alpha != 1.0f;
+  if (g.alpha != 1.0f) attributes.set_output_scales(0, {g.alpha});
+  dnnl::post_ops after;
+  if (g.accumulate) after.append_sum(1.0f);
+  if (late_bias) after.append_binary(dnnl::algorithm::binary_add, bias);
+  attributes.set_post_ops(after);
+  const auto desc = g.has_bias && !late_bias ? dnnl::matmul::desc(a, weights, bias, c)
+                                             : dnnl::matmul::desc(a, weights, c);
+  return dnnl::matmul::primitive_desc(desc, attributes, engine);
+}
+
+Product make_product(const dnnl::engine& engine, const GemmProblem& g,
+                     const memory::desc& weights) {
+  try {
+    const auto made = describe(engine, g, weights);
+    Product out;
+    out.primitive = dnnl::matmul(made);
+    const auto unbound = [&](const memory::desc& d) { return memory(d, engine, nullptr); };
+    out.arguments = {{DNNL_ARG_SRC, unbound(made.src_desc())},
+                     {DNNL_ARG_WEIGHTS, unbound(made.weights_desc())},
+                     {DNNL_ARG_DST, unbound(made.dst_desc())},
+                     {DNNL_ARG_SCRATCHPAD, unbound(made.scratchpad_desc())}};
+    if (g.has_bias) {
+      const memory::desc bias({1, g.n}, library_type(g.out), memory::dims{g.n, 1});
+      const int slot = g.alpha == 1.0f
+                           ? DNNL_ARG_BIAS
+                           : DNNL_ARG_ATTR_MULTIPLE_POST_OP(g.accumulate ? 1 : 0) | DNNL_ARG_SRC_1;
+      out.arguments.emplace(slot, unbound(bias));
+    }
+    out.scratch_bytes = static_cast<int64_t>(made.scratchpad_desc().get_size());
+    return out;
+  } catch (const dnnl::error& e) {
+    throw Error(concat("gemm: oneDNN refuses ", g.in, " (", g.m, ", ", g.k, ") x (", g.k, ", ", g.n,
+                       ") -> ", g.out, ": ", e.what()));
+  }
+}
+
+// `packed` tells a product with that weight's layout from one with plain weights.
+Product& find_product(Ctx& ctx, const GemmProblem& g, const memory::desc& weights, bool packed) {
+  const int64_t flags = int64_t{g.transpose_a} | int64_t{g.transpose_b} << 1 |
+                        int64_t{g.accumulate} << 2 | int64_t{g.has_bias} << 3 |
+                        int64_t{packed} << 4 | int64_t{g.in == DType::kBF16} << 5 |
+                        int64_t{g.out == DType::kBF16} << 6;
+  const Key key{g.m,        g.n,   g.k,   g.lda,
+                g.ldb,      g.ldc, flags, int64_t{std::bit_cast<uint32_t>(g.alpha)},
+                ctx.threads};
+  GemmEngine::Impl& engine = *ctx.gemm->impl;
+  // The library splits a product over as many threads as OpenMP offers when the primitive is made.
+  if (omp_get_max_threads() != ctx.threads) omp_set_num_threads(ctx.threads);
+  const auto known = engine.products.find(key);
+  if (known != engine.products.end()) return known->second;
+  if (engine.products.size() >= kMaxPrimitives) engine.products.clear();
+  return engine.products.emplace(key, make_product(engine.engine, g, weights)).first->second;
+}
+
+void execute(Ctx& ctx, Product& product, const GemmProblem& g, const GemmPointers& p) {
+  Activation scratch =
+      ctx.allocate("gemm.scratch", DType::kU8, {std::max<int64_t>(1, product.scratch_bytes)});
+  if (ctx.planning()) return;
+  for (auto& [slot, argument] : product.arguments) {
+    // The library takes every pointer as writable, also those it only reads.
+    void* pointer = const_cast<void*>(p.bias);
+    if (slot == DNNL_ARG_SRC) pointer = const_cast<void*>(p.a);
+    if (slot == DNNL_ARG_WEIGHTS) pointer = const_cast<void*>(p.b);
+    if (slot == DNNL_ARG_DST) pointer = p.c;
+    if (slot == DNNL_ARG_SCRATCHPAD) pointer = scratch->raw();
+    argument.set_data_handle(pointer);
+  }
+  try {
+    product.primitive.execute(ctx.gemm->impl->stream, product.arguments);
+    ctx.gemm->impl->stream.wait();
+  } catch (const dnnl::error& e) {
+    throw Error(concat("gemm: oneDNN failed on (", g.m, ", ", g.k, ") x (", g.k, ", ", g.n,
+                       "): ", e.what()));
+  }
+}
+
+// bfloat16 needs AVX-512 in this library; ask it rather than guess.
+bool library_has_bf16(const dnnl::engine& engine) {
+  GemmProblem g;
+  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 64;
+  g.in = g.out = DType::kBF16;
+  try {
+    describe(engine, g, matrix(64, 64, DType::kBF16, 64, false));
+    return true;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+GemmEngine::GemmEngine() : impl(std::make_unique<Impl>()) {
+  impl->multiplies_bf16 = library_has_bf16(impl->engine);
+}
+GemmEngine::~GemmEngine() = default;
+
+bool library_multiplies(const GemmEngine& engine, DType dtype) {
+  return dtype == DType::kF32 || (dtype == DType::kBF16 && engine.impl->multiplies_bf16);
+}
+
+void library_gemm(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
+  const memory::desc weights = matrix(g.k, g.n, g.in, g.ldb, g.transpose_b);
+  execute(ctx, find_product(ctx, g, weights, false), g, p);
+}
+
+PackedWeight::PackedWeight() = default;
+PackedWeight::~PackedWeight() = default;
+PackedWeight::PackedWeight(PackedWeight&&) noexcept = default;
+PackedWeight& PackedWeight::operator=(PackedWeight&&) noexcept = default;
+
+int64_t PackedWeight::rows() const {
+  TRIREME_CHECK(present(), "the packed weight is empty");
+  return impl_->rows;
+}
+
+int64_t PackedWeight::columns() const {
+  TRIREME_CHECK(present(), "the packed weight is empty");
+  return impl_->columns;
+}
+
+PackedWeight library_pack(Ctx& ctx, const ConstTensor& w) {
+  // Few rows per product is what packed weights are for; the layout asked for with 16 rows is one
+  // that the library also takes for other numbers of rows.
+  GemmProblem g;
+  g.m = 16;
+  g.n = w.size(0);
+  g.k = w.size(1);
+  g.lda = g.k;
+  g.ldc = g.n;
+  g.in = g.out = w.dtype();
+  GemmEngine::Impl& engine = *ctx.gemm->impl;
+  const memory::desc any({g.k, g.n}, library_type(g.in), memory::format_tag::any);
+  try {
+    PackedWeight out;
+    out.impl_ = std::make_unique<PackedWeight::Impl>();
+    out.impl_->rows = g.n;
+    out.impl_->columns = g.k;
+    out.impl_->dtype = g.in;
+    out.impl_->layout = describe(engine.engine, g, any).weights_desc();
+    out.impl_->storage =
+        Buffer("packed weight", static_cast<int64_t>(out.impl_->layout.get_size()));
+    memory from(matrix(g.k, g.n, g.in, w.size(0) == 1 ? g.k : w.stride(0), true), engine.engine,
+                const_cast<void*>(w.raw()));
+    memory to(out.impl_->layout, engine.engine, out.impl_->storage.data());
+    dnnl::reorder(from, to).execute(engine.stream, from, to);
+    engine.stream.wait();
+    return out;
+  } catch (const dnnl::error& e) {
+    throw Error(
+        concat("gemm: oneDNN cannot pack the weight ", w.dtype(), w.shape(), ": ", e.what()));
+  }
+}
+
+PackedWeight keep_plain(const ConstTensor& w) {
+  PackedWeight out;
+  out.impl_ = std::make_unique<PackedWeight::Impl>();
+  out.impl_->rows = w.size(0);
+  out.impl_->columns = w.size(1);
+  out.impl_->dtype = w.dtype();
+  out.impl_->storage = Buffer("weight copy", w.bytes());
+  const int64_t row_bytes = w.size(1) * dtype_size(w.dtype());
+  for (int64_t i = 0; i < w.size(0); ++i)
+    std::memcpy(out.impl_->storage.data() + i * row_bytes, w.slice(0, i, i + 1).raw(),
+                static_cast<size_t>(row_bytes));
+  return out;
+}
+
+ConstTensor plain_weight(const PackedWeight& w) {
+  return w.impl_->storage.tensor(w.impl_->dtype, {w.impl_->rows, w.impl_->columns});
+}
+
+DType packed_dtype(const PackedWeight& w) { return w.impl_->dtype; }
+
+void library_gemm_packed(Ctx& ctx, const GemmProblem& g, const GemmPointers& p,
+                         const PackedWeight& w) {
+  GemmPointers pointers = p;
+  pointers.b = w.impl_->storage.data();
+  execute(ctx, find_product(ctx, g, w.impl_->layout, true), g, pointers);
+}
+
+std::string gemm_library_version() {
+  const dnnl_version_t& v = *dnnl_version();
+  const auto isa = [] {
+    switch (dnnl::get_effective_cpu_isa()) {
+      case dnnl::cpu_isa::sse41: return "sse41";
+      case dnnl::cpu_isa::avx: return "avx";
+      case dnnl::cpu_isa::avx2: return "avx2";
+      case dnnl::cpu_isa::avx2_vnni: return "avx2_vnni";
+      case dnnl::cpu_isa::avx512_core: return "avx512_core";
+      case dnnl::cpu_isa::avx512_core_vnni: return "avx512_core_vnni";
+      case dnnl::cpu_isa::avx512_core_bf16: return "avx512_core_bf16";
+      case dnnl::cpu_isa::avx512_core_amx: return "avx512_core_amx";
+      default: return "unnamed instruction set";
+    }
+  };
+  return concat("oneDNN ", v.major, ".", v.minor, ".", v.patch, " (", isa(), ")");
+}
+
+}  // namespace trireme

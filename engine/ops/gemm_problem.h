@@ -1,0 +1,42 @@
+// One matrix product with its checks done: what gemm() hands to the code that computes it.
+//   C (m, n) = alpha * op(A) op(B) [+ C] [+ bias]; ld* are row strides of the stored matrices.
+#pragma once
+
+#include "engine/ops/gemm.h"
+
+namespace trireme {
+
+struct GemmProblem {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t lda = 0, ldb = 0, ldc = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType in = DType::kF32, out = DType::kF32;
+  bool accumulate = false;
+  bool has_bias = false;
+  float alpha = 1.0f;
+};
+
+struct GemmPointers {
+  void* c = nullptr;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* bias = nullptr;
+};
+
+// True when the library multiplies this element type on this processor.
+bool library_multiplies(const GemmEngine& engine, DType dtype);
+
+// float32 or bfloat16 operands. Takes its scratch from ctx; does nothing else in a planning run.
+void library_gemm(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p);
+
+// The same for a weight (N, K) in the library's layout; problem.in is packed_dtype(w).
+PackedWeight library_pack(Ctx& ctx, const ConstTensor& w);
+DType packed_dtype(const PackedWeight& w);
+void library_gemm_packed(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p,
+                         const PackedWeight& w);
+
+// A contiguous copy, for the types the library does not multiply.
+PackedWeight keep_plain(const ConstTensor& w);
+ConstTensor plain_weight(const PackedWeight& w);
+
+}  // namespace trireme
