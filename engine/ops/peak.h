@@ -1,0 +1,19 @@
+// What this machine can do at most, measured: the denominators of "% of peak" and of MFU.
+#pragma once
+
+#include <cstdint>
+
+namespace trireme {
+
+struct MachinePeak {
+  int threads = 0;
+  double float32_gflops = 0;   // fused multiply-adds on registers, 2 operations each
+  double bfloat16_gflops = 0;  // bfloat16 dot products with float32 sums; float32's number without
+  double read_gbytes = 0;      // GB/s (1e9 bytes) read from memory, one stream per thread
+};
+
+// Takes about half a second and 256 MiB. Each number is the best of several short runs: whatever
+// else runs on the machine can only make a run slower.
+MachinePeak measure_peak(int threads);
+
+}  // namespace trireme
