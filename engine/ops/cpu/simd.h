@@ -266,6 +266,7 @@ TRIREME_INLINE V fast_exp2_small(V x) {
   }
 }
 
+// 1 / (1 + e^-x); 0 where e^-x overflows.
 template <class V>
 TRIREME_INLINE V fast_sigmoid(V x) {
   using S = typename Traits<V>::Scalar;
