@@ -12,18 +12,19 @@ namespace trireme {
 
 enum class DType : uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU16, kU8 };
 
-// Brain float: the upper half of an IEEE float32, rounded to nearest even.
+// Brain float: the upper half of an IEEE float32, rounded to nearest even. Conversions are always
+// inlined because kernels use them (engine/ops/cpu/isa.h).
 struct bf16 {
   uint16_t bits = 0;
   bf16() = default;
-  explicit bf16(float value) {
+  [[gnu::always_inline]] explicit bf16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
     // Adding the rounding increment would turn a NaN into infinity or zero; keep it quiet instead.
     const uint32_t rounded = u + 0x7fffu + ((u >> 16) & 1u);
     const bool is_nan = (u & 0x7fffffffu) > 0x7f800000u;
     bits = static_cast<uint16_t>((is_nan ? (u | 0x00400000u) : rounded) >> 16);
   }
-  explicit operator float() const {
+  [[gnu::always_inline]] explicit operator float() const {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
   }
 };
@@ -32,8 +33,11 @@ struct bf16 {
 struct f16 {
   uint16_t bits = 0;
   f16() = default;
-  explicit f16(float value) : bits(std::bit_cast<uint16_t>(static_cast<_Float16>(value))) {}
-  explicit operator float() const { return static_cast<float>(std::bit_cast<_Float16>(bits)); }
+  [[gnu::always_inline]] explicit f16(float value)
+      : bits(std::bit_cast<uint16_t>(static_cast<_Float16>(value))) {}
+  [[gnu::always_inline]] explicit operator float() const {
+    return static_cast<float>(std::bit_cast<_Float16>(bits));
+  }
 };
 
 template <class T>

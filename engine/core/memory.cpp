@@ -153,7 +153,8 @@ void Arena::begin_planning() {
   TRIREME_CHECK(mode_ == Mode::kDirect && live_ == 0, "arena ", name_, " is in use");
   mode_ = Mode::kPlanning;
   recording_ = {};
-  next_ = events_ = in_use_ = 0;
+  events_ = in_use_ = 0;
+  first_ = next_;
 }
 
 ArenaPlan Arena::end_planning() {
@@ -175,14 +176,16 @@ void Arena::begin_step(const ArenaPlan& plan) {
                 " bytes but the plan needs ", plan.capacity);
   mode_ = Mode::kPlanned;
   plan_ = &plan;
-  next_ = in_use_ = 0;
+  events_ = in_use_ = 0;
+  last_died_ = -1;
+  first_ = next_;
 }
 
 void Arena::end_step() {
   TRIREME_CHECK(mode_ == Mode::kPlanned && live_ == 0, "arena ", name_, ": ", live_,
                 " activations outlive the step");
-  TRIREME_CHECK(next_ == std::ssize(plan_->blocks), "arena ", name_, ": the step made ", next_,
-                " allocations, the plan has ", plan_->blocks.size());
+  TRIREME_CHECK(next_ - first_ == std::ssize(plan_->blocks), "arena ", name_, ": the step made ",
+                next_ - first_, " allocations, the plan has ", plan_->blocks.size());
   mode_ = Mode::kDirect;
   plan_ = nullptr;
 }
@@ -191,12 +194,13 @@ void Arena::abandon_step() {
   mode_ = Mode::kDirect;
   plan_ = nullptr;
   live_ = in_use_ = 0;
+  first_ = next_;
   direct_.clear();
 }
 
 Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
-  const int64_t bytes =
-      round_up(std::max<int64_t>(1, checked_mul(shape.numel(), dtype_size(dtype))), kAlignment);
+  const int64_t exact = std::max<int64_t>(1, checked_mul(shape.numel(), dtype_size(dtype)));
+  const int64_t bytes = checked_add(exact, kAlignment - 1) / kAlignment * kAlignment;
   const int64_t index = next_++;
   void* address = nullptr;
   switch (mode_) {
@@ -208,11 +212,18 @@ Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
       address = reinterpret_cast<void*>(kFakeBase);
       break;
     case Mode::kPlanned: {
-      TRIREME_CHECK(index < std::ssize(plan_->blocks), "arena ", name_, ": allocation ", name,
+      const int64_t k = index - first_;
+      TRIREME_CHECK(k < std::ssize(plan_->blocks), "arena ", name_, ": allocation ", name,
                     " is beyond the plan");
-      const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(index)];
-      TRIREME_CHECK(bytes == block.bytes, "arena ", name_, ": allocation ", index, " is ", name,
-                    " of ", bytes, " bytes, planned ", block.name, " of ", block.bytes);
+      const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(k)];
+      TRIREME_CHECK(bytes == block.bytes, "arena ", name_, ": allocation ", k, " is ", name, " of ",
+                    bytes, " bytes, planned ", block.name, " of ", block.bytes);
+      // As many releases as planned, none of them planned for later: the same blocks are alive as
+      // when the offset was chosen, so it overlaps nothing.
+      TRIREME_CHECK(events_ == block.born && last_died_ < block.born, "arena ", name_,
+                    ": before allocation ", k, " (", name,
+                    ") other activations were released than ", "planned");
+      ++events_;
       address = block_.data() + block.offset;
       break;
     }
@@ -223,17 +234,28 @@ Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
 }
 
 void Arena::release(int64_t index) {
-  if (live_ == 0) return;  // the step was abandoned
+  if (index < first_) return;  // its step was abandoned
   --live_;
   switch (mode_) {
-    case Mode::kDirect: direct_.erase(index); break;
+    case Mode::kDirect: {
+      const auto at = direct_.find(index);
+      in_use_ -= at->second.bytes();
+      direct_.erase(at);
+      break;
+    }
     case Mode::kPlanning: {
-      ArenaPlan::Block& block = recording_.blocks[static_cast<size_t>(index)];
+      ArenaPlan::Block& block = recording_.blocks[static_cast<size_t>(index - first_)];
       block.died = events_++;
       in_use_ -= block.bytes;
       break;
     }
-    case Mode::kPlanned: in_use_ -= plan_->blocks[static_cast<size_t>(index)].bytes; break;
+    case Mode::kPlanned: {
+      const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(index - first_)];
+      last_died_ = std::max(last_died_, block.died);
+      ++events_;
+      in_use_ -= block.bytes;
+      break;
+    }
   }
 }
 

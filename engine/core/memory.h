@@ -82,7 +82,8 @@ class Activation {
 // Three modes:
 //   direct    every allocation is a Buffer of its own (tests, one-off work);
 //   planning  nothing is backed: addresses are fake and must not be read, events are recorded;
-//   planned   allocation k of the step lies at the k-th offset of the plan; sizes are checked.
+//   planned   allocation k of the step lies at the k-th offset of the plan; that sizes and releases
+//             are as planned is checked.
 // One thread uses an arena.
 class Arena {
  public:
@@ -112,15 +113,17 @@ class Arena {
   Buffer block_;
   const ArenaPlan* plan_ = nullptr;
   ArenaPlan recording_;
-  int64_t next_ = 0;  // index of the next allocation
-  int64_t events_ = 0;
+  int64_t next_ = 0;        // number of the next allocation, never used twice
+  int64_t first_ = 0;       // number of the step's first allocation; handles below it are dead
+  int64_t events_ = 0;      // allocations and releases of this step so far
+  int64_t last_died_ = -1;  // latest planned death among the activations released so far
   int64_t live_ = 0;
   int64_t in_use_ = 0;
   std::map<int64_t, Buffer> direct_;
 };
 
 // Offsets for plan.blocks by greedy packing, largest first, each at the lowest offset where it
-// overlaps no block alive at the same time; sets capacity; checks the result.
+// overlaps no block alive at the same time; sets capacity.
 void pack_intervals(ArenaPlan& plan);
 
 }  // namespace trireme

@@ -134,4 +134,11 @@ void check_contiguous(const char* op, const char* operand, const ConstTensor& t)
   TRIREME_CHECK(t.contiguous(), op, ": ", operand, " ", t.shape(), " must be contiguous");
 }
 
+void check_operand(const char* op, const char* operand, const ConstTensor& t, DType dtype,
+                   const Shape& shape) {
+  check_shape(op, operand, t, shape);
+  check_dtype(op, operand, t, dtype);
+  check_contiguous(op, operand, t);
+}
+
 }  // namespace trireme

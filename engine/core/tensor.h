@@ -116,5 +116,8 @@ class Tensor : public ConstTensor {
 void check_shape(const char* op, const char* operand, const ConstTensor& t, const Shape& wanted);
 void check_dtype(const char* op, const char* operand, const ConstTensor& t, DType wanted);
 void check_contiguous(const char* op, const char* operand, const ConstTensor& t);
+// All three.
+void check_operand(const char* op, const char* operand, const ConstTensor& t, DType dtype,
+                   const Shape& shape);
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "engine/core/random.h"
 
@@ -38,7 +39,8 @@ void set_element(const Tensor& t, int64_t i, double value) {
 }  // namespace
 
 Tolerance tolerance(DType storage, int64_t terms, DType accumulate) {
-  const double stored = storage == accumulate ? 0.0 : 2.0 * dtype_eps(storage);
+  if (storage == DType::kF64) accumulate = DType::kF64;
+  const double stored = storage == accumulate ? 0.0 : dtype_eps(storage);
   const double summed = 6.0 * dtype_eps(accumulate) * std::sqrt(static_cast<double>(terms) + 1.0);
   return {stored + summed};
 }
@@ -59,32 +61,74 @@ std::vector<double> to_doubles(const ConstTensor& t) {
   return out;
 }
 
+namespace {
+
+// Collects the elements whose error is above what is allowed, for the message.
+class Differences {
+ public:
+  void check(size_t i, double got, double want, double allowed) {
+    const double error = std::abs(got - want);
+    const bool finite = std::isfinite(got) && std::isfinite(want);
+    if (finite && error <= allowed) return;
+    const double excess = finite ? error / std::max(allowed, kTiny) : INFINITY;
+    if (count_++ == 0) first_ = describe(i, got, want);
+    if (excess > worst_excess_) {
+      worst_excess_ = excess;
+      worst_ = describe(i, got, want);
+    }
+  }
+  std::string message(size_t total, Tolerance tol) const {
+    if (count_ == 0) return "";
+    return concat(count_, " of ", total, " elements differ; first ", first_, "; worst ", worst_,
+                  "; allowed relative ", tol.relative);
+  }
+
+ private:
+  static constexpr double kTiny = 1e-300;  // keeps the ratio finite when nothing is allowed
+  static std::string describe(size_t i, double got, double want) {
+    return concat("[", i, "] got ", got, " want ", want);
+  }
+  size_t count_ = 0;
+  double worst_excess_ = -1;
+  std::string first_, worst_;
+};
+
+double smallest_normal(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return std::numeric_limits<double>::min();
+    case DType::kF32:
+    case DType::kBF16: return std::numeric_limits<float>::min();
+    case DType::kF16: return 0x1p-14;
+    default: return 0.0;
+  }
+}
+
+}  // namespace
+
 std::string compare(const ConstTensor& got, const std::vector<double>& want, Tolerance tol) {
   const std::vector<double> values = to_doubles(got);
   if (values.size() != want.size())
     return concat("sizes differ: got ", values.size(), ", want ", want.size());
   const auto width = static_cast<size_t>(got.rank() == 0 ? 1 : std::max<int64_t>(1, got.size(-1)));
-  size_t worst = 0, bad = 0, first = 0;
-  double worst_excess = -1;
+  Differences differences;
   for (size_t row = 0; row < values.size(); row += width) {
     double scale = 0;
     for (size_t i = row; i < row + width; ++i) scale = std::max(scale, std::abs(want[i]));
-    for (size_t i = row; i < row + width; ++i) {
-      const double error = std::abs(values[i] - want[i]);
-      const double allowed = tol.relative * scale;
-      if (error <= allowed) continue;  // false for NaN, so NaN is reported
-      if (bad++ == 0) first = i;
-      const double excess = std::isnan(error) ? INFINITY : error;
-      if (excess > worst_excess) {
-        worst_excess = excess;
-        worst = i;
-      }
-    }
+    for (size_t i = row; i < row + width; ++i)
+      differences.check(i, values[i], want[i], tol.relative * scale);
   }
-  if (bad == 0) return "";
-  return concat(bad, " of ", values.size(), " elements differ; first [", first, "] got ",
-                values[first], " want ", want[first], "; worst [", worst, "] got ", values[worst],
-                " want ", want[worst], "; allowed relative ", tol.relative);
+  return differences.message(values.size(), tol);
+}
+
+std::string compare_each(const ConstTensor& got, const std::vector<double>& want, Tolerance tol) {
+  const std::vector<double> values = to_doubles(got);
+  if (values.size() != want.size())
+    return concat("sizes differ: got ", values.size(), ", want ", want.size());
+  const double floor = smallest_normal(got.dtype());
+  Differences differences;
+  for (size_t i = 0; i < values.size(); ++i)
+    differences.check(i, values[i], want[i], std::max(floor, tol.relative * std::abs(want[i])));
+  return differences.message(values.size(), tol);
 }
 
 std::string compare_exact(const ConstTensor& got, const ConstTensor& want) {
@@ -122,13 +166,17 @@ std::vector<double> finite_difference_gradient(
   return gradient;
 }
 
+double finite_difference_tolerance(double step) {
+  return 1000.0 * (std::pow(step, 4) + dtype_eps(DType::kF64) / step);
+}
+
 double worst_relative(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return INFINITY;
   double scale = 0, worst = 0;
   for (double v : b) scale = std::max(scale, std::abs(v));
   for (size_t i = 0; i < a.size(); ++i) {
     const double error = std::abs(a[i] - b[i]);
-    if (std::isnan(error)) return INFINITY;
+    if (!std::isfinite(error)) return INFINITY;
     worst = std::max(worst, error);
   }
   return scale == 0 ? worst : worst / scale;

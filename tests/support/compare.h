@@ -11,22 +11,30 @@
 
 namespace trireme::test {
 
-// Allowed error of a value whose computation rounds to `storage` once and sums `terms` products in
-// `accumulate`: half an ulp of storage for the result (times 2 for intermediates that are stored too),
-// and the random-walk growth eps * sqrt(terms) of the sum, with a factor for constants that a
-// worst case of several hundred thousand elements needs (a normal tail of 6 sigma).
+// Allowed error of a value whose computation sums `terms` products in `accumulate` and stores the
+// result, and at most one intermediate, in `storage`:
+//   two roundings to storage, half a unit in the last place each: eps(storage)
+//     (none when storage and accumulate are the same type: the sum's own roundings cover it);
+//   the sum: roundings of at most eps / 2 each, independent, so a random walk of sqrt(terms) steps;
+//     six of its standard deviations bound the worst of several hundred thousand elements, and a
+//     factor of two more allows for exp, tanh and sqrt in the terms: 6 eps sqrt(terms + 1).
+// float64 storage always accumulates in float64.
 struct Tolerance {
-  double relative = 0;  // of the magnitude passed along with the value
+  double relative = 0;  // of the magnitude named by the comparison
 };
 Tolerance tolerance(DType storage, int64_t terms = 1, DType accumulate = DType::kF32);
 
 // Elements as doubles, in row-major order of the view.
 std::vector<double> to_doubles(const ConstTensor& t);
 
-// Passes when |got - want| <= tol.relative * max(|want|, scale) for every element and all are
-// finite, where `scale` is the largest |want| of the tensor's row. Returns "" or a message that
-// names the first and the worst element.
+// Both return "" or a message that names the first and the worst element. A value that is not
+// finite, on either side, is a difference.
+// compare: every error is at most tol.relative times the largest |want| of the element's row (the
+// last dimension): for sums, whose terms may cancel.
 std::string compare(const ConstTensor& got, const std::vector<double>& want, Tolerance tol);
+// compare_each: every error is at most tol.relative * |want|, or one smallest normal number of
+// got's dtype: for elementwise functions, where a small wrong value must not hide behind a large one.
+std::string compare_each(const ConstTensor& got, const std::vector<double>& want, Tolerance tol);
 std::string compare_exact(const ConstTensor& got, const ConstTensor& want);  // bit for bit
 
 // Central differences of order four of f at x, in float64: the gradient of sum(dy * f(x)).
@@ -34,7 +42,11 @@ std::string compare_exact(const ConstTensor& got, const ConstTensor& want);  // 
 std::vector<double> finite_difference_gradient(
     const std::function<std::vector<double>(const std::vector<double>&)>& f,
     const std::vector<double>& x, const std::vector<double>& dy, double step = 1e-3);
-// Largest |a - b| over max(|b|): 1e-7 is what four-point differences reach in float64.
+// What they reach: the truncation error is about step^4 and the rounding error eps / step, for
+// functions whose derivatives are of the order of one; a factor of 1000 covers the fifth derivative
+// and the cancellation in sums.
+double finite_difference_tolerance(double step = 1e-3);
+// Largest |a - b| over max(|b|); infinite for different sizes or a value that is not finite.
 double worst_relative(const std::vector<double>& a, const std::vector<double>& b);
 
 // Deterministic test data: n normal values of the stream `name`.
@@ -47,6 +59,8 @@ class TestTensor {
   TestTensor(DType dtype, const Shape& shape, const std::vector<double>& values);
   TestTensor(const Shape& shape, const std::vector<int32_t>& values);  // int32
   TestTensor(const Shape& shape, const std::vector<int64_t>& values);  // int64
+  TestTensor(TestTensor&&) = default;  // a vector's elements do not move with it
+  TestTensor& operator=(TestTensor&&) = default;
   operator const Tensor&() const { return view_; }  // NOLINT: used as the tensor it owns
   const Tensor& operator*() const { return view_; }
   const Tensor* operator->() const { return &view_; }
@@ -60,3 +74,6 @@ class TestTensor {
 }  // namespace trireme::test
 
 #define EXPECT_CLOSE(got, want, tol) EXPECT_EQ(::trireme::test::compare(got, want, tol), "")
+#define EXPECT_EACH_CLOSE(got, want, tol) \
+  EXPECT_EQ(::trireme::test::compare_each(got, want, tol), "")
+#define EXPECT_SAME_BITS(got, want) EXPECT_EQ(::trireme::test::compare_exact(got, want), "")

@@ -1,0 +1,100 @@
+#include "engine/ops/cpu/elementwise.h"
+
+#include "engine/core/parallel_for.h"
+#include "engine/ops/cpu/philox.h"
+
+namespace trireme::cpu::TRIREME_ISA {
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;  // elements worth a thread
+
+// float64 to float32 so that a second rounding to a narrower type gives the same as one rounding
+// from float64: towards zero, with the last bit set when anything was lost ("round to odd").
+[[gnu::always_inline]] inline float round_to_odd(double x) {
+  const float nearest = static_cast<float>(x);
+  const double back = static_cast<double>(nearest);
+  if (back == x || x != x) return nearest;
+  uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  if ((back > 0 ? back : -back) > (x > 0 ? x : -x)) --bits;
+  return std::bit_cast<float>(bits | 1u);
+}
+
+template <class To, class From>
+[[gnu::always_inline]] inline To convert(From x) {
+  if constexpr (std::is_same_v<From, double> && sizeof(To) == 2)
+    return To(round_to_odd(x));
+  else if constexpr (sizeof(From) == 2 || sizeof(To) == 2)
+    return static_cast<To>(static_cast<float>(x));
+  else
+    return static_cast<To>(x);
+}
+
+template <class To, class From>
+void cast_to(To* y, const From* x, int64_t n, int threads) {
+  parallel_for(threads, n, kGrain, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) y[i] = convert<To>(x[i]);
+  });
+}
+
+template <class T>
+void dropout_row(const DropoutArgs<T>& a, int64_t row, int64_t begin, int64_t count) {
+  using F = compute_t<T>;
+  uint32_t storage[3 * kPhiloxBatch];
+  const uint64_t first = static_cast<uint64_t>(a.rows[row] * a.columns + begin);
+  const uint32_t* words = philox_words(a.key, first, count, storage);
+  const int64_t at = row * a.columns + begin;
+  const uint32_t threshold = a.threshold;
+  const F scale = a.scale;
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const F kept = static_cast<F>(a.x[at + i]) * scale;
+    F y = words[i] >> 8 >= threshold ? kept : F{0};
+    if (a.residual != nullptr) y += static_cast<F>(a.residual[at + i]);
+    a.y[at + i] = static_cast<T>(y);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void add(T* y, const T* a, const T* b, int64_t n, int threads) {
+  using F = compute_t<T>;
+  parallel_for(threads, n, kGrain, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i)
+      y[i] = static_cast<T>(static_cast<F>(a[i]) + static_cast<F>(b[i]));
+  });
+}
+
+template <class T>
+void cast(void* y, DType to, const T* x, int64_t n, int threads) {
+  switch (to) {
+    case DType::kF64: return cast_to(static_cast<double*>(y), x, n, threads);
+    case DType::kF32: return cast_to(static_cast<float*>(y), x, n, threads);
+    case DType::kBF16: return cast_to(static_cast<bf16*>(y), x, n, threads);
+    case DType::kF16: return cast_to(static_cast<f16*>(y), x, n, threads);
+    default: return;  // the op has checked
+  }
+}
+
+template <class T>
+void dropout(const DropoutArgs<T>& a, int threads) {
+  const int64_t grain = kGrain / 4 / (a.columns + 1) + 1;
+  parallel_for(threads, a.num_rows, grain, [&a](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t c = 0; c < a.columns; c += kPhiloxBatch)
+        dropout_row(a, row, c, a.columns - c < kPhiloxBatch ? a.columns - c : kPhiloxBatch);
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                 \
+  template void add<T>(T*, const T*, const T*, int64_t, int);  \
+  template void cast<T>(void*, DType, const T*, int64_t, int); \
+  template void dropout<T>(const DropoutArgs<T>&, int);
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(f16)
+
+}  // namespace trireme::cpu::TRIREME_ISA

@@ -1,0 +1,26 @@
+// Kernels of engine/ops/elementwise.h.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/core/random.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+template <class T>
+struct DropoutArgs {
+  T* y;
+  const T* x;
+  const T* residual;  // null: none
+  const int64_t* rows;
+  int64_t num_rows, columns;
+  uint32_t threshold;  // words whose upper 24 bits are below it are dropped
+  compute_t<T> scale;  // 1 / (1 - p)
+  RandomKey key;
+};
+
+TRIREME_CPU_KERNEL(add, (T * y, const T* a, const T* b, int64_t n, int threads))
+TRIREME_CPU_KERNEL(cast, (void* y, DType to, const T* x, int64_t n, int threads))
+TRIREME_CPU_KERNEL(dropout, (const DropoutArgs<T>& args, int threads))
+
+}  // namespace trireme::cpu

@@ -1,0 +1,83 @@
+#include "engine/ops/elementwise.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/core/parallel_for.h"
+#include "engine/ops/cpu/elementwise.h"
+
+namespace trireme {
+
+void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b) {
+  check_contiguous("add", "y", y);
+  check_operand("add", "a", a, y.dtype(), y.shape());
+  check_operand("add", "b", b, y.dtype(), y.shape());
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("add", y.dtype(), [&]<class T>() {
+    TRIREME_KERNEL(add<T>)(y.as<T>(), a.as<T>(), b.as<T>(), y.numel(), ctx.threads);
+  });
+}
+
+void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
+  check_contiguous("cast", "y", y);
+  check_contiguous("cast", "x", x);
+  check_shape("cast", "x", x, y.shape());
+  TRIREME_CHECK(is_float(y.dtype()), "cast: y is ", y.dtype(), ", expected a float type");
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("cast", x.dtype(), [&]<class T>() {
+    TRIREME_KERNEL(cast<T>)(y.raw(), y.dtype(), x.as<T>(), x.numel(), ctx.threads);
+  });
+}
+
+void fill_zero(Ctx& ctx, const Tensor& y) {
+  check_contiguous("fill_zero", "y", y);
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  constexpr int64_t kBytesWorthAThread = 1 << 16;
+  auto* bytes = static_cast<std::byte*>(y.raw());
+  parallel_for(ctx.threads, y.bytes(), kBytesWorthAThread, [=](int64_t begin, int64_t end) {
+    std::memset(bytes + begin, 0, static_cast<size_t>(end - begin));
+  });
+}
+
+namespace {
+
+// y = x [+ residual].
+void dropout_of_nothing(Ctx& ctx, const Tensor& y, const ConstTensor& x,
+                        const ConstTensor& residual) {
+  if (residual.present()) return add(ctx, y, x, residual);
+  if (y.raw() != x.raw()) cast(ctx, y, x);
+}
+
+}  // namespace
+
+void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& residual,
+             const ConstTensor& rows, double p, const RandomKey& key) {
+  TRIREME_CHECK(x.rank() == 2, "dropout: x is ", x.shape(), ", expected (T, C)");
+  TRIREME_CHECK(p >= 0.0 && p < 1.0, "dropout: p is ", p, ", expected 0 <= p < 1");
+  check_operand("dropout", "y", y, x.dtype(), x.shape());
+  check_contiguous("dropout", "x", x);
+  if (residual.present()) check_operand("dropout", "residual", residual, x.dtype(), x.shape());
+  if (p == 0.0) return dropout_of_nothing(ctx, y, x, residual);
+  check_operand("dropout", "rows", rows, DType::kI64, {x.size(0)});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("dropout", x.dtype(), [&]<class T>() {
+    const cpu::DropoutArgs<T> args{
+        .y = y.as<T>(),
+        .x = x.as<T>(),
+        .residual = residual.present() ? residual.as<T>() : nullptr,
+        .rows = rows.as<int64_t>(),
+        .num_rows = x.size(0),
+        .columns = x.size(1),
+        .threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24)),
+        .scale = static_cast<compute_t<T>>(1.0 / (1.0 - p)),
+        .key = key,
+    };
+    TRIREME_KERNEL(dropout<T>)(args, ctx.threads);
+  });
+}
+
+}  // namespace trireme
