@@ -6,12 +6,17 @@
 //   num_attention_heads, num_key_value_heads, hidden_size, intermediate_size, head_dim,
 //   max_position_embeddings, rope_theta, rms_norm_eps, attention_bias, mlp_bias, attention_dropout.
 // Shared: vocab_size, tie_word_embeddings, initializer_range, bos_token_id, eos_token_id.
+//
+// Sizes must be given; other keys that are absent take HuggingFace's defaults (gpt2: dropout 0.1,
+// tied head). Keys that say nothing about the mathematics are ignored; what would change it and is
+// not built is an error, never ignored.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "engine/config/reader.h"
+#include "engine/config/schema.h"
 
 namespace trireme {
 
@@ -34,15 +39,23 @@ struct ModelConfig {
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;  // biases of q, k, v (and o for gpt2)
-  bool mlp_bias = false;
-  int64_t bos_token_id = -1;  // -1: none
+  bool attention_bias = false;  // biases of q, k, v and o
+  bool mlp_bias = false;        // biases of up, down and, where there is one, gate
+  int64_t bos_token_id = -1;    // -1: none
   int64_t eos_token_id = -1;
+  bool operator==(const ModelConfig&) const = default;
 };
 
 // Reads a config.json object; problems are added to `report` with their JSON paths under `path`.
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report);
+// The config.json of a file, or of a HuggingFace directory. Throws InputError with all problems.
+ModelConfig load_model_config(const std::string& path);
 // The object read_model_config() reads back to the same value; what a checkpoint stores.
 Json model_config_to_json(const ModelConfig& config);
+
+// The keys of a family, from which the checks, the JSON Schema and the reference page are made.
+const Schema& model_schema(ModelFamily family);
+// `path` itself, or the config.json in it when it is a directory. Throws InputError when absent.
+std::string model_config_file(const std::string& path);
 
 }  // namespace trireme

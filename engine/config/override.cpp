@@ -1,0 +1,121 @@
+#include "engine/config/override.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+std::vector<std::string> split_path(const std::string& path) {
+  std::vector<std::string> names;
+  size_t start = 0;
+  for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', start)) {
+    names.push_back(path.substr(start, dot - start));
+    start = dot + 1;
+  }
+  names.push_back(path.substr(start));
+  return names;
+}
+
+void erase_path(Json& document, const std::string& path) {
+  Json* node = &document;
+  const std::vector<std::string> names = split_path(path);
+  for (size_t i = 0; i + 1 < names.size(); ++i) {
+    if (!node->is_object() || !node->contains(names[i])) return;
+    node = &(*node)[names[i]];
+  }
+  if (node->is_object()) node->erase(names.back());
+}
+
+// Takes away every spelling of the key, `bf16: true` for bf16.enabled included.
+void erase_key(const Key& key, Json& document) {
+  erase_path(document, key.path);
+  for (const std::string& alias : key.aliases) erase_path(document, alias);
+  if (const std::string section = parent_path(key.path);
+      leaf_name(key.path) == "enabled" && document.is_object() && document.contains(section) &&
+      document[section].is_boolean())
+    document.erase(section);
+}
+
+std::string kebab(std::string path) {
+  std::replace_if(
+      path.begin(), path.end(), [](char c) { return c == '.' || c == '_'; }, '-');
+  return path;
+}
+
+}  // namespace
+
+Override parse_override(const std::string& assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0)
+    fail_input("--set ", assignment, ": write it as key=value, for example train_steps=100");
+  return {assignment.substr(0, equals), assignment.substr(equals + 1)};
+}
+
+void apply_override(const Schema& schema, const Override& change, Json& document,
+                    ConfigReport& report) {
+  const std::vector<std::string> names = split_path(change.path);
+  if (names.size() > static_cast<size_t>(kMaxConfigDepth) ||
+      std::count(names.begin(), names.end(), "") != 0)
+    return report.error("--set " + shown(Json(change.path)), "is not a path of names with dots");
+  Json value;
+  try {
+    value = parse_json(change.value, "--set " + change.path);
+  } catch (const InputError&) {
+    value = change.value;  // not JSON: a string without its quotes
+  }
+  if (const Key* key = schema.find_any(change.path)) erase_key(*key, document);
+  Json* node = &document;
+  for (size_t i = 0; i + 1 < names.size(); ++i) {
+    if (node->is_null()) *node = Json::object();
+    if (!node->is_object()) break;
+    node = &(*node)[names[i]];
+  }
+  if (node->is_null()) *node = Json::object();
+  if (!node->is_object())
+    return report.error("--set " + change.path,
+                        concat("leads into ", shown(*node), ", which is not an object"));
+  (*node)[names.back()] = std::move(value);
+}
+
+std::vector<std::string> overrides_from_flags(const Schema& schema,
+                                              const std::vector<std::string>& arguments) {
+  std::map<std::string, std::string> paths;  // flag: path as the schema spells it
+  for (const Key& key : schema.keys()) {
+    paths.emplace(kebab(key.path), key.path);
+    for (const std::string& alias : key.aliases) paths.emplace(kebab(alias), alias);
+  }
+  std::vector<std::string> out;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("--")) fail_input("unexpected argument ", shown(Json(argument)));
+    const size_t equals = std::min(argument.find('='), argument.size());
+    const std::string flag = argument.substr(2, equals - 2);
+    const auto path = paths.find(kebab(flag));
+    if (path == paths.end()) {
+      int best = std::max(1, static_cast<int>(flag.size()) / 3) + 1;
+      std::string hint;
+      for (const auto& [name, ignored] : paths)
+        if (const int distance = edit_distance(flag, name); distance < best) {
+          best = distance;
+          hint = concat("; did you mean --", name, "?");
+        }
+      fail_input("unknown option --", flag, hint);
+    }
+    if (equals < argument.size()) {
+      out.push_back(concat(path->second, "=", argument.substr(equals + 1)));
+    } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {
+      out.push_back(concat(path->second, "=", arguments[++i]));
+    } else if (schema.find_any(path->second)->kind == KeyKind::kBool) {
+      out.push_back(path->second + "=true");
+    } else {
+      fail_input("--", flag, " needs a value");
+    }
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// Changes to a document from the command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/reader.h"
+#include "engine/config/schema.h"
+
+namespace trireme {
+
+struct Override {
+  std::string path;   // "optimizer.params.lr"
+  std::string value;  // JSON text, or any other text for a string
+};
+
+// Splits "a.b=v" at the first '='. Throws InputError.
+Override parse_override(const std::string& assignment);
+// Puts the value at its path, and takes away what the document says for the same key under other
+// names. An unknown path is left for read_config() to report.
+void apply_override(const Schema& schema, const Override& change, Json& document,
+                    ConfigReport& report);
+// "--train-steps 10", "--optimizer-params-lr=1e-3" -> "train_steps=10", ...: every key and alias is
+// also a flag, with '-' for '.' and '_'; a boolean needs no value. Throws InputError on others.
+std::vector<std::string> overrides_from_flags(const Schema& schema,
+                                              const std::vector<std::string>& arguments);
+
+}  // namespace trireme

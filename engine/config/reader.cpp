@@ -1,0 +1,312 @@
+#include "engine/config/reader.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "engine/config/schema.h"
+#include "engine/core/error.h"
+
+namespace trireme {
+
+void ConfigReport::error(const std::string& path, const std::string& message) {
+  errors_.push_back(concat(path, ": ", message));
+}
+
+void ConfigReport::note(const std::string& path, const std::string& message) {
+  notes_.push_back(concat(path, ": ", message));
+}
+
+void ConfigReport::throw_if_errors(const std::string& what) const {
+  if (ok()) return;
+  std::string lines =
+      concat(what, ": ", errors_.size(), errors_.size() == 1 ? " problem" : " problems");
+  for (const std::string& error : errors_) lines += concat("\n  ", error);
+  throw InputError(lines);
+}
+
+std::string shown(const Json& value) {
+  constexpr size_t kLongest = 60;
+  std::string dump = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (dump.size() > kLongest) dump = dump.substr(0, kLongest - 3) + "...";
+  return dump;
+}
+
+struct ConfigValues::Entry {
+  Json value;
+  std::string spelled;
+  bool given = false;
+  bool valid = false;
+};
+
+struct ConfigValues::Table {
+  std::map<std::string, Entry> entries;
+};
+
+const ConfigValues::Entry& ConfigValues::entry(const std::string& path) const {
+  const auto found = table_->entries.find(path);
+  TRIREME_CHECK(found != table_->entries.end(), "no key ", path, " in the schema");
+  return found->second;
+}
+
+bool ConfigValues::given(const std::string& path) const {
+  return entry(path).given && !entry(path).value.is_null();
+}
+bool ConfigValues::valid(const std::string& path) const { return entry(path).valid; }
+bool ConfigValues::is_auto(const std::string& path) const { return entry(path).value == "auto"; }
+std::string ConfigValues::spelled(const std::string& path) const { return entry(path).spelled; }
+const Json& ConfigValues::raw(const std::string& path) const { return entry(path).value; }
+
+bool ConfigValues::flag(const std::string& path) const {
+  const Json& value = entry(path).value;
+  return value.is_boolean() && value.get<bool>();
+}
+
+int64_t ConfigValues::integer(const std::string& path) const {
+  const Json& value = entry(path).value;
+  return value.is_number() ? value.get<int64_t>() : 0;
+}
+
+double ConfigValues::number(const std::string& path) const {
+  const Json& value = entry(path).value;
+  return value.is_number() ? value.get<double>() : 0.0;
+}
+
+std::string ConfigValues::word(const std::string& path) const {
+  const Json& value = entry(path).value;
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+namespace {
+
+std::string listed(const std::vector<std::string>& words, const std::string& separator) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) out += (i == 0 ? "" : separator) + words[i];
+  return out;
+}
+
+// A path in messages; names from a hostile file are quoted so that a line stays a line.
+std::string safe_path(const std::string& path) {
+  const bool plain = std::all_of(path.begin(), path.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string("._-").find(c) != std::string::npos;
+  });
+  return plain && !path.empty() ? path : shown(Json(path));
+}
+
+std::string lower(std::string word) {
+  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return word;
+}
+
+// An integer, or a float with an integral value that a double holds exactly.
+bool as_integer(const Json& value, int64_t& out) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    return false;
+  if (value.is_number_integer()) {
+    out = value.get<int64_t>();
+    return true;
+  }
+  if (!value.is_number_float()) return false;
+  const double number = value.get<double>();
+  if (std::abs(number) > kExact || number != std::trunc(number)) return false;
+  out = static_cast<int64_t>(number);
+  return true;
+}
+
+std::string range_problem(const Key& key, double value) {
+  const bool low = key.above_min ? value <= key.min : value < key.min;
+  const bool high = key.below_max ? value >= key.max : value > key.max;
+  if (!low && !high) return "";
+  const std::string from = concat(key.above_min ? "above " : "at least ", key.min);
+  const std::string to = concat(key.below_max ? "below " : "at most ", key.max);
+  if (std::isinf(key.max)) return "must be " + from;
+  if (std::isinf(key.min)) return "must be " + to;
+  return concat("must be ", from, " and ", to);
+}
+
+// What is wrong with the value of an implemented key, without the value; "" when it is right.
+// Puts the value into its normal form: integers as integers, enumerations as we spell them.
+std::string check_enum(const Key& key, Json& value) {
+  const std::string choices = "must be one of " + listed(key.values, ", ");
+  if (!value.is_string()) return choices;
+  const std::string word = lower(value.get<std::string>());
+  for (const std::string& known : key.values)
+    if (lower(known) == word) {
+      value = known;
+      return "";
+    }
+  for (const auto& [foreign, known] : key.synonyms)
+    if (lower(foreign) == word) {
+      value = known;
+      return "";
+    }
+  for (const std::string& later : key.unavailable_values)
+    if (lower(later) == word)
+      return concat(choices, "; ", shown(value), " is not available in this version");
+  return choices;
+}
+
+std::string check_value(const Key& key, Json& value) {
+  const std::string or_auto = key.allows_auto ? " or \"auto\"" : "";
+  if (key.allows_auto && value == "auto") return "";
+  if (key.allows_null && value.is_null()) return "";
+  switch (key.kind) {
+    case KeyKind::kBool: return value.is_boolean() ? "" : "must be true or false" + or_auto;
+    case KeyKind::kInt: {
+      int64_t integer = 0;
+      if (!as_integer(value, integer)) return "must be an integer" + or_auto;
+      value = integer;
+      return range_problem(key, static_cast<double>(integer));
+    }
+    case KeyKind::kFloat:
+      if (!value.is_number()) return "must be a number" + or_auto;
+      return range_problem(key, value.get<double>());
+    case KeyKind::kString: return value.is_string() ? "" : "must be a string" + or_auto;
+    case KeyKind::kEnum: return check_enum(key, value);
+    case KeyKind::kAny: return value.is_null() ? "must not be null" : "";
+  }
+  TRIREME_UNREACHABLE(key.path);
+}
+
+// Whether the value of a refused or unavailable key asks for nothing: null, one of the row's values
+// by meaning (1 and 1.0 alike), or a section that is switched off.
+bool is_trivial(const Key& key, const Json& value) {
+  if (value.is_null()) return true;
+  for (const std::string& known : key.trivial)
+    if (parse_json(known, key.path) == value) return true;
+  if (!value.is_object()) return false;
+  return value.empty() || value.value("enabled", Json()) == false ||
+         value.value("device", Json()) == "none";
+}
+
+class Reader {
+ public:
+  Reader(const Schema& schema, std::string prefix, ConfigReport& report)
+      : schema_(schema), prefix_(std::move(prefix)), report_(report) {}
+
+  struct Found {
+    Json value;
+    std::string spelled;
+    bool valid;
+  };
+  std::map<std::string, Found> found;  // by canonical path
+
+  void walk(const Json& object, const std::string& section) {
+    for (const auto& [name, value] : object.items()) {
+      const std::string path = join_path(section, name);
+      if (full()) return;
+      if (name.find('.') != std::string::npos) {
+        fail(path, "a dot in a key; nest objects instead");
+      } else if (const Key* key = schema_.find_any(path)) {
+        record(*key, path, value);
+      } else if (schema_.is_section(path)) {
+        enter(path, value);
+      } else {
+        unknown(path);
+      }
+    }
+  }
+
+  void fail(const std::string& path, const std::string& message) {
+    if (full()) return;
+    report_.error(safe_path(join_path(prefix_, path)), message);
+  }
+
+ private:
+  // A hostile file could hold a million wrong keys, each costing a search for its neighbours.
+  bool full() const { return report_.errors().size() >= 100; }
+
+  void enter(const std::string& path, const Json& value) {
+    if (value.is_object()) return walk(value, path);
+    if (value.is_null()) return;
+    // Megatron's `bf16: true` for a section whose main key is a switch.
+    if (const Key* key = schema_.find_any(path + ".enabled"); key != nullptr && value.is_boolean())
+      return record(*key, path, value);
+    fail(path, concat("must be an object, got ", shown(value)));
+  }
+
+  void record(const Key& key, const std::string& path, Json value) {
+    if (const auto earlier = found.find(key.path); earlier != found.end()) {
+      const std::string other = join_path(prefix_, earlier->second.spelled);
+      return fail(path, concat("means the same as ", other, ", which is given too; keep one"));
+    }
+    std::string problem;
+    if (key.status == KeyStatus::kImplemented) {
+      const std::string got = shown(value);
+      problem = check_value(key, value);
+      if (!problem.empty()) problem += ", got " + got;
+    } else if (key.status == KeyStatus::kNoEffect) {
+      report_.note(join_path(prefix_, path), "has no effect here: " + key.help);
+    } else if (key.status != KeyStatus::kIgnored && !is_trivial(key, value)) {
+      problem = foreign_problem(key, value);
+    }
+    if (!problem.empty()) fail(path, problem);
+    found[key.path] = {std::move(value), path, problem.empty()};
+  }
+
+  static std::string foreign_problem(const Key& key, const Json& value) {
+    if (key.status == KeyStatus::kRefused) return concat(shown(value), " is refused: ", key.help);
+    const std::string only =
+        key.trivial.empty() ? "" : "; only " + listed(key.trivial, " or ") + " is";
+    return concat(shown(value), " is not available in this version", only);
+  }
+
+  void unknown(const std::string& path) {
+    std::vector<std::string> names = schema_.nearest(path);
+    const std::string section = parent_path(path);
+    if (names.empty()) {
+      const std::string where = section.empty() ? "the top level" : join_path(prefix_, section);
+      return fail(path,
+                  concat("unknown key; ", where, " has ", listed(schema_.children(section), ", ")));
+    }
+    for (std::string& name : names) {
+      const bool elsewhere = name.find('.') != std::string::npos;
+      name = concat("\"", elsewhere ? join_path(prefix_, name) : name, "\"");
+    }
+    fail(path, concat("unknown key; did you mean ", listed(names, " or "), "?"));
+  }
+
+  const Schema& schema_;
+  std::string prefix_;
+  ConfigReport& report_;
+};
+
+}  // namespace
+
+ConfigValues read_config(const Schema& schema, const Json& document, const std::string& prefix,
+                         ConfigReport& report) {
+  Reader reader(schema, prefix, report);
+  if (document.is_object()) {
+    reader.walk(document, "");
+  } else {
+    report.error(prefix.empty() ? "(top level)" : prefix,
+                 concat("must be an object, got ", shown(document)));
+  }
+  auto table = std::make_shared<ConfigValues::Table>();
+  for (const Key& key : schema.keys()) {
+    ConfigValues::Entry& entry = table->entries[key.path];
+    entry.spelled = join_path(prefix, key.path);
+    entry.valid = true;
+    if (const auto it = reader.found.find(key.path); it != reader.found.end()) {
+      entry.given = true;
+      entry.valid = it->second.valid;
+      entry.spelled = join_path(prefix, it->second.spelled);
+      if (entry.valid) entry.value = it->second.value;
+    } else if (key.is_required) {
+      entry.valid = false;
+      if (document.is_object()) reader.fail(key.path, "is required: " + key.help);
+    }
+    const bool missing = !entry.given || !entry.valid;
+    if (missing && !key.default_json.empty()) entry.value = parse_json(key.default_json, key.path);
+  }
+  ConfigValues values;
+  values.table_ = std::move(table);
+  return values;
+}
+
+}  // namespace trireme

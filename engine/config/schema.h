@@ -1,0 +1,117 @@
+// The table of keys that a configuration may hold; one row says everything there is to say about a
+// key, and the reader, the JSON Schema, the reference page and the overrides are all driven by it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+enum class KeyKind {
+  kBool,
+  kInt,    // also a float with an integral value: 5e8
+  kFloat,  // also an integer
+  kString,
+  kEnum,  // a word of `values`, in any case
+  kAny,   // checked by the code that uses it; may be an object with keys of its own
+};
+
+enum class KeyStatus {
+  kImplemented,
+  kIgnored,      // says nothing about what is computed; accepted in silence
+  kNoEffect,     // accepted, and noted once with the reason
+  kRefused,      // an error with the reason, unless the value is one of `trivial`
+  kUnavailable,  // an error "not available in this version", unless the value is one of `trivial`
+};
+
+struct Key {
+  std::string path;  // "optimizer.params.lr"
+  KeyKind kind = KeyKind::kAny;
+  std::string default_json;  // the default as JSON text; empty: none
+  std::string help;
+  KeyStatus status = KeyStatus::kImplemented;
+  bool is_required = false;
+  bool allows_auto = false;
+  bool allows_null = false;
+  bool is_trajectory = true;  // whether the course of the training depends on it
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;                                     // min itself is excluded
+  bool below_max = false;                                     // max itself is excluded
+  std::vector<std::string> values;                            // of an enumeration
+  std::vector<std::pair<std::string, std::string>> synonyms;  // foreign word, value
+  std::vector<std::string> unavailable_values;  // known words without an implementation yet
+  std::vector<std::string> aliases;             // paths with the same meaning and unit
+  std::vector<std::string> trivial;             // JSON texts that ask for nothing special
+
+  Key& required();
+  Key& or_auto();
+  Key& or_null();
+  Key& beside_trajectory();
+  Key& at_least(double bound);
+  Key& at_most(double bound);
+  Key& above(double bound);
+  Key& below(double bound);
+  Key& alias(std::vector<std::string> paths);
+  Key& synonym(std::string foreign, std::string value);
+  Key& not_yet(std::vector<std::string> words);
+};
+
+class Schema {
+ public:
+  explicit Schema(std::string title) : title_(std::move(title)) {}
+
+  // Rows. The reference returned is valid until the next row is added.
+  Key& boolean(std::string path, bool preset, std::string help);
+  Key& integer(std::string path, std::string default_json, std::string help);
+  Key& number(std::string path, std::string default_json, std::string help);
+  Key& string(std::string path, std::string default_json, std::string help);
+  Key& choice(std::string path, std::string preset, std::vector<std::string> values,
+              std::string help);
+  Key& any(std::string path, std::string default_json, std::string help);
+  Key& ignored(std::string path);
+  Key& no_effect(std::string path, std::string reason);
+  Key& refused(std::string path, std::vector<std::string> trivial, std::string reason);
+  Key& unavailable(std::string path, std::vector<std::string> trivial, std::string help);
+  void section(std::string path, std::string help);  // what the reference says above its table
+  // Builds the look-up tables and checks the rows (help present, no path or alias twice, defaults
+  // of their own kind). To be called once, after the last row.
+  void finish();
+
+  const std::string& title() const { return title_; }
+  const std::vector<Key>& keys() const { return keys_; }
+  const std::map<std::string, std::string>& section_help() const { return section_help_; }
+  const Key* find(const std::string& path) const;      // by canonical path
+  const Key* find_any(const std::string& path) const;  // by canonical path or alias
+  bool is_section(const std::string& path) const;      // an object that holds keys or aliases
+  // Known names for a path that is not known, best first, at most three; siblings are given by
+  // their leaf name, keys elsewhere by their whole path. Empty when nothing is near.
+  std::vector<std::string> nearest(const std::string& path) const;
+  // The names an object may hold: keys, sections, no aliases.
+  std::vector<std::string> children(const std::string& section) const;
+
+ private:
+  Key& add(std::string path, KeyKind kind, std::string default_json, std::string help);
+  void check_row(const Key& key) const;
+  std::string title_;
+  std::vector<Key> keys_;
+  std::map<std::string, std::string> section_help_;
+  std::map<std::string, size_t> by_path_;                  // canonical paths
+  std::map<std::string, size_t> by_any_;                   // and aliases
+  std::map<std::string, std::set<std::string>> names_in_;  // section: names of all kinds
+};
+
+// Insertions, deletions, substitutions and swaps of neighbours that turn a into b (optimal string
+// alignment), comparing without regard to case and to '-' against '_'.
+int edit_distance(const std::string& a, const std::string& b);
+
+std::string parent_path(const std::string& path);  // "" for a top-level name
+std::string leaf_name(const std::string& path);
+std::string join_path(const std::string& section, const std::string& name);
+
+}  // namespace trireme
