@@ -1,5 +1,9 @@
 // The run's configuration: one JSON file plus --set overrides, resolved and checked before any work.
 // Key names are DeepSpeed's and Megatron's (docs/config-reference.md is generated from the schema).
+//
+// "model" is a path relative to the configuration file (on the command line: to the current
+// directory), or an object. All other paths (data, output, checkpoints) are relative to the current
+// directory, as Megatron's are.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +11,7 @@
 #include <vector>
 
 #include "engine/config/reader.h"
+#include "engine/config/schema.h"
 #include "engine/core/dtype.h"
 #include "optim/config.h"
 #include "transformer/model_config.h"
@@ -23,12 +28,12 @@ struct DataConfig {
   std::vector<BlendPart> train;  // data.data_path, or data.train_data_path
   std::vector<BlendPart> valid;  // data.valid_data_path; else the split of data_path
   std::vector<BlendPart> test;
-  std::string split = "969,30,1";
+  std::string split = "969,30,1";     // of data_path; empty when train_data_path is given
   std::string tokenizer;              // "byte" or a path to a .model; may be empty for training
   bool reset_position_ids = false;    // packed documents: positions restart after eod
   bool reset_attention_mask = false;  // packed documents: no attention across eod
   bool eod_mask_loss = false;
-  int64_t eod_token_id = -1;
+  int64_t eod_token_id = -1;  // -1: the tokenizer's, else the model's eos_token_id
 };
 
 struct CheckpointConfig {
@@ -39,10 +44,10 @@ struct CheckpointConfig {
 };
 
 struct CommConfig {
-  std::string backend = "auto";    // auto, mpi, tcp (threads is for tests and --thread-ranks)
-  std::string algorithm = "auto";  // auto, ring, shm
-  int64_t ranks_per_node = 0;      // 0: as the hosts are; else virtual nodes
-  int64_t bucket_bytes = 25 << 20;
+  std::string backend = "auto";     // auto, mpi, tcp (threads is for tests and --thread-ranks)
+  std::string algorithm = "auto";   // auto, ring, shm
+  int64_t ranks_per_node = 0;       // 0: as the hosts are; else virtual nodes
+  int64_t bucket_bytes = 25 << 20;  // comm.bucket_size elements of fp32
   bool overlap = true;
   double timeout_s = 600;
 };
@@ -78,19 +83,25 @@ struct RunConfig {
   int threads_per_rank = 0;   // 0: cores of the node over the ranks on it
   std::string isa = "auto";   // cpu.isa
   bool deterministic = true;
+  std::vector<std::string> notes;  // remarks on accepted keys, to be logged once
 };
 
 // Everything wrong is reported at once as one InputError, one line a problem with its JSON path.
 // world_size: ranks of the run (data-parallel size), needed to resolve the batch rule
 //   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x world_size.
+// overrides: "a.b=v" of --set, applied in order to the document before it is checked.
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           int world_size);
 RunConfig read_run_config(const Json& json, int world_size);
 // What resolved_config.json holds: every key, "auto" replaced; reading it gives the same RunConfig.
 Json run_config_to_json(const RunConfig& config);
 // Hash over what determines the training trajectory (model, data, batch, optimizer, seed, dtype ...),
-// not over output places, logging, evaluation or thread counts. 16 hex digits.
+// not over output places, logging, evaluation, layout or thread counts. 16 hex digits.
 std::string trajectory_hash(const RunConfig& config);
+
+// The table of keys; the reference page and the JSON Schema come from it.
+const Schema& run_schema();
 Json run_config_json_schema();
+std::string config_reference();  // the text of docs/config-reference.md
 
 }  // namespace trireme

@@ -20,16 +20,6 @@ std::vector<std::string> split_path(const std::string& path) {
   return names;
 }
 
-void erase_path(Json& document, const std::string& path) {
-  Json* node = &document;
-  const std::vector<std::string> names = split_path(path);
-  for (size_t i = 0; i + 1 < names.size(); ++i) {
-    if (!node->is_object() || !node->contains(names[i])) return;
-    node = &(*node)[names[i]];
-  }
-  if (node->is_object()) node->erase(names.back());
-}
-
 // Takes away every spelling of the key, `bf16: true` for bf16.enabled included.
 void erase_key(const Key& key, Json& document) {
   erase_path(document, key.path);
@@ -47,6 +37,16 @@ std::string kebab(std::string path) {
 }
 
 }  // namespace
+
+void erase_path(Json& document, const std::string& path) {
+  Json* node = &document;
+  const std::vector<std::string> names = split_path(path);
+  for (size_t i = 0; i + 1 < names.size(); ++i) {
+    if (!node->is_object() || !node->contains(names[i])) return;
+    node = &(*node)[names[i]];
+  }
+  if (node->is_object()) node->erase(names.back());
+}
 
 Override parse_override(const std::string& assignment) {
   const size_t equals = assignment.find('=');

@@ -20,6 +20,8 @@ Override parse_override(const std::string& assignment);
 // names. An unknown path is left for read_config() to report.
 void apply_override(const Schema& schema, const Override& change, Json& document,
                     ConfigReport& report);
+// Takes away the value at a path; nothing happens when there is none.
+void erase_path(Json& document, const std::string& path);
 // "--train-steps 10", "--optimizer-params-lr=1e-3" -> "train_steps=10", ...: every key and alias is
 // also a flag, with '-' for '.' and '_'; a boolean needs no value. Throws InputError on others.
 std::vector<std::string> overrides_from_flags(const Schema& schema,

@@ -1,0 +1,90 @@
+#include "training/data_path.h"
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kForms =
+    "must be a prefix, a list [weight, prefix, ...], or a string \"weight prefix ...\"";
+
+bool as_number(const std::string& word, double& out) {
+  const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), out);
+  return problem == std::errc() && end == word.data() + word.size() && std::isfinite(out);
+}
+
+// List items: numbers, numbers as strings, and prefixes.
+bool item_number(const Json& item, double& out) {
+  if (item.is_string()) return as_number(item.get<std::string>(), out);
+  if (!item.is_number()) return false;
+  out = item.get<double>();
+  return true;
+}
+
+std::string without_suffix(std::string prefix) {
+  for (const char* suffix : {".bin", ".idx"})
+    if (prefix.size() > 4 && prefix.ends_with(suffix)) return prefix.substr(0, prefix.size() - 4);
+  return prefix;
+}
+
+Json words_of(const std::string& text_value) {
+  Json words = Json::array();
+  std::istringstream stream(text_value);
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+}  // namespace
+
+std::vector<BlendPart> read_data_path(const Json& value, const std::string& path,
+                                      ConfigReport& report) {
+  if (value.is_null()) return {};
+  const Json items = value.is_string() ? words_of(value.get<std::string>()) : value;
+  const auto fail = [&](const std::string& message) {
+    report.error(path, concat(message, ", got ", shown(value)));
+    return std::vector<BlendPart>();
+  };
+  if (!items.is_array() || items.empty()) return fail(kForms);
+  if (items.size() == 1 && items[0].is_string() && !items[0].get<std::string>().empty())
+    return {{1.0, without_suffix(items[0].get<std::string>())}};
+  if (items.size() % 2 != 0) return fail("must have a weight before each prefix");
+  std::vector<BlendPart> parts;
+  for (size_t i = 0; i < items.size(); i += 2) {
+    double weight = 0;
+    if (!item_number(items[i], weight)) return fail("must have a weight before each prefix");
+    if (!(weight > 0)) return fail(concat("weight ", weight, " is not above 0"));
+    if (!items[i + 1].is_string() || items[i + 1].get<std::string>().empty()) return fail(kForms);
+    parts.push_back({weight, without_suffix(items[i + 1].get<std::string>())});
+  }
+  return parts;
+}
+
+Json data_path_to_json(const std::vector<BlendPart>& parts) {
+  if (parts.empty()) return nullptr;
+  Json list = Json::array();
+  for (const BlendPart& part : parts) {
+    list.push_back(part.weight);
+    list.push_back(part.prefix);
+  }
+  return list;
+}
+
+std::string split_problem(const std::string& split) {
+  const std::string rule = "must be up to three numbers, not negative and not all 0, like 969,30,1";
+  double sum = 0;
+  int count = 0;
+  std::istringstream stream(split);
+  for (std::string word; std::getline(stream, word, ',');) {
+    double part = 0;
+    if (!as_number(word, part) || part < 0 || ++count > 3) return rule;
+    sum += part;
+  }
+  return sum > 0 && std::isfinite(sum) ? "" : rule;
+}
+
+}  // namespace trireme

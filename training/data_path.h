@@ -1,0 +1,22 @@
+// A blend of token files as configurations write it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/reader.h"
+#include "training/run_config.h"
+
+namespace trireme {
+
+// null, "prefix", ["prefix"], [0.3, "a", 0.7, "b"], or Megatron's "0.3 a 0.7 b". A prefix may be
+// given as the name of its .bin or .idx file. Weights need not sum to one. Problems are added to
+// `report` under `path`.
+std::vector<BlendPart> read_data_path(const Json& value, const std::string& path,
+                                      ConfigReport& report);
+Json data_path_to_json(const std::vector<BlendPart>& parts);  // null when empty
+
+// Three numbers at least 0, not all 0: "969,30,1"; missing ones are 0. Returns "" or the problem.
+std::string split_problem(const std::string& split);
+
+}  // namespace trireme

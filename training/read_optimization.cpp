@@ -1,0 +1,161 @@
+#include "training/read_optimization.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+void read_betas(const ConfigValues& values, OptimizerConfig& optimizer, ConfigReport& report) {
+  const char* const kBetas = "optimizer.params.betas";
+  const Json& betas = values.raw(kBetas);
+  const auto fits = [](const Json& beta) { return beta.is_number() && beta >= 0.0 && beta < 1.0; };
+  if (!betas.is_array() || betas.size() != 2 || !fits(betas[0]) || !fits(betas[1]))
+    return report.error(values.spelled(kBetas),
+                        "must be two numbers from 0 up to below 1, got " + shown(betas));
+  optimizer.beta1 = betas[0].get<double>();
+  optimizer.beta2 = betas[1].get<double>();
+  for (const char* key : {"adam_beta1", "adam_beta2"})
+    if (values.given(key) && values.given(kBetas))
+      report.error(key, concat("means the same as ", kBetas, ", which is given too; keep one"));
+  if (values.given("adam_beta1")) optimizer.beta1 = values.number("adam_beta1");
+  if (values.given("adam_beta2")) optimizer.beta2 = values.number("adam_beta2");
+}
+
+void check_optimizer_words(const ConfigValues& values, const OptimizerConfig& optimizer,
+                           ConfigReport& report) {
+  const bool sgd = optimizer.type == OptimizerType::kSgd;
+  const std::string type = values.word("optimizer.type");
+  for (const char* key :
+       {"optimizer.params.betas", "optimizer.params.eps", "adam_beta1", "adam_beta2"})
+    if (sgd && values.given(key))
+      report.error(values.spelled(key), "is for AdamW and Adam, not for optimizer.type SGD");
+  if (!sgd && optimizer.momentum != 0)
+    report.error(
+        values.spelled("optimizer.params.momentum"),
+        concat("is for SGD, not for optimizer.type ", type, "; see optimizer.params.betas"));
+  if (optimizer.nesterov && !(sgd && optimizer.momentum > 0))
+    report.error(values.spelled("optimizer.params.nesterov"),
+                 "needs optimizer.type SGD and a momentum above 0");
+  if (optimizer.type == OptimizerType::kAdam && optimizer.weight_decay > 0)
+    report.note(values.spelled("optimizer.type"),
+                "Adam adds weight decay to the gradient; AdamW decays the weights themselves "
+                "(DeepSpeed's Adam does the latter unless adam_w_mode is false)");
+}
+
+}  // namespace
+
+void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  OptimizerConfig& optimizer = config.optimizer;
+  const std::string type = values.word("optimizer.type");
+  const bool decoupled = values.flag("optimizer.params.adam_w_mode");
+  if (type == "SGD") optimizer.type = OptimizerType::kSgd;
+  if (type == "Adam" && !decoupled) optimizer.type = OptimizerType::kAdam;
+  optimizer.lr = values.number("optimizer.params.lr");
+  optimizer.eps = values.number("optimizer.params.eps");
+  optimizer.weight_decay = values.number("optimizer.params.weight_decay");
+  optimizer.momentum = values.number("optimizer.params.momentum");
+  optimizer.nesterov = values.flag("optimizer.params.nesterov");
+  if (values.word("optimizer.state_dtype") == "bf16") optimizer.state_dtype = DType::kBF16;
+  optimizer.master_weights = values.flag("optimizer.master_weights");
+  read_betas(values, optimizer, report);
+  check_optimizer_words(values, optimizer, report);
+  if (!optimizer.master_weights && config.dtype != DType::kBF16)
+    report.error(values.spelled("optimizer.master_weights"),
+                 concat("false needs bf16.enabled; with ", config.dtype,
+                        " there is no rounding rule "
+                        "for updates without fp32 weights"));
+}
+
+namespace {
+
+// DeepSpeed's three schedules: what they leave out means something else there than here.
+DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& type,
+                               RunConfig& config, ConfigReport& report) {
+  if (!values.given("scheduler.params.warmup_type"))
+    report.error(values.spelled("scheduler.type"),
+                 concat(type,
+                        " warms up along a logarithm by default, which is not available in "
+                        "this version; add \"warmup_type\": \"linear\" to its params"));
+  if (!values.given("scheduler.params.warmup_steps")) config.scheduler.warmup_steps = 1000;
+  if (type == "WarmupLR") return DecayStyle::kConstant;
+  if (type == "WarmupDecayLR") return DecayStyle::kLinear;
+  const bool ratio = values.given("scheduler.params.cos_min_ratio");
+  const double part = ratio ? values.number("scheduler.params.cos_min_ratio") : 1e-4;
+  if (!values.given("scheduler.params.min_lr"))
+    config.scheduler.min_lr = part * config.optimizer.lr;
+  return DecayStyle::kCosine;
+}
+
+void read_decay_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  const char* const kKey = "scheduler.params.decay_steps";
+  const bool wsd = config.scheduler.style == DecayStyle::kWsd;
+  const int64_t tenth = config.train_steps / 10 + (config.train_steps % 10 != 0 ? 1 : 0);
+  config.scheduler.decay_steps = !values.is_auto(kKey) ? values.integer(kKey)
+                                 : wsd                 ? tenth
+                                                       : config.train_steps;
+  const int64_t warmup = config.scheduler.warmup_steps, decay = config.scheduler.decay_steps;
+  if (config.train_steps < 1) return;
+  if (warmup > config.train_steps)
+    return report.error(values.spelled("scheduler.params.warmup_steps"),
+                        concat(warmup, " is more than train_steps ", config.train_steps));
+  if (wsd && values.spelled(kKey) == "lr_decay_iters")
+    report.error("lr_decay_iters",
+                 "is the end of the whole schedule in Megatron; with WSD give "
+                 "lr_wsd_decay_iters, the length of the decay");
+  else if (wsd && !values.is_auto(kKey) && warmup + decay > config.train_steps)
+    report.error(values.spelled(kKey),
+                 concat("warm-up ", warmup, " and decay ", decay,
+                        " together are more than train_steps ", config.train_steps));
+  else if (!wsd && !values.is_auto(kKey) && decay < warmup)
+    report.error(values.spelled(kKey),
+                 concat("the decay ends at step ", decay, ", before the warm-up does at ", warmup));
+  // An automatic decay gives way to the warm-up.
+  if (wsd && values.is_auto(kKey))
+    config.scheduler.decay_steps = std::min(decay, config.train_steps - warmup);
+}
+
+DecayStyle style_of(const std::string& type) {
+  if (type == "constant") return DecayStyle::kConstant;
+  if (type == "linear") return DecayStyle::kLinear;
+  if (type == "inverse_sqrt") return DecayStyle::kInverseSqrt;
+  return type == "WSD" ? DecayStyle::kWsd : DecayStyle::kCosine;
+}
+
+WsdDecay wsd_decay_of(const std::string& word) {
+  if (word == "cosine") return WsdDecay::kCosine;
+  if (word == "exponential") return WsdDecay::kExponential;
+  return word == "minus_sqrt" ? WsdDecay::kMinusSqrt : WsdDecay::kLinear;
+}
+
+}  // namespace
+
+void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  SchedulerConfig& scheduler = config.scheduler;
+  const std::string type = values.word("scheduler.type");
+  scheduler.warmup_steps = values.integer("scheduler.params.warmup_steps");
+  scheduler.min_lr = values.number("scheduler.params.min_lr");
+  scheduler.wsd_decay = wsd_decay_of(values.word("scheduler.params.decay_style"));
+  const bool deepspeed = type.starts_with("Warmup");
+  scheduler.style = deepspeed ? read_deepspeed_type(values, type, config, report) : style_of(type);
+  if (values.given("scheduler.params.decay_style") && scheduler.style != DecayStyle::kWsd)
+    report.error(values.spelled("scheduler.params.decay_style"),
+                 concat("is for scheduler.type WSD, not for ", type));
+  const char* const kMaxLr = "scheduler.params.warmup_max_lr";
+  if (values.given(kMaxLr) && values.number(kMaxLr) != config.optimizer.lr)
+    report.error(kMaxLr, concat(values.number(kMaxLr), " differs from optimizer.params.lr ",
+                                config.optimizer.lr, ", which is the rate after warm-up"));
+  if (values.given("scheduler.params.cos_min_ratio") && type != "WarmupCosineLR")
+    report.error("scheduler.params.cos_min_ratio",
+                 "is for scheduler.type WarmupCosineLR; give scheduler.params.min_lr");
+  if (scheduler.min_lr > config.optimizer.lr)
+    report.error(
+        values.spelled("scheduler.params.min_lr"),
+        concat(scheduler.min_lr, " is more than optimizer.params.lr ", config.optimizer.lr));
+  read_decay_steps(values, config, report);
+}
+
+}  // namespace trireme

@@ -1,0 +1,14 @@
+// The optimizer's and the scheduler's part of a configuration, DeepSpeed's words translated.
+#pragma once
+
+#include "engine/config/reader.h"
+#include "training/run_config.h"
+
+namespace trireme {
+
+// Needs config.dtype.
+void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report);
+// Needs config.train_steps and config.optimizer.lr.
+void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport& report);
+
+}  // namespace trireme

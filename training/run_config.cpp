@@ -1,0 +1,198 @@
+// Reading: document -> checked RunConfig. What belongs together is read by one function each.
+#include "training/run_config.h"
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/override.h"
+#include "engine/config/parse.h"
+#include "engine/config/reference.h"
+#include "engine/core/error.h"
+#include "training/batch_rule.h"
+#include "training/data_path.h"
+#include "training/read_optimization.h"
+
+namespace trireme {
+namespace {
+
+void read_precision(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  if (values.flag("bf16.enabled") && values.flag("fp16.enabled"))
+    report.error("bf16.enabled", "is true together with fp16.enabled; choose one");
+  if (values.flag("bf16.enabled")) config.dtype = DType::kBF16;
+  if (values.flag("fp16.enabled")) config.dtype = DType::kF16;
+  config.loss_scale.static_scale = values.number("fp16.loss_scale");
+  config.loss_scale.initial_scale_power = values.integer("fp16.initial_scale_power");
+  config.loss_scale.window = values.integer("fp16.loss_scale_window");
+  config.loss_scale.hysteresis = values.integer("fp16.hysteresis");
+  config.loss_scale.min_scale = values.number("fp16.min_loss_scale");
+}
+
+void check_eod(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const DataConfig& data = config.data;
+  if (data.eod_token_id >= config.model.vocab_size && config.model.vocab_size > 0)
+    report.error(values.spelled("data.eod_token_id"),
+                 concat("must be below the model's vocab_size ", config.model.vocab_size, ", got ",
+                        data.eod_token_id));
+  const bool known =
+      data.eod_token_id >= 0 || !data.tokenizer.empty() || config.model.eos_token_id >= 0;
+  for (const char* key :
+       {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
+    if (values.flag(key) && !known)
+      report.error(values.spelled(key),
+                   "needs to know the end of a document: give data.eod_token_id or data.tokenizer");
+}
+
+void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  DataConfig& data = config.data;
+  const auto read = [&](const char* key) {
+    return read_data_path(values.raw(key), values.spelled(key), report);
+  };
+  const bool split = values.given("data.data_path"), whole = values.given("data.train_data_path");
+  if (!split && !whole)
+    report.error("data.data_path",
+                 "is required (or data.train_data_path): prefix of the token file "
+                 "that `trireme data prepare` writes");
+  if (split && whole)
+    report.error(values.spelled("data.train_data_path"),
+                 concat("is given together with ", values.spelled("data.data_path"), "; keep one"));
+  for (const char* key : {"data.valid_data_path", "data.test_data_path"})
+    if (values.given(key) && !whole)
+      report.error(values.spelled(key),
+                   "goes with data.train_data_path; data.data_path is divided by data.split");
+  if (whole && values.given("data.split"))
+    report.error(values.spelled("data.split"), "divides data.data_path, which is not given");
+  data.train = read(whole ? "data.train_data_path" : "data.data_path");
+  data.valid = read("data.valid_data_path");
+  data.test = read("data.test_data_path");
+  data.split = whole ? "" : values.word("data.split");
+  if (const std::string problem = whole ? "" : split_problem(data.split); !problem.empty())
+    report.error(values.spelled("data.split"), concat(problem, ", got ", shown(Json(data.split))));
+  data.tokenizer = values.word("data.tokenizer");
+  data.reset_position_ids = values.flag("data.reset_position_ids");
+  data.reset_attention_mask = values.flag("data.reset_attention_mask");
+  data.eod_mask_loss = values.flag("data.eod_mask_loss");
+  data.eod_token_id = values.given("data.eod_token_id") ? values.integer("data.eod_token_id") : -1;
+  check_eod(values, config, report);
+}
+
+Recompute recompute_of(const std::string& word) {
+  return word == "full"        ? Recompute::kFull
+         : word == "selective" ? Recompute::kSelective
+                               : Recompute::kNone;
+}
+
+void read_places(const ConfigValues& values, RunConfig& config) {
+  config.output_dir = values.word("output_dir");
+  config.checkpoint.save = values.word("checkpoint.save");
+  if (config.checkpoint.save.empty())
+    config.checkpoint.save = (std::filesystem::path(config.output_dir) / "checkpoints").string();
+  config.checkpoint.load = values.word("checkpoint.load");
+  config.checkpoint.save_interval = values.integer("checkpoint.save_interval");
+  config.checkpoint.keep_last = values.integer("checkpoint.keep_last");
+  config.logging.log_interval = values.integer("logging.log_interval");
+  config.logging.tensorboard = values.flag("logging.tensorboard.enabled");
+  config.eval_interval = values.integer("evaluation.eval_interval");
+  config.eval_steps = values.integer("evaluation.eval_iters");
+}
+
+void read_machine(const ConfigValues& values, RunConfig& config) {
+  config.device = values.word("device");
+  config.recompute = recompute_of(values.word("activation_checkpointing.granularity"));
+  config.comm.backend = values.word("comm.backend");
+  config.comm.algorithm = values.word("comm.algorithm");
+  config.comm.ranks_per_node = values.integer("comm.ranks_per_node");
+  config.comm.bucket_bytes = 4 * values.integer("comm.bucket_size");
+  config.comm.overlap = values.flag("comm.overlap");
+  config.comm.timeout_s = values.number("comm.timeout");
+  config.threads_per_rank = static_cast<int>(values.integer("cpu.threads_per_rank"));
+  config.isa = values.word("cpu.isa");
+  config.deterministic = values.flag("deterministic");
+}
+
+void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  const int64_t longest = config.model.max_positions;
+  config.sequence_length =
+      values.is_auto("sequence_length") ? longest : values.integer("sequence_length");
+  if (longest > 0 && config.sequence_length > longest)
+    report.error(values.spelled("sequence_length"),
+                 concat(config.sequence_length, " is more than the model's ",
+                        config.model.family == ModelFamily::kGpt2 ? "n_positions "
+                                                                  : "max_position_embeddings ",
+                        longest));
+}
+
+RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {
+  TRIREME_CHECK(world_size >= 1, "world size ", world_size);
+  const ConfigValues values = read_config(run_schema(), json, "", report);
+  RunConfig config;
+  if (values.given("model")) config.model = read_model_config(values.raw("model"), "model", report);
+  config.train_steps = values.integer("train_steps");
+  config.seed = static_cast<uint64_t>(values.integer("seed"));
+  config.max_consecutive_skips = values.integer("max_consecutive_skips");
+  config.gradient_clipping = values.number("gradient_clipping");
+  read_batch(values, world_size, config, report);
+  read_length(values, config, report);
+  read_precision(values, config, report);
+  read_optimizer(values, config, report);
+  read_scheduler(values, config, report);
+  read_data(values, config, report);
+  read_places(values, config);
+  read_machine(values, config);
+  config.notes = report.notes();
+  return config;
+}
+
+// Replaces a path under "model" by the object in that file. `folder`: what the path is relative to.
+// Returns the file, or "" when the model is not a path.
+std::string inline_model(Json& document, const std::filesystem::path& folder) {
+  if (!document.is_object() || !document.contains("model")) return "";
+  Json& model = document["model"];
+  const bool wrapped = model.is_object() && model.size() == 1 && model.contains("config");
+  const Json path = wrapped ? model["config"] : model;
+  if (!path.is_string()) return "";
+  const std::string file = model_config_file((folder / path.get<std::string>()).string());
+  model = parse_json_file(file);
+  return file;
+}
+
+std::string title_of(const std::string& path, const std::string& model_file) {
+  return model_file.empty() ? path : concat(path, " (model: ", model_file, ")");
+}
+
+}  // namespace
+
+RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
+                          int world_size) {
+  Json document = parse_json_file(path);
+  ConfigReport report;
+  // A model given on the command line is relative to where the command was typed, and replaces
+  // the file's before keys inside it (model.n_layer=2) are set.
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::vector<Override> changes;
+  for (const std::string& assignment : overrides) {
+    Override change = parse_override(assignment);
+    if (change.path == "model") {
+      apply_override(run_schema(), change, document, report);
+      folder.clear();
+    } else {
+      changes.push_back(std::move(change));
+    }
+  }
+  const std::string model_file = inline_model(document, folder);
+  for (const Override& change : changes) apply_override(run_schema(), change, document, report);
+  RunConfig config = read_checked(document, world_size, report);
+  report.throw_if_errors(title_of(path, model_file));
+  return config;
+}
+
+RunConfig read_run_config(const Json& json, int world_size) {
+  Json document = json;
+  ConfigReport report;
+  const std::string model_file = inline_model(document, {});
+  RunConfig config = read_checked(document, world_size, report);
+  report.throw_if_errors(title_of("configuration", model_file));
+  return config;
+}
+
+}  // namespace trireme

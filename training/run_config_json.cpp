@@ -1,0 +1,186 @@
+// Writing: RunConfig -> resolved document, its hash, and the texts made from the schema.
+#include <nlohmann/json.hpp>
+
+#include "engine/config/override.h"
+#include "engine/config/reference.h"
+#include "engine/core/error.h"
+#include "training/data_path.h"
+#include "training/run_config.h"
+
+namespace trireme {
+namespace {
+
+const char* word(OptimizerType type) {
+  switch (type) {
+    case OptimizerType::kAdamW: return "AdamW";
+    case OptimizerType::kAdam: return "Adam";
+    case OptimizerType::kSgd: return "SGD";
+  }
+  TRIREME_UNREACHABLE("optimizer type");
+}
+
+const char* word(DecayStyle style) {
+  switch (style) {
+    case DecayStyle::kConstant: return "constant";
+    case DecayStyle::kLinear: return "linear";
+    case DecayStyle::kCosine: return "cosine";
+    case DecayStyle::kInverseSqrt: return "inverse_sqrt";
+    case DecayStyle::kWsd: return "WSD";
+  }
+  TRIREME_UNREACHABLE("decay style");
+}
+
+const char* word(WsdDecay decay) {
+  switch (decay) {
+    case WsdDecay::kLinear: return "linear";
+    case WsdDecay::kCosine: return "cosine";
+    case WsdDecay::kExponential: return "exponential";
+    case WsdDecay::kMinusSqrt: return "minus_sqrt";
+  }
+  TRIREME_UNREACHABLE("WSD decay");
+}
+
+const char* word(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::kNone: return "none";
+    case Recompute::kSelective: return "selective";
+    case Recompute::kFull: return "full";
+  }
+  TRIREME_UNREACHABLE("recompute");
+}
+
+Json word_or_null(const std::string& value) { return value.empty() ? Json() : Json(value); }
+
+Json optimizer_json(const OptimizerConfig& optimizer) {
+  Json params = {{"lr", optimizer.lr}};
+  if (optimizer.type == OptimizerType::kSgd) {
+    params["momentum"] = optimizer.momentum;
+    params["nesterov"] = optimizer.nesterov;
+  } else {
+    params["betas"] = Json::array({optimizer.beta1, optimizer.beta2});
+    params["eps"] = optimizer.eps;
+  }
+  params["weight_decay"] = optimizer.weight_decay;
+  return {{"type", word(optimizer.type)},
+          {"params", params},
+          {"state_dtype", optimizer.state_dtype == DType::kBF16 ? "bf16" : "fp32"},
+          {"master_weights", optimizer.master_weights}};
+}
+
+Json scheduler_json(const SchedulerConfig& scheduler) {
+  Json params = {{"warmup_steps", scheduler.warmup_steps},
+                 {"decay_steps", scheduler.decay_steps},
+                 {"min_lr", scheduler.min_lr}};
+  if (scheduler.style == DecayStyle::kWsd) params["decay_style"] = word(scheduler.wsd_decay);
+  return {{"type", word(scheduler.style)}, {"params", params}};
+}
+
+Json data_json(const DataConfig& data) {
+  Json json;
+  if (data.split.empty()) {
+    json["train_data_path"] = data_path_to_json(data.train);
+    json["valid_data_path"] = data_path_to_json(data.valid);
+    json["test_data_path"] = data_path_to_json(data.test);
+  } else {
+    json["data_path"] = data_path_to_json(data.train);
+    json["split"] = data.split;
+  }
+  json["tokenizer"] = word_or_null(data.tokenizer);
+  json["reset_position_ids"] = data.reset_position_ids;
+  json["reset_attention_mask"] = data.reset_attention_mask;
+  json["eod_mask_loss"] = data.eod_mask_loss;
+  json["eod_token_id"] = data.eod_token_id < 0 ? Json() : Json(data.eod_token_id);
+  return json;
+}
+
+void add_places(const RunConfig& config, Json& json) {
+  json["checkpoint"] = {{"save", word_or_null(config.checkpoint.save)},
+                        {"load", word_or_null(config.checkpoint.load)},
+                        {"save_interval", config.checkpoint.save_interval},
+                        {"keep_last", config.checkpoint.keep_last}};
+  json["logging"] = {{"log_interval", config.logging.log_interval},
+                     {"tensorboard", {{"enabled", config.logging.tensorboard}}}};
+  json["evaluation"] = {{"eval_interval", config.eval_interval}, {"eval_iters", config.eval_steps}};
+  json["comm"] = {{"backend", config.comm.backend},
+                  {"algorithm", config.comm.algorithm},
+                  {"ranks_per_node", config.comm.ranks_per_node},
+                  {"bucket_size", config.comm.bucket_bytes / 4},
+                  {"overlap", config.comm.overlap},
+                  {"timeout", config.comm.timeout_s}};
+  json["cpu"] = {{"threads_per_rank", config.threads_per_rank}, {"isa", config.isa}};
+}
+
+}  // namespace
+
+Json run_config_to_json(const RunConfig& config) {
+  const LossScaleConfig& scale = config.loss_scale;
+  Json json = {
+      {"model", model_config_to_json(config.model)},
+      {"output_dir", config.output_dir},
+      {"train_batch_size", config.train_batch_size},
+      {"train_micro_batch_size_per_gpu", config.micro_batch_size},
+      {"gradient_accumulation_steps", config.gradient_accumulation_steps},
+      {"sequence_length", config.sequence_length},
+      {"train_steps", config.train_steps},
+      {"seed", config.seed},
+      {"device", config.device},
+      {"deterministic", config.deterministic},
+      {"gradient_clipping", config.gradient_clipping},
+      {"max_consecutive_skips", config.max_consecutive_skips},
+      {"bf16", {{"enabled", config.dtype == DType::kBF16}}},
+      {"fp16",
+       {{"enabled", config.dtype == DType::kF16},
+        {"loss_scale", scale.static_scale},
+        {"initial_scale_power", scale.initial_scale_power},
+        {"loss_scale_window", scale.window},
+        {"hysteresis", scale.hysteresis},
+        {"min_loss_scale", scale.min_scale}}},
+      {"optimizer", optimizer_json(config.optimizer)},
+      {"scheduler", scheduler_json(config.scheduler)},
+      {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
+      {"data", data_json(config.data)},
+  };
+  add_places(config, json);
+  return json;
+}
+
+std::string trajectory_hash(const RunConfig& config) {
+  Json json = run_config_to_json(config);
+  for (const Key& key : run_schema().keys())
+    if (key.status == KeyStatus::kImplemented && !key.is_trajectory) erase_path(json, key.path);
+  // FNV-1a, 64 bits: stable over machines and versions of libraries.
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : json.dump()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  std::string digits(16, '0');
+  for (size_t i = 16; i-- > 0; hash >>= 4) digits[i] = "0123456789abcdef"[hash & 15u];
+  return digits;
+}
+
+Json run_config_json_schema() {
+  Json schema = json_schema(run_schema());
+  Json& model = schema["properties"]["model"];
+  model["anyOf"] = Json::array({{{"type", "string"}}});
+  for (const ModelFamily family : {ModelFamily::kGpt2, ModelFamily::kLlama}) {
+    Json part = json_schema(model_schema(family));
+    part.erase("$schema");
+    model["anyOf"].push_back(std::move(part));
+  }
+  return schema;
+}
+
+std::string config_reference() {
+  return concat(
+      "# Configuration reference\n\n",
+      "Made from the schema by `trireme config reference`; `trireme config schema` prints the same "
+      "as a JSON Schema, `trireme config resolve --config FILE` what a file comes to.\n\n",
+      "A run is one JSON file. `--set a.b=value` changes one key, and so does its flag "
+      "`--a-b value`. An unknown key, a wrong type, a value out of range and a key given under two "
+      "names are errors, all reported at once. `\"auto\"` may stand only where it is listed. "
+      "`\"model\"` is relative to the file; data, output and checkpoints are relative to the "
+      "current "
+      "directory. Words of DeepSpeed, Megatron-LM and others are taken as the aliases say.\n\n",
+      markdown_reference(run_schema()), markdown_reference(model_schema(ModelFamily::kGpt2)),
+      markdown_reference(model_schema(ModelFamily::kLlama)));
+}
+
+}  // namespace trireme

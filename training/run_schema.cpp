@@ -1,0 +1,306 @@
+// The keys of a training run: name, type, default, range, help, and the words that other frameworks
+// use for the same thing.
+#include "training/run_schema.h"
+
+#include "training/run_config.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kMaxCount = 9007199254740991.0;  // integers a JSON number holds exactly: 2^53 - 1
+constexpr double kMaxBatch = 1 << 24;
+constexpr double kMaxSteps = 1e12;
+
+void add_run(Schema& s) {
+  s.any("model", "",
+        "the model: path of a config.json or of a HuggingFace directory, relative to "
+        "this file, or the object itself")
+      .required();
+  s.string("output_dir", "",
+           "folder of the run: resolved_config.json, metrics.jsonl, train.log, "
+           "checkpoints")
+      .required()
+      .beside_trajectory();
+  s.integer("train_batch_size", "\"auto\"",
+            "sequences of one optimizer step over all ranks; = train_micro_batch_size_per_gpu x "
+            "gradient_accumulation_steps x ranks, of which two (or one) are given")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxBatch)
+      .alias({"global_batch_size", "training.global_batch_size"});
+  s.integer("train_micro_batch_size_per_gpu", "\"auto\"",
+            "sequences of one forward pass on one rank (a rank need not have a GPU)")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxBatch)
+      .beside_trajectory()
+      .alias({"micro_batch_size", "local_batch_size", "per_device_train_batch_size",
+              "training.local_batch_size", "tokens.micro_batch_size"});
+  s.integer("gradient_accumulation_steps", "\"auto\"", "forward passes of one rank in one step")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxBatch)
+      .beside_trajectory()
+      .alias({"batch_accumulation_per_replica", "tokens.batch_accumulation_per_replica"});
+  s.integer("sequence_length", "\"auto\"", "tokens of a sequence; auto: the model's longest")
+      .or_auto()
+      .at_least(1)
+      .at_most(1 << 30)
+      .alias({"seq_length", "max_context_length", "training.max_context_length", "training.seq_len",
+              "tokens.sequence_length"});
+  s.integer("train_steps", "", "optimizer steps of the whole run")
+      .required()
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .alias({"train_iters", "max_steps", "training.steps", "tokens.train_steps"});
+  s.integer("seed", "1234", "of the initial weights, the data order and dropout")
+      .at_least(0)
+      .at_most(4294967295.0);
+  s.choice("device", "auto", {"auto", "cpu"}, "where to compute")
+      .not_yet({"cuda"})
+      .beside_trajectory();
+  s.boolean("deterministic", true, "two runs of one layout are bit-identical")
+      .beside_trajectory()
+      .alias({"deterministic_mode"});
+  s.number("gradient_clipping", "1", "largest norm of the whole gradient; 0: no clipping")
+      .at_least(0)
+      .alias({"clip_grad", "max_norm", "max_grad_norm", "training.max_norm"});
+  s.integer("max_consecutive_skips", "20", "non-finite steps in a row before the run stops")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .beside_trajectory();
+}
+
+void add_precision(Schema& s) {
+  s.section("bf16", "Without bf16 and fp16 everything is computed in fp32.");
+  s.boolean("bf16.enabled", false, "weights and activations in bfloat16, sums in fp32");
+  s.section("fp16", "Half precision with a loss scale, DeepSpeed's rule.");
+  s.boolean("fp16.enabled", false, "weights and activations in float16");
+  s.number("fp16.loss_scale", "0", "constant factor on the loss; 0: dynamic")
+      .at_least(0)
+      .alias({"loss_scale"});
+  s.integer("fp16.initial_scale_power", "16", "the dynamic scale starts at 2 to this power")
+      .at_least(0)
+      .at_most(60);
+  s.integer("fp16.loss_scale_window", "1000", "good steps before the scale is doubled")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .alias({"loss_scale_window"});
+  s.integer("fp16.hysteresis", "2", "overflows tolerated before the scale is halved")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .alias({"hysteresis"});
+  s.number("fp16.min_loss_scale", "1", "the dynamic scale does not go below")
+      .above(0)
+      .alias({"min_loss_scale"});
+}
+
+void add_optimizer(Schema& s) {
+  s.choice("optimizer.type", "AdamW", {"AdamW", "Adam", "SGD"},
+           "AdamW decays weights apart from the gradient; Adam adds the decay to the gradient")
+      .not_yet({"Lion", "Lamb", "Muon", "Adagrad", "OneBitAdam", "ZeroOneAdam", "OneBitLamb",
+                "MuAdam", "MuAdamW", "MuSGD", "SOAP"});
+  s.number("optimizer.params.lr", "0.0003", "learning rate after warm-up")
+      .at_least(0)
+      .alias({"lr", "learning_rate"});
+  s.any("optimizer.params.betas", "[0.9,0.95]",
+        "decay of the first and second moment, each from 0 up to below 1");
+  s.number("optimizer.params.eps", "1e-08", "added to the root of the second moment")
+      .above(0)
+      .alias({"adam_eps"});
+  s.number("optimizer.params.weight_decay", "0.1", "of matrices; norms and biases have none")
+      .at_least(0)
+      .alias({"weight_decay"});
+  s.number("optimizer.params.momentum", "0", "SGD only")
+      .at_least(0)
+      .below(1)
+      .alias({"sgd_momentum"});
+  s.boolean("optimizer.params.nesterov", false, "SGD with momentum only");
+  s.boolean("optimizer.params.adam_w_mode", false,
+            "DeepSpeed's word: with type Adam, true is AdamW");
+  s.choice("optimizer.state_dtype", "fp32", {"fp32", "bf16"}, "type of the moments")
+      .synonym("float32", "fp32")
+      .synonym("bfloat16", "bf16")
+      .not_yet({"fp16", "fp8"})
+      .alias({"exp_avg_dtype"});
+  s.boolean("optimizer.master_weights", true,
+            "keep weights in fp32 beside the bf16 or fp16 ones; false: bf16 only, with stochastic "
+            "rounding");
+  s.number("adam_beta1", "", "the first of optimizer.params.betas").at_least(0).below(1);
+  s.number("adam_beta2", "", "the second of optimizer.params.betas").at_least(0).below(1);
+}
+
+void add_scheduler(Schema& s) {
+  s.section("scheduler",
+            "The rate rises linearly from 0 over warmup_steps, then follows the type. DeepSpeed's "
+            "WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR cosine, each with "
+            "`\"warmup_type\": \"linear\"`.");
+  s.choice("scheduler.type", "cosine",
+           {"constant", "linear", "cosine", "inverse_sqrt", "WSD", "WarmupLR", "WarmupDecayLR",
+            "WarmupCosineLR"},
+           "course of the learning rate after warm-up")
+      .synonym("inverse-square-root", "inverse_sqrt")
+      .not_yet({"OneCycle", "LRRangeTest"})
+      .alias({"lr_decay_style"});
+  s.integer("scheduler.params.warmup_steps", "0", "steps of warm-up, at most train_steps")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
+  s.integer(
+       "scheduler.params.decay_steps", "\"auto\"",
+       "the step at which min_lr is reached (auto: train_steps); WSD: length of the decay that "
+       "ends the run (auto: a tenth of train_steps)")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .alias({"lr_decay_iters", "lr_wsd_decay_iters", "scheduler.params.total_num_steps"});
+  s.number("scheduler.params.min_lr", "0", "the rate does not go below")
+      .at_least(0)
+      .alias({"min_lr"});
+  s.choice("scheduler.params.decay_style", "linear",
+           {"linear", "cosine", "exponential", "minus_sqrt"}, "shape of WSD's decay")
+      .alias({"lr_wsd_decay_style"});
+  s.choice("scheduler.params.warmup_type", "", {"linear"}, "DeepSpeed's word").not_yet({"log"});
+  s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's word: optimizer.params.lr again")
+      .at_least(0);
+  s.number("scheduler.params.cos_min_ratio", "", "DeepSpeed's word: min_lr as a part of lr")
+      .at_least(0)
+      .at_most(1);
+}
+
+void add_data(Schema& s) {
+  s.section("data",
+            "A token file is named by the prefix of its .bin and .idx. A path is one prefix, "
+            "a list `[0.3, \"a\", 0.7, \"b\"]` of weights and prefixes, or the same as "
+            "one string, as Megatron takes it.");
+  s.any("data.data_path", "null", "token files that `split` divides")
+      .or_null()
+      .alias({"data_path"});
+  s.any("data.train_data_path", "null", "token files for training only")
+      .or_null()
+      .alias({"train_data_path"});
+  s.any("data.valid_data_path", "null", "token files for validation, beside train_data_path")
+      .or_null()
+      .alias({"valid_data_path"});
+  s.any("data.test_data_path", "null", "token files for the final test, beside train_data_path")
+      .or_null()
+      .alias({"test_data_path"});
+  s.string("data.split", "\"969,30,1\"", "parts of data_path for training, validation and test")
+      .alias({"split"});
+  s.string("data.tokenizer", "null", "\"byte\", or the path of a SentencePiece .model")
+      .or_null()
+      .beside_trajectory()
+      .alias({"tokenizer_model", "data.tokenizer_model"});
+  s.boolean("data.reset_position_ids", false, "positions start again after each end of document")
+      .alias({"reset_position_ids"});
+  s.boolean("data.reset_attention_mask", false, "no attention across the end of a document")
+      .alias({"reset_attention_mask"});
+  s.boolean("data.eod_mask_loss", false, "no loss where the input is the end of a document")
+      .alias({"eod_mask_loss"});
+  s.integer("data.eod_token_id", "null",
+            "id of the end of a document; null: the tokenizer's, else the model's eos_token_id")
+      .or_null()
+      .at_least(0)
+      .at_most(2147483646);
+}
+
+void add_places(Schema& s) {
+  s.choice("activation_checkpointing.granularity", "none", {"none", "selective", "full"},
+           "what backward computes again: nothing, attention, or whole blocks; the results are the "
+           "same")
+      .or_null()
+      .beside_trajectory()
+      .alias({"recompute_granularity"});
+  s.string("checkpoint.save", "null", "folder for checkpoints; null: output_dir/checkpoints")
+      .or_null()
+      .beside_trajectory()
+      .alias({"save"});
+  s.string("checkpoint.load", "null", "checkpoint, or folder of them, to start from")
+      .or_null()
+      .beside_trajectory()
+      .alias({"load"});
+  s.integer("checkpoint.save_interval", "0", "steps between checkpoints; 0: only at the end")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"save_interval", "save_steps"});
+  s.integer("checkpoint.keep_last", "3", "checkpoints kept; 0: all")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"save_total_limit"});
+  s.integer("logging.log_interval", "1", "steps between lines on the console")
+      .at_least(1)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"logging.steps_per_print", "steps_per_print", "log_interval", "logging_steps"});
+  s.boolean("logging.tensorboard.enabled", false, "event files under output_dir")
+      .beside_trajectory()
+      .alias({"tensorboard.enabled"});
+  s.integer("evaluation.eval_interval", "0", "steps between validations; 0: only at the end")
+      .at_least(0)
+      .at_most(kMaxSteps)
+      .beside_trajectory()
+      .alias({"eval_interval", "eval_steps"});
+  s.integer("evaluation.eval_iters", "0",
+            "batches of train_batch_size in a validation; 0: the whole validation split")
+      .at_least(0)
+      .at_most(kMaxCount)
+      .beside_trajectory()
+      .alias({"eval_iters"});
+}
+
+void add_machine(Schema& s) {
+  s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"}, "how ranks talk")
+      .not_yet({"nccl", "gloo"})
+      .beside_trajectory();
+  s.choice("comm.algorithm", "auto", {"auto", "ring", "shm"},
+           "all-reduce: auto takes shared memory inside a node and the ring between nodes")
+      .beside_trajectory();
+  s.integer("comm.ranks_per_node", "0", "0: as the hosts are; else virtual nodes of so many ranks")
+      .at_least(0)
+      .at_most(1 << 20)
+      .beside_trajectory();
+  s.integer("comm.bucket_size", "6553600", "gradient elements (4 bytes each) reduced at once")
+      .at_least(1024)
+      .at_most(1e12)
+      .beside_trajectory()
+      .alias({"zero_optimization.reduce_bucket_size", "ddp_bucket_size"});
+  s.boolean("comm.overlap", true, "reduce gradients while backward goes on")
+      .beside_trajectory()
+      .alias({"overlap_grad_reduce", "zero_optimization.overlap_comm"});
+  s.number("comm.timeout", "600", "seconds without an answer before a peer counts as lost")
+      .above(0)
+      .at_most(1e9)
+      .beside_trajectory();
+  s.integer("cpu.threads_per_rank", "0", "0: the cores of the node over the ranks on it")
+      .at_least(0)
+      .at_most(4096)
+      .beside_trajectory();
+  s.choice("cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
+           "instruction set of the kernels; auto: the best this processor has")
+      .beside_trajectory();
+}
+
+Schema make_run_schema() {
+  Schema schema("Training run");
+  add_run(schema);
+  add_precision(schema);
+  add_optimizer(schema);
+  add_scheduler(schema);
+  add_data(schema);
+  add_places(schema);
+  add_machine(schema);
+  add_foreign_keys(schema);
+  schema.finish();
+  return schema;
+}
+
+}  // namespace
+
+const Schema& run_schema() {
+  static const Schema schema = make_run_schema();
+  return schema;
+}
+
+}  // namespace trireme

@@ -1,0 +1,12 @@
+// The parts of the run's table of keys; run_schema() in run_config.h is the whole.
+#pragma once
+
+#include "engine/config/schema.h"
+
+namespace trireme {
+
+// Keys of DeepSpeed, Megatron and others that have no effect here, are refused, or name what is not
+// built yet.
+void add_foreign_keys(Schema& schema);
+
+}  // namespace trireme
