@@ -20,9 +20,10 @@ class Tokenizer {
   virtual int32_t eod_id() const = 0;      // ends a document and a generation; -1: none
   // No bos or eod is added; markup such as "</s>" inside the text stays text.
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  // Appends the bytes that `id` stands for, which may be a part of a UTF-8 character. bos, eod and
-  // other control ids stand for nothing. at_start: nothing precedes it (SentencePiece drops the
-  // space it had put before the first word).
+  virtual bool is_control(int32_t id) const = 0;  // bos, eod, padding: no text of their own
+  // Appends the bytes that `id` stands for, which may be a part of a UTF-8 character; nothing for a
+  // control id. at_start: only control ids precede it (SentencePiece drops the space it had put
+  // before the first word).
   virtual void append_bytes(int32_t id, bool at_start, std::string& out) const = 0;
 
   std::string decode(std::span<const int32_t> ids) const;  // bytes as they come

@@ -1,0 +1,82 @@
+#include "engine/core/utf8.h"
+
+#include <cstdint>
+#include <cstring>
+
+namespace trireme {
+namespace {
+
+constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
+
+enum class Form { kComplete, kTruncated, kInvalid };
+struct Scan {
+  Form form;
+  size_t bytes;  // of the character when complete
+};
+
+// The character at the beginning of `text`. The bounds on the second byte exclude overlong forms,
+// surrogates and values above U+10FFFF (RFC 3629, section 4).
+Scan scan_character(std::string_view text) {
+  const auto lead = static_cast<uint8_t>(text[0]);
+  if (lead < 0x80) return {Form::kComplete, 1};
+  size_t bytes = 0;
+  uint8_t low = 0x80, high = 0xBF;
+  if (lead >= 0xC2 && lead <= 0xDF) {
+    bytes = 2;
+  } else if (lead >= 0xE0 && lead <= 0xEF) {
+    bytes = 3;
+    if (lead == 0xE0) low = 0xA0;
+    if (lead == 0xED) high = 0x9F;
+  } else if (lead >= 0xF0 && lead <= 0xF4) {
+    bytes = 4;
+    if (lead == 0xF0) low = 0x90;
+    if (lead == 0xF4) high = 0x8F;
+  } else {
+    return {Form::kInvalid, 0};
+  }
+  for (size_t i = 1; i < bytes; ++i) {
+    if (i == text.size()) return {Form::kTruncated, 0};
+    const auto byte = static_cast<uint8_t>(text[i]);
+    if (byte < low || byte > high) return {Form::kInvalid, 0};
+    low = 0x80;
+    high = 0xBF;
+  }
+  return {Form::kComplete, bytes};
+}
+
+}  // namespace
+
+size_t find_invalid_utf8(std::string_view text) {
+  size_t i = 0;
+  while (i < text.size()) {
+    uint64_t eight = 0;
+    if (i + sizeof(eight) <= text.size()) {
+      std::memcpy(&eight, text.data() + i, sizeof(eight));
+      if ((eight & 0x8080808080808080u) == 0) {  // eight ASCII bytes, by far the common case
+        i += sizeof(eight);
+        continue;
+      }
+    }
+    const Scan scan = scan_character(text.substr(i));
+    if (scan.form != Form::kComplete) return i;
+    i += scan.bytes;
+  }
+  return text.size();
+}
+
+std::string take_complete_utf8(std::string& pending) {
+  std::string out;
+  std::string_view rest = pending;
+  while (!rest.empty()) {
+    const size_t good = find_invalid_utf8(rest);
+    out.append(rest.substr(0, good));
+    rest.remove_prefix(good);
+    if (rest.empty() || scan_character(rest).form == Form::kTruncated) break;
+    out.append(kReplacement);
+    rest.remove_prefix(1);
+  }
+  pending.erase(0, pending.size() - rest.size());
+  return out;
+}
+
+}  // namespace trireme

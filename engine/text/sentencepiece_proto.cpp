@@ -1,0 +1,125 @@
+#include "engine/text/sentencepiece_proto.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+// Field numbers of sentencepiece_model.proto.
+constexpr uint64_t kTrainerSpec = 2, kNormalizerSpec = 3, kDenormalizerSpec = 5;
+constexpr uint64_t kCharacterMap = 2, kAddDummyPrefix = 3, kRemoveExtraSpaces = 4;
+constexpr uint64_t kSpaceAsSuffix = 24;
+
+[[noreturn]] void fail(const std::string& name, const char* what) {
+  fail_input("cannot load tokenizer ", name, ": it is no SentencePiece model, or damaged (", what,
+             ")");
+}
+
+// The fields of one message, in order.
+class FieldReader {
+ public:
+  FieldReader(std::string_view message, const std::string& name) : rest_(message), name_(name) {}
+
+  uint64_t field = 0;
+  uint64_t number = 0;     // of a varint field
+  std::string_view bytes;  // of a length-delimited field
+
+  bool next() {
+    if (rest_.empty()) return false;
+    const uint64_t key = varint();
+    field = key >> 3;
+    number = 0;
+    bytes = {};
+    switch (key & 7) {
+      case 0: number = varint(); break;
+      case 1: take(8); break;
+      case 2: bytes = take(varint()); break;
+      case 5: take(4); break;
+      default: fail(name_, "unknown wire type");
+    }
+    return true;
+  }
+
+ private:
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<uint8_t>(take(1)[0]);
+      value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+      if (byte < 0x80) return value;
+    }
+    fail(name_, "endless number");
+  }
+  std::string_view take(uint64_t count) {
+    if (count > rest_.size()) fail(name_, "truncated");
+    const std::string_view taken = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return taken;
+  }
+  std::string_view rest_;
+  const std::string& name_;
+};
+
+uint32_t load_u32(std::string_view bytes, size_t at) {
+  uint32_t value;
+  std::memcpy(&value, bytes.data() + at, sizeof(value));
+  return value;
+}
+
+// [uint32 bytes of the trie][trie: uint32 units][replacements, each ended by a NUL]. A unit with bit
+// 31 is a leaf whose other bits are an offset into the replacements; any other unit i leads to the
+// units i ^ offset ^ byte (Yata's XOR-compacted double array).
+void check_character_map(std::string_view map, const std::string& name) {
+  if (map.empty()) return;
+  if (map.size() < 4) fail(name, "character map");
+  const size_t trie_bytes = load_u32(map, 0);
+  if (trie_bytes > map.size() - 4 || trie_bytes % 4 != 0 || trie_bytes == 0) {
+    fail(name, "size of the character map");
+  }
+  const std::string_view trie = map.substr(4, trie_bytes);
+  const std::string_view replacements = map.substr(4 + trie_bytes);
+  if (replacements.empty() || replacements.back() != '\0') fail(name, "end of the character map");
+  const size_t units = trie_bytes / 4;
+  for (size_t i = 0; i < units; ++i) {
+    const uint32_t unit = load_u32(trie, i * 4);
+    if ((unit >> 31) != 0) {
+      if ((unit & 0x7fffffffu) >= replacements.size()) fail(name, "value in the character map");
+      continue;
+    }
+    const size_t offset = size_t{unit >> 10} << ((unit & (1u << 9)) >> 6);
+    if (((i ^ offset) | 0xff) >= units) fail(name, "step in the character map");
+  }
+}
+
+void read_normalizer(std::string_view message, const std::string& name, bool& dummy_prefix,
+                     bool& remove_spaces) {
+  for (FieldReader reader(message, name); reader.next();) {
+    if (reader.field == kCharacterMap) check_character_map(reader.bytes, name);
+    if (reader.field == kAddDummyPrefix) dummy_prefix = reader.number != 0;
+    if (reader.field == kRemoveExtraSpaces) remove_spaces = reader.number != 0;
+  }
+}
+
+}  // namespace
+
+SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::string& name) {
+  bool dummy_prefix = true, remove_spaces = true, suffix = false;  // the proto's defaults
+  for (FieldReader reader(model, name); reader.next();) {
+    if (reader.field == kNormalizerSpec) {
+      read_normalizer(reader.bytes, name, dummy_prefix, remove_spaces);
+    } else if (reader.field == kDenormalizerSpec) {
+      bool unused = false;
+      read_normalizer(reader.bytes, name, unused, unused);
+    } else if (reader.field == kTrainerSpec) {
+      for (FieldReader spec(reader.bytes, name); spec.next();) {
+        if (spec.field == kSpaceAsSuffix) suffix = spec.number != 0;
+      }
+    }
+  }
+  return {.drops_leading_space = (dummy_prefix || remove_spaces) && !suffix};
+}
+
+}  // namespace trireme

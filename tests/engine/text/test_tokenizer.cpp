@@ -1,0 +1,201 @@
+// Byte tokenizer, SentencePiece round trips, streaming, hostile models.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/core/error.h"
+#include "engine/core/utf8.h"
+#include "engine/text/sentencepiece.h"
+#include "engine/text/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+constexpr char kReplacement[] = "\xEF\xBF\xBD";
+
+// A few hundred lines with enough repetition for a small vocabulary.
+std::vector<std::string> training_lines() {
+  const std::vector<std::string> words = {"the",  "ship", "sails", "three", "rows", "of",
+                                          "oars", "sea",  "12",    "köln",  "and",  "wind"};
+  std::mt19937 random(7);
+  std::vector<std::string> lines;
+  for (int i = 0; i < 400; ++i) {
+    std::string line;
+    for (int w = 0; w < 12; ++w) line += (w > 0 ? " " : "") + words[random() % words.size()];
+    lines.push_back(line + ".");
+  }
+  return lines;
+}
+
+std::string train(const SentencePieceTraining& options) {
+  size_t next = 0;
+  const std::vector<std::string> lines = training_lines();
+  return train_sentencepiece(options, [&](std::string& sentence) {
+    if (next == lines.size()) return false;
+    sentence = lines[next++];
+    return true;
+  });
+}
+
+const std::string& small_model() {
+  static const std::string model = train({.vocab_size = 320, .model_type = "bpe"});
+  return model;
+}
+
+std::string stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  StreamDecoder decoder(tokenizer);
+  std::string out;
+  for (const int32_t id : ids) {
+    const std::string piece = decoder.push(id);
+    EXPECT_EQ(find_invalid_utf8(piece), piece.size());
+    out += piece;
+  }
+  return out + decoder.finish();
+}
+
+TEST(Utf8, FindsTheFirstInvalidByte) {
+  EXPECT_EQ(find_invalid_utf8(""), 0u);
+  EXPECT_EQ(find_invalid_utf8("plain text that is longer than eight bytes"), 42u);
+  EXPECT_EQ(find_invalid_utf8("a\u00e4\u20ac\U0001F600"), 10u);
+  const std::vector<std::string> bad = {"\x80",
+                                        "\xC0\xAF",
+                                        "\xC1\xBF",
+                                        "\xE0\x9F\xBF",
+                                        "\xED\xA0\x80",
+                                        "\xF0\x8F\xBF\xBF",
+                                        "\xF5\x80\x80\x80",
+                                        "\xF4\x90\x80\x80",
+                                        "\xE2\x82",
+                                        "\xFF"};
+  for (const std::string& bytes : bad) {
+    EXPECT_EQ(find_invalid_utf8("0123456789" + bytes), 10u) << testing::PrintToString(bytes);
+    EXPECT_EQ(find_invalid_utf8("x" + bytes + "yyyyyyyyy"), 1u) << testing::PrintToString(bytes);
+  }
+}
+
+TEST(Utf8, TakesWhatIsComplete) {
+  std::string pending = "ab\xE2\x82";
+  EXPECT_EQ(take_complete_utf8(pending), "ab");
+  EXPECT_EQ(pending, "\xE2\x82");
+  pending += "\xAC!";
+  EXPECT_EQ(take_complete_utf8(pending), "\u20ac!");
+  EXPECT_EQ(pending, "");
+  pending = "a\xFF\xE2q\xF0\x9F";
+  EXPECT_EQ(take_complete_utf8(pending), concat("a", kReplacement, kReplacement, "q"));
+  EXPECT_EQ(pending, "\xF0\x9F");
+}
+
+TEST(ByteTokenizer, EveryByteIsItsOwnId) {
+  const auto tokenizer = load_tokenizer("byte");
+  EXPECT_EQ(tokenizer->vocab_size(), 257);
+  EXPECT_EQ(tokenizer->eod_id(), 256);
+  std::string all;
+  for (int i = 0; i < 256; ++i) all.push_back(static_cast<char>(i));
+  std::vector<int32_t> ids = tokenizer->encode(all);
+  for (int32_t i = 0; i < 256; ++i) EXPECT_EQ(ids[static_cast<size_t>(i)], i);
+  ids.push_back(256);
+  EXPECT_EQ(tokenizer->decode(ids), all);
+  EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{257}), Error);
+  EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{-1}), Error);
+}
+
+TEST(ByteTokenizer, StreamYieldsWholeCharacters) {
+  const auto tokenizer = make_byte_tokenizer();
+  const std::string text = "a\u00e4\u20ac\U0001F600z";
+  EXPECT_EQ(stream(*tokenizer, tokenizer->encode(text)), text);
+  EXPECT_EQ(stream(*tokenizer, {0xE2, 0x82}), kReplacement);
+  EXPECT_EQ(stream(*tokenizer, {0xE2, 'a', 0xFF, 256}), concat(kReplacement, "a", kReplacement));
+  StreamDecoder decoder(*tokenizer);
+  EXPECT_EQ(decoder.push(0xF0), "");
+  EXPECT_EQ(decoder.push(0x9F), "");
+  EXPECT_EQ(decoder.push(0x98), "");
+  EXPECT_EQ(decoder.push(0x80), "\U0001F600");
+}
+
+TEST(LoadTokenizer, SaysWhatIsAccepted) {
+  for (const std::string spec : {"meta-llama/Llama-2-7b", "gpt2", "", "tokenizer.json"}) {
+    try {
+      load_tokenizer(spec);
+      FAIL() << spec;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("\"byte\" or the path"), std::string::npos);
+    }
+  }
+  EXPECT_THROW(load_tokenizer("/nonexistent/x.model"), InputError);
+}
+
+TEST(SentencePiece, RoundTripsText) {
+  const std::vector<std::string> texts = {"the ship sails",
+                                          "  two leading spaces",
+                                          "tabs\tand\nnew lines\n\n",
+                                          "",
+                                          " ",
+                                          "\u20ac 99",
+                                          "unseen \U0001F600 characters",
+                                          "trailing  ",
+                                          "</s><s><unk>"};
+  for (const char* type : {"bpe", "unigram"}) {
+    const auto tokenizer =
+        parse_sentencepiece(train({.vocab_size = 300, .model_type = type}), "test.model");
+    EXPECT_EQ(tokenizer->vocab_size(), 300);
+    EXPECT_EQ(tokenizer->bos_id(), 1);
+    EXPECT_EQ(tokenizer->eod_id(), 2);
+    for (const std::string& text : texts) {
+      std::vector<int32_t> ids = tokenizer->encode(text);
+      for (const int32_t id : ids) {
+        EXPECT_GE(id, 3) << type << " " << text;  // no control id comes from text
+        EXPECT_LT(id, 300);
+      }
+      EXPECT_EQ(tokenizer->decode(ids), text) << type;
+      ids.insert(ids.begin(), tokenizer->bos_id());
+      ids.push_back(tokenizer->eod_id());
+      EXPECT_EQ(tokenizer->decode(ids), text) << type;
+      EXPECT_EQ(stream(*tokenizer, ids), text) << type;
+    }
+    EXPECT_LT(tokenizer->encode("the ship sails").size(), 10u);  // of 14 characters
+  }
+}
+
+TEST(SentencePiece, TrainingIsReproducible) {
+  for (const char* type : {"bpe", "unigram"}) {
+    const SentencePieceTraining options{.vocab_size = 300, .model_type = type};
+    EXPECT_EQ(train(options), train(options)) << type;
+  }
+}
+
+TEST(SentencePiece, TrainingRefusesWhatCannotWork) {
+  EXPECT_THROW(train({.vocab_size = 259}), InputError);
+  EXPECT_THROW(train({.vocab_size = 1 << 20}), InputError);  // more than the text has
+  EXPECT_THROW(train({.vocab_size = 300, .model_type = "word"}), InputError);
+  EXPECT_THROW(train_sentencepiece({.vocab_size = 300}, [](std::string&) { return false; }),
+               InputError);
+  // What the source of the text throws arrives unchanged.
+  EXPECT_THROW(train_sentencepiece({.vocab_size = 300},
+                                   [](std::string&) -> bool { fail_input("a bad file"); }),
+               InputError);
+}
+
+TEST(SentencePiece, DamagedModelsAreErrorsNotCrashes) {
+  const std::string& model = small_model();
+  EXPECT_THROW(parse_sentencepiece("", "x.model"), InputError);
+  EXPECT_THROW(parse_sentencepiece("this is no model", "x.model"), InputError);
+  for (size_t cut = 0; cut < model.size(); cut += 1 + model.size() / 40) {
+    EXPECT_THROW(parse_sentencepiece(model.substr(0, cut), "x.model"), InputError) << cut;
+  }
+  std::mt19937 random(11);
+  int refused = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    std::string damaged = model;
+    for (int k = 0; k < 3; ++k) damaged[random() % damaged.size()] = static_cast<char>(random());
+    try {
+      const auto tokenizer = parse_sentencepiece(damaged, "x.model");
+      tokenizer->decode(tokenizer->encode("the ship sails \u20ac"));
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 10);
+}
+
+}  // namespace
+}  // namespace trireme
