@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <new>
 
+#include "commands/completion.h"
 #include "commands/parse_error.h"
 #include "commands/version.h"
 #include "engine/core/error.h"

@@ -1,13 +1,9 @@
-// The subcommands of the `trireme` binary. Each lives in a file of its own in this folder and has one
-// function here that adds it to the command line; run_command_line() calls them all.
+// The command line of the `trireme` binary. Each subcommand lives in a header and a .cpp of its own in this
+// folder and has one function that adds it to the tree; run_command_line() calls them all.
 //
 // A command's callback throws on failure (engine/core/error.h: the code becomes the exit code). One
 // that ends otherwise than with 0 and without an error throws CLI::RuntimeError(exit code).
 #pragma once
-
-namespace CLI {
-class App;
-}
 
 namespace trireme {
 
@@ -21,8 +17,5 @@ struct CommandLine {
   int argc = 0;
   char** argv = nullptr;
 };
-
-// Prints a completion script; it walks the finished tree of `app`, so it knows every command.
-void add_completion_command(CLI::App& app);
 
 }  // namespace trireme

@@ -1,9 +1,10 @@
+#include "commands/completion.h"
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <vector>
 
-#include "commands/commands.h"
 #include "engine/core/error.h"
 
 namespace trireme {

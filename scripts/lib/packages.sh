@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# What the project needs from the distribution. Sourced by the other scripts.
+# One line a package: Debian/Ubuntu name | Fedora name ("-": none) | for | why
+trireme_packages() {
+  cat <<'END'
+g++|gcc-c++|build|compiler, C++20
+cmake|cmake|build|build system, 3.25 or newer
+ninja-build|ninja-build|build|runs the build
+ccache|ccache|build|second builds in seconds
+pkg-config|pkgconf-pkg-config|build|finds libraries
+libdnnl-dev|onednn-devel|build|oneDNN: matrix products on the CPU
+libopenmpi-dev|openmpi-devel|build|MPI: ranks that talk to each other
+openmpi-bin|openmpi|build|mpirun
+nlohmann-json3-dev|json-devel|build|JSON
+libcli11-dev|cli11-devel|build|command line
+libspdlog-dev|spdlog-devel|build|logging
+libfmt-dev|fmt-devel|build|text formatting
+libsentencepiece-dev|sentencepiece-devel|build|tokenizer models
+libxxhash-dev|xxhash-devel|build|checksums
+libzstd-dev|libzstd-devel|build|.jsonl.zst input
+zlib1g-dev|zlib-devel|build|.jsonl.gz input
+libjs-dygraphs|-|build|charts of the HTML report
+libgtest-dev|gtest-devel|test|unit tests
+libbenchmark-dev|google-benchmark-devel|test|micro-benchmarks
+python3|python3|test|house checks and end-to-end tests
+clang-format-14|clang-tools-extra|test|source format check
+clang-tidy-14|clang-tools-extra|test|static analysis, in test.sh --all
+END
+}
+
+# is_installed DEBIAN_NAME FEDORA_NAME: by the package manager that is here; true where there is neither,
+# because the configure step then says more precisely what it misses.
+is_installed() {
+  if command -v dpkg-query >/dev/null; then
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+  elif command -v rpm >/dev/null; then
+    [ "$2" = - ] || rpm -q --whatprovides "$2" >/dev/null 2>&1
+  fi
+}
+
+# missing_packages build|test: the lines of trireme_packages that are not installed ("test" includes "build").
+missing_packages() {
+  local line debian fedora for
+  trireme_packages | while IFS='|' read -r debian fedora for line; do
+    [ "$for" = build ] || [ "$1" = test ] || continue
+    is_installed "$debian" "$fedora" || printf '%s|%s|%s\n' "$debian" "$fedora" "$line"
+  done
+}

@@ -1,0 +1,70 @@
+"""Runs the real binary: what the end-to-end tests share. TRIREME names the binary."""
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+TRIREME = os.environ["TRIREME"]
+SOURCE = Path(__file__).resolve().parents[2]
+# Under mpirun: as root in a container, and with more ranks than cores.
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+
+
+class CommandTest(unittest.TestCase):
+    """Each test runs in an empty folder, self.folder, which is removed afterwards."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trireme-e2e-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def start(self, *arguments, ranks=None, environment=None):
+        """The process, started in self.folder with pipes for its outputs and no input."""
+        command = [TRIREME, *map(str, arguments)]
+        if ranks is not None:
+            command = [*MPIRUN, "-n", str(ranks), *command]
+        process = subprocess.Popen(command, cwd=self.folder, env={**os.environ, **(environment or {})},
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, start_new_session=True)
+        self.addCleanup(self._end, process)
+        return process
+
+    @staticmethod
+    def _end(process):
+        """No test leaves a process behind, whatever it did."""
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+    def trireme(self, *arguments, expect=0, timeout=120, **options):
+        """Runs to the end and returns (stdout, stderr); the exit code must be `expect`."""
+        process = self.start(*arguments, **options)
+        stdout, stderr = process.communicate(timeout=timeout)
+        self.assertEqual(process.returncode, expect, f"trireme {arguments}\n{stdout[-2000:]}\n{stderr[-2000:]}")
+        return stdout, stderr
+
+    def assert_refused(self, *arguments, says, **options):
+        """Exit code 2, a message that holds every string of `says`, and no file made, changed or lost."""
+        before = self.snapshot()
+        _, stderr = self.trireme(*arguments, expect=2, **options)
+        errors = [line for line in stderr.splitlines() if line.startswith("trireme: error: ")]
+        self.assertEqual(len(errors), 1, stderr)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, stderr)
+        self.assertEqual(self.snapshot(), before)
+
+    def snapshot(self):
+        return {str(path.relative_to(self.folder)): path.read_bytes() if path.is_file() else None
+                for path in sorted(self.folder.rglob("*"))}
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+
+def main():
+    unittest.main(verbosity=2)

@@ -1,0 +1,81 @@
+"""Help, version, completion and refused command lines."""
+import shutil
+import subprocess
+
+import harness
+
+
+class CommandLine(harness.CommandTest):
+    def commands(self, *path):
+        """The full name of every command at and below `path`, read from its help."""
+        yield path
+        text, _ = self.trireme(*path, "--help")
+        self.assertIn("Exit codes:", text, path)
+        self.assertIn("Usage: ", text, path)
+        if "Subcommands:" in text:
+            for line in text.split("Subcommands:\n")[1].split("\n\n")[0].splitlines():
+                if line.startswith("  ") and line[2] != " ":
+                    yield from self.commands(*path, line.split()[0])
+
+    def test_help_at_every_level(self):
+        self.assertGreaterEqual(len(list(self.commands())), 2)
+
+    def test_every_option_is_explained(self):
+        for path in self.commands():
+            text, _ = self.trireme(*path, "--help")
+            lines = text.splitlines()
+            for at, line in enumerate(lines):
+                if line.startswith("  -"):
+                    continued = at + 1 < len(lines) and lines[at + 1].startswith(" " * 20)
+                    self.assertTrue(continued or len(line.rstrip()) > 30, f"{path}: no help for {line}")
+
+    def test_version(self):
+        text, _ = self.trireme("--version")
+        version = (harness.SOURCE / "VERSION").read_text().strip()
+        self.assertTrue(text.startswith(f"trireme {version} (commit "), text)
+        for word in ("compiler:", "backends:", "oneDNN", "MPI", "SentencePiece", "features:", "kernels:"):
+            self.assertIn(word, text)
+
+    def test_refused(self):
+        self.assert_refused(says="needs a command")
+        self.assert_refused("completoin", says=['unknown command "completoin"'])
+        self.assert_refused("--verison", says=['unknown option "--verison"'])
+        self.assert_refused("completion", says="shell is required")
+        self.assert_refused("completion", "csh", says="csh not in")
+        self.assert_refused("completion", "bash", "zsh", says='unexpected argument "zsh"')
+
+    def test_full_disk_behind_standard_output(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            ran = subprocess.run([harness.TRIREME, "completion", "bash"], stdout=full, stderr=subprocess.PIPE,
+                                 text=True, check=False)
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("cannot write to standard output", ran.stderr)
+
+
+class Completion(harness.CommandTest):
+    def complete(self, *words):
+        """What bash offers for the last of `words`."""
+        script, _ = self.trireme("completion", "bash")
+        listed = " ".join(f"'{word}'" for word in ("trireme", *words))
+        probe = f"{script}\nCOMP_WORDS=({listed}); COMP_CWORD={len(words)}; _trireme; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        ran = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
+        return ran.stdout.split()
+
+    def test_bash_offers_commands_and_options(self):
+        self.assertIn("completion", self.complete(""))
+        self.assertEqual(self.complete("compl"), ["completion"])
+        self.assertEqual(self.complete("--vers"), ["--version"])
+        self.assertIn("--help", self.complete("completion", "--"))
+        self.assertNotIn("--version", self.complete("completion", "--"))
+
+    def test_scripts_parse(self):
+        for shell in ("bash", "zsh", "fish"):
+            script, _ = self.trireme("completion", shell)
+            self.assertTrue(script.endswith("\n"))
+            if shutil.which(shell):
+                path = self.write(f"completion.{shell}", script)
+                subprocess.run([shell, "-n", str(path)], check=True)
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""The documents tell the truth: commands marked as tested run, links and named files exist.
+
+A fenced block whose info string is `sh tested` is run by bash, all blocks of a document in one empty folder
+and in order, with the built `trireme` first in PATH and $TRIREME_SOURCE naming the source tree.
+
+    check_docs.py TRIREME_BINARY
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from source import ROOT, files, finish, read
+
+BLOCK = re.compile(r"^```sh tested\n(.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+# A path in backticks counts as a claim when it names a file of a folder of ours.
+NAMED = re.compile(r"`((?:engine|parallel|transformer|optim|serving|training|commands|scripts|tests|docs|configs)"
+                   r"/[\w./-]*\w\.(?:cpp|h|py|sh|md|json|sbatch|def))`")
+
+
+def run_blocks(path, text, folder, environment):
+    for block in BLOCK.findall(text):
+        ran = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, env={**os.environ, **environment},
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+        if ran.returncode != 0:
+            return [f"{path}: exit code {ran.returncode} from\n{block}{ran.stdout[-1000:]}{ran.stderr[-1000:]}"]
+    return []
+
+
+def broken_links(path, text):
+    problems = []
+    for target in LINK.findall(text):
+        target = target.split("#")[0]
+        if target and "://" not in target and not (ROOT / path.parent / target).exists():
+            problems.append(f"{path}: link to {target}, which does not exist")
+    return problems + [f"{path}: names {name}, which does not exist" for name in NAMED.findall(text)
+                       if not (ROOT / name).exists()]
+
+
+def main():
+    environment = {"PATH": f"{Path(sys.argv[1]).resolve().parent}:{os.environ['PATH']}", "TRIREME_SOURCE": str(ROOT)}
+    documents = files({".md"})
+    problems = []
+    for path in documents:
+        text = read(path)
+        problems += broken_links(path, text)
+        with tempfile.TemporaryDirectory() as folder:
+            problems += run_blocks(path, text, folder, environment)
+    finish("documents", problems, len(documents))
+
+
+if __name__ == "__main__":
+    main()

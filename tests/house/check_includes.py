@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Includes run one way only, from the root, and heavy headers stay out of headers (docs/architecture.md)."""
+import re
+from pathlib import Path
+
+from source import CPP, ROOT, code_only, files, finish, read
+
+ENGINE = ["engine/core", "engine/ops", "engine/io", "engine/text", "engine/config", "engine/observe"]
+# A room may include itself and the rooms listed here.
+MAY_INCLUDE = {
+    "engine/core": [],
+    "engine/ops": ["engine/core"],
+    "engine/io": ["engine/core"],
+    "engine/text": ["engine/core", "engine/io"],
+    "engine/config": ["engine/core", "engine/io"],
+    "engine/observe": ["engine/core", "engine/io"],
+    "parallel": ENGINE,
+    "transformer": ENGINE + ["parallel"],
+    "optim": ENGINE + ["parallel"],
+    "serving/engine": ENGINE + ["parallel", "transformer"],
+    "serving/http": ENGINE + ["parallel", "transformer", "serving/engine"],
+    "training": ENGINE + ["parallel", "transformer", "optim", "serving/engine"],
+    "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/http", "training"],
+    "main.cpp": ["commands"],
+}
+# Headers that cost a second of compile time each, and everyone who includes the header pays.
+HEAVY = re.compile(r"^(nlohmann/json\.hpp|CLI/.*|fmt/.*|spdlog/.*|dnnl.*|oneapi/.*|mpi\.h|sentencepiece.*|regex|iostream)$")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+
+
+def room_of(path):
+    """The innermost room a path lies in; None for tests, scripts and unknown folders."""
+    text = str(path)
+    inside = [room for room in MAY_INCLUDE if text == room or text.startswith(room + "/")]
+    return max(inside, key=len, default=None)
+
+
+def check(path, text, exists=lambda name: (ROOT / name).exists() or (ROOT / (name + ".in")).exists()):
+    path = Path(path)
+    problems = []
+    room = room_of(path)
+    in_tests = path.parts[0] in ("tests", "scripts")
+    if room is None and not in_tests:
+        problems.append(f"{path}: this folder is no room of the house; add it to tests/house/check_includes.py")
+    if path.suffix == ".h" and "#pragma once" not in text:
+        problems.append(f"{path}: a header without #pragma once")
+    for number, line in enumerate(code_only(text).splitlines(), 1):
+        where = f"{path}:{number}"
+        if path.suffix == ".h" and re.search(r"\busing\s+namespace\b", line):
+            problems.append(f"{where}: `using namespace` in a header")
+        found = INCLUDE.match(line)
+        if not found:
+            continue
+        bracket, name = found.groups()
+        if path.suffix == ".h" and not in_tests and HEAVY.match(name):
+            problems.append(f"{where}: {name} belongs into .cpp files only")
+        if bracket == "<":
+            continue
+        if not exists(name):
+            problems.append(f'{where}: "{name}" does not exist; includes are written from the root')
+            continue
+        target = room_of(name)
+        if in_tests or room is None or target == room:
+            continue
+        if target is None or target not in MAY_INCLUDE[room]:
+            problems.append(f"{where}: {room} may not include {target or name}: arrows run the other way")
+    return problems
+
+
+def main():
+    checked = files(CPP)
+    finish("includes", [p for path in checked for p in check(path, read(path))], len(checked))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""clang-tidy over the product's sources, with the checks of .clang-tidy.
+
+    check_tidy.py BUILD_FOLDER [--changed COMMIT] [FILE...]
+
+--changed looks only at .cpp files that differ from COMMIT; with FILEs, only at those.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from check_format import find_tool
+from source import ROOT, SKIPPED, finish
+
+# What GCC knows and clang does not.
+UNKNOWN_TO_CLANG = re.compile(r"^-Wno-restrict$|^-fno-trapping-math$|^-mprefer-vector-width=.*$")
+
+
+def jobs_of(build):
+    """Source -> compile command, once each: kernels are listed three times."""
+    commands = {}
+    for entry in json.loads((Path(build) / "compile_commands.json").read_text()):
+        path = Path(entry["file"]).resolve()
+        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] in ("tests", "build"):
+            continue
+        commands.setdefault(path.relative_to(ROOT), entry)
+    return commands
+
+
+def arguments(entry, gcc_include):
+    words = entry["command"].split()
+    kept = [w for w in words if re.match(r"^-(I|D|std=|m|f|W)", w) and not UNKNOWN_TO_CLANG.match(w)]
+    for i, word in enumerate(words):
+        if word == "-isystem":
+            kept += ["-isystem", words[i + 1]]
+    # omp.h is GCC's here.
+    return kept + ["-Wno-unknown-warning-option", "-idirafter", gcc_include]
+
+
+def check(tool, path, compile_arguments, options=()):
+    ran = subprocess.run([tool, "--quiet", "--warnings-as-errors=*", *options, str(path), "--", *compile_arguments],
+                         cwd=ROOT, capture_output=True, text=True, check=False)
+    problems = re.findall(r"^(.+?:\d+:\d+: (?:error|warning): .+)$", ran.stdout, re.M)
+    if ran.returncode != 0 and not problems:
+        problems = [f"{path}: {tool} failed: {ran.stderr.strip()[-400:]}"]
+    return [p.replace(str(ROOT) + "/", "") for p in problems]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--changed", metavar="COMMIT")
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args()
+    tool = find_tool("clang-tidy")
+    if tool is None:
+        print("skipped: clang-tidy 14 is not installed")
+        sys.exit(SKIPPED)
+    commands = jobs_of(options.build)
+    if options.changed:
+        diff = ["git", "-C", str(ROOT), "diff", "--name-only", options.changed]
+        options.files = [Path(p) for p in subprocess.check_output(diff, text=True).split()]
+    chosen = [p for p in commands if not (options.files or options.changed) or p in options.files]
+    gcc_include = subprocess.check_output(["g++", "-print-file-name=include"], text=True).strip()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(lambda p: check(tool, p, arguments(commands[p], gcc_include)), chosen)
+        problems = sorted({problem for result in results for problem in result})
+    finish("static analysis", problems, len(chosen) or (1 if options.changed else 0))
+
+
+if __name__ == "__main__":
+    main()

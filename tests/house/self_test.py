@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Every house check fails on a sample that it exists to refuse, and passes its repaired twin."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import check_docs
+import check_format
+import check_includes
+import check_isa
+import check_tidy
+import check_words
+from source import code_only
+
+
+class Includes(unittest.TestCase):
+    def problems(self, path, text):
+        return check_includes.check(path, text, exists=lambda name: True)
+
+    def test_edges(self):
+        forbidden = [("engine/core/a.cpp", "engine/ops/b.h"), ("engine/ops/a.cpp", "engine/io/b.h"),
+                     ("engine/io/a.cpp", "parallel/b.h"), ("parallel/comm/a.cpp", "transformer/b.h"),
+                     ("optim/a.cpp", "transformer/b.h"), ("transformer/a.cpp", "optim/b.h"),
+                     ("serving/engine/a.cpp", "optim/b.h"), ("serving/engine/a.cpp", "serving/http/b.h"),
+                     ("serving/http/a.cpp", "training/b.h"), ("training/a.cpp", "serving/http/b.h"),
+                     ("training/a.cpp", "commands/b.h"), ("main.cpp", "training/b.h"),
+                     ("engine/core/a.cpp", "tests/support/b.h")]
+        for path, name in forbidden:
+            self.assertEqual(len(self.problems(path, f'#include "{name}"\n')), 1, (path, name))
+        allowed = [("engine/text/a.cpp", "engine/io/b.h"), ("training/a.cpp", "serving/engine/b.h"),
+                   ("commands/a.cpp", "training/b.h"), ("tests/optim/a.cpp", "transformer/b.h"),
+                   ("parallel/a.cpp", "parallel/comm/b.h")]
+        for path, name in allowed:
+            self.assertEqual(self.problems(path, f'#include "{name}"\n'), [], (path, name))
+
+    def test_headers(self):
+        self.assertEqual(len(self.problems("engine/io/a.h", "int x;\n")), 1)
+        self.assertEqual(len(self.problems("engine/io/a.h", "#pragma once\n#include <nlohmann/json.hpp>\n")), 1)
+        self.assertEqual(len(self.problems("engine/io/a.h", "#pragma once\nusing namespace std;\n")), 1)
+        self.assertEqual(self.problems("engine/io/a.h", "#pragma once\n#include <nlohmann/json_fwd.hpp>\n"), [])
+        self.assertEqual(self.problems("engine/io/a.cpp", "#include <nlohmann/json.hpp>\n"), [])
+
+    def test_unknown_room_and_missing_file(self):
+        self.assertEqual(len(self.problems("helpers/a.cpp", "int x;\n")), 1)
+        self.assertEqual(len(check_includes.check("engine/io/a.cpp", '#include "no/such.h"\n')), 1)
+
+    def test_commented_include_is_no_edge(self):
+        self.assertEqual(self.problems("engine/core/a.cpp", '// #include "training/b.h"\n'), [])
+
+
+class Words(unittest.TestCase):
+    def test_owned_names(self):
+        bad = {"training/a.cpp": "int r = MPI_Init(0, 0);\n", "engine/core/a.cpp": "#include <mpi.h>\n",
+               "transformer/a.cpp": "cudaMalloc(&p, 4);\n", "optim/a.cpp": "ncclAllReduce();\n",
+               "training/b.cpp": "dnnl::memory m;\n", "engine/io/a.cpp": 'getenv("HOME");\n',
+               "training/c.cpp": "std::exit(1);\n", "engine/text/a.cpp": "abort();\n"}
+        for path, text in bad.items():
+            self.assertEqual(len(check_words.check(path, text)), 1, path)
+        good = {"parallel/comm/mpi.cpp": "MPI_Init(0, 0);\n", "engine/ops/gemm.cpp": "dnnl::memory m;\n",
+                "training/a.cpp": '// calls MPI_Init later\nlog("set OMPI with getenv()");\n',
+                "training/b.cpp": "app.exit(e);\n"}
+        for path, text in good.items():
+            self.assertEqual(check_words.check(path, text), [], path)
+
+    def test_unfinished(self):
+        self.assertEqual(len(check_words.check("optim/a.cpp", "// TO" "DO: later\n")), 1)
+        self.assertEqual(len(check_words.check("docs/a.md", "FIX" "ME\n")), 1)
+
+    def test_length(self):
+        self.assertEqual(len(check_words.check("optim/a.cpp", "int x;\n" * 601)), 1)
+        self.assertEqual(check_words.check("optim/a.cpp", "int x;\n" * 600), [])
+        self.assertEqual(check_words.check("docs/a.md", "text\n" * 601), [])
+        self.assertEqual(len(check_words.check("optim/a.cpp", "int x;")), 1)
+
+
+class CodeOnly(unittest.TestCase):
+    def test_blanks_comments_and_literals_only(self):
+        text = 'f("MPI_A // x"); // MPI_B\n/* MPI_C\n*/ MPI_D(1\'000); R"(MPI_E)"; \'"\'; MPI_F;\n'
+        code = code_only(text)
+        self.assertEqual(len(code), len(text))
+        kept = [name for name in "ABCDEF" if "MPI_" + name in code]
+        self.assertEqual(kept, ["D", "F"])
+        self.assertIn('"a/b.h"', code_only('#include "a/b.h"  // why\n'))
+
+
+class Tools(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def sample(self, text):
+        path = self.folder / "sample.cpp"
+        path.write_text(text)
+        return path
+
+    def test_format(self):
+        tool = check_format.find_tool("clang-format")
+        if tool is None:
+            self.skipTest("clang-format is not installed")
+        (self.folder / ".clang-format").write_text("BasedOnStyle: Google\n")
+        self.assertEqual(len(check_format.check(tool, [self.sample("int  x ;\n")], self.folder)), 1)
+        self.assertEqual(check_format.check(tool, [self.sample("int x;\n")], self.folder), [])
+
+    def test_tidy(self):
+        tool = check_format.find_tool("clang-tidy")
+        if tool is None:
+            self.skipTest("clang-tidy is not installed")
+        bad = self.sample("int f(int a) {\n  if (a > 0)\n    return 1;\n  else\n    return 1;\n}\n")
+        checks = "--checks=-*,bugprone-branch-clone"
+        self.assertEqual(len(check_tidy.check(tool, bad, ["-std=c++20"], [checks])), 1)
+        good = self.sample("int f(int a) {\n  if (a > 0)\n    return 1;\n  else\n    return 2;\n}\n")
+        self.assertEqual(check_tidy.check(tool, good, ["-std=c++20"], [checks]), [])
+
+    def test_isa(self):
+        source = self.sample("namespace trireme::cpu::avx2 { void kernel() {} }\n"
+                             "inline int shared(int x) { return x; }\nint (*use)(int) = &shared;\n")
+        subprocess.run(["g++", "-c", str(source), "-o", str(self.folder / "a.o")], check=True)
+        symbols = subprocess.run(["nm", "-C", "--defined-only", str(self.folder / "a.o")], capture_output=True,
+                                 text=True, check=True).stdout
+        self.assertEqual(sorted(check_isa.leaks("avx2", symbols)), ["shared(int)", "use"])
+        self.assertIn("trireme::cpu::avx2::kernel()", check_isa.leaks("avx512", symbols))
+
+
+class Docs(unittest.TestCase):
+    def test_failing_command_is_reported(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = lambda text: check_docs.run_blocks(Path("a.md"), text, Path(folder), {})
+            self.assertEqual(len(run("```sh tested\nfalse\n```\n")), 1)
+            self.assertEqual(len(run("```sh tested\nfalse | cat\n```\n")), 1)
+            self.assertEqual(run("```sh tested\ntrue\n```\n```sh\nfalse\n```\n"), [])
+
+    def test_links(self):
+        here = Path("docs/exit-codes.md")
+        self.assertEqual(len(check_docs.broken_links(here, "[a](no-such.md)\n")), 1)
+        self.assertEqual(len(check_docs.broken_links(here, "`scripts/no_such.sh`\n")), 1)
+        self.assertEqual(check_docs.broken_links(here, "[a](exit-codes.md#x) [b](https://example.org)\n"), [])
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    unittest.main()
