@@ -50,6 +50,7 @@ struct SavedCheckpoint {
   std::string directory;
   int64_t bytes = 0;                 // of all shards
   std::vector<std::string> removed;  // directories that keep_last pruned
+  std::string warning;               // the checkpoint is safe, but pruning failed; else empty
 };
 
 // Collective over `ranks`. `state` (rank 0's) is stored as it is. InputError on *every* rank when any rank
@@ -87,8 +88,6 @@ class CheckpointReader {
   std::vector<std::string> verify() const;
 
  private:
-  void read_bytes(int64_t shard, int64_t offset, std::span<std::byte> destination,
-                  const CheckpointTensor& tensor) const;
   std::string directory_;
   CheckpointManifest manifest_;
   std::vector<int> descriptors_;  // one per shard
@@ -103,6 +102,8 @@ struct NewestCheckpoint {
 // shard sizes only. `root` may be absent.
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true);
 
-std::string step_directory_name(int64_t step);  // "step-00000100"
+std::string step_directory_name(int64_t step);                           // "step-00000100"
+bool parse_step_directory_name(const std::string& name, int64_t& step);  // false: another name
+std::string shard_file_name(size_t index, size_t count);  // "shard-00000-of-00002.safetensors"
 
 }  // namespace trireme
