@@ -51,14 +51,22 @@ struct BatchSourceOptions {
   uint64_t seed = 1234;
 };
 
+// Which sequences of a token file belong to which set: when config.valid or config.test is given,
+// every file is used whole for the set that lists it; else config.split divides the files of
+// config.train. Where masks need the end-of-document id and config.eod_token_id is -1, the tokenizer
+// of config.tokenizer says it.
+//
+// Opening checks what can be checked at once: the files, the split, the tokenizer's vocabulary and
+// the first tokens of each file against the model's vocabulary. InputError otherwise.
+
 // Training data in Megatron's order: num_samples() >= total_samples, the number the run will take.
 std::unique_ptr<BatchSource> make_train_source(const DataConfig& config,
                                                const BatchSourceOptions& options,
                                                int64_t total_samples);
 
-// The validation (or test) data in file order, every token of it: full sequences, then the rest
-// padded with ignored targets, so that the sum of losses over num_targets() is the loss per token
-// of the whole set. nullptr when the split holds no two tokens.
+// The validation (or test) data in file order, every token of it: full sequences, then the rest of
+// each file padded with ignored targets, so that the sum of losses over num_targets() is the loss
+// per token of the whole set. nullptr when the set holds no two tokens of one file.
 std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
                                                     const BatchSourceOptions& options);
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,

@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-enum class Split { kTrain, kValid, kTest };
+class NumpyRandomState;
 
 struct SequenceRange {
   int64_t begin = 0, end = 0;  // of sequences of a token file
@@ -43,8 +43,10 @@ class GptDataset {
   void copy_sample(int64_t index, int32_t* tokens) const;
 
  private:
-  void build_document_index(class NumpyRandomState& random, SequenceRange range, bool last_apart);
-  void build_shuffle_index(class NumpyRandomState& random, int64_t first_part, int64_t total);
+  // last_apart: the last epoch is shuffled on its own, after the others.
+  void build_document_index(NumpyRandomState& random, SequenceRange range, bool last_apart);
+  void build_shuffle_index(NumpyRandomState& random, bool last_apart, int64_t first_part,
+                           int64_t total);
 
   std::shared_ptr<const TokenFile> file_;
   int64_t sequence_length_ = 0;

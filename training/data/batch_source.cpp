@@ -1,0 +1,250 @@
+#include "training/data/batch_source.h"
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "engine/core/tensor.h"
+#include "engine/text/tokenizer.h"
+#include "training/data/batch_fill.h"
+#include "training/data/blend.h"
+#include "training/data/gpt_dataset.h"
+
+namespace trireme {
+namespace {
+
+// Tokens of each file that are held against the vocabulary before a run begins; the others are
+// checked as they are used.
+constexpr int64_t kProbedTokens = 1 << 20;
+
+enum class Set { kTrain, kValidation, kTest };
+
+struct Part {
+  double weight = 1;
+  std::shared_ptr<const TokenFile> file;
+  SequenceRange range;
+  int64_t first_token() const { return file->sequence_begin(range.begin); }
+  int64_t num_tokens() const { return file->sequence_begin(range.end) - first_token(); }
+};
+
+void probe_vocabulary(const TokenFile& file, int64_t vocab_size) {
+  std::vector<int32_t> tokens(static_cast<size_t>(std::min(kProbedTokens, file.num_tokens())));
+  file.copy_tokens(0, static_cast<int64_t>(tokens.size()), tokens.data());
+  const auto largest = std::max_element(tokens.begin(), tokens.end());
+  if (largest == tokens.end() || *largest < vocab_size) return;
+  fail_input("token ", *largest, " in token file ", file.prefix(),
+             " is outside the model's vocabulary of ", vocab_size,
+             ": raise model.vocab_size or prepare the data with the model's tokenizer");
+}
+
+std::vector<Part> open_parts(const DataConfig& config, Set set, int64_t vocab_size) {
+  const bool own_files = !config.valid.empty() || !config.test.empty();
+  const auto& listed = !own_files || set == Set::kTrain ? config.train
+                       : set == Set::kValidation        ? config.valid
+                                                        : config.test;
+  std::vector<Part> parts;
+  for (const BlendPart& blend : listed) {
+    Part part{blend.weight, std::make_shared<TokenFile>(blend.prefix), {}};
+    part.range = {0, part.file->num_sequences()};
+    if (!own_files) {
+      part.range =
+          split_sequences(config.split, part.file->num_sequences())[static_cast<size_t>(set)];
+    }
+    probe_vocabulary(*part.file, vocab_size);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+BatchFillOptions fill_options(const DataConfig& config, const BatchSourceOptions& options) {
+  BatchFillOptions fill;
+  fill.sequence_length = options.sequence_length;
+  fill.vocab_size = options.vocab_size;
+  fill.reset_position_ids = config.reset_position_ids;
+  fill.reset_attention_mask = config.reset_attention_mask;
+  fill.eod_mask_loss = config.eod_mask_loss;
+  int64_t eod = config.eod_token_id;
+  if (!config.tokenizer.empty()) {
+    const auto tokenizer = load_tokenizer(config.tokenizer);
+    if (tokenizer->vocab_size() > options.vocab_size) {
+      fail_input("tokenizer ", tokenizer->name(), " has ", tokenizer->vocab_size(),
+                 " ids, more than the model's vocabulary of ", options.vocab_size,
+                 ": set model.vocab_size to at least ", tokenizer->vocab_size());
+    }
+    if (eod < 0) eod = tokenizer->eod_id();
+  }
+  const bool needs_eod = fill.reset_position_ids || fill.reset_attention_mask || fill.eod_mask_loss;
+  if (needs_eod && eod < 0) {
+    fail_input("data.reset_position_ids, reset_attention_mask and eod_mask_loss need the id that ",
+               "ends a document: set data.eod_token_id or data.tokenizer");
+  }
+  if (needs_eod && eod >= options.vocab_size) {
+    fail_input("data.eod_token_id ", eod, " is outside the model's vocabulary of ",
+               options.vocab_size);
+  }
+  if (needs_eod) fill.eod = narrow<int32_t>(eod);
+  return fill;
+}
+
+class TrainSource : public BatchSource {
+ public:
+  TrainSource(const DataConfig& config, const BatchSourceOptions& options, int64_t total_samples)
+      : fill_(fill_options(config, options)) {
+    const std::vector<Part> parts = open_parts(config, Set::kTrain, options.vocab_size);
+    if (parts.empty())
+      fail_input("data.data_path names no token file: there is nothing to train on");
+    const auto add = [&](const Part& part, int64_t samples) {
+      datasets_.emplace_back(part.file, part.range, samples, options.sequence_length, options.seed);
+    };
+    if (parts.size() == 1) {
+      add(parts[0], total_samples);
+      num_samples_ = datasets_[0].num_samples();
+    } else {
+      build_blend(parts, total_samples, add);
+    }
+    tokens_.resize(static_cast<size_t>(options.sequence_length) + 1);
+  }
+
+  int64_t num_samples() const override { return num_samples_; }
+  int64_t num_targets() const override {
+    return fill_.eod_mask_loss ? -1 : num_samples_ * fill_.sequence_length;
+  }
+
+  void fill(int64_t first, int64_t count, MicroBatch& batch) override {
+    BatchFill out(fill_, batch, count);
+    for (int64_t sample = first; sample < first + count; ++sample) {
+      if (sample >= num_samples_) {
+        out.add(tokens_.data(), 0, sample, "");
+        continue;
+      }
+      const auto at = static_cast<size_t>(sample);
+      const bool blended = datasets_.size() > 1;
+      const GptDataset& dataset = datasets_[blended ? blend_.dataset[at] : 0];
+      dataset.copy_sample(blended ? blend_.sample[at] : sample, tokens_.data());
+      out.add(tokens_.data(), fill_.sequence_length + 1, sample, dataset.file().prefix());
+    }
+    out.finish();
+  }
+
+  std::string describe() const override {
+    std::string out = concat(num_samples_, " samples of ", fill_.sequence_length, " tokens from ");
+    for (size_t d = 0; d < datasets_.size(); ++d) {
+      out += concat(d > 0 ? ", " : "", datasets_[d].file().prefix(), " (",
+                    datasets_[d].tokens_per_epoch(), " tokens x ", datasets_[d].num_epochs(),
+                    datasets_[d].num_epochs() == 1 ? " epoch)" : " epochs)");
+    }
+    return out;
+  }
+
+ private:
+  template <class Add>
+  void build_blend(const std::vector<Part>& parts, int64_t total_samples, const Add& add) {
+    std::vector<double> weights;
+    for (const Part& part : parts) {
+      if (!(part.weight > 0)) {
+        fail_input("data.data_path: the weight ", part.weight, " of ", part.file->prefix(),
+                   " must be above 0");
+      }
+      weights.push_back(part.weight);
+    }
+    weights = normalize_weights(weights);
+    const BlendSizes sizes = blend_sizes(weights, total_samples);
+    for (size_t d = 0; d < parts.size(); ++d) add(parts[d], sizes.build[d]);
+    // Megatron normalises once more where it builds the index.
+    blend_ = build_blend_index(normalize_weights(weights), sizes.total);
+    num_samples_ = sizes.total;
+    std::vector<int64_t> drawn(parts.size(), 0);
+    for (const uint16_t d : blend_.dataset) ++drawn[d];
+    for (size_t d = 0; d < parts.size(); ++d) {
+      if (drawn[d] <= datasets_[d].num_samples()) continue;
+      fail_input("data.data_path: the blend draws ", drawn[d], " samples of ",
+                 parts[d].file->prefix(), ", which was built with ", datasets_[d].num_samples(),
+                 "; raise its weight or leave it out");
+    }
+  }
+
+  BatchFillOptions fill_;
+  std::vector<GptDataset> datasets_;
+  BlendIndex blend_;  // of several datasets
+  int64_t num_samples_ = 0;
+  std::vector<int32_t> tokens_;  // (S+1) of one sample
+};
+
+// The parts one behind the other; each begins a new sample.
+class SequentialSource : public BatchSource {
+ public:
+  SequentialSource(std::vector<Part> parts, const BatchFillOptions& fill)
+      : parts_(std::move(parts)), fill_(fill) {
+    for (const Part& part : parts_) {
+      const int64_t targets = part.num_tokens() - 1;
+      num_targets_ += targets;
+      first_sample_.push_back(first_sample_.back() + ceil_div(targets, fill_.sequence_length));
+    }
+    tokens_.resize(static_cast<size_t>(fill_.sequence_length) + 1);
+  }
+
+  int64_t num_samples() const override { return first_sample_.back(); }
+  int64_t num_targets() const override { return fill_.eod_mask_loss ? -1 : num_targets_; }
+
+  void fill(int64_t first, int64_t count, MicroBatch& batch) override {
+    const int64_t S = fill_.sequence_length;
+    BatchFill out(fill_, batch, count);
+    for (int64_t sample = first; sample < first + count; ++sample) {
+      if (sample >= num_samples()) {
+        out.add(tokens_.data(), 0, sample, "");
+        continue;
+      }
+      const auto p =
+          static_cast<size_t>(std::upper_bound(first_sample_.begin(), first_sample_.end(), sample) -
+                              first_sample_.begin() - 1);
+      const int64_t at = (sample - first_sample_[p]) * S;
+      const int64_t tokens = std::min(S + 1, parts_[p].num_tokens() - at);
+      parts_[p].file->copy_tokens(parts_[p].first_token() + at, tokens, tokens_.data());
+      out.add(tokens_.data(), tokens, sample, parts_[p].file->prefix());
+    }
+    out.finish();
+  }
+
+  std::string describe() const override {
+    std::string out = concat(num_samples(), " samples of ", fill_.sequence_length, " tokens from ");
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      out += concat(p > 0 ? ", " : "", parts_[p].file->prefix(), " (", parts_[p].num_tokens(),
+                    " tokens)");
+    }
+    return out;
+  }
+
+ private:
+  std::vector<Part> parts_;
+  BatchFillOptions fill_;
+  std::vector<int64_t> first_sample_{0};  // (parts + 1)
+  int64_t num_targets_ = 0;
+  std::vector<int32_t> tokens_;  // (S+1) of one sample
+};
+
+std::unique_ptr<BatchSource> make_sequential(const DataConfig& config,
+                                             const BatchSourceOptions& options, Set set) {
+  std::vector<Part> parts = open_parts(config, set, options.vocab_size);
+  std::erase_if(parts, [](const Part& part) { return part.num_tokens() < 2; });
+  if (parts.empty()) return nullptr;
+  return std::make_unique<SequentialSource>(std::move(parts), fill_options(config, options));
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSource> make_train_source(const DataConfig& config,
+                                               const BatchSourceOptions& options,
+                                               int64_t total_samples) {
+  return std::make_unique<TrainSource>(config, options, total_samples);
+}
+
+std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
+                                                    const BatchSourceOptions& options) {
+  return make_sequential(config, options, Set::kValidation);
+}
+
+std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
+                                              const BatchSourceOptions& options) {
+  return make_sequential(config, options, Set::kTest);
+}
+
+}  // namespace trireme
