@@ -30,15 +30,15 @@ TRIREME_INLINE void store_lanes(T* p, int64_t n, Vec<compute_t<T>> v) {
   store_partial(p, n, v);
 }
 
-// v where the lane holds an element, zero elsewhere.
+// v where the lane holds an element, `fill` elsewhere.
 template <class V>
-TRIREME_INLINE V valid_lanes(V v, Whole) {
+TRIREME_INLINE V valid_lanes(V v, Whole, typename Traits<V>::Scalar = 0) {
   return v;
 }
 template <class V>
-TRIREME_INLINE V valid_lanes(V v, int64_t n) {
+TRIREME_INLINE V valid_lanes(V v, int64_t n, typename Traits<V>::Scalar fill = 0) {
   using S = typename Traits<V>::Scalar;
-  return iota<V>() < static_cast<S>(n) ? v : V{};
+  return iota<V>() < static_cast<S>(n) ? v : splat<V>(fill);
 }
 
 template <class S, class Body>
