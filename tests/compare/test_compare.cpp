@@ -24,15 +24,19 @@ std::string same_bits(const ConstTensor& got, const std::vector<double>& want, T
   return compare_exact(got, TestTensor(got.dtype(), got.shape(), want));
 }
 
-std::string by_magnitude(const ConstTensor& got, const std::vector<double>& want, Tolerance tol) {
-  return compare_scaled(got, want, std::vector<double>(want.size(), 4.0), tol);
-}
-
 // worst_relative against the tolerance, as the gradient tests use it.
 std::string by_worst_relative(const ConstTensor& got, const std::vector<double>& want,
                               Tolerance tol) {
   const double worst = worst_relative(to_doubles(got), want);
   return worst <= tol.relative ? "" : concat("worst ", worst);
+}
+
+// compare_within, where no terms cancel.
+std::string within_own_size(const ConstTensor& got, const std::vector<double>& want,
+                            Tolerance tol) {
+  std::vector<double> magnitude = want;
+  for (double& m : magnitude) m = std::abs(m);
+  return compare_within(got, want, magnitude, tol);
 }
 
 class CompareFails : public ::testing::TestWithParam<Case> {
@@ -93,7 +97,7 @@ TEST_P(CompareFails, OnAllZeros) {
 INSTANTIATE_TEST_SUITE_P(Helpers, CompareFails,
                          ::testing::Values(Case{"compare", compare},
                                            Case{"compare_each", compare_each},
-                                           Case{"compare_scaled", by_magnitude},
+                                           Case{"compare_within", within_own_size},
                                            Case{"compare_exact", same_bits},
                                            Case{"worst_relative", by_worst_relative}),
                          [](const auto& test_case) { return test_case.param.name; });
@@ -112,8 +116,6 @@ TEST(Compare, FailsOnAnotherSize) {
   want.push_back(0.0);
   EXPECT_NE(compare(got, want, tolerance(DType::kF64)), "");
   EXPECT_NE(compare_each(got, want, tolerance(DType::kF64)), "");
-  EXPECT_NE(by_magnitude(got, want, tolerance(DType::kF64)), "");
-  EXPECT_NE(compare_scaled(got, reference(), {1.0}, tolerance(DType::kF64)), "");
   EXPECT_EQ(worst_relative(reference(), want), kInf);
   const TestTensor other(DType::kF64, {kColumns, kRows}, reference());
   EXPECT_NE(compare_exact(got, other), "") << "same bytes, other shape";
@@ -144,9 +146,12 @@ TEST(Compare, EachSeesASmallElementBesideALargeOne) {
   EXPECT_NE(compare_each(got, want, tolerance(DType::kF32)), "");
 }
 
-TEST(Compare, ScaledAllowsNoInfiniteMagnitude) {
-  const TestTensor got(DType::kF32, {1}, {2.0});
-  EXPECT_NE(compare_scaled(got, {1.0}, {kInf}, tolerance(DType::kF32)), "");
+TEST(Compare, WithinAllowsTheErrorOfTermsThatCancel) {
+  const std::vector<double> want = {0.0, 0.0}, magnitude = {1e6, 1.0};
+  const TestTensor got(DType::kF32, {1, 2}, {0.1, 0.0}), wrong(DType::kF32, {1, 2}, {0.0, 0.1});
+  EXPECT_EQ(compare_within(got, want, magnitude, tolerance(DType::kF32)), "");
+  EXPECT_NE(compare_within(wrong, want, magnitude, tolerance(DType::kF32)), "");
+  EXPECT_NE(compare_within(got, want, {1e6}, tolerance(DType::kF32)), "");
 }
 
 TEST(Compare, ReadsStridedViews) {
