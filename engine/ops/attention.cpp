@@ -1,0 +1,174 @@
+#include "engine/ops/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/cpu/attention.h"
+
+namespace trireme {
+namespace {
+
+// Sizes of one call, taken from q and k and checked against every other operand.
+struct Sizes {
+  int64_t tokens, keys, heads, kv_heads, width, padded_width, sequences;
+};
+
+void check_heads(const char* op, const char* operand, const ConstTensor& t, DType dtype,
+                 const Shape& shape) {
+  check_dtype(op, operand, t, dtype);
+  check_shape(op, operand, t, shape);
+  TRIREME_CHECK(t.size(2) <= 1 || t.stride(2) == 1, op, ": ", operand, " has stride ", t.stride(2),
+                " in its last dimension, want 1");
+}
+
+Sizes check_operands(const char* op, const ConstTensor& q, const ConstTensor& k,
+                     const ConstTensor& v, const ConstTensor& out, const ConstTensor& lse,
+                     const ConstTensor& cu_q, const ConstTensor& cu_k, const AttentionArgs& args) {
+  TRIREME_CHECK(q.rank() == 3 && k.rank() == 3, op, ": q ", q.shape(), " and k ", k.shape(),
+                " must be (T, H, D) and (Tk, Hkv, D)");
+  Sizes s{q.size(0),       k.size(0), q.size(1),
+          k.size(1),       q.size(2), round_up(q.size(2), cpu::kWidestVector),
+          cu_q.numel() - 1};
+  TRIREME_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0, op, ": ", s.heads,
+                " query heads cannot share ", s.kv_heads, " key/value heads");
+  check_heads(op, "q", q, q.dtype(), {s.tokens, s.heads, s.width});
+  check_heads(op, "k", k, q.dtype(), {s.keys, s.kv_heads, s.width});
+  check_heads(op, "v", v, q.dtype(), {s.keys, s.kv_heads, s.width});
+  check_heads(op, "out", out, q.dtype(), {s.tokens, s.heads, s.width});
+  check_dtype(op, "lse", lse, q.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
+  check_shape(op, "lse", lse, {s.heads, s.tokens});
+  check_contiguous(op, "lse", lse);
+  TRIREME_CHECK(s.sequences >= 0, op, ": cu_q is empty; it starts with 0");
+  for (const ConstTensor* cu : {&cu_q, &cu_k}) {
+    check_dtype(op, "cu", *cu, DType::kI32);
+    check_shape(op, "cu", *cu, {s.sequences + 1});
+    check_contiguous(op, "cu", *cu);
+  }
+  TRIREME_CHECK(std::isfinite(args.scale), op, ": scale ", args.scale);
+  TRIREME_CHECK(args.window >= 0 && (args.window == 0 || args.causal), op, ": window ", args.window,
+                " needs causal attention");
+  TRIREME_CHECK(args.dropout >= 0 && args.dropout < 1, op, ": dropout ", args.dropout);
+  if (args.dropout > 0) {
+    check_dtype(op, "global_row", args.global_row, DType::kI64);
+    check_shape(op, "global_row", args.global_row, {s.tokens});
+    check_contiguous(op, "global_row", args.global_row);
+    TRIREME_CHECK(s.keys <= int64_t{1} << 24, op, ": dropout numbers at most 2^24 keys, got ",
+                  s.keys);
+  }
+  return s;
+}
+
+// Offsets are data: they can be read only in a real run.
+void check_offsets(const char* op, const char* operand, const ConstTensor& cu, int64_t limit) {
+  const int32_t* at = cu.as<int32_t>();
+  for (int64_t n = 0; n < cu.numel(); ++n) {
+    const int32_t before = n == 0 ? 0 : at[n - 1];
+    TRIREME_CHECK(n == 0 ? at[n] == 0 : at[n] >= before, op, ": ", operand, "[", n, "] = ", at[n],
+                  " after ", before);
+  }
+  TRIREME_CHECK(at[cu.numel() - 1] <= limit, op, ": ", operand, " ends at ", at[cu.numel() - 1],
+                " but there are ", limit, " rows");
+}
+
+template <class T>
+cpu::HeadView<const T> view_of(const ConstTensor& t) {
+  return {t.as<T>(), t.stride(0), t.stride(1)};
+}
+template <class T>
+cpu::HeadView<T> view_of(const Tensor& t) {
+  return {t.as<T>(), t.stride(0), t.stride(1)};
+}
+
+struct Scratch {
+  Activation work, items;
+  int64_t per_thread = 0;
+
+  Scratch(Ctx& ctx, const Sizes& s, DType dtype, int64_t elements) : per_thread(elements) {
+    const DType compute = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+    work = ctx.allocate("attention scratch", compute, {ctx.threads, elements});
+    items = ctx.allocate("attention items", DType::kI64, {2 * (s.sequences + 1)});
+  }
+};
+
+template <class T>
+void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, const ConstTensor& q,
+                 const ConstTensor& k, const ConstTensor& v, const ConstTensor& cu_q,
+                 const ConstTensor& cu_k, const AttentionArgs& args) {
+  using C = compute_t<T>;
+  a.q = view_of<T>(q);
+  a.k = view_of<T>(k);
+  a.v = view_of<T>(v);
+  a.cu_q = cu_q.as<int32_t>();
+  a.cu_k = cu_k.as<int32_t>();
+  a.sequences = s.sequences;
+  a.tokens = s.tokens;
+  a.keys = s.keys;
+  a.heads = s.heads;
+  a.kv_heads = s.kv_heads;
+  a.width = s.width;
+  a.scale = static_cast<C>(args.scale);
+  a.causal = args.causal;
+  a.window = args.window;
+  // uniform(word) >= p in exact arithmetic: uniform is a multiple of 2^-24.
+  a.drop_threshold = static_cast<uint32_t>(std::ceil(args.dropout * 0x1p24));
+  a.keep_scale = static_cast<C>(1.0 / (1.0 - args.dropout));
+  a.key = args.key;
+  a.global_row = args.dropout > 0 ? args.global_row.as<int64_t>() : nullptr;
+  a.scratch = scratch.work->as<C>();
+  a.scratch_per_thread = scratch.per_thread;
+  a.items = scratch.items->as<int64_t>();
+}
+
+}  // namespace
+
+void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const ConstTensor& q,
+                       const ConstTensor& k, const ConstTensor& v, const ConstTensor& cu_q,
+                       const ConstTensor& cu_k, const AttentionArgs& args) {
+  const char* op = "attention_forward";
+  const TimeScope scope(ctx.profile, TimeCategory::kAttention);
+  const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width));
+  if (ctx.planning()) return;
+  check_offsets(op, "cu_q", cu_q, s.tokens);
+  check_offsets(op, "cu_k", cu_k, s.keys);
+  dispatch_float(op, q.dtype(), [&]<class T>() {
+    cpu::AttentionForward<T> a;
+    fill_common(a, s, scratch, q, k, v, cu_q, cu_k, args);
+    a.out = view_of<T>(out);
+    a.lse = lse.as<compute_t<T>>();
+    TRIREME_KERNEL(attention_forward<T>)(a, ctx.threads);
+  });
+}
+
+void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                        const ConstTensor& dout, const ConstTensor& out, const ConstTensor& lse,
+                        const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                        const ConstTensor& cu_q, const ConstTensor& cu_k,
+                        const AttentionArgs& args) {
+  const char* op = "attention_backward";
+  const TimeScope scope(ctx.profile, TimeCategory::kAttention);
+  const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
+  check_heads(op, "dout", dout, q.dtype(), q.shape());
+  check_heads(op, "dq", dq, q.dtype(), q.shape());
+  check_heads(op, "dk", dk, q.dtype(), k.shape());
+  check_heads(op, "dv", dv, q.dtype(), k.shape());
+  const int64_t owned = std::clamp(round_up(s.keys, cpu::kBlock), cpu::kBlock, cpu::kMaxOwnedKeys);
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned));
+  if (ctx.planning()) return;
+  check_offsets(op, "cu_q", cu_q, s.tokens);
+  check_offsets(op, "cu_k", cu_k, s.keys);
+  dispatch_float(op, q.dtype(), [&]<class T>() {
+    cpu::AttentionBackward<T> a;
+    fill_common(a, s, scratch, q, k, v, cu_q, cu_k, args);
+    a.dq = view_of<T>(dq);
+    a.dk = view_of<T>(dk);
+    a.dv = view_of<T>(dv);
+    a.dout = view_of<T>(dout);
+    a.out = view_of<T>(out);
+    a.lse = lse.as<compute_t<T>>();
+    a.owned_keys = owned;
+    TRIREME_KERNEL(attention_backward<T>)(a, ctx.threads);
+  });
+}
+
+}  // namespace trireme

@@ -1,0 +1,75 @@
+// CPU kernels of causal attention (engine/ops/attention.h has the formulas and shapes).
+//
+// All three walk blocks of kBlock queries and kBlock keys with the scores held transposed, (keys,
+// queries): every product then reads K and V in place one element at a time and works on whole vectors
+// of queries, and the softmax needs no sums across lanes.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/core/random.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+inline constexpr int64_t kBlock = 64;
+// Rows of the widest vector: scratch is padded to it, so that its size is the same for every
+// instruction set.
+inline constexpr int64_t kWidestVector = 16;
+// Longest sequence whose key and value gradients one thread sums in its own scratch.
+inline constexpr int64_t kMaxOwnedKeys = 8192;
+// Sequences with at most so many queries take the path that reads each key once (generation).
+inline constexpr int64_t kFewQueries = 4;
+
+// A (T, heads, D) operand: element (t, h, d) is data[t * row + h * head + d].
+template <class T>
+struct HeadView {
+  T* data = nullptr;
+  int64_t row = 0, head = 0;
+};
+
+template <class T>
+struct Attention {
+  using C = compute_t<T>;
+  HeadView<const T> q, k, v;
+  const int32_t *cu_q, *cu_k;  // (sequences + 1)
+  int64_t sequences, tokens, keys, heads, kv_heads, width;
+  C scale;
+  bool causal;
+  int64_t window;  // 0: unlimited
+  // Dropout: a probability is kept where the upper 24 bits of its word are at least `threshold`.
+  uint32_t drop_threshold;
+  C keep_scale;
+  RandomKey key;
+  const int64_t* global_row;
+  // Scratch: `threads` parts of attention_scratch elements, and 2 * (sequences + 1) item numbers.
+  C* scratch;
+  int64_t scratch_per_thread;
+  int64_t* items;
+};
+
+template <class T>
+struct AttentionForward : Attention<T> {
+  HeadView<T> out;
+  compute_t<T>* lse;  // (heads, tokens)
+};
+
+template <class T>
+struct AttentionBackward : Attention<T> {
+  HeadView<T> dq, dk, dv;
+  HeadView<const T> dout, out;
+  const compute_t<T>* lse;
+  int64_t owned_keys;  // rows of the key gradients in each thread's scratch, at least kBlock
+};
+
+// Elements of scratch per thread.
+constexpr int64_t attention_forward_scratch(int64_t padded_width) {
+  return 4 * kBlock * padded_width + kBlock * kBlock;
+}
+constexpr int64_t attention_backward_scratch(int64_t padded_width, int64_t owned_keys) {
+  return (7 * kBlock + 2 * owned_keys) * padded_width + 2 * kBlock * kBlock;
+}
+
+TRIREME_CPU_KERNEL(attention_forward, (const AttentionForward<T>& a, int threads))
+TRIREME_CPU_KERNEL(attention_backward, (const AttentionBackward<T>& a, int threads))
+
+}  // namespace trireme::cpu

@@ -1,0 +1,289 @@
+// Pieces shared by the attention kernels: packing of blocks, which keys a block of queries sees, and
+// dropout of the probabilities.
+#pragma once
+
+#include "engine/ops/cpu/attention.h"
+#include "engine/ops/cpu/philox.h"
+#include "engine/ops/cpu/tile_product.h"
+
+namespace trireme::cpu::TRIREME_ISA {
+
+TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+TRIREME_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+TRIREME_INLINE int64_t clamped(int64_t x, int64_t low, int64_t high) {
+  return smaller(larger(x, low), high);
+}
+TRIREME_INLINE int64_t ceil_to(int64_t x, int64_t multiple) {
+  return (x + multiple - 1) / multiple * multiple;
+}
+
+// --- blocks in and out --------------------------------------------------------------------------
+
+// to[d * kBlock + i] = factor * from[i * stride + d] for i < rows; zero up to a whole vector.
+template <class T, class C>
+void pack_transposed(C* to, const T* from, int64_t stride, int64_t rows, int64_t width, C factor) {
+  constexpr int kN = kLanes<C>;
+  for (int64_t i = 0; i < rows; i += kN)
+    for (int64_t d = 0; d < width; d += kN) {
+      Vec<C> square[kN];
+      const int64_t used = smaller(kN, width - d);
+      for (int r = 0; r < kN; ++r) {
+        const T* p = from + (i + r) * stride + d;
+        if (i + r >= rows)
+          square[r] = Vec<C>{};
+        else
+          square[r] = (used == kN ? load(p) : load_partial(p, used)) * factor;
+      }
+      transpose<Vec<C>>(square);
+      for (int r = 0; r < used; ++r) store(to + (d + r) * kBlock + i, square[r]);
+    }
+}
+
+// to[i * stride + d] = factor[i] * from[d * kBlock + i] for i < rows.
+template <class T, class C>
+void unpack_transposed(T* to, int64_t stride, const C* from, int64_t rows, int64_t width,
+                       const C* factor) {
+  constexpr int kN = kLanes<C>;
+  for (int64_t i = 0; i < rows; i += kN)
+    for (int64_t d = 0; d < width; d += kN) {
+      Vec<C> square[kN];
+      const int64_t used = smaller(kN, width - d);
+      for (int r = 0; r < kN; ++r)
+        square[r] = r < used ? load(from + (d + r) * kBlock + i) * load(factor + i) : Vec<C>{};
+      transpose<Vec<C>>(square);
+      for (int r = 0; r < kN && i + r < rows; ++r) {
+        T* p = to + (i + r) * stride + d;
+        if (used == kN)
+          store(p, square[r]);
+        else
+          store_partial(p, used, square[r]);
+      }
+    }
+}
+
+// to (rows, padded) = factor * from; columns from `width` to a whole vector are zero.
+template <class T, class C>
+void pack_rows(C* to, int64_t padded, const T* from, int64_t stride, int64_t rows, int64_t width,
+               C factor) {
+  constexpr int kN = kLanes<C>;
+  for (int64_t i = 0; i < rows; ++i) {
+    const T* p = from + i * stride;
+    int64_t d = 0;
+    for (; d + kN <= width; d += kN) store(to + i * padded + d, load(p + d) * factor);
+    if (d < width) store(to + i * padded + d, load_partial(p + d, width - d) * factor);
+  }
+}
+
+template <class T, class C>
+void unpack_rows(T* to, int64_t stride, const C* from, int64_t padded, int64_t rows, int64_t width,
+                 C factor) {
+  constexpr int kN = kLanes<C>;
+  for (int64_t i = 0; i < rows; ++i) {
+    T* p = to + i * stride;
+    int64_t d = 0;
+    for (; d + kN <= width; d += kN) store(p + d, load(from + i * padded + d) * factor);
+    if (d < width) store_partial(p + d, width - d, load(from + i * padded + d) * factor);
+  }
+}
+
+template <class C>
+struct Rows {
+  const C* data;
+  int64_t stride;
+};
+
+// Rows in the type of the computation: the operand itself where that is its type (and whole vectors
+// can be read from it, if asked for), else a copy in `buffer` of `padded` columns.
+template <class T, class C>
+TRIREME_INLINE Rows<C> rows_of(const T* from, int64_t stride, int64_t rows, int64_t width,
+                               C* buffer, int64_t padded, bool whole_vectors) {
+  if constexpr (std::is_same_v<T, C>)
+    if (!whole_vectors || width % kLanes<C> == 0) return {from, stride};
+  pack_rows(buffer, padded, from, stride, rows, width, C(1));
+  return {buffer, padded};
+}
+
+// Sets rows [begin, end) of all heads to zero.
+template <class T>
+void zero_rows(const HeadView<T>& view, int64_t begin, int64_t end, int64_t heads, int64_t width) {
+  for (int64_t t = begin; t < end; ++t)
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t d = 0; d < width; ++d) view.data[t * view.row + h * view.head + d] = T{};
+}
+
+// --- which keys are seen ------------------------------------------------------------------------
+
+// One sequence: query i sees the keys j with i + offset - window < j <= i + offset.
+struct Sequence {
+  int64_t first_query, queries, first_key, keys;
+  int64_t offset, window;  // both so large without a limit that every key is seen
+};
+
+template <class T>
+TRIREME_INLINE Sequence sequence_of(const Attention<T>& a, int64_t n) {
+  constexpr int64_t kUnlimited = int64_t{1} << 40;
+  Sequence s;
+  s.first_query = a.cu_q[n];
+  s.queries = a.cu_q[n + 1] - a.cu_q[n];
+  s.first_key = a.cu_k[n];
+  s.keys = a.cu_k[n + 1] - a.cu_k[n];
+  s.offset = a.causal ? s.keys - s.queries : kUnlimited;
+  s.window = a.window > 0 ? a.window : 2 * kUnlimited;
+  return s;
+}
+
+// Keys seen by at least one of the queries [i0, i1), and queries that see one of the keys [j0, j1).
+TRIREME_INLINE int64_t keys_begin(const Sequence& s, int64_t i0) {
+  return larger(0, i0 + s.offset - s.window + 1);
+}
+TRIREME_INLINE int64_t keys_end(const Sequence& s, int64_t i1) {
+  return smaller(s.keys, i1 + s.offset);
+}
+TRIREME_INLINE int64_t queries_begin(const Sequence& s, int64_t j0) {
+  return larger(0, j0 - s.offset);
+}
+TRIREME_INLINE int64_t queries_end(const Sequence& s, int64_t j1) {
+  return smaller(s.queries, j1 - 1 - s.offset + s.window);
+}
+
+// A rectangle of a transposed block, rows (keys) by columns (queries), outside of which nothing is
+// seen. Columns are whole vectors. `masked`: some elements inside are not seen either.
+struct Span {
+  int64_t row0, row1, column0, column1;
+  bool masked;
+};
+// The block of keys from j0 and queries from i0, as spans from top to bottom.
+struct Spans {
+  int64_t j0, i0, rows, columns;  // columns that are queries; the last vector may be wider
+  int count = 0;
+  Span span[kBlock / kWidestVector];
+};
+
+// Cuts the block into strips of kWidestVector keys, drops the columns a strip does not need and joins
+// equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
+template <class C>
+Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
+  constexpr int64_t kN = kLanes<C>;
+  Spans out{j0, i0, smaller(kBlock, s.keys - j0), smaller(kBlock, s.queries - i0), 0, {}};
+  const int64_t width = ceil_to(out.columns, kN);
+  for (int64_t row = 0; row < out.rows; row += kWidestVector) {
+    const int64_t end = smaller(row + kWidestVector, out.rows);
+    // Columns seen by the first key of the strip from `low` on, by the last one before `high`.
+    const int64_t low = j0 + row - s.offset - i0, high = j0 + end - 1 - s.offset + s.window - i0;
+    const int64_t column0 = clamped(low, 0, width) / kN * kN;
+    const int64_t column1 = ceil_to(clamped(high, 0, width), kN);
+    if (column0 >= column1) continue;
+    const bool masked =
+        low + (end - 1 - row) > column0 || high - (end - 1 - row) < smaller(column1, out.columns);
+    Span* last = out.count > 0 ? &out.span[out.count - 1] : nullptr;
+    if (last != nullptr && last->row1 == row && last->column0 == column0 &&
+        last->column1 == column1 && last->masked == masked)
+      last->row1 = end;
+    else
+      out.span[out.count++] = {row, end, column0, column1, masked};
+  }
+  return out;
+}
+
+// Sets the scores that are not seen to -infinity.
+template <class C>
+void mask_scores(C* scores, const Sequence& s, const Spans& spans) {
+  constexpr int kN = kLanes<C>;
+  const Vec<C> hidden = splat<Vec<C>>(-__builtin_inff());
+  for (int n = 0; n < spans.count; ++n) {
+    const Span& span = spans.span[n];
+    if (!span.masked) continue;
+    for (int64_t row = span.row0; row < span.row1; ++row) {
+      const int64_t low = spans.j0 + row - s.offset - spans.i0;
+      const auto first = static_cast<C>(clamped(low, 0, kBlock));
+      const auto end = static_cast<C>(clamped(low + s.window, 0, kBlock));
+      for (int64_t column = span.column0; column < span.column1; column += kN) {
+        C* p = scores + row * kBlock + column;
+        const Vec<C> at = iota<Vec<C>>() + static_cast<C>(column);
+        store(p, (at >= first) & (at < end) ? load(p) : hidden);
+      }
+    }
+  }
+}
+
+// The sequence that item number `item` belongs to: offsets[n] <= item < offsets[n + 1].
+TRIREME_INLINE int64_t find_item(const int64_t* offsets, int64_t sequences, int64_t item) {
+  int64_t low = 0, high = sequences;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (offsets[middle] <= item ? low : high) = middle;
+  }
+  return low;
+}
+
+// --- dropout ------------------------------------------------------------------------------------
+
+// Philox block of key 0 of each query of a block: four keys share a block of four words.
+template <class T>
+TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kBlock], const Attention<T>& a,
+                                     const Sequence& s, int64_t head, int64_t i0) {
+  for (int64_t i = 0; i < kBlock; ++i) {
+    const int64_t query = smaller(i0 + i, s.queries - 1);
+    const auto row = static_cast<uint64_t>(a.global_row[s.first_query + query]);
+    counters[i] = (row * static_cast<uint64_t>(a.heads) + static_cast<uint64_t>(head)) << 22;
+  }
+}
+
+// Word w of Philox block counters[lane] + group, for the lanes of a vector (random.h).
+template <int kCount>
+TRIREME_INLINE void philox_words(uint32_t (&words)[4][kCount], const uint64_t* counters,
+                                 uint64_t group, const RandomKey& key) {
+  typedef uint32_t Half __attribute__((vector_size(kVectorBytes / 2)));
+  const PhiloxLanes multiplier0 = PhiloxLanes{} + 0xD2511F53u;
+  const PhiloxLanes multiplier1 = PhiloxLanes{} + 0xCD9E8D57u;
+  for (int lane = 0; lane < kCount; lane += kPhiloxLanes) {
+    PhiloxLanes c0, c2 = PhiloxLanes{} + key.stream, c3 = c2 >> 32;
+    __builtin_memcpy(&c0, counters + lane, sizeof c0);
+    c0 += group;
+    PhiloxLanes c1 = c0 >> 32;
+    auto k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      const PhiloxLanes p0 = multiply_low_halves(c0, multiplier0);
+      const PhiloxLanes p1 = multiply_low_halves(c2, multiplier1);
+      c0 = (p1 >> 32) ^ c1 ^ k0;
+      c2 = (p0 >> 32) ^ c3 ^ k1;
+      c1 = p1;
+      c3 = p0;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    const PhiloxLanes wide[4] = {c0, c1, c2, c3};
+    for (int w = 0; w < 4; ++w) {
+      const Half narrow = __builtin_convertvector(wide[w], Half);
+      __builtin_memcpy(&words[w][lane], &narrow, sizeof narrow);
+    }
+  }
+}
+
+// For every vector of four keys' scores in the spans: f(offset, factor), where `offset` is the place
+// of the vector in the block and factor is 1 / (1 - p) where the probability is kept, 0 elsewhere.
+template <class T, class F>
+TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const uint64_t (&counters)[kBlock],
+                                     const Spans& spans, F&& f) {
+  using C = compute_t<T>;
+  using Int = typename Traits<Vec<C>>::Int;
+  constexpr int kN = kLanes<C>;
+  for (int n = 0; n < spans.count; ++n) {
+    const Span& span = spans.span[n];
+    for (int64_t row = span.row0; row < span.row1; row += 4)
+      for (int64_t column = span.column0; column < span.column1; column += kN) {
+        uint32_t words[4][kN];
+        philox_words(words, counters + column, static_cast<uint64_t>(spans.j0 + row) / 4, a.key);
+        for (int w = 0; w < 4; ++w) {
+          Int word;
+          for (int i = 0; i < kN; ++i) word[i] = static_cast<decltype(+word[0])>(words[w][i] >> 8);
+          const Vec<C> factor = word >= static_cast<decltype(+word[0])>(a.drop_threshold)
+                                    ? splat<Vec<C>>(a.keep_scale)
+                                    : Vec<C>{};
+          f((row + w) * kBlock + column, factor);
+        }
+      }
+  }
+}
+
+}  // namespace trireme::cpu::TRIREME_ISA
