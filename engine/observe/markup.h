@@ -1,0 +1,14 @@
+// Text into SVG, HTML and scripts, whatever the text holds.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+// & < > " ' become entities; bytes below 32 except tab and newline are dropped (not allowed in XML).
+std::string escape_markup(std::string_view plain);
+// JSON text that is safe inside a <script> element: "</script>" cannot occur in it.
+std::string json_for_script(std::string json);
+
+}  // namespace trireme
