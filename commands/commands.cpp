@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <new>
 
+#include "commands/bench.h"
 #include "commands/completion.h"
 #include "commands/parse_error.h"
 #include "commands/version.h"
@@ -24,12 +25,19 @@ int fail(const std::string& message, ExitCode code) {
   return static_cast<int>(code);
 }
 
+void add_bench_command(CLI::App& app) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure what this machine reaches");
+  bench->require_subcommand(1);
+  add_bench_gemm(*bench);
+}
+
 void add_commands(CLI::App& app, const CommandLine&) {
   app.set_help_all_flag("--help-all", "Print the help of every command and exit");
   app.set_version_flag("--version", version_text,
                        "Print versions, backends and processor, and exit");
   app.footer(kFooter);  // inherited by every command added below
   app.require_subcommand(1);
+  add_bench_command(app);
   add_completion_command(app);
 }
 

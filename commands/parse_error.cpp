@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/config/schema.h"
 #include "engine/core/error.h"
 
 namespace trireme {
@@ -28,6 +29,25 @@ std::vector<std::string> command_names(CLI::App& app) {
   return names;
 }
 
+std::vector<std::string> option_names(CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  return names;
+}
+
+// "; did you mean "x"?" when a known word is close enough to be a slip of the fingers.
+std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
+  std::string best;
+  int best_distance = std::max(1, static_cast<int>(word.size()) / 3) + 1;
+  for (const std::string& name : known)
+    if (const int distance = edit_distance(word, name); distance < best_distance) {
+      best_distance = distance;
+      best = name;
+    }
+  return best.empty() ? "" : concat("; did you mean \"", best, "\"?");
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
@@ -41,10 +61,11 @@ std::string problem(CLI::App& at, const CLI::ParseError& error) {
                                    [](const std::string& word) { return word.starts_with("-"); });
   if (option != unknown.end()) {
     const std::string name = option->substr(0, option->find('='));
-    return concat("unknown option \"", name, "\"");
+    return concat("unknown option \"", name, "\"", suggestion(name, option_names(at)));
   }
   if (!unknown.empty() && !commands.empty())
-    return concat("unknown command \"", unknown.front(), "\"");
+    return concat("unknown command \"", unknown.front(), "\"",
+                  suggestion(unknown.front(), commands));
   if (!unknown.empty()) return concat("unexpected argument \"", unknown.front(), "\"");
   if (!commands.empty()) return concat("needs a command: ", joined(commands));
   return error.what();

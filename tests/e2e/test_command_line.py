@@ -38,8 +38,10 @@ class CommandLine(harness.CommandTest):
 
     def test_refused(self):
         self.assert_refused(says="needs a command")
-        self.assert_refused("completoin", says=['unknown command "completoin"'])
-        self.assert_refused("--verison", says=['unknown option "--verison"'])
+        self.assert_refused("completoin", says=['unknown command "completoin"', 'did you mean "completion"'])
+        self.assert_refused("--verison", says=['unknown option "--verison"', 'did you mean "--version"'])
+        self.assert_refused("bench", "gem", says=["trireme bench: ", 'did you mean "gemm"'])
+        self.assert_refused("frobnicate", says='unknown command "frobnicate" (see trireme --help)')
         self.assert_refused("completion", says="shell is required")
         self.assert_refused("completion", "csh", says="csh not in")
         self.assert_refused("completion", "bash", "zsh", says='unexpected argument "zsh"')
