@@ -23,6 +23,8 @@ MAY_INCLUDE = {
     "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/http", "training"],
     "main.cpp": ["commands"],
 }
+# A header that says this in its first comment may include heavy ones; no other header may include it.
+CPP_ONLY = "For .cpp files only"
 # Headers that cost a second of compile time each, and everyone who includes the header pays.
 HEAVY = re.compile(r"^(nlohmann/json\.hpp|CLI/.*|fmt/.*|spdlog/.*|dnnl.*|oneapi/.*|mpi\.h|sentencepiece.*|regex|iostream)$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
@@ -35,7 +37,12 @@ def room_of(path):
     return max(inside, key=len, default=None)
 
 
-def check(path, text, exists=lambda name: (ROOT / name).exists() or (ROOT / (name + ".in")).exists()):
+def in_tree(name):
+    return (ROOT / name).exists() or (ROOT / (name + ".in")).exists()
+
+
+def check(path, text, exists=in_tree, cpp_only=frozenset()):
+    """cpp_only: names of the headers that say CPP_ONLY."""
     path = Path(path)
     problems = []
     room = room_of(path)
@@ -52,7 +59,8 @@ def check(path, text, exists=lambda name: (ROOT / name).exists() or (ROOT / (nam
         if not found:
             continue
         bracket, name = found.groups()
-        if path.suffix == ".h" and not in_tests and HEAVY.match(name):
+        heavy = name in cpp_only or (HEAVY.match(name) and CPP_ONLY not in text)
+        if path.suffix == ".h" and not in_tests and heavy:
             problems.append(f"{where}: {name} belongs into .cpp files only")
         if bracket == "<":
             continue
@@ -69,7 +77,10 @@ def check(path, text, exists=lambda name: (ROOT / name).exists() or (ROOT / (nam
 
 def main():
     checked = files(CPP)
-    finish("includes", [p for path in checked for p in check(path, read(path))], len(checked))
+    texts = {path: read(path) for path in checked}
+    cpp_only = {str(path) for path, text in texts.items() if path.suffix == ".h" and CPP_ONLY in text}
+    problems = [p for path, text in texts.items() for p in check(path, text, cpp_only=cpp_only)]
+    finish("includes", problems, len(checked))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,14 @@ class Includes(unittest.TestCase):
         self.assertEqual(self.problems("engine/io/a.h", "#pragma once\n#include <nlohmann/json_fwd.hpp>\n"), [])
         self.assertEqual(self.problems("engine/io/a.cpp", "#include <nlohmann/json.hpp>\n"), [])
 
+    def test_headers_for_cpp_files_only(self):
+        heavy = "// For .cpp files only.\n#pragma once\n#include <nlohmann/json.hpp>\n"
+        self.assertEqual(self.problems("engine/io/heavy.h", heavy), [])
+        user = '#pragma once\n#include "engine/io/heavy.h"\n'
+        refused = check_includes.check("engine/io/a.h", user, lambda name: True, {"engine/io/heavy.h"})
+        self.assertEqual(len(refused), 1)
+        self.assertEqual(check_includes.check("engine/io/a.cpp", user, lambda name: True, {"engine/io/heavy.h"}), [])
+
     def test_unknown_room_and_missing_file(self):
         self.assertEqual(len(self.problems("helpers/a.cpp", "int x;\n")), 1)
         self.assertEqual(len(check_includes.check("engine/io/a.cpp", '#include "no/such.h"\n')), 1)
