@@ -21,18 +21,15 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 template <class Loop>
 double best_gflops(Loop&& loop, int threads) {
   cpu::PeakLoop run;
-  run.rounds = 50'000;
+  run.rounds = 1'000'000;
   double best = 0;
-  for (int i = 0; i <= kRuns; ++i) {
+  for (int i = 0; i < kRuns; ++i) {
     const auto start = std::chrono::steady_clock::now();
     loop(run, threads);
     const double seconds = seconds_since(start);
-    // The first run wakes the clock and the team, and says how long the others must be.
-    if (i == 0)
-      run.rounds =
-          1 + static_cast<int64_t>(static_cast<double>(run.rounds) * kRunSeconds / seconds);
-    else
-      best = std::max(best, run.operations / seconds * 1e-9);
+    best = std::max(best, run.operations / seconds * 1e-9);
+    // Long against waking the team, short against what disturbs it.
+    if (seconds < kRunSeconds) run.rounds *= 2;
   }
   return best;
 }
