@@ -83,9 +83,11 @@ bool is_float(DType dtype);
 double dtype_eps(DType dtype);  // distance from 1 to the next larger value; float types only
 inline std::string text(DType dtype) { return std::string(dtype_name(dtype)); }
 
-// The type in which elements of T are computed: double for double, float for the others.
+// The type in which elements of T are computed: double for double, float for the others; sum_dtype
+// is the same as a dtype, for sums and statistics over elements.
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
+inline DType sum_dtype(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
 // Calls f.template operator()<T>() with T in {double, float, bf16, f16}; `op` names the caller.
 template <class F>

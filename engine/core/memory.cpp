@@ -92,6 +92,7 @@ void Buffer::touch(int threads) const {
 
 std::string ArenaPlan::table(int rows) const {
   std::vector<const Block*> order;
+  order.reserve(blocks.size());
   for (const Block& b : blocks) order.push_back(&b);
   std::ranges::sort(order, [](const Block* a, const Block* b) { return a->bytes > b->bytes; });
   std::string out = concat("planned activations and scratch: ", capacity, " bytes in ",

@@ -14,7 +14,7 @@ std::string format_duration(double seconds);
 std::string format_count(double count);   // 950, 12.3k, 4.56M, 7.89G
 std::string format_bytes(int64_t bytes);  // 950 B, 12.3 KiB, 4.56 MiB, 7.89 GiB
 
-// The bar's text for a terminal of `columns`, never wider; what does not fit is left out from the right.
+// The bar's text for a terminal of `columns`, never wider; what matters least is left out first.
 //   pretrain  42% [########......] 840/2000  loss 1.9312  12.3k tok/s  ETA 1:23
 std::string progress_line(const std::string& label, const StepMetrics& metrics, double eta_seconds,
                           int columns);

@@ -78,8 +78,7 @@ GemmProblem check_gemm(const Ctx& ctx, const Tensor& c, const ConstTensor& a, Tr
 
 template <class T>
 cpu::ConvertRows<T> conversion(const ConstTensor& narrow, float* wide) {
-  return {narrow.size(0), narrow.size(1), static_cast<uint16_t*>(const_cast<void*>(narrow.raw())),
-          row_stride(narrow), wide};
+  return {narrow.size(0), narrow.size(1), const_cast<T*>(narrow.as<T>()), row_stride(narrow), wide};
 }
 
 // A float32 copy of a 16-bit matrix in scratch; to be filled when not planning.
@@ -135,7 +134,7 @@ void run_gemv(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const Const
   v.m = g.m;
   v.n = g.n;
   v.k = g.k;
-  v.w = p.b;
+  v.w = static_cast<const T*>(p.b);
   v.w_stride = g.ldb;
   v.x = x.as<float>();
   v.x_stride = row_stride(x);

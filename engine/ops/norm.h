@@ -10,8 +10,9 @@
 //   rstd, mean                      (T)     float32 (float64 for float64)
 //   dw, db                          (C)     float32 (float64 for float64)
 //
-// h is written only when residual is present; otherwise pass an absent tensor. y may alias x if no
-// backward follows. dw and db accumulate into what is there if `accumulate`, else overwrite; their
+// h is written only when residual is present; otherwise pass an absent tensor. It may alias x or
+// residual, and y may alias x if no backward follows. Where h is rounded to a narrow type, the
+// rounded value is what is normalised, so that forward and backward see the same. dw and db accumulate into what is there if `accumulate`, else overwrite; their
 // sums are taken over fixed blocks of rows, so they do not depend on the number of threads.
 #pragma once
 

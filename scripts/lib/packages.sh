@@ -24,7 +24,7 @@ libgtest-dev|gtest-devel|test|unit tests
 libbenchmark-dev|google-benchmark-devel|test|micro-benchmarks
 python3|python3|test|house checks and end-to-end tests
 clang-format-14|clang-tools-extra|test|source format check
-clang-tidy-14|clang-tools-extra|test|static analysis, in test.sh --all
+clang-tidy-16|clang-tools-extra|test|static analysis, in test.sh --all
 END
 }
 

@@ -113,7 +113,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(check_format.check(tool, [self.sample("int x;\n")], self.folder), [])
 
     def test_tidy(self):
-        tool = check_format.find_tool("clang-tidy")
+        tool = check_format.find_tool("clang-tidy", check_tidy.WANTED)
         if tool is None:
             self.skipTest("clang-tidy is not installed")
         bad = self.sample("int f(int a) {\n  if (a > 0)\n    return 1;\n  else\n    return 1;\n}\n")

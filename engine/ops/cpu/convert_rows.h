@@ -1,22 +1,16 @@
 // Rows of a 16-bit float type to contiguous float32 and back.
 #pragma once
 
-#include <cstdint>
-
+#include "engine/core/dtype.h"
 #include "engine/ops/cpu/isa.h"
-
-namespace trireme {
-struct bf16;
-struct f16;
-}  // namespace trireme
 
 namespace trireme::cpu {
 
-// T is trireme::bf16 or trireme::f16, here only a tag: kernels see the bits.
+// T is bf16 or f16.
 template <class T>
 struct ConvertRows {
   int64_t rows = 0, columns = 0;
-  uint16_t* narrow = nullptr;  // (rows, columns) with row stride `narrow_stride`
+  T* narrow = nullptr;  // (rows, columns) with row stride `narrow_stride`
   int64_t narrow_stride = 0;
   float* wide = nullptr;  // (rows, columns), contiguous
 };

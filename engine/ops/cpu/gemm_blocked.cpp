@@ -2,27 +2,18 @@
 
 #include <omp.h>
 
+#include "engine/ops/cpu/simd.h"
+
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
 // A tile of C is kTileM rows by kTileVectors vectors, held in registers.
-#if defined(TRIREME_ISA_avx512)
-constexpr int kVectorBytes = 64, kTileM = 8;
-#elif defined(TRIREME_ISA_avx2)
-constexpr int kVectorBytes = 32, kTileM = 4;
-#else
-constexpr int kVectorBytes = 16, kTileM = 4;
-#endif
+constexpr int kTileM = kVectorBytes == 64 ? 8 : 4;
 constexpr int kTileVectors = 3;
-
-template <class T>
-using Vector [[gnu::vector_size(kVectorBytes), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
-template <class T>
-constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 template <class T>
 constexpr int kTileN = kTileVectors* kLanes<T>;
 
-[[gnu::always_inline]] inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Rows [0, rows) of A's block as panels of kTileM rows, k-major, padded with zeros.
 template <class T>
@@ -43,25 +34,23 @@ void pack_b(const BlockedGemm<T>& g, int64_t column, int64_t k0, int64_t depth, 
 }
 
 template <class T>
-[[gnu::always_inline]] inline void multiply_panels(const T* a, const T* b, int64_t depth,
-                                                   T (&out)[kTileM][kTileN<T>]) {
-  Vector<T> sums[kTileM][kTileVectors] = {};
+TRIREME_INLINE void multiply_panels(const T* a, const T* b, int64_t depth,
+                                    T (&out)[kTileM][kTileN<T>]) {
+  Vec<T> sums[kTileM][kTileVectors] = {};
   for (int64_t p = 0; p < depth; ++p, a += kTileM, b += kTileN<T>) {
-    Vector<T> row[kTileVectors];
-    for (int j = 0; j < kTileVectors; ++j)
-      row[j] = *reinterpret_cast<const Vector<T>*>(b + j * kLanes<T>);
+    Vec<T> row[kTileVectors];
+    for (int j = 0; j < kTileVectors; ++j) row[j] = load(b + j * kLanes<T>);
     for (int i = 0; i < kTileM; ++i)
       for (int j = 0; j < kTileVectors; ++j) sums[i][j] += a[i] * row[j];
   }
   for (int i = 0; i < kTileM; ++i)
-    for (int j = 0; j < kTileVectors; ++j)
-      *reinterpret_cast<Vector<T>*>(&out[i][j * kLanes<T>]) = sums[i][j];
+    for (int j = 0; j < kTileVectors; ++j) store(&out[i][j * kLanes<T>], sums[i][j]);
 }
 
 // Adds a finished tile to C; `first` is the first block of the sum over k.
 template <class T>
-[[gnu::always_inline]] inline void store_tile(const BlockedGemm<T>& g, int64_t row, int64_t column,
-                                              bool first, const T (&tile)[kTileM][kTileN<T>]) {
+TRIREME_INLINE void store_tile(const BlockedGemm<T>& g, int64_t row, int64_t column, bool first,
+                               const T (&tile)[kTileM][kTileN<T>]) {
   const int64_t rows = smaller(kTileM, g.m - row), columns = smaller(kTileN<T>, g.n - column);
   for (int64_t i = 0; i < rows; ++i) {
     T* c = g.c + (row + i) * g.c_row + column;

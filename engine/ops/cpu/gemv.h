@@ -5,23 +5,18 @@
 // the prefetcher follows one stream best) and multiplies each with every row of x.
 #pragma once
 
-#include <cstdint>
-
+#include "engine/core/dtype.h"
 #include "engine/ops/cpu/isa.h"
-
-namespace trireme {
-struct bf16;
-}  // namespace trireme
 
 namespace trireme::cpu {
 
 inline constexpr int64_t kGemvMaxRows = 8;
 
-// T is float or trireme::bf16: the weight's and y's type (bf16 here is only a tag).
+// T is float or bf16.
 template <class T>
 struct Gemv {
   int64_t m = 0, n = 0, k = 0;  // m <= kGemvMaxRows
-  const void* w = nullptr;      // (n, k) of T with row stride `w_stride`
+  const T* w = nullptr;         // (n, k) with row stride `w_stride`
   int64_t w_stride = 0;
   const float* x = nullptr;  // (m, k) with row stride `x_stride`
   int64_t x_stride = 0;

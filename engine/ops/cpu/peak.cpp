@@ -2,7 +2,7 @@
 
 #include <omp.h>
 
-#include <type_traits>
+#include "engine/ops/cpu/simd.h"
 
 #if defined(TRIREME_ISA_avx512)
 #include <immintrin.h>
@@ -11,33 +11,22 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-#if defined(TRIREME_ISA_avx512)
-constexpr int kVectorBytes = 64;
-#elif defined(TRIREME_ISA_avx2)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
-constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(float));
 constexpr int kChains = 12;  // independent sums: more than latency times throughput needs
 
-using Vector [[gnu::vector_size(kVectorBytes), gnu::aligned(4), gnu::may_alias]] = float;
-
-float add_lanes(const Vector (&sums)[kChains]) {
-  float total = 0;
-  for (const Vector& sum : sums)
-    for (int i = 0; i < kLanes; ++i) total += sum[i];
-  return total;
+TRIREME_INLINE float total(const Vec<float> (&sums)[kChains]) {
+  Vec<float> all = sums[0];
+  for (int i = 1; i < kChains; ++i) all += sums[i];
+  return sum(all);
 }
 
 float float32_rounds(int64_t rounds) {
-  Vector sums[kChains] = {};
-  Vector factor = Vector{} + 0.5f, term = Vector{} + 1.0f;
+  Vec<float> sums[kChains] = {};
+  Vec<float> factor = splat<Vec<float>>(0.5f), term = splat<Vec<float>>(1.0f);
   // Unknown values: otherwise the compiler could compute the result beforehand.
   asm volatile("" : "+m"(factor), "+m"(term));
   for (int64_t i = 0; i < rounds; ++i)
-    for (Vector& sum : sums) sum = sum * factor + term;
-  return add_lanes(sums);
+    for (int c = 0; c < kChains; ++c) sums[c] = sums[c] * factor + term;
+  return total(sums);
 }
 
 #if defined(TRIREME_ISA_avx512)
@@ -46,12 +35,12 @@ float float32_rounds(int64_t rounds) {
   __m512i ones = _mm512_set1_epi16(0x3f80);
   asm volatile("" : "+m"(ones));
   for (int64_t i = 0; i < rounds; ++i)
-    for (__m512& sum : sums)
-      sum =
-          _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(ones), reinterpret_cast<__m512bh>(ones));
-  Vector totals[kChains];
-  for (int i = 0; i < kChains; ++i) totals[i] = reinterpret_cast<Vector>(sums[i]);
-  return add_lanes(totals);
+    for (int c = 0; c < kChains; ++c)
+      sums[c] = _mm512_dpbf16_ps(sums[c], reinterpret_cast<__m512bh>(ones),
+                                 reinterpret_cast<__m512bh>(ones));
+  Vec<float> totals[kChains];
+  for (int c = 0; c < kChains; ++c) totals[c] = __builtin_bit_cast(Vec<float>, sums[c]);
+  return total(totals);
 }
 #endif
 
@@ -72,24 +61,23 @@ void multiply_add_loop(PeakLoop& loop, int threads) {
   constexpr bool kDots = std::is_same_v<T, bf16> && kVectorBytes == 64;
   loop.sink = sink;
   loop.operations =
-      2.0 * (kDots ? 2 : 1) * kChains * kLanes * static_cast<double>(loop.rounds) * threads;
+      2.0 * (kDots ? 2 : 1) * kChains * kLanes<float> * static_cast<double>(loop.rounds) * threads;
 }
 
 template <class T>
 void read_loop(const T* data, int64_t n, T& sink, int threads) {
-  T total = 0;
+  T all = 0;
   constexpr int kUnroll = 4;
-#pragma omp parallel num_threads(threads) reduction(+ : total)
+#pragma omp parallel num_threads(threads) reduction(+ : all)
   {
-    const int64_t block = kUnroll * kLanes;
+    const int64_t block = kUnroll * kLanes<float>;
     const int64_t blocks = n / block, count = omp_get_num_threads(), rank = omp_get_thread_num();
-    Vector sums[kUnroll] = {};
+    Vec<float> sums[kUnroll] = {};
     for (int64_t i = blocks * rank / count; i < blocks * (rank + 1) / count; ++i)
-      for (int u = 0; u < kUnroll; ++u)
-        sums[u] += *reinterpret_cast<const Vector*>(data + i * block + u * kLanes);
-    for (int i = 0; i < kLanes; ++i) total += sums[0][i] + sums[1][i] + sums[2][i] + sums[3][i];
+      for (int u = 0; u < kUnroll; ++u) sums[u] += load(data + i * block + u * kLanes<float>);
+    all += sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
   }
-  sink += total;
+  sink += all;
 }
 
 template void multiply_add_loop<float>(PeakLoop&, int);

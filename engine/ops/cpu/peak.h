@@ -1,13 +1,8 @@
 // Loops that do nothing but multiply and add in registers, or read memory.
 #pragma once
 
-#include <cstdint>
-
+#include "engine/core/dtype.h"
 #include "engine/ops/cpu/isa.h"
-
-namespace trireme {
-struct bf16;
-}  // namespace trireme
 
 namespace trireme::cpu {
 
@@ -17,7 +12,7 @@ struct PeakLoop {
   float sink = 0;         // written: depends on every result, so that none is optimised away
 };
 
-// T is float, or trireme::bf16 for the processor's bfloat16 dot product; the latter may be called
+// T is float, or bf16 for the processor's bfloat16 dot product; the latter may be called
 // only if cpu_has_avx512_bf16(), and is the float loop below AVX-512.
 TRIREME_CPU_KERNEL(multiply_add_loop, (PeakLoop & loop, int threads))
 

@@ -7,17 +7,6 @@
 namespace trireme::test {
 namespace {
 
-std::vector<TestTensor> one(TestTensor&& t) {
-  std::vector<TestTensor> out;
-  out.push_back(std::move(t));
-  return out;
-}
-
-// The values as they are after storing them in `dtype`.
-std::vector<double> stored(DType dtype, const std::vector<double>& values) {
-  return to_doubles(TestTensor(dtype, {std::ssize(values)}, values));
-}
-
 TEST(Add, MatchesTheSum) {
   for (DType dtype : kFloatTypes)
     for (int64_t n : kOddSizes) {
@@ -34,7 +23,7 @@ TEST(Add, MatchesTheSum) {
         TestTensor in_place(dtype, {n}, a);
         add(ctx, in_place, in_place, tb);
         EXPECT_SAME_BITS(*in_place, *y);
-        return one(std::move(y));
+        return outputs(y);
       });
     }
 }
@@ -49,7 +38,7 @@ TEST(Add, UsesSeveralThreadsAlike) {
     TestTensor y(DType::kBF16, {n});
     add(ctx, y, a, b);
     EXPECT_EACH_CLOSE(y, want, tolerance(DType::kBF16));
-    return one(std::move(y));
+    return outputs(y);
   });
 }
 
@@ -106,7 +95,7 @@ TEST(Cast, RoundsToNearestEvenBetweenAllTypes) {
         TestTensor y(to, {n});
         cast(ctx, y, x);
         EXPECT_EQ(to_doubles(*y), want);
-        return one(std::move(y));
+        return outputs(y);
       });
     }
 }
@@ -127,7 +116,7 @@ TEST(Cast, KeepsInfinityAndNan) {
         EXPECT_TRUE(std::isnan(got[2]));
         EXPECT_TRUE(std::signbit(got[3]));
         EXPECT_EQ(got[4], from == DType::kF64 && to == DType::kF64 ? -big : -inf);
-        return one(std::move(y));
+        return outputs(y);
       });
     }
 }
@@ -138,7 +127,7 @@ TEST(FillZero, ClearsEveryByteAndNoOther) {
       TestTensor y(DType::kF32, {n}, std::vector<double>(static_cast<size_t>(n), 1.0));
       fill_zero(ctx, y);
       EXPECT_EQ(to_doubles(*y), std::vector<double>(static_cast<size_t>(n), 0.0));
-      return one(std::move(y));
+      return outputs(y);
     });
 }
 
@@ -181,9 +170,7 @@ TEST(Dropout, MatchesTheDefinition) {
           EXPECT_SAME_BITS(*over_x, *z);
           dropout(ctx, over_residual, tx, over_residual, tr, p, key);
           EXPECT_SAME_BITS(*over_residual, *z);
-          std::vector<TestTensor> out = one(std::move(y));
-          out.push_back(std::move(z));
-          return out;
+          return outputs(y, z);
         });
       }
 }

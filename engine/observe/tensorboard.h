@@ -1,0 +1,36 @@
+// Scalars for TensorBoard: an events file (TFRecord frames around Event protocol buffers, both simple
+// enough to write by hand) under Megatron-LM's tag names.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "engine/observe/step_metrics.h"
+
+namespace trireme {
+
+// The bytes of one record; exposed for tests.
+std::string tfrecord(std::string_view payload);
+std::string scalar_event(double wall_time, int64_t step, std::string_view tag, float value);
+
+class TensorBoardWriter {
+ public:
+  TensorBoardWriter() = default;
+  // Creates a new events file in `directory`. first_step > 0 (a resumed run) tells TensorBoard to forget
+  // the steps from there on that an earlier file holds.
+  TensorBoardWriter(const std::string& directory, int64_t first_step);
+  ~TensorBoardWriter();
+  TensorBoardWriter(TensorBoardWriter&& other) noexcept;
+  TensorBoardWriter& operator=(TensorBoardWriter&& other) noexcept;
+
+  void scalar(int64_t step, std::string_view tag, double value);
+  void write(const StepMetrics& metrics);  // all of a step's scalars
+
+ private:
+  void append(const std::string& bytes);
+  std::string path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace trireme

@@ -1,0 +1,81 @@
+#include "engine/ops/activation.h"
+
+#include "engine/ops/cpu/activation.h"
+#include "engine/ops/row_blocks.h"
+
+namespace trireme {
+
+void gelu_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
+  check_contiguous("gelu_forward", "x", x);
+  check_operand("gelu_forward", "y", y, x.dtype(), x.shape());
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("gelu_forward", x.dtype(), [&]<class T>() {
+    TRIREME_KERNEL(gelu_forward<T>)(y.as<T>(), x.as<T>(), x.numel(), ctx.threads);
+  });
+}
+
+void gelu_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const ConstTensor& x) {
+  check_contiguous("gelu_backward", "x", x);
+  check_operand("gelu_backward", "dx", dx, x.dtype(), x.shape());
+  check_operand("gelu_backward", "dy", dy, x.dtype(), x.shape());
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("gelu_backward", x.dtype(), [&]<class T>() {
+    TRIREME_KERNEL(gelu_backward<T>)
+    (dx.as<T>(), dy.as<T>(), x.as<T>(), x.numel(), ctx.threads);
+  });
+}
+
+void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) {
+  TRIREME_CHECK(y.rank() == 2, "silu_gated_forward: y is ", y.shape(), ", expected (T, F)");
+  const int64_t rows = y.size(0), columns = y.size(1);
+  check_contiguous("silu_gated_forward", "y", y);
+  check_operand("silu_gated_forward", "gate_up", gate_up, y.dtype(), {rows, 2 * columns});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("silu_gated_forward", y.dtype(), [&]<class T>() {
+    TRIREME_KERNEL(silu_gated_forward<T>)
+    (y.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
+  });
+}
+
+void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
+                         const ConstTensor& gate_up) {
+  TRIREME_CHECK(dy.rank() == 2, "silu_gated_backward: dy is ", dy.shape(), ", expected (T, F)");
+  const int64_t rows = dy.size(0), columns = dy.size(1);
+  const Shape wide{rows, 2 * columns};
+  check_contiguous("silu_gated_backward", "dy", dy);
+  check_operand("silu_gated_backward", "gate_up", gate_up, dy.dtype(), wide);
+  check_operand("silu_gated_backward", "d_gate_up", d_gate_up, dy.dtype(), wide);
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("silu_gated_backward", dy.dtype(), [&]<class T>() {
+    TRIREME_KERNEL(silu_gated_backward<T>)
+    (d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
+  });
+}
+
+void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accumulate) {
+  TRIREME_CHECK(dy.rank() == 2, "bias_backward: dy is ", dy.shape(), ", expected (T, N)");
+  const int64_t rows = dy.size(0), columns = dy.size(1), blocks = row_blocks(rows);
+  const DType sums = sum_dtype(dy.dtype());
+  check_contiguous("bias_backward", "dy", dy);
+  check_operand("bias_backward", "db", db, sums, {columns});
+  const Activation partial = ctx.allocate("bias.partial_sums", sums, Shape{blocks, columns});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("bias_backward", dy.dtype(), [&]<class T>() {
+    using F = compute_t<T>;
+    const cpu::BiasBackward<T> args{.db = db.as<F>(),
+                                    .dy = dy.as<T>(),
+                                    .partial = partial->as<F>(),
+                                    .rows = rows,
+                                    .columns = columns,
+                                    .blocks = blocks,
+                                    .accumulate = accumulate};
+    TRIREME_KERNEL(bias_backward<T>)(args, ctx.threads);
+  });
+}
+
+}  // namespace trireme

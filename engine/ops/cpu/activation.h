@@ -1,0 +1,28 @@
+// Kernels of engine/ops/activation.h.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+template <class T>
+struct BiasBackward {
+  using F = compute_t<T>;
+  F* db;
+  const T* dy;
+  F* partial;  // (blocks, columns)
+  int64_t rows, columns, blocks;
+  bool accumulate;
+};
+
+TRIREME_CPU_KERNEL(gelu_forward, (T * y, const T* x, int64_t n, int threads))
+TRIREME_CPU_KERNEL(gelu_backward, (T * dx, const T* dy, const T* x, int64_t n, int threads))
+// gate_up, d_gate_up: (rows, 2 columns); y, dy: (rows, columns)
+TRIREME_CPU_KERNEL(silu_gated_forward,
+                   (T * y, const T* gate_up, int64_t rows, int64_t columns, int threads))
+TRIREME_CPU_KERNEL(silu_gated_backward, (T * d_gate_up, const T* dy, const T* gate_up, int64_t rows,
+                                         int64_t columns, int threads))
+TRIREME_CPU_KERNEL(bias_backward, (const BiasBackward<T>& a, int threads))
+
+}  // namespace trireme::cpu

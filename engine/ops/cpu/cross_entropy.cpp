@@ -1,0 +1,121 @@
+#include "engine/ops/cpu/cross_entropy.h"
+
+#include "engine/core/parallel_for.h"
+#include "engine/ops/cpu/vector_loop.h"
+
+namespace trireme::cpu::TRIREME_ISA {
+namespace {
+
+template <class F>
+inline constexpr F kLowest = std::is_same_v<F, double> ? F(-__DBL_MAX__) : F(-__FLT_MAX__);
+
+template <class F>
+TRIREME_INLINE F lane_maximum(Vec<F> v) {
+  F out = v[0];
+  for (int i = 1; i < kLanes<F>; ++i) out = v[i] > out ? v[i] : out;
+  return out;
+}
+
+// The largest logit and sum of exp(logit - largest): one pass over memory, because each chunk is
+// still in the first-level cache when it is read again.
+template <class F>
+struct SoftmaxSum {
+  F largest = kLowest<F>;  // not -infinity: a logit of -infinity must count as 0, not NaN
+  F total = 0;
+
+  TRIREME_INLINE void add(const F* x, int64_t n) {
+    Vec<F> top = splat<Vec<F>>(largest);
+    for_vectors<F>(n, [&](int64_t i, auto lanes) {
+      const Vec<F> v = valid_lanes(load_lanes(x + i, lanes), lanes, kLowest<F>);
+      top = v > top ? v : top;
+    });
+    const F before = largest;
+    largest = lane_maximum<F>(top);
+    Vec<F> sums{};
+    for_vectors<F>(n, [&](int64_t i, auto lanes) {
+      sums += valid_lanes(fast_exp(load_lanes(x + i, lanes) - largest), lanes);
+    });
+    total = total * fast_exp(before - largest) + sum(sums);
+  }
+};
+
+template <class F>
+TRIREME_INLINE SoftmaxSum<F> softmax_sum(const F* x, int64_t n) {
+  constexpr int64_t kChunk = 2048;
+  SoftmaxSum<F> out;
+  for (int64_t i = 0; i < n; i += kChunk) out.add(x + i, n - i < kChunk ? n - i : kChunk);
+  return out;
+}
+
+template <class D>
+TRIREME_INLINE void zero(D* p, int64_t n) {
+  __builtin_memset(static_cast<void*>(p), 0, static_cast<size_t>(n) * sizeof(D));
+}
+
+// D: type of the gradient; a gradient in another type than F is stored through float.
+template <class D, class F>
+TRIREME_INLINE void store_gradient(D* p, Whole, Vec<F> v) {
+  if constexpr (std::is_same_v<compute_t<D>, F>)
+    store(p, v);
+  else
+    for (int i = 0; i < kLanes<F>; ++i) p[i] = static_cast<D>(static_cast<compute_t<D>>(v[i]));
+}
+template <class D, class F>
+TRIREME_INLINE void store_gradient(D* p, int64_t n, Vec<F> v) {
+  for (int64_t i = 0; i < n; ++i) p[i] = static_cast<D>(static_cast<compute_t<D>>(v[i]));
+}
+
+template <class D, class F>
+void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int32_t target,
+                  const SoftmaxSum<F>& softmax) {
+  const F factor = a.scale / softmax.total;
+  // Before the loop, which may overwrite the logit.
+  const F at_target = fast_exp(x[target] - softmax.largest) / softmax.total - F(1);
+  for_vectors<F>(a.valid_columns, [&](int64_t i, auto lanes) {
+    const Vec<F> e = fast_exp(load_lanes(x + i, lanes) - softmax.largest);
+    store_gradient<D, F>(d + i, lanes, e * factor);
+  });
+  d[target] = static_cast<D>(static_cast<compute_t<D>>(at_target * a.scale));
+  zero(d + a.valid_columns, a.columns - a.valid_columns);
+}
+
+template <class D, class F>
+void rows_of(const CrossEntropy<F>& a, int64_t begin, int64_t end) {
+  D* const gradient = static_cast<D*>(a.d_logits);
+  for (int64_t row = begin; row < end; ++row) {
+    const F* x = a.logits + row * a.logits_stride;
+    D* d = gradient == nullptr ? nullptr : gradient + row * a.d_stride;
+    const int32_t target = a.targets[row];
+    double loss = 0;
+    if (target == a.ignored_target) {
+      if (d != nullptr) zero(d, a.columns);
+    } else {
+      const SoftmaxSum<F> softmax = softmax_sum(x, a.valid_columns);
+      loss = __builtin_log(static_cast<double>(softmax.total)) +
+             (static_cast<double>(softmax.largest) - static_cast<double>(x[target]));
+      if (d != nullptr) gradient_row(a, d, x, target, softmax);
+    }
+    a.row_loss[row] = loss;
+    if (a.token_loss != nullptr) a.token_loss[row] = static_cast<F>(loss);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void cross_entropy(const CrossEntropy<T>& a, int threads) {
+  constexpr int64_t kGrain = 1 << 12;  // logits worth a thread
+  parallel_for(threads, a.rows, kGrain / (a.columns + 1) + 1, [&a](int64_t begin, int64_t end) {
+    switch (a.d_dtype) {
+      case DType::kF64: return rows_of<double>(a, begin, end);
+      case DType::kBF16: return rows_of<bf16>(a, begin, end);
+      case DType::kF16: return rows_of<f16>(a, begin, end);
+      default: return rows_of<float>(a, begin, end);
+    }
+  });
+}
+
+template void cross_entropy<double>(const CrossEntropy<double>&, int);
+template void cross_entropy<float>(const CrossEntropy<float>&, int);
+
+}  // namespace trireme::cpu::TRIREME_ISA

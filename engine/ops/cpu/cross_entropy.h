@@ -1,0 +1,26 @@
+// Kernel of engine/ops/cross_entropy.h. The targets have been checked.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+// T: type of the logits, float or double.
+template <class T>
+struct CrossEntropy {
+  double* row_loss;  // (rows)
+  T* token_loss;     // (rows) or null
+  void* d_logits;    // null when absent; may be the logits
+  DType d_dtype;
+  const T* logits;
+  const int32_t* targets;
+  int64_t rows, columns, valid_columns;
+  int64_t logits_stride, d_stride;
+  T scale;
+  int32_t ignored_target;
+};
+
+TRIREME_CPU_KERNEL(cross_entropy, (const CrossEntropy<T>& a, int threads))
+
+}  // namespace trireme::cpu

@@ -1,0 +1,35 @@
+// Kernels of engine/ops/norm.h. RMSNorm is LayerNorm without mean and bias: `mean` (and with it b
+// and db) is null there.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+template <class T>
+struct NormForward {
+  using F = compute_t<T>;
+  T *y, *h;  // h: null without residual
+  F *mean, *rstd;
+  const T *x, *residual, *w, *b;
+  int64_t rows, columns;
+  F eps;
+};
+
+template <class T>
+struct NormBackward {
+  using F = compute_t<T>;
+  T* dx;
+  F *dw, *db;
+  const T *dy, *dh_in, *h, *w;  // dh_in: null when absent
+  const F *mean, *rstd;
+  F* partial;  // (blocks, columns) for dw, then as much for db
+  int64_t rows, columns, blocks;
+  bool accumulate;
+};
+
+TRIREME_CPU_KERNEL(norm_forward, (const NormForward<T>& a, int threads))
+TRIREME_CPU_KERNEL(norm_backward, (const NormBackward<T>& a, int threads))
+
+}  // namespace trireme::cpu

@@ -1,0 +1,37 @@
+#include "engine/ops/cpu/rotary.h"
+
+#include "engine/core/parallel_for.h"
+#include "engine/ops/cpu/vector_loop.h"
+
+namespace trireme::cpu::TRIREME_ISA {
+
+template <class T>
+void rotary(const Rotary<T>& a, int threads) {
+  using F = compute_t<T>;
+  constexpr int64_t kGrain = 1 << 13;  // elements worth a thread
+  const int64_t half = a.width / 2;
+  const int64_t grain = kGrain / (a.heads * a.width + 1) + 1;
+  parallel_for(threads, a.rows, grain, [&a, half](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const F* cosines = a.cos_sin + a.positions[t] * a.width;
+      const F* sines = cosines + half;
+      for (int64_t h = 0; h < a.heads; ++h) {
+        T* x = a.x + t * a.row_stride + h * a.head_stride;
+        for_vectors<F>(half, [&](int64_t i, auto lanes) {
+          const Vec<F> first = load_lanes(x + i, lanes), second = load_lanes(x + half + i, lanes);
+          const Vec<F> cosine = load_lanes(cosines + i, lanes);
+          const Vec<F> sine = load_lanes(sines + i, lanes) * a.direction;
+          store_lanes(x + i, lanes, first * cosine - second * sine);
+          store_lanes(x + half + i, lanes, second * cosine + first * sine);
+        });
+      }
+    }
+  });
+}
+
+template void rotary<double>(const Rotary<double>&, int);
+template void rotary<float>(const Rotary<float>&, int);
+template void rotary<bf16>(const Rotary<bf16>&, int);
+template void rotary<f16>(const Rotary<f16>&, int);
+
+}  // namespace trireme::cpu::TRIREME_ISA

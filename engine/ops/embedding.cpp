@@ -1,0 +1,51 @@
+#include "engine/ops/embedding.h"
+
+#include "engine/ops/cpu/embedding.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/index_check.h"
+
+namespace trireme {
+
+void embedding_forward(Ctx& ctx, const Tensor& y, const ConstTensor& table, const ConstTensor& ids,
+                       bool accumulate) {
+  TRIREME_CHECK(table.rank() == 2 && ids.rank() == 1, "embedding_forward: table is ", table.shape(),
+                ", ids ", ids.shape(), ", expected (V, C) and (T)");
+  check_contiguous("embedding_forward", "table", table);
+  check_operand("embedding_forward", "ids", ids, DType::kI32, ids.shape());
+  check_operand("embedding_forward", "y", y, table.dtype(), {ids.size(0), table.size(1)});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  check_indices("embedding_forward", "ids", ids, table.size(0));
+  dispatch_float("embedding_forward", table.dtype(), [&]<class T>() {
+    const cpu::EmbeddingForward<T> args{.y = y.as<T>(),
+                                        .table = table.as<T>(),
+                                        .ids = ids.as<int32_t>(),
+                                        .rows = ids.size(0),
+                                        .columns = table.size(1),
+                                        .accumulate = accumulate};
+    TRIREME_KERNEL(embedding_forward<T>)(args, ctx.threads);
+  });
+}
+
+void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
+                        const ConstTensor& ids, bool accumulate) {
+  TRIREME_CHECK(d_table.rank() == 2 && ids.rank() == 1, "embedding_backward: d_table is ",
+                d_table.shape(), ", ids ", ids.shape(), ", expected (V, C) and (T)");
+  check_operand("embedding_backward", "d_table", d_table, sum_dtype(dy.dtype()), d_table.shape());
+  check_operand("embedding_backward", "ids", ids, DType::kI32, ids.shape());
+  check_operand("embedding_backward", "dy", dy, dy.dtype(), {ids.size(0), d_table.size(1)});
+  if (ctx.planning()) return;
+  check_indices("embedding_backward", "ids", ids, d_table.size(0));
+  if (!accumulate) fill_zero(ctx, d_table);
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("embedding_backward", dy.dtype(), [&]<class T>() {
+    const cpu::EmbeddingBackward<T> args{.d_table = d_table.as<compute_t<T>>(),
+                                         .dy = dy.as<T>(),
+                                         .ids = ids.as<int32_t>(),
+                                         .rows = ids.size(0),
+                                         .columns = d_table.size(1)};
+    TRIREME_KERNEL(embedding_backward<T>)(args, ctx.threads);
+  });
+}
+
+}  // namespace trireme

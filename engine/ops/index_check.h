@@ -1,0 +1,14 @@
+// Checks integers that index a table: outside data must never become an address.
+#pragma once
+
+#include "engine/core/tensor.h"
+
+namespace trireme {
+
+// Throws Error naming the position and the value of the first element of `indices` (int32,
+// contiguous) outside [0, limit); `ignored`, if given, is allowed.
+void check_indices(const char* op, const char* operand, const ConstTensor& indices, int64_t limit);
+void check_indices(const char* op, const char* operand, const ConstTensor& indices, int64_t limit,
+                   int32_t ignored);
+
+}  // namespace trireme

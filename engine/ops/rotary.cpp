@@ -1,0 +1,63 @@
+#include "engine/ops/rotary.h"
+
+#include <cmath>
+
+#include "engine/ops/cpu/rotary.h"
+#include "engine/ops/index_check.h"
+
+namespace trireme {
+namespace {
+
+template <class F>
+void fill_table(F* table, int64_t positions, int64_t width, double base) {
+  const int64_t half = width / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const double frequency =
+        std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+    for (int64_t p = 0; p < positions; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      table[p * width + i] = static_cast<F>(std::cos(angle));
+      table[p * width + half + i] = static_cast<F>(std::sin(angle));
+    }
+  }
+}
+
+}  // namespace
+
+void rotary_table(const Tensor& cos_sin, double base) {
+  TRIREME_CHECK(cos_sin.rank() == 2 && cos_sin.size(1) % 2 == 0, "rotary_table: cos_sin is ",
+                cos_sin.shape(), ", expected (P, D) with an even D");
+  TRIREME_CHECK(base > 0, "rotary_table: base is ", base, ", expected a positive number");
+  check_contiguous("rotary_table", "cos_sin", cos_sin);
+  if (cos_sin.dtype() == DType::kF64)
+    fill_table(cos_sin.as<double>(), cos_sin.size(0), cos_sin.size(1), base);
+  else
+    fill_table(cos_sin.as<float>(), cos_sin.size(0), cos_sin.size(1), base);
+}
+
+void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
+            bool inverse) {
+  TRIREME_CHECK(x.rank() == 3 && x.size(2) % 2 == 0 && (x.size(2) == 0 || x.stride(2) == 1),
+                "rotary: x is ", x.shape(), ", expected (T, H, D) with an even D of unit stride");
+  TRIREME_CHECK(cos_sin.rank() == 2, "rotary: cos_sin is ", cos_sin.shape(), ", expected (P, D)");
+  check_operand("rotary", "cos_sin", cos_sin, sum_dtype(x.dtype()), {cos_sin.size(0), x.size(2)});
+  check_operand("rotary", "positions", positions, DType::kI32, {x.size(0)});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  check_indices("rotary", "positions", positions, cos_sin.size(0));
+  dispatch_float("rotary", x.dtype(), [&]<class T>() {
+    using F = compute_t<T>;
+    const cpu::Rotary<T> args{.x = x.as<T>(),
+                              .cos_sin = cos_sin.as<F>(),
+                              .positions = positions.as<int32_t>(),
+                              .rows = x.size(0),
+                              .heads = x.size(1),
+                              .width = x.size(2),
+                              .row_stride = x.stride(0),
+                              .head_stride = x.stride(1),
+                              .direction = inverse ? F{-1} : F{1}};
+    TRIREME_KERNEL(rotary<T>)(args, ctx.threads);
+  });
+}
+
+}  // namespace trireme

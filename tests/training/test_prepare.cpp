@@ -1,0 +1,212 @@
+// Text to token files: the same pair for any number of threads and ranks; tokenizers; inspection.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "engine/io/token_file.h"
+#include "engine/text/sentencepiece.h"
+#include "tests/support/scratch_directory.h"
+#include "training/prepare.h"
+
+namespace trireme {
+namespace {
+
+using test::ScratchDirectory;
+namespace fs = std::filesystem;
+
+void put(const std::string& path, const std::string& bytes) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// Several blocks of records: text files, JSON lines with blank lines and empty documents.
+void make_corpus(const std::string& folder) {
+  put(folder + "/a.txt", "the first text\nhas two lines\n");
+  std::string lines;
+  for (int i = 0; i < 500; ++i) {
+    lines += i % 50 == 7 ? "{\"text\": \"\"}\n\n" : "";
+    lines +=
+        "{\"text\": \"document " + std::to_string(i) + std::string(size_t(i % 13), '!') + "\"}\n";
+  }
+  put(folder + "/b.jsonl", lines);
+  for (int i = 0; i < 70; ++i) {
+    put(folder + "/c/" + std::to_string(100 + i) + ".txt", "file " + std::to_string(i));
+  }
+}
+
+std::string pair_bytes(const std::string& prefix) {
+  return read_small_file(prefix + ".idx") + read_small_file(prefix + ".bin");
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(Prepare, IsTheSameForAnyThreadsAndRanks) {
+  const ScratchDirectory dir;
+  make_corpus(dir / "text");
+  PrepareOptions options{.inputs = {dir / "text"}, .output = dir / "out/one"};
+  options.append_eod = true;
+  fs::create_directory(dir / "out");
+  const PrepareStats stats = prepare_data(options);
+  EXPECT_EQ(stats.files, 72);
+  EXPECT_EQ(stats.documents, 571);
+  EXPECT_EQ(stats.empty_documents, 10);
+  EXPECT_EQ(stats.tokens, stats.text_bytes + stats.documents);
+  const std::string want = pair_bytes(dir / "out/one");
+  for (const int threads : {1, 2, 3}) {
+    options.threads = threads;
+    options.output = dir / ("out/threads" + std::to_string(threads));
+    prepare_data(options);
+    EXPECT_EQ(pair_bytes(options.output), want) << threads << " threads";
+  }
+  options.threads = 2;
+  for (const int ranks : {1, 2, 3, 20}) {
+    options.output = dir / ("ranks" + std::to_string(ranks) + "/out");
+    fs::create_directory(dir / ("ranks" + std::to_string(ranks)));
+    int64_t documents = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      documents += prepare_part(options, rank, ranks).documents;
+    EXPECT_EQ(documents, 571);
+    merge_parts(options, ranks);
+    EXPECT_EQ(pair_bytes(options.output), want) << ranks << " ranks";
+    EXPECT_EQ(names_in(dir / ("ranks" + std::to_string(ranks))),
+              (std::vector<std::string>{"out.bin", "out.idx"}));
+  }
+}
+
+TEST(Prepare, KeepsTheDocuments) {
+  const ScratchDirectory dir;
+  put(dir / "t/a.txt", "ab\n");
+  put(dir / "t/b.jsonl", "{\"text\":\"c\"}\n{\"text\":\"\"}\n{\"text\":\"d\u00e4\"}\n");
+  PrepareOptions options{.inputs = {dir / "t"}, .output = dir / "o.bin"};  // a pasted suffix
+  options.append_eod = true;
+  std::vector<PrepareProgress> seen;
+  prepare_data(options, [&](const PrepareProgress& p) { seen.push_back(p); });
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.back().bytes_done, seen.back().bytes_total);
+  EXPECT_EQ(seen.back().documents, 3);
+  const TokenFile file(dir / "o");
+  EXPECT_EQ(file.type(), TokenType::kU16);
+  std::vector<int32_t> tokens(static_cast<size_t>(file.num_tokens()));
+  file.copy_tokens(0, file.num_tokens(), tokens.data());
+  EXPECT_EQ(tokens, (std::vector<int32_t>{'a', 'b', '\n', 256, 'c', 256, 'd', 0xC3, 0xA4, 256}));
+}
+
+TEST(Prepare, ComplainsBeforeAnythingIsLost) {
+  const ScratchDirectory dir;
+  put(dir / "t.txt", "text");
+  put(dir / "binary.txt", std::string("a\0b", 3));
+  PrepareOptions options{.inputs = {dir / "t.txt"}, .output = dir / "o"};
+  prepare_data(options);
+  const std::string before = pair_bytes(dir / "o");
+  EXPECT_THROW(prepare_data(options), InputError);  // exists
+  options.overwrite = true;
+  options.inputs = {dir / "t.txt", dir / "binary.txt"};
+  EXPECT_THROW(prepare_data(options), InputError);
+  options.inputs = {dir / "none"};
+  EXPECT_THROW(prepare_data(options), InputError);
+  options.inputs = {dir / "t.txt"};
+  options.tokenizer = "gpt2";
+  EXPECT_THROW(prepare_data(options), InputError);
+  EXPECT_EQ(pair_bytes(dir / "o"), before);
+  options.tokenizer = "byte";
+  options.output = dir / "no/such/folder/o";
+  EXPECT_THROW(prepare_data(options), InputError);
+  put(dir / "e.jsonl", "{\"text\":\"\"}\n");
+  options.inputs = {dir / "e.jsonl"};
+  options.output = dir / "e";
+  EXPECT_THROW(prepare_data(options), InputError);
+  EXPECT_FALSE(fs::exists(dir / "e.bin"));
+  EXPECT_FALSE(fs::exists(dir / "e.bin.tmp"));
+}
+
+TEST(Prepare, TheFirstBadDocumentIsNamedWhateverTheThreads) {
+  const ScratchDirectory dir;
+  std::string lines;
+  for (int i = 1; i <= 200; ++i) lines += i == 90 || i == 150 ? "oops\n" : "{\"text\":\"x\"}\n";
+  put(dir / "t.jsonl", lines);
+  for (const int threads : {1, 3}) {
+    PrepareOptions options{.inputs = {dir / "t.jsonl"}, .output = dir / "o"};
+    options.threads = threads;
+    try {
+      prepare_data(options);
+      FAIL();
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("t.jsonl:90 "), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(TrainTokenizer, WritesAModelThatPrepareUses) {
+  const ScratchDirectory dir;
+  std::string text;
+  for (int i = 0; i < 300; ++i)
+    text += "the oar number " + std::to_string(i % 37) + " of the ship\n";
+  put(dir / "t.txt", text);
+  TrainTokenizerOptions options{.inputs = {dir / "t.txt"}, .output = dir / "x.model"};
+  options.vocab_size = 290;
+  EXPECT_EQ(train_tokenizer(options), 290);
+  EXPECT_THROW(train_tokenizer(options), InputError);  // exists
+  const std::string first = read_small_file(dir / "x.model");
+  options.overwrite = true;
+  train_tokenizer(options);
+  EXPECT_EQ(read_small_file(dir / "x.model"), first);
+  options.output = dir / "x.json";
+  EXPECT_THROW(train_tokenizer(options), InputError);
+
+  PrepareOptions prepare{.inputs = {dir / "t.txt"}, .output = dir / "o"};
+  prepare.tokenizer = dir / "x.model";
+  prepare.append_eod = true;
+  const PrepareStats stats = prepare_data(prepare);
+  EXPECT_LT(stats.tokens, stats.text_bytes * 4 / 5);  // pieces longer than a byte
+  const auto tokenizer = load_tokenizer(prepare.tokenizer);
+  const TokenFile file(dir / "o");
+  std::vector<int32_t> tokens(static_cast<size_t>(file.num_tokens()));
+  file.copy_tokens(0, file.num_tokens(), tokens.data());
+  EXPECT_EQ(tokens.back(), tokenizer->eod_id());
+  EXPECT_EQ(tokenizer->decode(tokens), text);
+}
+
+TEST(TrainTokenizer, ReadsNoMoreThanItsBudget) {
+  const ScratchDirectory dir;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "plain words only\n";
+  put(dir / "a.txt", text + "\n\xFF not reached is not allowed either\n");
+  put(dir / "b.txt", text);
+  put(dir / "c.txt", std::string("a\0b", 3));
+  TrainTokenizerOptions options{.inputs = {dir / "b.txt", dir / "c.txt"},
+                                .output = dir / "x.model"};
+  options.vocab_size = 280;
+  EXPECT_THROW(train_tokenizer(options), InputError);  // c.txt is binary
+  options.max_bytes = 1000;
+  EXPECT_NO_THROW(train_tokenizer(options));  // and is not reached
+}
+
+TEST(Inspect, ShowsWhatIsThere) {
+  const ScratchDirectory dir;
+  put(dir / "a.txt", "first line\nsecond \x1b[31m line");
+  put(dir / "b.txt", "b");
+  prepare_data({.inputs = {dir / "a.txt", dir / "b.txt"}, .output = dir / "o"});
+  const auto tokenizer = load_tokenizer("byte");
+  const std::string shown = inspect_token_file(dir / "o", tokenizer.get(), 5);
+  for (const std::string part :
+       {"uint16", "tokens        29", "documents     2 (tokens: shortest 1, median 28, longest 28)",
+        "largest id    116", "\"first line\\nsecond \\x1b[31m line\"",
+        "document 1 (1 tokens): \"b\""}) {
+    EXPECT_NE(shown.find(part), std::string::npos) << part << " not in\n" << shown;
+  }
+  EXPECT_NE(inspect_token_file(dir / "o", nullptr, 1).find("102 105 114"), std::string::npos);
+  put(dir / "m.txt", "other text for a small model, other text for a small model, and more\n");
+  std::fstream(dir / "o.bin", std::ios::in | std::ios::out | std::ios::binary) << "\xff\xff";
+  EXPECT_THROW(inspect_token_file(dir / "o", tokenizer.get(), 1), InputError);
+}
+
+}  // namespace
+}  // namespace trireme

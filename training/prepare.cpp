@@ -1,0 +1,213 @@
+#include "training/prepare.h"
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+
+#include "engine/core/error.h"
+#include "engine/core/parallel_for.h"
+#include "engine/io/text_reader.h"
+#include "engine/io/token_file.h"
+#include "engine/text/sentencepiece.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Records of one block. Which rank tokenises a record depends on its block only, and the merge counts
+// in blocks too, so the number is part of the part files' meaning and nothing else.
+constexpr int64_t kBlockRecords = 64;
+// Text gathered before the threads are let loose on it.
+constexpr size_t kBatchBytes = size_t{16} << 20;
+
+void refuse_existing(const std::string& path, bool overwrite) {
+  if (overwrite || !fs::exists(path)) return;
+  fail_input(path, " exists already: choose another output or pass --overwrite");
+}
+
+std::string part_prefix(const PrepareOptions& options, int rank, int ranks) {
+  return concat(token_file_prefix(options.output), ".part-", rank, "-of-", ranks);
+}
+
+// Tokenises a batch of records on several threads; the results keep the order of the records.
+class BatchTokenizer {
+ public:
+  BatchTokenizer(const TextReader& reader, const Tokenizer& tokenizer,
+                 const PrepareOptions& options)
+      : reader_(reader), tokenizer_(tokenizer), options_(options) {}
+
+  void add(TextRecord&& record) {
+    bytes_ += record.bytes.size();
+    records_.push_back(std::move(record));
+  }
+  bool full() const { return bytes_ >= kBatchBytes; }
+
+  // keep_empty: an empty document becomes an empty one in the file instead of being left out.
+  void flush(TokenFileWriter& writer, PrepareStats& stats, bool keep_empty) {
+    std::vector<std::vector<int32_t>> ids(records_.size());
+    std::vector<int64_t> bytes(records_.size(), 0);
+    std::vector<std::exception_ptr> failures(records_.size());
+    parallel_for(options_.threads, static_cast<int64_t>(records_.size()), 1,
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t i = begin; i < end; ++i) {
+                     const auto at = static_cast<size_t>(i);
+                     try {
+                       const std::string text = reader_.document(std::move(records_[at]));
+                       bytes[at] = static_cast<int64_t>(text.size());
+                       ids[at] = tokenizer_.encode(text);
+                     } catch (...) {
+                       failures[at] = std::current_exception();
+                     }
+                   }
+                 });
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (failures[i]) std::rethrow_exception(failures[i]);  // the first in order, always the same
+      write(writer, ids[i], bytes[i], stats, keep_empty);
+    }
+    records_.clear();
+    bytes_ = 0;
+  }
+
+ private:
+  void write(TokenFileWriter& writer, std::vector<int32_t>& ids, int64_t bytes, PrepareStats& stats,
+             bool keep_empty) const {
+    stats.text_bytes += bytes;
+    if (ids.empty()) {
+      ++stats.empty_documents;
+      if (keep_empty) writer.add_document({}, {});
+      return;
+    }
+    if (options_.append_eod) ids.push_back(tokenizer_.eod_id());
+    writer.add_document(ids);
+    ++stats.documents;
+    stats.tokens += static_cast<int64_t>(ids.size());
+  }
+
+  const TextReader& reader_;
+  const Tokenizer& tokenizer_;
+  const PrepareOptions& options_;
+  std::vector<TextRecord> records_;
+  size_t bytes_ = 0;
+};
+
+std::unique_ptr<Tokenizer> checked_tokenizer(const PrepareOptions& options) {
+  auto tokenizer = load_tokenizer(options.tokenizer);
+  if (options.append_eod && tokenizer->eod_id() < 0) {
+    fail_input("tokenizer ", tokenizer->name(),
+               " has no end-of-document id: leave out --append-eod");
+  }
+  return tokenizer;
+}
+
+// Blocks rank, rank + ranks, ... of the input to a pair at `prefix`.
+PrepareStats tokenize_share(const PrepareOptions& options, const std::string& prefix, int rank,
+                            int ranks, bool keep_empty, const ProgressCallback& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto tokenizer = checked_tokenizer(options);
+  TextReader reader(list_text_files(options.inputs), options.json_key);
+  TokenFileWriter writer(prefix, token_type_for_vocabulary(tokenizer->vocab_size()));
+  BatchTokenizer batch(reader, *tokenizer, options);
+  PrepareStats stats;
+  stats.files = static_cast<int64_t>(reader.files().size());
+  const auto flush = [&] {
+    batch.flush(writer, stats, keep_empty);
+    if (progress)
+      progress({reader.bytes_read(), reader.bytes_total(), stats.documents, stats.tokens});
+  };
+  TextRecord record;
+  for (int64_t number = 0;; ++number) {
+    const bool mine = number / kBlockRecords % ranks == rank;
+    if (!reader.next(mine ? &record : nullptr)) break;
+    if (mine) batch.add(std::move(record));
+    if (batch.full()) flush();
+  }
+  flush();
+  if (stats.documents == 0 && ranks == 1) {
+    fail_input("the input holds no text: nothing but empty documents");
+  }
+  writer.commit();
+  stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return stats;
+}
+
+}  // namespace
+
+PrepareStats prepare_data(const PrepareOptions& options, const ProgressCallback& progress) {
+  const std::string prefix = token_file_prefix(options.output);
+  refuse_existing(prefix + ".idx", options.overwrite);
+  refuse_existing(prefix + ".bin", options.overwrite);
+  return tokenize_share(options, prefix, 0, 1, /*keep_empty=*/false, progress);
+}
+
+PrepareStats prepare_part(const PrepareOptions& options, int rank, int ranks,
+                          const ProgressCallback& progress) {
+  TRIREME_CHECK(rank >= 0 && rank < ranks, "rank ", rank, " of ", ranks);
+  const std::string prefix = token_file_prefix(options.output);
+  refuse_existing(prefix + ".idx", options.overwrite);
+  refuse_existing(prefix + ".bin", options.overwrite);
+  // Empty documents stay in the parts: the merge finds a rank's blocks by counting documents.
+  return tokenize_share(options, part_prefix(options, rank, ranks), rank, ranks,
+                        /*keep_empty=*/true, progress);
+}
+
+void merge_parts(const PrepareOptions& options, int ranks) {
+  std::vector<TokenFile> parts;
+  std::vector<int64_t> next(static_cast<size_t>(ranks), 0);
+  for (int rank = 0; rank < ranks; ++rank) parts.emplace_back(part_prefix(options, rank, ranks));
+  TokenFileWriter writer(options.output, parts[0].type());
+  bool any = true;
+  for (size_t rank = 0; any; rank = (rank + 1) % parts.size()) {
+    if (rank == 0) any = false;
+    const TokenFile& part = parts[rank];
+    const int64_t end = std::min(next[rank] + kBlockRecords, part.num_documents());
+    for (; next[rank] < end; ++next[rank]) {
+      any = true;
+      if (part.document_begin(next[rank]) == part.document_begin(next[rank] + 1)) continue;
+      writer.add_document_of(part, next[rank]);
+    }
+  }
+  if (writer.num_documents() == 0) {
+    fail_input("the input holds no text: nothing but empty documents");
+  }
+  writer.commit();
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const char* suffix : {".idx", ".bin"}) {
+      fs::remove(part_prefix(options, rank, ranks) + suffix);
+    }
+  }
+}
+
+int64_t train_tokenizer(const TrainTokenizerOptions& options) {
+  if (!options.output.ends_with(".model")) {
+    fail_input("the output ", options.output, " must end in .model, as a tokenizer's path does");
+  }
+  refuse_existing(options.output, options.overwrite);
+  TextReader reader(list_text_files(options.inputs), options.json_key);
+  // The trainer's sentences are lines; white space inside them is theirs.
+  std::string text;
+  size_t at = 0;
+  int64_t used = 0;
+  TextRecord record;
+  const auto next = [&](std::string& sentence) {
+    for (;;) {
+      while (at >= text.size()) {
+        if (used >= options.max_bytes || !reader.next(&record)) return false;
+        text = reader.document(std::move(record));
+        at = 0;
+      }
+      const size_t end = std::min(text.find('\n', at), text.size());
+      sentence = text.substr(at, end - at);
+      at = end + 1;
+      used += static_cast<int64_t>(sentence.size()) + 1;
+      if (!sentence.empty()) return true;
+    }
+  };
+  const std::string model = train_sentencepiece(
+      {.vocab_size = options.vocab_size, .model_type = options.model_type}, next);
+  const int64_t vocab_size = parse_sentencepiece(model, options.output)->vocab_size();
+  write_file_atomically(options.output, model);
+  return vocab_size;
+}
+
+}  // namespace trireme
