@@ -1,5 +1,6 @@
 #include "optim/flat_optimizer.h"
 
+#include "engine/io/checkpoint_manifest.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/optimizer_step.h"
 
@@ -91,12 +92,12 @@ void FlatOptimizer::update_segment(Ctx& ctx, const ConstTensor& scalars, const S
 std::vector<FlatOptimizer::State> FlatOptimizer::states() const {
   std::vector<State> out;
   const Shape shape{store_.flat_size()};
-  if (has_master()) out.push_back({"master", master_.tensor(DType::kF32, shape)});
+  if (has_master()) out.push_back({kKindMaster, master_.tensor(DType::kF32, shape)});
   if (has_second_moment()) {
-    out.push_back({"exp_avg", first_.tensor(state_dtype(), shape)});
-    out.push_back({"exp_avg_sq", second_.tensor(state_dtype(), shape)});
+    out.push_back({kKindExpAvg, first_.tensor(state_dtype(), shape)});
+    out.push_back({kKindExpAvgSq, second_.tensor(state_dtype(), shape)});
   } else if (has_first_moment()) {
-    out.push_back({"momentum_buffer", first_.tensor(state_dtype(), shape)});
+    out.push_back({kKindMomentum, first_.tensor(state_dtype(), shape)});
   }
   return out;
 }

@@ -24,7 +24,7 @@ class FlatOptimizer {
   // engine/ops/optimizer_step.h. Norms and biases are not decayed.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
-  // The states for a checkpoint: "master", "exp_avg", "exp_avg_sq" or "momentum_buffer".
+  // The states for a checkpoint: "master", "exp_avg", "exp_avg_sq" or "momentum".
   struct State {
     std::string kind;
     Tensor flat;

@@ -8,6 +8,7 @@ namespace trireme {
 namespace {
 
 constexpr double kLargestScale = 0x1p32;
+constexpr double kNormFloor = 1e-6;  // as PyTorch and Megatron clip
 
 void adapt_loss_scale(StepState& state, const LossScaleConfig& config, bool finite) {
   if (finite) {
@@ -46,7 +47,8 @@ void decide_step(const Tensor& scalars, const Tensor& state_view, const ConstTen
   const double norm = std::sqrt(*sum_of_squares.as<double>()) / state.loss_scale;
   const bool finite = std::isfinite(norm) && std::isfinite(*loss_sum.as<double>());
   StepScalars out;
-  const double clip_factor = decision.clip > 0 && norm > decision.clip ? decision.clip / norm : 1.0;
+  const double clip_factor =
+      decision.clip > 0 ? std::min(1.0, decision.clip / (norm + kNormFloor)) : 1.0;
   out.grad_multiplier = finite ? static_cast<float>(clip_factor / state.loss_scale) : 0.0f;
   out.learning_rate = static_cast<float>(decision.learning_rate);
   out.skip = finite ? 0 : 1;

@@ -33,7 +33,7 @@ struct StepDecision {
 // sum_of_squares (1) float64: over all gradients, still multiplied by the loss scale.
 // loss_sum (1) float64: only whether it is finite matters.
 // Writes `scalars` (a StepScalars) for the optimizer kernels and updates `state` (a StepState):
-//   norm = sqrt(sum) / loss_scale;  multiplier = min(1, clip / norm) / loss_scale
+//   norm = sqrt(sum) / loss_scale;  multiplier = min(1, clip / (norm + 1e-6)) / loss_scale
 // Dynamic scale: a non-finite step uses up one of `hysteresis` tolerated overflows, then halves the
 // scale (not below min_scale); `window` finite steps in a row double it and restore the hysteresis.
 void decide_step(const Tensor& scalars, const Tensor& state, const ConstTensor& sum_of_squares,
