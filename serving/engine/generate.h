@@ -1,0 +1,33 @@
+// The decode loop: a prompt through the model into a KV cache, then one token at a time.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "serving/engine/sampler.h"
+#include "transformer/model.h"
+
+namespace trireme {
+
+struct GenerateOptions {
+  SamplingParams sampling;
+  int64_t max_new_tokens = 256;
+  int32_t stop_token = -1;  // ends the text and is not part of it; -1: none
+};
+
+enum class StopReason { kLength, kStopToken, kContextFull };
+
+struct Generation {
+  std::vector<int32_t> tokens;   // new ones only
+  std::vector<double> logprobs;  // of each
+  StopReason reason = StopReason::kLength;
+};
+
+// One sequence. The prompt holds at least one token and leaves room in the model's positions.
+// on_token is called as tokens come; returning false ends the generation.
+Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
+                    std::span<const int32_t> prompt, const GenerateOptions& options,
+                    const std::function<bool(int32_t)>& on_token = {});
+
+}  // namespace trireme
