@@ -1,0 +1,36 @@
+// Validation loss over a set of sequences, shared among the ranks of a group.
+#pragma once
+
+#include "training/data/batch_source.h"
+#include "training/train_step.h"
+
+namespace trireme {
+
+struct EvalResult {
+  double loss = 0;     // nats per token with a target
+  int64_t tokens = 0;  // such tokens
+};
+
+class Evaluator {
+ public:
+  Evaluator(const Model& model, ParameterStore& store, Communicator& group, Ctx& ctx,
+            int64_t micro_batch_size, int64_t sequence_length);
+
+  // The activations and scratch of one micro-batch, from a planning run.
+  ArenaPlan plan();
+  // The first max_samples samples of `source` (0: all of them). Every rank gets the same result;
+  // nothing that training depends on changes. progress(done, total) is called on every rank.
+  EvalResult run(BatchSource& source, int64_t max_samples, const ArenaPlan& plan,
+                 const std::function<void(int64_t, int64_t)>& progress = {});
+
+ private:
+  void micro_batch(const MicroBatch& batch, const Tensor& loss_sum);
+  const Model& model_;
+  ParameterStore& store_;
+  Communicator& group_;
+  Ctx& ctx_;
+  int64_t micro_batch_size_, sequence_length_;
+  MicroBatch batch_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+// What a training run saves and how it comes back: parameters, optimizer state, step state, position
+// in the data, configuration. The file format is engine/io/sharded_checkpoint.h.
+#pragma once
+
+#include "engine/io/sharded_checkpoint.h"
+#include "parallel/comm/communicator.h"
+#include "training/run_config.h"
+#include "training/train_step.h"
+
+namespace trireme {
+
+struct TrainPosition {
+  int64_t step = 0;              // optimizer steps done, skipped ones included
+  int64_t consumed_samples = 0;  // sequences taken from the training data
+};
+
+// Collective. Every rank writes its share of the tensors. InputError on all ranks when one fails
+// (full disk); nothing is left behind and older checkpoints stay.
+SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
+                                      const TrainPosition& position, Communicator& group);
+
+// Loads everything into an allocated state. InputError when the checkpoint's tensors do not fit the
+// model of `config`.
+TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& state);
+
+// The configuration stored in a checkpoint, resolved for the number of ranks that wrote it.
+RunConfig checkpoint_run_config(const CheckpointReader& reader);
+
+// Resolves what a user names: a run directory (its checkpoints/), a directory of checkpoints, or one
+// checkpoint. Gives the newest whole checkpoint's directory, logging why newer ones were passed over.
+std::string find_checkpoint(const std::string& path);
+
+// Parameters only, for evaluation and generation.
+void load_parameters(const CheckpointReader& reader, ParameterStore& store);
+
+}  // namespace trireme
