@@ -93,6 +93,8 @@ struct RunConfig {
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           int world_size);
 RunConfig read_run_config(const Json& json, int world_size);
+// Reads what run_config_to_json() wrote, for the number of ranks it was resolved for.
+RunConfig resolved_run_config(const Json& json);
 // What resolved_config.json holds: every key, "auto" replaced; reading it gives the same RunConfig.
 Json run_config_to_json(const RunConfig& config);
 // Hash over what determines the training trajectory (model, data, batch, optimizer, seed, dtype ...),

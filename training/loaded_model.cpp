@@ -1,0 +1,19 @@
+#include "training/loaded_model.h"
+
+#include <nlohmann/json.hpp>
+
+#include "training/train_checkpoint.h"
+
+namespace trireme {
+
+LoadedModel::LoadedModel(const std::string& path) : checkpoint_(find_checkpoint(path)) {
+  const CheckpointReader reader(checkpoint_);
+  config_ = checkpoint_run_config(reader);
+  step_ = reader.step();
+  model_ = std::make_unique<Model>(config_.model, config_.dtype);
+  store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
+  store_->allocate(false);
+  load_parameters(reader, *store_);
+}
+
+}  // namespace trireme

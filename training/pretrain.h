@@ -1,0 +1,20 @@
+// The pretraining run: everything between a checked configuration and a saved model.
+#pragma once
+
+#include <string>
+
+#include "parallel/comm/world.h"
+#include "training/run_config.h"
+
+namespace trireme {
+
+struct PretrainOptions {
+  std::string resume;          // "", "auto" or a checkpoint (training/run_directory.h)
+  bool validate_only = false;  // print what the run will need, train nothing, write nothing
+};
+
+// Runs on every rank of `world`. kDone, or kStoppedSaved when a signal asked for it; throws Error with
+// kDiverged after max_consecutive_skips non-finite steps in a row.
+ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options);
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+// The run directory: what lies in it, whether a run may start there, and how a resumed one finds its
+// place.
+//
+//   resolved_config.json   the configuration with every default and "auto" replaced
+//   metrics.jsonl          one record a step
+//   train.log              what the console showed
+//   checkpoints/           unless checkpoint.save says otherwise
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/run_config.h"
+
+namespace trireme {
+
+// --resume: "" starts a new run and refuses a directory that holds one; "auto" starts where the
+// directory holds none and else continues it; a path continues from that checkpoint.
+struct ResumePlan {
+  std::string checkpoint;          // directory to load; empty: start from fresh weights
+  std::vector<std::string> notes;  // damaged checkpoints passed over, for the log
+};
+
+// InputError with the reason and the way out when the run may not start or continue here. Reads only;
+// rank 0 calls it and tells the others.
+ResumePlan plan_resume(const RunConfig& config, const std::string& resume);
+
+// Creates the directory and writes resolved_config.json.
+void write_run_directory(const RunConfig& config);
+
+std::string metrics_path(const RunConfig& config);
+std::string log_path(const RunConfig& config);
+
+}  // namespace trireme

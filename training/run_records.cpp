@@ -1,0 +1,26 @@
+#include "training/run_records.h"
+
+#include "engine/observe/console_line.h"
+#include "engine/observe/log.h"
+#include "training/run_directory.h"
+
+namespace trireme {
+
+RunRecords::RunRecords(const RunConfig& config, int64_t resume_step)
+    : log_interval_(config.logging.log_interval),
+      metrics_(metrics_path(config), resume_step > 0 ? resume_step : -1),
+      progress_("pretrain", resume_step) {
+  open_log_file(log_path(config));
+}
+
+RunRecords::~RunRecords() { close_log_file(); }
+
+void RunRecords::write(const StepMetrics& metrics) {
+  metrics_.write(metrics);
+  const bool last = metrics.step == metrics.train_steps;
+  if (last || metrics.step % log_interval_ == 0) log_line(console_line(metrics));
+  if (metrics.validation_loss) log_line(validation_line(metrics.step, *metrics.validation_loss));
+  progress_.update(metrics);
+}
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+// What a run writes while it runs: metrics.jsonl, the console line, train.log, the progress bar.
+// Only rank 0 has one.
+#pragma once
+
+#include "engine/observe/metrics.h"
+#include "engine/observe/progress.h"
+#include "training/run_config.h"
+
+namespace trireme {
+
+class RunRecords {
+ public:
+  // Opens the files of config.output_dir; records after `resume_step` are dropped.
+  RunRecords(const RunConfig& config, int64_t resume_step);
+  ~RunRecords();
+  RunRecords(const RunRecords&) = delete;
+  RunRecords& operator=(const RunRecords&) = delete;
+  void write(const StepMetrics& metrics);
+
+ private:
+  int64_t log_interval_;
+  MetricsFile metrics_;
+  ProgressBar progress_;
+};
+
+}  // namespace trireme
