@@ -76,6 +76,13 @@ const char* isa_name(Isa isa) {
   TRIREME_UNREACHABLE("isa ", static_cast<int>(isa));
 }
 
+Isa parse_isa(const std::string& name) {
+  if (name == "auto") return best_isa();
+  for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable})
+    if (name == isa_name(isa)) return isa;
+  fail_input("cpu.isa \"", name, "\" is not one of auto, avx512, avx2, portable");
+}
+
 bool cpu_has_avx512_bf16() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512bf16");

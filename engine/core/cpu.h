@@ -12,6 +12,7 @@ Isa best_isa();                // what this processor can run
 Isa active_isa();              // what kernels use now: best_isa() unless lowered
 void set_active_isa(Isa isa);  // tests and the config key "cpu.isa"; throws if not supported
 const char* isa_name(Isa isa);
+Isa parse_isa(const std::string& name);  // "auto" is best_isa(); InputError for other words
 
 bool cpu_has_avx512_bf16();
 std::string cpu_model_name();

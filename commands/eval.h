@@ -1,0 +1,14 @@
+// trireme eval
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+struct CommandLine;
+
+CLI::App* add_eval_command(CLI::App& parent, const CommandLine& line);
+
+}  // namespace trireme

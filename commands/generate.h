@@ -1,0 +1,14 @@
+// trireme generate
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+struct CommandLine;
+
+CLI::App* add_generate_command(CLI::App& parent, const CommandLine& line);
+
+}  // namespace trireme

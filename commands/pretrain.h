@@ -1,0 +1,14 @@
+// trireme pretrain
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+struct CommandLine;
+
+CLI::App* add_pretrain_command(CLI::App& parent, const CommandLine& line);
+
+}  // namespace trireme
