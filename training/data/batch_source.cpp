@@ -37,7 +37,7 @@ void probe_vocabulary(const TokenFile& file, int64_t vocab_size) {
 }
 
 std::vector<Part> open_parts(const DataConfig& config, Set set, int64_t vocab_size) {
-  const bool own_files = !config.valid.empty() || !config.test.empty();
+  const bool own_files = config.split.empty() || !config.valid.empty() || !config.test.empty();
   const auto& listed = !own_files || set == Set::kTrain ? config.train
                        : set == Set::kValidation        ? config.valid
                                                         : config.test;
