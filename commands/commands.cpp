@@ -6,6 +6,7 @@
 
 #include "commands/bench.h"
 #include "commands/completion.h"
+#include "commands/data.h"
 #include "commands/parse_error.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
@@ -38,6 +39,7 @@ void add_commands(CLI::App& app, const CommandLine&) {
   app.footer(kFooter);  // inherited by every command added below
   app.require_subcommand(1);
   add_bench_command(app);
+  add_data_command(app);
   add_completion_command(app);
 }
 
