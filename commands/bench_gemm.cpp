@@ -6,10 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/bench.h"
-#include "commands/bench_timer.h"
+#include "commands/bench_support.h"
 #include "engine/core/cpu.h"
 #include "engine/ops/gemm.h"
-#include "engine/ops/peak.h"
 
 namespace trireme {
 namespace {
@@ -58,77 +57,32 @@ struct Result {
   double seconds, gflops, share;  // share of the measured peak
 };
 
-// Values around 1 in size: denormal numbers or NaN would change the speed.
-void fill(const Buffer& buffer, DType dtype) {
-  const int64_t n = buffer.bytes() / dtype_size(dtype);
-  for (int64_t i = 0; i < n; ++i) {
-    const float value = uniform_from_word(static_cast<uint32_t>(i) * 2654435761u) - 0.5f;
-    if (dtype == DType::kBF16)
-      reinterpret_cast<bf16*>(buffer.data())[i] = bf16(value);
-    else
-      reinterpret_cast<float*>(buffer.data())[i] = value;
-  }
-}
-
 // Operands of one layer, in float32 or bfloat16 with float32 logits and weight gradients.
-class LayerOperands {
- public:
-  LayerOperands(const Layer& layer, DType dtype)
-      : padded_out_(layer.head ? round_up(layer.out, 64) : layer.out),
-        x_("x", layer.tokens * layer.in * dtype_size(dtype)),
-        w_("w", layer.out * layer.in * dtype_size(dtype)),
-        y_("y", layer.tokens * padded_out_ * 4),
-        dy_("dy", layer.tokens * padded_out_ * dtype_size(dtype)),
-        dw_("dw", layer.out * layer.in * 4) {
-    for (const Buffer* b : {&x_, &w_, &dy_}) fill(*b, dtype);
-    x = x_.tensor(dtype, {layer.tokens, layer.in});
-    w = w_.tensor(dtype, {layer.out, layer.in});
-    const auto rows = [&](const Buffer& b, DType d) {
-      return b.tensor(d, {layer.tokens, padded_out_}).slice(1, 0, layer.out);
-    };
-    y = rows(y_, layer.head ? DType::kF32 : dtype);
-    dy = rows(dy_, dtype);
-    dw = dw_.tensor(DType::kF32, {layer.out, layer.in});
-  }
+struct LayerOperands {
+  Operands memory;
   Tensor x, w, y, dy, dw;
 
- private:
-  int64_t padded_out_;
-  Buffer x_, w_, y_, dy_, dw_;
-};
-
-class PlannedCall {
- public:
-  PlannedCall(Ctx& ctx, std::function<void()> call) : ctx_(ctx), call_(std::move(call)) {
-    ctx.arena.begin_planning();
-    call_();
-    plan_ = ctx.arena.end_planning();
-    ctx.arena.reserve(plan_.capacity);
+  LayerOperands(const Layer& layer, DType dtype) {
+    x = memory.make(dtype, {layer.tokens, layer.in});
+    w = memory.make(dtype, {layer.out, layer.in});
+    dw = memory.zeros(DType::kF32, {layer.out, layer.in});
+    const Shape rows{layer.tokens, layer.head ? round_up(layer.out, 64) : layer.out};
+    y = memory.zeros(layer.head ? DType::kF32 : dtype, rows).slice(1, 0, layer.out);
+    dy = memory.make(dtype, rows).slice(1, 0, layer.out);
   }
-  void operator()() {
-    ctx_.arena.begin_step(plan_);
-    call_();
-    ctx_.arena.end_step();
-  }
-
- private:
-  Ctx& ctx_;
-  std::function<void()> call_;
-  ArenaPlan plan_;
 };
 
 void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const Options& options,
                  const MachinePeak& peak, std::vector<Result>& results) {
   const LayerOperands o(layer, dtype);
-  // dx takes the place of x's shape; the input itself is not needed by that product.
   const std::array<std::function<void()>, 3> calls = {
       [&] { linear_forward(ctx, o.y, o.x, o.w, {}); },
       [&] { linear_backward_input(ctx, o.x, o.dy, o.w, false); },
       [&] { linear_backward_weight(ctx, o.dw, o.dy, o.x, false); }};
-  // dx last: it overwrites x.
+  // dx last: it takes the place of x.
   for (const Pass pass : {Pass::kForward, Pass::kWeight, Pass::kInput}) {
-    PlannedCall call(ctx, calls[static_cast<size_t>(pass)]);
-    const double seconds = median_seconds(options.samples, 0.03, call);
+    const double seconds =
+        median_seconds(ctx, options.samples, 0.03, calls[static_cast<size_t>(pass)]);
     const double operations = 2.0 * static_cast<double>(layer.tokens * layer.out * layer.in);
     const double gflops = operations / seconds * 1e-9;
     const double top = dtype == DType::kBF16 ? peak.bfloat16_gflops : peak.float32_gflops;
@@ -185,18 +139,13 @@ std::vector<DType> chosen_dtypes(const std::string& name) {
 }
 
 void run(const Options& options) {
-  const int threads = options.threads > 0 ? options.threads : available_cores();
-  pin_team(0, threads);
-  const MachinePeak peak = measure_peak(threads);
+  const MachinePeak peak = prepare_bench(options.threads);
   if (!options.json) {
-    std::printf("%s, %d threads, %s\n", cpu_model_name().c_str(), threads,
-                gemm_library_version().c_str());
-    std::printf("measured peak: float32 %.1f GFLOP/s, bfloat16 %.1f GFLOP/s\n\n",
-                peak.float32_gflops, peak.bfloat16_gflops);
+    std::printf("%s\n", peak_line(peak).c_str());
     std::printf("%-18s %-8s %-14s %-9s %6s %6s %6s %10s %9s %6s\n", "workload", "layer", "product",
                 "dtype", "tokens", "out", "in", "ms", "GFLOP/s", "% peak");
   }
-  Ctx ctx(threads, "bench");
+  Ctx ctx(peak.threads, "bench");
   std::vector<Result> results;
   const std::vector<DType> dtypes = chosen_dtypes(options.dtype);
   for (const DType dtype : dtypes)
