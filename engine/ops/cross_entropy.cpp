@@ -24,9 +24,12 @@ void check_operands(const Tensor& loss_sum, const Tensor& token_loss, const Tens
   if (token_loss.present()) check_operand(kOp, "token_loss", token_loss, logits.dtype(), {rows});
   if (!d_logits.present()) return;
   check_shape(kOp, "d_logits", d_logits, logits.shape());
-  TRIREME_CHECK(is_float(d_logits.dtype()) && (vocab == 1 || d_logits.stride(1) == 1), kOp,
-                ": d_logits are ", d_logits.dtype(), d_logits.shape(),
-                ", expected a float type with unit stride in V");
+  const DType d = d_logits.dtype();
+  const bool narrowed = logits.dtype() == DType::kF32 && (d == DType::kBF16 || d == DType::kF16);
+  TRIREME_CHECK(d == logits.dtype() || narrowed, kOp, ": d_logits are ", d, " beside ",
+                logits.dtype(), " logits");
+  TRIREME_CHECK(vocab == 1 || d_logits.stride(1) == 1, kOp, ": d_logits ", d_logits.shape(),
+                " must have unit stride in V");
 }
 
 }  // namespace

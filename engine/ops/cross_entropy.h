@@ -5,10 +5,14 @@
 //   targets     (N)     int32; kIgnoredTarget marks a token without loss
 //   loss_sum    (1)     float64, += sum of the losses of the chunk's tokens
 //   token_loss  (N)     float32 (float64 for float64), optional: the loss of each token, 0 if ignored
-//   d_logits    (N, V)  optional; any float dtype; may alias logits when the dtypes are equal:
+//   d_logits    (N, V)  optional; rows may have any stride; the type of the logits (may alias them), or
+//                       bfloat16 or float16 beside float32 logits:
 //                       (softmax - onehot(target)) * scale, 0 for ignored tokens
 //   scale       (1)     float32 device scalar: loss scale / number of valid tokens of the global batch
-// The loss of a token is logsumexp(logits) - logits[target].
+// The loss of a token is logsumexp(logits) - logits[target]. loss_sum grows token by token, in order,
+// so it does not depend on how tokens are chunked. A target outside [0, valid_vocab) that is not
+// kIgnoredTarget throws Error naming its position, before anything is written. A NaN or an infinite
+// logit makes the loss non-finite (a logit of -infinity is a probability of 0).
 #pragma once
 
 #include "engine/ops/context.h"

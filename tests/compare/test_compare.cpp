@@ -154,6 +154,11 @@ TEST(Compare, WithinAllowsTheErrorOfTermsThatCancel) {
   EXPECT_NE(compare_within(got, want, {1e6}, tolerance(DType::kF32)), "");
 }
 
+TEST(Compare, WithinAllowsNoInfiniteMagnitude) {
+  const TestTensor got(DType::kF32, {1}, {2.0});
+  EXPECT_NE(compare_within(got, {1.0}, {kInf}, tolerance(DType::kF32)), "");
+}
+
 TEST(Compare, ReadsStridedViews) {
   const TestTensor base(DType::kF32, {2, 3}, {0, 1, 2, 3, 4, 5});
   EXPECT_EQ(to_doubles(base->slice(1, 1, 3)), (std::vector<double>{1, 2, 4, 5}));

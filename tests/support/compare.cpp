@@ -93,14 +93,13 @@ class Differences {
   std::string first_, worst_;
 };
 
-double smallest_normal(DType dtype) {
-  switch (dtype) {
-    case DType::kF64: return std::numeric_limits<double>::min();
-    case DType::kF32:
-    case DType::kBF16: return std::numeric_limits<float>::min();
-    case DType::kF16: return 0x1p-14;
-    default: return 0.0;
-  }
+// Distance between neighbours around zero: what rounding to `dtype` may lose however small a value.
+double smallest_step(DType dtype) {
+  if (!is_float(dtype)) return 0.0;
+  const double smallest_normal = dtype == DType::kF64   ? std::numeric_limits<double>::min()
+                                 : dtype == DType::kF16 ? 0x1p-14
+                                                        : std::numeric_limits<float>::min();
+  return smallest_normal * dtype_eps(dtype);
 }
 
 }  // namespace
@@ -121,14 +120,7 @@ std::string compare(const ConstTensor& got, const std::vector<double>& want, Tol
 }
 
 std::string compare_each(const ConstTensor& got, const std::vector<double>& want, Tolerance tol) {
-  const std::vector<double> values = to_doubles(got);
-  if (values.size() != want.size())
-    return concat("sizes differ: got ", values.size(), ", want ", want.size());
-  const double floor = smallest_normal(got.dtype());
-  Differences differences;
-  for (size_t i = 0; i < values.size(); ++i)
-    differences.check(i, values[i], want[i], std::max(floor, tol.relative * std::abs(want[i])));
-  return differences.message(values.size(), tol);
+  return compare_within(got, want, want, tol);
 }
 
 std::string compare_within(const ConstTensor& got, const std::vector<double>& want,
@@ -137,10 +129,11 @@ std::string compare_within(const ConstTensor& got, const std::vector<double>& wa
   if (values.size() != want.size() || values.size() != magnitude.size())
     return concat("sizes differ: got ", values.size(), ", want ", want.size(), ", magnitudes ",
                   magnitude.size());
-  const double floor = smallest_normal(got.dtype());
   Differences differences;
-  for (size_t i = 0; i < values.size(); ++i)
-    differences.check(i, values[i], want[i], std::max(floor, tol.relative * magnitude[i]));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double allowed = tol.relative * std::abs(magnitude[i]) + smallest_step(got.dtype());
+    differences.check(i, values[i], want[i], std::isfinite(allowed) ? allowed : 0.0);
+  }
   return differences.message(values.size(), tol);
 }
 

@@ -32,11 +32,11 @@ std::vector<double> to_doubles(const ConstTensor& t);
 // compare: every error is at most tol.relative times the largest |want| of the element's row (the
 // last dimension): for sums, whose terms may cancel.
 std::string compare(const ConstTensor& got, const std::vector<double>& want, Tolerance tol);
-// compare_each: every error is at most tol.relative * |want|, or one smallest normal number of
-// got's dtype: for elementwise functions, where a small wrong value must not hide behind a large one.
+// compare_each: every error is at most tol.relative * |want|, plus one subnormal step of got's dtype:
+// for elementwise functions, where a small wrong value must not hide behind a large one.
 std::string compare_each(const ConstTensor& got, const std::vector<double>& want, Tolerance tol);
-// compare_within: every error is at most tol.relative * magnitude[i]: for sums of which the reference
-// knows the sum of the terms' absolute values.
+// compare_within: the same with magnitude[i] in the place of |want|: for sums that cancel, of which the
+// reference knows the sum of the terms' absolute values. An infinite magnitude allows nothing.
 std::string compare_within(const ConstTensor& got, const std::vector<double>& want,
                            const std::vector<double>& magnitude, Tolerance tol);
 std::string compare_exact(const ConstTensor& got, const ConstTensor& want);  // bit for bit
@@ -80,4 +80,6 @@ class TestTensor {
 #define EXPECT_CLOSE(got, want, tol) EXPECT_EQ(::trireme::test::compare(got, want, tol), "")
 #define EXPECT_EACH_CLOSE(got, want, tol) \
   EXPECT_EQ(::trireme::test::compare_each(got, want, tol), "")
+#define EXPECT_WITHIN(got, want, magnitude, tol) \
+  EXPECT_EQ(::trireme::test::compare_within(got, want, magnitude, tol), "")
 #define EXPECT_SAME_BITS(got, want) EXPECT_EQ(::trireme::test::compare_exact(got, want), "")

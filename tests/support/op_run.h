@@ -25,6 +25,19 @@ std::vector<Isa> supported_isas();
 // must be the same bits for every number of threads, and guard bands must be whole.
 void for_each_kernel(const std::function<std::vector<TestTensor>(Ctx&)>& run);
 
+// Collects the outputs of a run.
+template <class... T>
+std::vector<TestTensor> outputs(T&&... tensors) {
+  std::vector<TestTensor> out;
+  (out.push_back(std::move(tensors)), ...);
+  return out;
+}
+
+// The values as they are after storing them in `dtype`.
+inline std::vector<double> stored(DType dtype, const std::vector<double>& values) {
+  return to_doubles(TestTensor(dtype, {std::ssize(values)}, values));
+}
+
 // Runs the op in a planning run: it must neither fail nor write to `outputs`; returns the plan.
 ArenaPlan expect_plannable(const std::function<void(Ctx&)>& op,
                            const std::vector<const TestTensor*>& outputs);

@@ -52,19 +52,6 @@ TRIREME_INLINE void zero(D* p, int64_t n) {
   __builtin_memset(static_cast<void*>(p), 0, static_cast<size_t>(n) * sizeof(D));
 }
 
-// D: type of the gradient; a gradient in another type than F is stored through float.
-template <class D, class F>
-TRIREME_INLINE void store_gradient(D* p, Whole, Vec<F> v) {
-  if constexpr (std::is_same_v<compute_t<D>, F>)
-    store(p, v);
-  else
-    for (int i = 0; i < kLanes<F>; ++i) p[i] = static_cast<D>(static_cast<compute_t<D>>(v[i]));
-}
-template <class D, class F>
-TRIREME_INLINE void store_gradient(D* p, int64_t n, Vec<F> v) {
-  for (int64_t i = 0; i < n; ++i) p[i] = static_cast<D>(static_cast<compute_t<D>>(v[i]));
-}
-
 template <class D, class F>
 void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int32_t target,
                   const SoftmaxSum<F>& softmax) {
@@ -73,9 +60,9 @@ void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int32_t target,
   const F at_target = fast_exp(x[target] - softmax.largest) / softmax.total - F(1);
   for_vectors<F>(a.valid_columns, [&](int64_t i, auto lanes) {
     const Vec<F> e = fast_exp(load_lanes(x + i, lanes) - softmax.largest);
-    store_gradient<D, F>(d + i, lanes, e * factor);
+    store_lanes(d + i, lanes, e * factor);
   });
-  d[target] = static_cast<D>(static_cast<compute_t<D>>(at_target * a.scale));
+  d[target] = static_cast<D>(at_target * a.scale);
   zero(d + a.valid_columns, a.columns - a.valid_columns);
 }
 
@@ -106,12 +93,11 @@ template <class T>
 void cross_entropy(const CrossEntropy<T>& a, int threads) {
   constexpr int64_t kGrain = 1 << 12;  // logits worth a thread
   parallel_for(threads, a.rows, kGrain / (a.columns + 1) + 1, [&a](int64_t begin, int64_t end) {
-    switch (a.d_dtype) {
-      case DType::kF64: return rows_of<double>(a, begin, end);
-      case DType::kBF16: return rows_of<bf16>(a, begin, end);
-      case DType::kF16: return rows_of<f16>(a, begin, end);
-      default: return rows_of<float>(a, begin, end);
+    if constexpr (std::is_same_v<T, float>) {
+      if (a.d_dtype == DType::kBF16) return rows_of<bf16>(a, begin, end);
+      if (a.d_dtype == DType::kF16) return rows_of<f16>(a, begin, end);
     }
+    rows_of<T>(a, begin, end);
   });
 }
 
