@@ -17,6 +17,8 @@ constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581 stands for 
 constexpr int64_t kMaxModelBytes = 256 << 20;
 // The library works on 32-bit sizes and needs many times the text's bytes.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
+// Longer texts are encoded in pieces of about this size where the model allows it.
+constexpr size_t kPieceBytes = 64 << 10;
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
   std::string out;
@@ -49,6 +51,8 @@ class SentencePieceTokenizer : public Tokenizer {
     drops_leading_space_ = facts.drops_leading_space;
     bytes_.reserve(static_cast<size_t>(processor_.GetPieceSize()));
     for (int id = 0; id < processor_.GetPieceSize(); ++id) bytes_.push_back(bytes_of(id));
+    newline_ = encode_piece("\n");
+    splits_at_newline_ = facts.keeps_text && !newline_.empty() && newline_stands_alone();
   }
 
   std::string name() const override { return name_; }
@@ -65,10 +69,8 @@ class SentencePieceTokenizer : public Tokenizer {
       fail_input("a text of ", text.size(), " bytes is too long for tokenizer ", name_,
                  "; split it into documents of at most ", kMaxTextBytes, " bytes");
     }
-    std::vector<int> ids;
-    const auto status = processor_.Encode(text, &ids);
-    TRIREME_CHECK(status.ok(), "SentencePiece: ", status.message());
-    return ids;
+    return splits_at_newline_ && text.size() > kPieceBytes ? encode_in_pieces(text)
+                                                           : encode_piece(text);
   }
 
   void append_bytes(int32_t id, bool at_start, std::string& out) const override {
@@ -79,6 +81,39 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
  private:
+  std::vector<int32_t> encode_piece(std::string_view text) const {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    TRIREME_CHECK(status.ok(), "SentencePiece: ", status.message());
+    return ids;
+  }
+
+  // No piece joins a line end to anything, so tokens never reach across one.
+  bool newline_stands_alone() const {
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const std::string& piece = processor_.IdToPiece(id);
+      if (piece.size() > 1 && piece.find('\n') != std::string::npos) return false;
+    }
+    return true;
+  }
+
+  // The ids of encode_piece(text), in memory and time that grow with the text only linearly: each
+  // piece after the first begins with the line end before it, whose ids (and those of the space the
+  // library puts in front) are then dropped.
+  std::vector<int32_t> encode_in_pieces(std::string_view text) const {
+    std::vector<int32_t> ids;
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t newline = text.find('\n', begin + kPieceBytes);
+      const size_t end = newline == std::string_view::npos ? text.size() : newline + 1;
+      const size_t before = begin > 0 ? 1 : 0;
+      const auto piece = encode_piece(text.substr(begin - before, end - begin + before));
+      ids.insert(ids.end(), piece.begin() + static_cast<int64_t>(before * newline_.size()),
+                 piece.end());
+      begin = end;
+    }
+    return ids;
+  }
+
   std::string bytes_of(int id) const {
     if (processor_.IsControl(id)) return "";
     if (processor_.IsUnknown(id)) return processor_.DecodeIds({id});
@@ -93,6 +128,8 @@ class SentencePieceTokenizer : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
   bool drops_leading_space_ = true;
   std::vector<std::string> bytes_;  // (vocabulary)
+  std::vector<int32_t> newline_;    // ids of a text that is one line end
+  bool splits_at_newline_ = false;
 };
 
 // The library pulls sentences; what goes wrong meanwhile is kept until it has returned.

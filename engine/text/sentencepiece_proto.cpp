@@ -94,32 +94,40 @@ void check_character_map(std::string_view map, const std::string& name) {
   }
 }
 
-void read_normalizer(std::string_view message, const std::string& name, bool& dummy_prefix,
-                     bool& remove_spaces) {
+struct Normalizer {  // with the proto's defaults
+  bool maps_characters = false, adds_dummy_prefix = true, removes_extra_spaces = true;
+};
+
+void read_normalizer(std::string_view message, const std::string& name, Normalizer& normalizer) {
   for (FieldReader reader(message, name); reader.next();) {
-    if (reader.field == kCharacterMap) check_character_map(reader.bytes, name);
-    if (reader.field == kAddDummyPrefix) dummy_prefix = reader.number != 0;
-    if (reader.field == kRemoveExtraSpaces) remove_spaces = reader.number != 0;
+    if (reader.field == kCharacterMap) {
+      check_character_map(reader.bytes, name);
+      normalizer.maps_characters = !reader.bytes.empty();
+    }
+    if (reader.field == kAddDummyPrefix) normalizer.adds_dummy_prefix = reader.number != 0;
+    if (reader.field == kRemoveExtraSpaces) normalizer.removes_extra_spaces = reader.number != 0;
   }
 }
 
 }  // namespace
 
 SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::string& name) {
-  bool dummy_prefix = true, remove_spaces = true, suffix = false;  // the proto's defaults
+  Normalizer normalizer, denormalizer;
+  bool space_as_suffix = false;
   for (FieldReader reader(model, name); reader.next();) {
-    if (reader.field == kNormalizerSpec) {
-      read_normalizer(reader.bytes, name, dummy_prefix, remove_spaces);
-    } else if (reader.field == kDenormalizerSpec) {
-      bool unused = false;
-      read_normalizer(reader.bytes, name, unused, unused);
-    } else if (reader.field == kTrainerSpec) {
-      for (FieldReader spec(reader.bytes, name); spec.next();) {
-        if (spec.field == kSpaceAsSuffix) suffix = spec.number != 0;
-      }
+    if (reader.field == kNormalizerSpec) read_normalizer(reader.bytes, name, normalizer);
+    if (reader.field == kDenormalizerSpec) read_normalizer(reader.bytes, name, denormalizer);
+    if (reader.field != kTrainerSpec) continue;
+    for (FieldReader spec(reader.bytes, name); spec.next();) {
+      if (spec.field == kSpaceAsSuffix) space_as_suffix = spec.number != 0;
     }
   }
-  return {.drops_leading_space = (dummy_prefix || remove_spaces) && !suffix};
+  SentencePieceFacts facts;
+  facts.drops_leading_space =
+      (normalizer.adds_dummy_prefix || normalizer.removes_extra_spaces) && !space_as_suffix;
+  facts.keeps_text =
+      !normalizer.maps_characters && !normalizer.removes_extra_spaces && !space_as_suffix;
+  return facts;
 }
 
 }  // namespace trireme

@@ -9,6 +9,8 @@ namespace trireme {
 struct SentencePieceFacts {
   // Decoding drops a space in front of the first word: encoding had put one there.
   bool drops_leading_space = true;
+  // Encoding changes no character: no character map, no folding of white space.
+  bool keeps_text = false;
 };
 
 // Walks the protocol buffer and checks the character map, which the library follows without bounds:

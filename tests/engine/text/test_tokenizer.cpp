@@ -1,5 +1,6 @@
 // Byte tokenizer, SentencePiece round trips, streaming, hostile models.
 #include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
 
 #include <random>
 
@@ -153,6 +154,26 @@ TEST(SentencePiece, RoundTripsText) {
       EXPECT_EQ(stream(*tokenizer, ids), text) << type;
     }
     EXPECT_LT(tokenizer->encode("the ship sails").size(), 10u);  // of 14 characters
+  }
+}
+
+// Long texts are encoded in pieces; the library must give the same ids for the whole.
+TEST(SentencePiece, LongTextsEqualTheLibrarysIds) {
+  std::mt19937 random(3);
+  const std::vector<std::string> lines = training_lines();
+  std::string text;
+  while (text.size() < 150000) {
+    const std::string& line = lines[random() % lines.size()];
+    text += line.substr(0, line.find(' ', random() % 60));
+    text += std::string(random() % 3, '\n') + std::string(random() % 3, ' ');
+  }
+  for (const char* type : {"bpe", "unigram"}) {
+    const std::string model = train({.vocab_size = 300, .model_type = type});
+    sentencepiece::SentencePieceProcessor library;
+    ASSERT_TRUE(library.LoadFromSerializedProto(model).ok());
+    const auto tokenizer = parse_sentencepiece(model, "test.model");
+    EXPECT_EQ(tokenizer->encode(text), library.EncodeAsIds(text)) << type;
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << type;
   }
 }
 
