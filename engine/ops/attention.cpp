@@ -86,7 +86,9 @@ struct Scratch {
   Scratch(Ctx& ctx, const Sizes& s, DType dtype, int64_t elements) : per_thread(elements) {
     const DType compute = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
     work = ctx.allocate("attention scratch", compute, {ctx.threads, elements});
-    items = ctx.allocate("attention items", DType::kI64, {2 * (s.sequences + 1)});
+    // Sized by the tokens, not by how many documents they are today: a plan holds for any packing.
+    const int64_t most = std::max(s.tokens, s.sequences);
+    items = ctx.allocate("attention items", DType::kI64, {2 * (most + 1)});
   }
 };
 

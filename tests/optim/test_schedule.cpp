@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "optim/schedule.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kPeak = 1e-3;
+
+SchedulerConfig make(DecayStyle style, int64_t warmup = 10, int64_t decay = 0, double min = 1e-4) {
+  SchedulerConfig c;
+  c.style = style;
+  c.warmup_steps = warmup;
+  c.decay_steps = decay;
+  c.min_lr = min;
+  return c;
+}
+
+TEST(Schedule, WarmUpIsLinearAndStartsAboveZero) {
+  for (DecayStyle style : {DecayStyle::kConstant, DecayStyle::kLinear, DecayStyle::kCosine,
+                           DecayStyle::kInverseSqrt, DecayStyle::kWsd}) {
+    const SchedulerConfig c = make(style);
+    EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 0, 100), kPeak / 10);
+    EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 4, 100), kPeak / 2);
+    EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 9, 100), kPeak);
+  }
+}
+
+TEST(Schedule, ConstantStays) {
+  EXPECT_EQ(learning_rate(make(DecayStyle::kConstant), kPeak, 1000, 100), kPeak);
+}
+
+TEST(Schedule, LinearAndCosineMeetTheirEndsAndMiddle) {
+  const SchedulerConfig linear = make(DecayStyle::kLinear), cosine = make(DecayStyle::kCosine);
+  for (const SchedulerConfig& c : {linear, cosine}) {
+    EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 10, 110), kPeak);
+    EXPECT_NEAR(learning_rate(c, kPeak, 60, 110), (kPeak + 1e-4) / 2, 1e-12);
+    EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 110, 110), 1e-4);
+    EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 500, 110), 1e-4);  // never below
+  }
+  // A quarter of the way the cosine is still above the line.
+  EXPECT_GT(learning_rate(cosine, kPeak, 35, 110), learning_rate(linear, kPeak, 35, 110));
+}
+
+TEST(Schedule, DecayStepsEndTheDecayBeforeTheRun) {
+  const SchedulerConfig c = make(DecayStyle::kLinear, 0, 50);
+  EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 50, 1000), 1e-4);
+}
+
+TEST(Schedule, InverseSqrtHalvesAtFourTimesTheWarmUp) {
+  const SchedulerConfig c = make(DecayStyle::kInverseSqrt, 100, 0, 0);
+  EXPECT_NEAR(learning_rate(c, kPeak, 399, 10000), kPeak / 2, 1e-15);
+  EXPECT_EQ(learning_rate(make(DecayStyle::kInverseSqrt, 100, 0, 5e-4), kPeak, 1000000, 10), 5e-4);
+}
+
+TEST(Schedule, WsdHoldsThenDecaysInTheLastSteps) {
+  for (WsdDecay shape :
+       {WsdDecay::kLinear, WsdDecay::kCosine, WsdDecay::kExponential, WsdDecay::kMinusSqrt}) {
+    SchedulerConfig c = make(DecayStyle::kWsd, 10, 20);
+    c.wsd_decay = shape;
+    EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 80, 100), kPeak);
+    EXPECT_NEAR(learning_rate(c, kPeak, 100, 100), 1e-4, 1e-18);
+    const double middle = learning_rate(c, kPeak, 90, 100);
+    EXPECT_LT(middle, kPeak);
+    EXPECT_GT(middle, 1e-4);
+  }
+  SchedulerConfig c = make(DecayStyle::kWsd, 0, 20);
+  c.wsd_decay = WsdDecay::kMinusSqrt;
+  EXPECT_NEAR(learning_rate(c, kPeak, 85, 100), 1e-4 + 9e-4 * 0.5, 1e-15);  // 1 - sqrt(1/4)
+  c.wsd_decay = WsdDecay::kExponential;
+  EXPECT_NEAR(learning_rate(c, kPeak, 90, 100), std::sqrt(kPeak * 1e-4), 1e-15);
+}
+
+}  // namespace
+}  // namespace trireme
