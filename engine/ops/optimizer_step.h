@@ -52,9 +52,6 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
 // the sum does not depend on the number of threads. Non-finite elements make it non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
-// x *= factor (float32 or float64 x; factor (1) float32)
-void scale_in_place(Ctx& ctx, const Tensor& x, const ConstTensor& factor);
-
 // Index of the first element that is not finite, or -1.
 int64_t first_non_finite(Ctx& ctx, const ConstTensor& x);
 
