@@ -3,6 +3,8 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 set(MPI_DETERMINE_LIBRARY_VERSION TRUE)  # for `trireme --version`
 find_package(MPI REQUIRED COMPONENTS C)
+# Only the C interface: the withdrawn C++ one would need a library of its own.
+target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(spdlog REQUIRED)

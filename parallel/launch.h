@@ -7,7 +7,6 @@ namespace trireme {
 
 // What the mpirun command line depends on; tests give their own.
 struct LaunchHost {
-  int cores = 1;
   bool root = false;
   std::string mpirun;  // path; empty when not found
 };
@@ -24,6 +23,6 @@ void ensure_ranks(int ranks, int argc, char** argv);
 
 // Gives this rank its share of the host's cores: floor(cores / ranks of the host), at least 1, or
 // threads_per_rank where that is positive. Pins its OpenMP team there; returns the team's width.
-int pin_rank(const World& world, int threads_per_rank);
+int pin_rank(World& world, int threads_per_rank);
 
 }  // namespace trireme

@@ -132,4 +132,13 @@ void pin_team(int first, int threads) {
   }
 }
 
+void allow_cores(int first, int count) {
+  TRIREME_CHECK(first >= 0 && count >= 1, "allow_cores(", first, ", ", count, ")");
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int i = 0; i < count; ++i)
+    CPU_SET(g_cores[static_cast<size_t>(first + i) % g_cores.size()], &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
 }  // namespace trireme

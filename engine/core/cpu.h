@@ -23,4 +23,7 @@ int available_cores();       // cores this process may use (affinity mask, cgrou
 // affinity mask starting at core number `first` (modulo their number), and sets the team size.
 void pin_team(int first, int threads);
 
+// Lets the calling thread run on the same cores that pin_team(first, count) would use.
+void allow_cores(int first, int count);
+
 }  // namespace trireme

@@ -20,5 +20,7 @@ void reduce_ranges(DType dtype, ReduceOp op, void* out, std::span<const void* co
 
 // acc[k] += x[k] in float32, for a bfloat16 or float16 x: partial sums that are rounded once, later.
 void accumulate_as_float(DType dtype, float* acc, const void* x, int64_t n);
+// y[k] = acc[k], rounded to nearest even.
+void round_from_float(DType dtype, void* y, const float* acc, int64_t n);
 
 }  // namespace trireme

@@ -43,7 +43,7 @@ struct CommOptions {
   bool check_operations = false;    // debug: compare sequence, kind, bytes, dtype before moving
 };
 
-struct RankState;   // what the communicators of one rank share (parallel/comm/rank_state.h)
+struct RankState;   // what the communicators of one rank share
 struct GroupState;  // members, node windows, counters of one communicator
 
 // A started operation. Copies refer to the same operation.
@@ -54,7 +54,7 @@ class Work {
   bool done() const;
   double seconds() const;  // time the operation took once it ran; 0 before
  private:
-  friend struct RankState;
+  friend class CommWorker;
   struct State;
   std::shared_ptr<State> state_;
 };
@@ -62,6 +62,7 @@ class Work {
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<GroupState> state) : state_(std::move(state)) {}
+  ~Communicator();  // waits for the operations started so far
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 

@@ -42,12 +42,15 @@ class World {
   int local_size() const;  // ranks of this host
   int node() const;        // index of this rank's (virtual) node
   int nodes() const;
-  const std::string& backend() const;  // "single", "mpi", "tcp", "threads"
-  std::string describe() const;        // "4 ranks over mpi on 1 host, 2 virtual nodes of 2"
+  std::string backend() const;   // "single", "mpi", "tcp", "threads"
+  std::string describe() const;  // "4 ranks over mpi, 1 host, 2 nodes"
+  // Cores the thread that runs asynchronous operations may use (pin_rank).
+  void set_worker_cores(int first, int count);
 
  private:
   std::shared_ptr<RankState> state_;
   std::unique_ptr<Communicator> world_;
+  int exceptions_;  // under way when this object was made
 };
 
 std::unique_ptr<World> make_world(const WorldOptions& options);

@@ -16,7 +16,7 @@ OWNED = [
     ("NCCL", re.compile(r"\bnccl\w*"), ("parallel/comm/",)),
     ("oneDNN", re.compile(r"\bdnnl\w*"), ("engine/ops/",)),
     ("the environment", re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|put|unset)env\b|\benviron\b"),
-     ("parallel/launch.cpp", "parallel/comm/")),
+     ("parallel/comm/", "tests/parallel/test_launch.cpp")),
     ("exit and abort", re.compile(r"(?<![\w.>:])(?:std::)?(?:_?exit|abort|quick_exit|terminate)\s*\("),
      ("tests/", "scripts/", "parallel/launch.cpp", "parallel/comm/")),
 ]

@@ -1,0 +1,160 @@
+// How ranks meet: hello, places, board.
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "engine/core/cpu.h"
+#include "parallel/comm/collectives.h"
+
+namespace trireme {
+namespace {
+
+// Changes whenever ranks of two builds would not understand each other.
+constexpr int kWireFormat = 1;
+
+struct Hello {
+  std::string build;    // build id and wire format
+  std::string options;  // what must be equal on all ranks
+  std::string host;
+  int cores = 1;
+};
+
+std::string host_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  std::string boot;  // two containers may have one name
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return concat(name, "/", boot);
+}
+
+std::string options_text(const CommOptions& o) {
+  return concat("algorithm ", static_cast<int>(o.algorithm), ", ranks_per_node ", o.ranks_per_node,
+                ", window_bytes ", o.window_bytes, ", check_operations ", o.check_operations);
+}
+
+std::string write_hello(const Hello& h) {
+  return concat(h.build, "\n", h.options, "\n", h.host, "\n", h.cores);
+}
+
+Hello read_hello(const std::string& line) {
+  Hello h;
+  std::istringstream in(line);
+  std::getline(in, h.build);
+  std::getline(in, h.options);
+  std::getline(in, h.host);
+  in >> h.cores;
+  TRIREME_CHECK(!in.fail() && h.cores >= 1, "hello \"", line, "\"");
+  return h;
+}
+
+void compare(const std::vector<Hello>& all) {
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (all[r].build != all[0].build)
+      fail_input("rank ", r, " on ", all[r].host, " runs another program than rank 0 on ",
+                 all[0].host, " (", all[r].build, " against ", all[0].build,
+                 "); start the same executable everywhere");
+    if (all[r].options != all[0].options)
+      fail_input("rank ", r, " has other communication options than rank 0 (", all[r].options,
+                 " against ", all[0].options, "); give all ranks the same configuration");
+  }
+}
+
+// Places of all ranks, `shares` left open.
+std::vector<RankPlace> find_places(const std::vector<Hello>& all, int ranks_per_node) {
+  std::map<std::string, int> hosts;
+  std::map<int, int> ranks_of_host;
+  std::map<std::pair<int, int>, int> nodes;  // (host, virtual node on it)
+  std::vector<RankPlace> places;
+  for (const Hello& hello : all) {
+    RankPlace place;
+    place.host = hosts.try_emplace(hello.host, static_cast<int>(hosts.size())).first->second;
+    place.local = ranks_of_host[place.host]++;
+    const int part = ranks_per_node > 0 ? place.local / ranks_per_node : 0;
+    place.node =
+        nodes.try_emplace({place.host, part}, static_cast<int>(nodes.size())).first->second;
+    places.push_back(place);
+  }
+  return places;
+}
+
+// The board of each machine, in its first rank's memory.
+void join_board(GroupState& world, RankState& state) {
+  const auto self = static_cast<size_t>(world.rank);
+  std::vector<int> mates;
+  for (int r = 0; r < world.size(); ++r)
+    if (state.places[static_cast<size_t>(r)].host == state.places[self].host) mates.push_back(r);
+  state.host_ranks = static_cast<int>(mates.size());
+  Operation op(world, CommKind::kControl, 0);
+  SharedMemory board;
+  bool mine = true;
+  // Ranks that cannot share memory still work, point to point.
+  const auto attempt = [&](auto&& f) {
+    try {
+      f();
+    } catch (const Error&) {
+      mine = false;
+    }
+  };
+  const bool first = mates[0] == world.rank;
+  if (first)
+    attempt([&] { board = SharedMemory::create(Liveness::board_bytes(state.host_ranks)); });
+  const std::string address = gather_strings(op, board.address())[static_cast<size_t>(mates[0])];
+  if (!first) attempt([&] { board = SharedMemory::attach(address); });
+  const std::vector<std::string> votes = gather_strings(op, mine ? "y" : "n");
+  const bool shares =
+      std::ranges::all_of(mates, [&](int r) { return votes[static_cast<size_t>(r)] == "y"; });
+  for (int r : mates) state.places[static_cast<size_t>(r)].shares = shares;
+  board.close_address();
+  if (shares) state.liveness.join(std::move(board), mates, state.places[self].local);
+  dissemination_barrier(op);
+  if (shares) state.liveness.watch();
+}
+
+}  // namespace
+
+std::byte* RankState::scratch(size_t which, int64_t bytes) {
+  Buffer& buffer = scratch_[which];
+  if (buffer.bytes() < bytes) {
+    buffer = Buffer();  // the old one goes first
+    buffer = Buffer("communication scratch", bytes);
+  }
+  return buffer.data();
+}
+
+std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
+                                        const CommOptions& options, const std::string& build_id) {
+  if (options.ranks_per_node < 0)
+    fail_input("comm.ranks_per_node ", options.ranks_per_node, " must not be negative");
+  if (options.window_bytes < 64)
+    fail_input("the node window of ", options.window_bytes, " bytes is too small (at least 64)");
+  auto state = std::make_shared<RankState>(std::move(transport), options);
+  Transport& link = *state->transport;
+  GroupState hello_group;
+  hello_group.rank_state = state;
+  hello_group.name = "world";
+  hello_group.rank = link.rank();
+  for (int r = 0; r < link.size(); ++r) hello_group.members.push_back(r);
+
+  const std::string build = build_id.empty() ? executable_build_id() : build_id;
+  const Hello own{concat("build ", build, ", wire format ", kWireFormat), options_text(options),
+                  host_name(), available_cores()};
+  std::vector<Hello> all;
+  {
+    Operation op(hello_group, CommKind::kControl, 0);
+    for (const std::string& line : gather_strings(op, write_hello(own)))
+      all.push_back(read_hello(line));
+  }
+  compare(all);
+  state->places = find_places(all, options.ranks_per_node);
+  std::map<int, int> ranks_of_host;
+  for (const RankPlace& place : state->places) ++ranks_of_host[place.host];
+  for (size_t r = 0; r < all.size(); ++r)
+    if (ranks_of_host[state->places[r].host] > all[r].cores) state->crowded = true;
+  join_board(hello_group, *state);
+  return state;
+}
+
+}  // namespace trireme

@@ -1,0 +1,68 @@
+// The one place that reads the variables launchers set.
+#include <cstdlib>
+
+#include "parallel/comm/launcher_environment.h"
+#include "parallel/comm/world.h"
+
+namespace trireme {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT: before any thread is started
+  return value == nullptr ? "" : value;
+}
+
+int number(const char* name, int lowest) {
+  const std::string value = variable(name);
+  char* end = nullptr;
+  const long parsed = std::strtol(value.c_str(), &end, 10);
+  if (value.empty() || *end != '\0' || parsed < lowest || parsed > (1 << 20))
+    fail_input("the launcher's variable ", name, "=\"", value, "\" is not a number of at least ",
+               lowest);
+  return static_cast<int>(parsed);
+}
+
+LauncherInfo mpi(const std::string& name, const char* size, const char* rank) {
+  return {Launcher::kMpi, name, number(size, 1), number(rank, 0)};
+}
+
+}  // namespace
+
+LauncherInfo detect_launcher() {
+  if (!variable("OMPI_COMM_WORLD_SIZE").empty())
+    return mpi("mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
+  if (!variable("PMI_SIZE").empty()) return mpi("mpiexec", "PMI_SIZE", "PMI_RANK");
+  // Variables of a job step: a batch script that runs the program without srun has none.
+  const bool own_rendezvous = !variable("MASTER_ADDR").empty() && !variable("RANK").empty();
+  if (!variable("SLURM_STEP_NUM_TASKS").empty() && !own_rendezvous &&
+      number("SLURM_STEP_NUM_TASKS", 1) > 1)
+    return mpi("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID");
+  if (!variable("WORLD_SIZE").empty() && !variable("RANK").empty() &&
+      !variable("MASTER_ADDR").empty()) {
+    LauncherInfo info{Launcher::kTcp, "torchrun variables", number("WORLD_SIZE", 1),
+                      number("RANK", 0)};
+    if (info.rank >= info.ranks)
+      fail_input("the launcher's variables say RANK=", info.rank, " of WORLD_SIZE=", info.ranks);
+    return info;
+  }
+  return {};
+}
+
+std::string executable_search_path() {
+  const std::string path = variable("PATH");
+  return path.empty() ? "/usr/local/bin:/usr/bin:/bin" : path;
+}
+
+TcpOptions tcp_options_from_environment(double timeout_s) {
+  TcpOptions options;
+  options.master_address = variable("MASTER_ADDR");
+  options.master_port = number("MASTER_PORT", 1);
+  // torchrun's agent itself listens on that port.
+  if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True") ++options.master_port;
+  options.rank = number("RANK", 0);
+  options.size = number("WORLD_SIZE", 1);
+  options.timeout_s = timeout_s;
+  return options;
+}
+
+}  // namespace trireme

@@ -1,0 +1,193 @@
+#include "parallel/comm/node_window.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "parallel/comm/collectives.h"
+
+namespace trireme {
+namespace {
+
+// Up to this size every rank reduces everything itself: one wait instead of two.
+constexpr int64_t kSmallBytes = 4096;
+constexpr int kSpins = 2000;
+
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected) {
+  const timespec nap{0, 25'000'000};  // then look at liveness
+  syscall(SYS_futex, &word, FUTEX_WAIT, expected, &nap, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Whether `value` has reached `step`, for counters that wrap around.
+bool reached(uint32_t value, uint32_t step) { return static_cast<int32_t>(value - step) >= 0; }
+
+}  // namespace
+
+struct NodeWindow::Counter {
+  alignas(64) std::atomic<uint32_t> value;
+  mutable std::atomic<uint32_t> sleepers;
+};
+
+struct NodeWindow::Flags {
+  Counter arrived;  // pieces this rank has copied into its slot
+  Counter reduced;  // pieces of which this rank has reduced its slice
+};
+
+struct NodeWindow::Call {
+  DType dtype;
+  ReduceOp reduce;
+  std::byte* data;
+  int64_t n;
+  int64_t width;
+  int slices;
+  const BetweenNodes& between_nodes;
+  const OpInfo& op;
+  Liveness& liveness;
+  int64_t copied = 0;
+
+  Piece slice(int64_t count, int rank) const {
+    if (rank >= slices) return {count, count};
+    return piece_of(count, slices, rank);
+  }
+};
+
+int64_t NodeWindow::required_bytes(int ranks, int64_t slot_bytes) {
+  const int64_t flags = round_up(ranks * static_cast<int64_t>(sizeof(Flags)), 4096);
+  return checked_add(flags, checked_mul(checked_mul(2, ranks + 1), slot_bytes));
+}
+
+NodeWindow::NodeWindow(SharedMemory memory, std::vector<int> world_ranks, int self,
+                       int64_t slot_bytes, bool spin)
+    : memory_(std::move(memory)),
+      world_ranks_(std::move(world_ranks)),
+      self_(self),
+      slot_bytes_(slot_bytes),
+      spin_(spin),
+      inputs_(world_ranks_.size()) {
+  TRIREME_CHECK(slot_bytes > 0 && slot_bytes % 64 == 0, "window slots of ", slot_bytes, " bytes");
+  TRIREME_CHECK(memory_.bytes() >= required_bytes(ranks(), slot_bytes), "window of ",
+                memory_.bytes(), " bytes");
+}
+
+NodeWindow::Flags& NodeWindow::flags(int rank) const {
+  return reinterpret_cast<Flags*>(memory_.data())[rank];
+}
+
+std::byte* NodeWindow::slot(uint32_t step, int rank) const {
+  const int64_t first = memory_.bytes() - 2 * (ranks() + 1) * slot_bytes_;
+  const int64_t index = static_cast<int64_t>(step % 2) * (ranks() + 1) + rank;
+  return memory_.data() + first + index * slot_bytes_;
+}
+
+void NodeWindow::announce(Counter& counter, uint32_t step) {
+  counter.value.store(step);
+  if (counter.sleepers.load() > 0) futex_wake_all(counter.value);
+}
+
+void NodeWindow::wait_for(const Counter& counter, uint32_t step, int rank, const Call& call) {
+  for (int i = 0; i < (spin_ ? kSpins : 1); ++i) {
+    if (reached(counter.value.load(), step)) return;
+    pause_briefly();
+  }
+  Patience patience(call.liveness, call.op);
+  for (uint32_t seen; !reached(seen = counter.value.load(), step);) {
+    counter.sleepers.fetch_add(1);
+    futex_wait(counter.value, seen);
+    counter.sleepers.fetch_sub(1);
+    patience.check(world_ranks_[static_cast<size_t>(rank)]);
+  }
+}
+
+void NodeWindow::wait_all_arrived(uint32_t step, const Call& call) {
+  for (int r = 0; r < ranks(); ++r)
+    if (r != self_) wait_for(flags(r).arrived, step, r, call);
+}
+
+void NodeWindow::wait_all_reduced(uint32_t step, const Call& call) {
+  for (int r = 0; r < call.slices; ++r)
+    if (r != self_) wait_for(flags(r).reduced, step, r, call);
+}
+
+void NodeWindow::reduce_small(Call& call) {
+  const uint32_t step = step_++;
+  const int64_t bytes = call.n * call.width;
+  std::memcpy(slot(step, self_), call.data, static_cast<size_t>(bytes));
+  call.copied += bytes;
+  announce(flags(self_).arrived, step + 1);
+  wait_all_arrived(step + 1, call);
+  for (int r = 0; r < ranks(); ++r) inputs_[static_cast<size_t>(r)] = slot(step, r);
+  reduce_ranges(call.dtype, call.reduce, call.data, inputs_, call.n);
+  // Nobody waits for this now; it keeps the counter in step with the pieces.
+  announce(flags(self_).reduced, step + 1);
+}
+
+void NodeWindow::copy_in(Call& call, uint32_t step, int64_t begin, int64_t n) {
+  const Piece own = call.slice(n, self_);
+  const std::byte* from = call.data + begin * call.width;
+  std::byte* to = slot(step, self_);
+  const int64_t head = own.begin * call.width;
+  const int64_t tail = own.end * call.width, end = n * call.width;
+  std::memcpy(to, from, static_cast<size_t>(head));
+  std::memcpy(to + tail, from + tail, static_cast<size_t>(end - tail));
+  call.copied += head + end - tail;
+  announce(flags(self_).arrived, step + 1);
+}
+
+void NodeWindow::reduce_slice(Call& call, uint32_t step, int64_t begin, int64_t n) {
+  const Piece own = call.slice(n, self_);
+  const int64_t at = own.begin * call.width;
+  for (int r = 0; r < ranks(); ++r) inputs_[static_cast<size_t>(r)] = slot(step, r) + at;
+  inputs_[static_cast<size_t>(self_)] = call.data + begin * call.width + at;
+  std::byte* result = slot(step, ranks()) + at;
+  reduce_ranges(call.dtype, call.reduce, result, inputs_, own.size());
+  call.copied += own.size() * call.width;
+  if (call.between_nodes && self_ < call.slices) call.between_nodes(result, own.size());
+  announce(flags(self_).reduced, step + 1);
+}
+
+int64_t NodeWindow::all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t n, int slices,
+                               const BetweenNodes& between_nodes, const OpInfo& op,
+                               Liveness& liveness) {
+  Call call{
+      dtype, reduce,  static_cast<std::byte*>(data), n, dtype_size(dtype), slices, between_nodes,
+      op,    liveness};
+  if (n * call.width <= std::min(kSmallBytes, slot_bytes_) && !between_nodes) {
+    reduce_small(call);
+    return call.copied;
+  }
+  const int64_t most = slot_bytes_ / call.width;
+  const int64_t pieces = ceil_div(n, most);
+  const auto begin = [&](int64_t p) { return std::min(n, p * most); };
+  const uint32_t first = step_;
+  step_ += static_cast<uint32_t>(pieces);
+  copy_in(call, first, 0, begin(1));
+  for (int64_t p = 0; p < pieces; ++p) {
+    const uint32_t step = first + static_cast<uint32_t>(p);
+    // Also says that every rank is done with the other buffer's previous piece.
+    wait_all_arrived(step + 1, call);
+    if (p + 1 < pieces) copy_in(call, step + 1, begin(p + 1), begin(p + 2) - begin(p + 1));
+    const int64_t count = begin(p + 1) - begin(p);
+    reduce_slice(call, step, begin(p), count);
+    wait_all_reduced(step + 1, call);
+    std::memcpy(call.data + begin(p) * call.width, slot(step, ranks()),
+                static_cast<size_t>(count * call.width));
+  }
+  return call.copied;
+}
+
+}  // namespace trireme

@@ -1,0 +1,87 @@
+#include "parallel/comm/operation.h"
+
+#include <array>
+#include <map>
+
+#include "parallel/comm/node_window.h"
+
+namespace trireme {
+namespace {
+
+// A tag is context * kTagsPerContext + (a user's tag, or kFirstCollectiveTag + sequence).
+constexpr int kTagsPerContext = 2 * (Communicator::kMaxTag + 1);
+constexpr int kFirstCollectiveTag = Communicator::kMaxTag + 1;
+
+}  // namespace
+
+GroupState::GroupState() = default;
+GroupState::~GroupState() = default;
+
+void arrange_nodes(GroupState& group) {
+  std::map<int, size_t> index;  // node number of the world -> node of the group
+  group.nodes.clear();
+  for (int r = 0; r < group.size(); ++r) {
+    const int world_rank = group.members[static_cast<size_t>(r)];
+    const int node = group.rank_state->places[static_cast<size_t>(world_rank)].node;
+    const auto [it, fresh] = index.try_emplace(node, group.nodes.size());
+    if (fresh) group.nodes.emplace_back();
+    if (r == group.rank) {
+      group.node = static_cast<int>(it->second);
+      group.local = static_cast<int>(group.nodes[it->second].size());
+    }
+    group.nodes[it->second].push_back(r);
+  }
+}
+
+Operation::Operation(GroupState& group, CommKind kind, int64_t payload_bytes)
+    : group_(group),
+      info_{kind, &group.name, group.rank, group.size(), payload_bytes, false},
+      counter_(&group.traffic[kind]),
+      start_(std::chrono::steady_clock::now()) {
+  liveness().throw_if_lost(info_);
+  ++counter_->calls;
+  counter_->payload_bytes += payload_bytes;
+  const bool collective = kind != CommKind::kSend && kind != CommKind::kRecv;
+  if (collective) ++group.sequence;
+  tag_ = kFirstCollectiveTag + static_cast<int>(group.sequence % kFirstCollectiveTag);
+}
+
+Operation::~Operation() {
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+  counter_->seconds += spent.count();
+}
+
+void Operation::exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
+                         bool empty_too) {
+  // Collectives have one message each way; all_to_all_v and the like go pair by pair.
+  std::array<SendPart, 2> out;
+  std::array<RecvPart, 2> in;
+  TRIREME_CHECK(sends.size() <= out.size() && recvs.size() <= in.size(), info_, ": ", sends.size(),
+                " sends and ", recvs.size(), " receives at once");
+  size_t outs = 0, ins = 0;
+  const int base = group_.context * kTagsPerContext;
+  for (SendPart part : sends) {
+    if (part.bytes == 0 && !empty_too) continue;
+    part.to = group_.members[static_cast<size_t>(part.to)];
+    part.tag += base;
+    counter_->sent_bytes += part.bytes;
+    out[outs++] = part;
+  }
+  for (RecvPart part : recvs) {
+    if (part.bytes == 0 && !empty_too) continue;
+    part.from = group_.members[static_cast<size_t>(part.from)];
+    part.tag += base;
+    in[ins++] = part;
+  }
+  if (outs + ins == 0) return;
+  group_.rank_state->transport->exchange({out.data(), outs}, {in.data(), ins}, info_, liveness());
+}
+
+void Operation::step(int to, const void* out, int64_t out_bytes, int from, void* in,
+                     int64_t in_bytes) {
+  const SendPart send{to, tag_, out, out_bytes};
+  const RecvPart recv{from, tag_, in, in_bytes};
+  exchange({&send, 1}, {&recv, 1});
+}
+
+}  // namespace trireme

@@ -1,0 +1,71 @@
+// One operation of a group under way: who, how many bytes, and the only door to the transport.
+#pragma once
+
+#include "parallel/comm/rank_state.h"
+
+namespace trireme {
+
+class NodeWindow;
+
+struct GroupState {
+  std::shared_ptr<RankState> rank_state;
+  std::string name;
+  int context = 0;           // first part of every tag; unique among the groups of a rank
+  std::vector<int> members;  // world ranks
+  int rank = 0;              // index of this rank in members
+
+  std::vector<std::vector<int>> nodes;  // group ranks of each node
+  int node = 0;                         // index of this rank's node in nodes
+  int local = 0;                        // index of this rank in nodes[node]
+
+  enum class WindowState { kUnknown, kReady, kImpossible };
+  WindowState window_state = WindowState::kUnknown;  // equal on all ranks of the group
+  std::string window_problem;
+  std::unique_ptr<NodeWindow> window;
+
+  uint64_t sequence = 0;  // collectives so far
+  Traffic traffic;
+
+  GroupState();
+  ~GroupState();
+  int size() const { return static_cast<int>(members.size()); }
+};
+
+// Fills nodes, node and local from the places of the members.
+void arrange_nodes(GroupState& group);
+
+class Operation {
+ public:
+  // Throws when a rank is lost already: after a peer's death nobody enters a collective.
+  Operation(GroupState& group, CommKind kind, int64_t payload_bytes);
+  ~Operation();
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  GroupState& group() { return group_; }
+  int rank() const { return group_.rank; }
+  int size() const { return group_.size(); }
+  int collective_tag() const { return tag_; }
+  OpInfo& info() { return info_; }
+  Liveness& liveness() { return group_.rank_state->liveness; }
+  std::byte* scratch(size_t which, int64_t bytes) {
+    return group_.rank_state->scratch(which, bytes);
+  }
+
+  // `to` and `from` are group ranks here; tags are completed with the group's context. Parts without
+  // bytes are left out unless `empty_too`.
+  void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
+                bool empty_too = false);
+  // A step of a collective: one message each way.
+  void step(int to, const void* out, int64_t out_bytes, int from, void* in, int64_t in_bytes);
+  void count_window(int64_t bytes) { counter_->window_bytes += bytes; }
+
+ private:
+  GroupState& group_;
+  OpInfo info_;
+  Traffic::Counter* counter_;
+  int tag_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace trireme

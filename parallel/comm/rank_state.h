@@ -1,0 +1,48 @@
+// What the communicators of one rank share: transport, liveness, worker, places, scratch.
+#pragma once
+
+#include <array>
+
+#include "engine/core/memory.h"
+#include "parallel/comm/comm_worker.h"
+#include "parallel/comm/transport.h"
+
+namespace trireme {
+
+// Where a rank lives.
+struct RankPlace {
+  int host = 0;         // index of the machine
+  int local = 0;        // index among the ranks of that machine
+  int node = 0;         // index of the (virtual) node
+  bool shares = false;  // the ranks of this machine can map each other's memory
+};
+
+struct RankState {
+  RankState(std::unique_ptr<Transport> link, const CommOptions& comm)
+      : transport(std::move(link)), options(comm), liveness(comm.timeout_s) {}
+
+  std::unique_ptr<Transport> transport;
+  CommOptions options;
+  Liveness liveness;
+  std::vector<RankPlace> places;  // by world rank
+  int host_ranks = 1;             // ranks on this rank's machine
+  bool crowded = false;           // some machine of the run has more ranks than cores
+  int next_context = 1;           // 0 is the world's
+  CommWorker worker;              // last: its operations use all of the above
+
+  // Memory for the operation under way, kept for the next one. Two pieces are at hand.
+  std::byte* scratch(size_t which, int64_t bytes);
+
+ private:
+  std::array<Buffer, 2> scratch_;
+};
+
+// Says hello to all ranks over the transport: compares build, formats and options, finds out who
+// shares a machine, and sets up the board. Throws InputError naming the first rank that differs.
+std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
+                                        const CommOptions& options, const std::string& build_id);
+
+// Of the running executable: the linker's build id, or its size where it has none.
+std::string executable_build_id();
+
+}  // namespace trireme

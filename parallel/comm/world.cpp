@@ -1,0 +1,116 @@
+#include "parallel/comm/world.h"
+
+#include <algorithm>
+#include <exception>
+#include <set>
+
+#include "parallel/comm/collectives.h"
+#include "parallel/comm/launcher_environment.h"
+
+namespace trireme {
+namespace {
+
+const RankPlace& own_place(const RankState& state) {
+  return state.places[static_cast<size_t>(state.transport->rank())];
+}
+
+std::shared_ptr<GroupState> world_group(const std::shared_ptr<RankState>& state) {
+  auto group = std::make_shared<GroupState>();
+  group->rank_state = state;
+  group->name = "world";
+  group->rank = state->transport->rank();
+  for (int r = 0; r < state->transport->size(); ++r) group->members.push_back(r);
+  arrange_nodes(*group);
+  // connect_rank() has used the numbers before these.
+  group->sequence = 1 << 8;
+  return group;
+}
+
+// The last operation: nobody goes before everybody has come.
+void say_goodbye(RankState& state) {
+  GroupState group;
+  group.name = "world";
+  group.rank = state.transport->rank();
+  for (int r = 0; r < state.transport->size(); ++r) group.members.push_back(r);
+  group.sequence = 1 << 9;
+  // Not owned: the state is being given up by its World.
+  group.rank_state = std::shared_ptr<RankState>(&state, [](RankState*) {});
+  Operation op(group, CommKind::kBarrier, 0);
+  op.info().goodbye = true;
+  state.liveness.leave();
+  dissemination_barrier(op);
+  state.transport->finish();
+}
+
+}  // namespace
+
+World::World(std::shared_ptr<RankState> state)
+    : state_(std::move(state)),
+      world_(std::make_unique<Communicator>(world_group(state_))),
+      exceptions_(std::uncaught_exceptions()) {}
+
+World::~World() {
+  if (std::uncaught_exceptions() > exceptions_) {
+    world_->abort(concat("rank ", rank(), " stopped because of an error"));
+    return;
+  }
+  if (state_->liveness.lost()) return;
+  try {
+    state_->worker.run([&] { say_goodbye(*state_); });
+  } catch (const std::exception&) {
+    // A peer died at the very end; there is nothing left to do that needs it.
+    state_->transport->tell_lost();
+  }
+}
+
+int World::rank() const { return state_->transport->rank(); }
+int World::size() const { return state_->transport->size(); }
+int World::local_rank() const { return own_place(*state_).local; }
+int World::local_size() const { return state_->host_ranks; }
+int World::node() const { return own_place(*state_).node; }
+
+int World::nodes() const {
+  int last = 0;
+  for (const RankPlace& place : state_->places) last = std::max(last, place.node);
+  return last + 1;
+}
+
+std::string World::backend() const { return state_->transport->name(); }
+
+std::string World::describe() const {
+  std::set<int> hosts;
+  for (const RankPlace& place : state_->places) hosts.insert(place.host);
+  const auto count = [](int64_t n, const char* what) {
+    return concat(n, " ", what, n == 1 ? "" : "s");
+  };
+  return concat(count(size(), "rank"), " over ", backend(), " on ",
+                count(static_cast<int64_t>(hosts.size()), "host"), ", ", count(nodes(), "node"));
+}
+
+void World::set_worker_cores(int first, int count) { state_->worker.set_cores(first, count); }
+
+std::unique_ptr<World> make_world(const WorldOptions& options) {
+  const LauncherInfo launcher = detect_launcher();
+  std::string backend = options.backend;
+  if (backend == "auto")
+    backend = launcher.kind == Launcher::kMpi   ? "mpi"
+              : launcher.kind == Launcher::kTcp ? "tcp"
+                                                : "single";
+  std::unique_ptr<Transport> transport;
+  if (backend == "mpi")
+    transport = make_mpi_transport();
+  else if (backend == "tcp")
+    transport = make_tcp_transport(tcp_options_from_environment(options.comm.timeout_s));
+  else if (backend == "single")
+    transport = make_single_transport();
+  else
+    fail_input("comm.backend \"", backend, "\" is not one of auto, mpi, tcp, single");
+  if (launcher.kind == Launcher::kMpi && backend == "mpi" && transport->size() != launcher.ranks)
+    fail_input(launcher.name, " started ", launcher.ranks, " processes but MPI sees ",
+               transport->size(), "; use the launcher of the MPI library this program is linked ",
+               "with (Slurm: srun --mpi=pmix)");
+  return std::make_unique<World>(
+      connect_rank(std::move(transport), options.comm, options.build_id));
+}
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+
+#include "parallel/launch.h"
+
+namespace trireme {
+namespace {
+
+// Sets launcher variables for one test; all others of the list are cleared.
+class Environment {
+ public:
+  explicit Environment(const std::map<std::string, std::string>& wanted) {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
+                             "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK",
+                             "MASTER_ADDR", "MASTER_PORT"}) {
+      const char* old = std::getenv(name);
+      before_[name] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
+      const auto it = wanted.find(name);
+      if (it == wanted.end())
+        unsetenv(name);
+      else
+        setenv(name, it->second.c_str(), 1);
+    }
+  }
+  ~Environment() {
+    for (const auto& [name, value] : before_)
+      if (value)
+        setenv(name.c_str(), value->c_str(), 1);
+      else
+        unsetenv(name.c_str());
+  }
+
+ private:
+  std::map<std::string, std::optional<std::string>> before_;
+};
+
+TEST(Launcher, IsRecognisedByItsVariables) {
+  {
+    const Environment none({});
+    EXPECT_EQ(detect_launcher().kind, Launcher::kNone);
+    EXPECT_EQ(detect_launcher().ranks, 1);
+  }
+  {
+    const Environment mpirun({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}});
+    const LauncherInfo info = detect_launcher();
+    EXPECT_EQ(info.kind, Launcher::kMpi);
+    EXPECT_EQ(info.name, "mpirun");
+    EXPECT_EQ(info.ranks, 4);
+    EXPECT_EQ(info.rank, 3);
+  }
+  {
+    const Environment srun({{"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "5"}});
+    EXPECT_EQ(detect_launcher().name, "srun");
+  }
+  {
+    const Environment torchrun({{"WORLD_SIZE", "2"}, {"RANK", "1"}, {"MASTER_ADDR", "localhost"}});
+    EXPECT_EQ(detect_launcher().kind, Launcher::kTcp);
+    EXPECT_EQ(detect_launcher().rank, 1);
+  }
+}
+
+TEST(Launcher, NonsenseInItsVariablesIsAnInputError) {
+  const Environment odd({{"OMPI_COMM_WORLD_SIZE", "four"}, {"OMPI_COMM_WORLD_RANK", "0"}});
+  EXPECT_THROW(detect_launcher(), InputError);
+  const Environment outside({{"WORLD_SIZE", "2"}, {"RANK", "2"}, {"MASTER_ADDR", "localhost"}});
+  EXPECT_THROW(detect_launcher(), InputError);
+}
+
+TEST(Launcher, RanksMustAgreeWithIt) {
+  const Environment mpirun({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}});
+  ensure_ranks(0, 0, nullptr);
+  ensure_ranks(4, 0, nullptr);
+  EXPECT_THROW(ensure_ranks(2, 0, nullptr), InputError);
+}
+
+TEST(Launcher, OneRankNeedsNone) {
+  const Environment none({});
+  ensure_ranks(0, 0, nullptr);
+  ensure_ranks(1, 0, nullptr);
+  EXPECT_THROW(ensure_ranks(-1, 0, nullptr), InputError);
+  const auto world = make_world({});
+  EXPECT_EQ(world->size(), 1);
+  EXPECT_EQ(world->backend(), "single");
+  EXPECT_EQ(world->describe(), "1 rank over single on 1 host, 1 node");
+  WorldOptions odd;
+  odd.backend = "pigeon";
+  EXPECT_THROW(make_world(odd), InputError);
+}
+
+TEST(MpirunCommand, HasTheFlagsThatMakeItWork) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(mpirun_command({true, "/usr/bin/mpirun"}, 3, {"trireme", "pretrain"}),
+            (Words{"/usr/bin/mpirun", "--allow-run-as-root", "--bind-to", "none", "--map-by",
+                   ":OVERSUBSCRIBE", "--stdin", "none", "-n", "3", "trireme", "pretrain"}));
+  const Words user = mpirun_command({false, "/usr/bin/mpirun"}, 2, {"trireme"});
+  EXPECT_EQ(std::count(user.begin(), user.end(), "--allow-run-as-root"), 0);
+  EXPECT_THROW(mpirun_command({false, ""}, 2, {"trireme"}), InputError);
+}
+
+TEST(PinRank, SharesTheCores) {
+  run_thread_worlds(2, [](World& world) {
+    const int threads = pin_rank(world, 0);
+    EXPECT_GE(threads, 1);
+    EXPECT_EQ(pin_rank(world, 3), 3);
+  });
+}
+
+}  // namespace
+}  // namespace trireme

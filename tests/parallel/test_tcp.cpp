@@ -1,0 +1,154 @@
+// Ranks as processes that find each other over the loopback interface.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+
+#include "parallel/comm/rank_state.h"
+#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/world.h"
+#include "tests/parallel/collective_checks.h"
+#include "tests/support/compare.h"
+
+namespace trireme {
+namespace {
+
+using test::TestTensor;
+
+// A port that was free a moment ago, different for each call.
+int free_port() {
+  static int next = 20000 + static_cast<int>(getpid() % 20000);
+  return next += 7;
+}
+
+// Forks one process per rank and waits for them; each must exit with 0 after fn returned "". The
+// first rank `killed`, if any, is expected to die by SIGKILL.
+std::string run_processes(int ranks, CommOptions options,
+                          const std::function<std::string(World&)>& fn, int killed = -1) {
+  options.timeout_s = 20;
+  const int port = free_port();
+  int pipe_ends[2];
+  if (pipe(pipe_ends) != 0) return "no pipe";
+  std::vector<pid_t> children;
+  for (int r = 0; r < ranks; ++r) {
+    const pid_t child = fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    std::string wrong;
+    try {
+      const TcpOptions tcp{"localhost", port, r, ranks, options.timeout_s};
+      World world(connect_rank(make_tcp_transport(tcp), options, ""));
+      wrong = fn(world);
+    } catch (const std::exception& e) {
+      wrong = concat("rank ", r, " threw: ", e.what());
+    }
+    if (!wrong.empty()) [[maybe_unused]]
+      const ssize_t written = write(pipe_ends[1], (wrong + "\n").data(), wrong.size() + 1);
+    _exit(wrong.empty() ? 0 : 1);
+  }
+  close(pipe_ends[1]);
+  std::string problems;
+  char buffer[4096];
+  for (ssize_t got; (got = read(pipe_ends[0], buffer, sizeof buffer)) > 0;)
+    problems.append(buffer, static_cast<size_t>(got));
+  close(pipe_ends[0]);
+  for (int r = 0; r < ranks; ++r) {
+    int status = 0;
+    waitpid(children[static_cast<size_t>(r)], &status, 0);
+    const bool died = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (r == killed && !died) problems += concat("rank ", r, " was not killed\n");
+    if (r != killed && !WIFEXITED(status)) problems += concat("rank ", r, " crashed\n");
+  }
+  return problems;
+}
+
+CommOptions options(CommAlgorithm algorithm, int ranks_per_node = 0) {
+  CommOptions o;
+  o.algorithm = algorithm;
+  o.ranks_per_node = ranks_per_node;
+  return o;
+}
+
+TEST(Tcp, EveryCollective) {
+  for (int ranks : {2, 3})
+    for (CommAlgorithm algorithm : {CommAlgorithm::kRing, CommAlgorithm::kShm})
+      EXPECT_EQ(run_processes(ranks, options(algorithm),
+                              [](World& world) { return test::check_collectives(world.world()); }),
+                "");
+  EXPECT_EQ(run_processes(4, options(CommAlgorithm::kAuto, 2),
+                          [](World& world) { return test::check_collectives(world.world()); }),
+            "");
+}
+
+TEST(Tcp, LongMessagesBothWays) {
+  const auto rank = [](World& world) {
+    return test::check_all_reduce(world.world(), DType::kF32, 3'000'001);
+  };
+  EXPECT_EQ(run_processes(3, options(CommAlgorithm::kRing), rank), "");
+}
+
+TEST(Tcp, AnUnwantedLongMessageDoesNotBlockAWantedOne) {
+  const auto rank = [](World& world) -> std::string {
+    Communicator& g = world.world();
+    const TestTensor large(DType::kF32, {100'000}), small(DType::kF32, {3});
+    if (g.rank() == 0) {
+      test::fill(*large, 1);
+      test::fill(*small, 2);
+      g.send(*large, 1, 1);
+      g.send(*small, 1, 2);
+      return "";
+    }
+    g.recv(*small, 0, 2);
+    g.recv(*large, 0, 1);
+    const bool right = small->as<float>()[2] == static_cast<float>(test::operand(2, 2)) &&
+                       large->as<float>()[99'999] == static_cast<float>(test::operand(1, 99'999));
+    return right ? "" : "mixed up";
+  };
+  EXPECT_EQ(run_processes(2, options(CommAlgorithm::kRing), rank), "");
+}
+
+TEST(Tcp, AKilledProcessIsNamedByItsPeers) {
+  for (CommAlgorithm algorithm : {CommAlgorithm::kRing, CommAlgorithm::kShm}) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string problems = run_processes(
+        3, options(algorithm),
+        [](World& world) -> std::string {
+          const TestTensor data(DType::kF32, {10'000});
+          for (int k = 0; k < 1'000'000; ++k) {
+            if (k == 20 && world.rank() == 1) kill(getpid(), SIGKILL);
+            world.world().all_reduce(*data);
+          }
+          return "nothing happened";
+        },
+        1);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    EXPECT_LT(took.count(), 10);
+    for (int r : {0, 2}) {
+      const std::string head = concat("rank ", r, " threw: rank ", r,
+                                      " of group \"world\" (3 ranks): all_reduce of 40000 bytes");
+      EXPECT_NE(problems.find(head), std::string::npos) << problems;
+    }
+    EXPECT_TRUE(problems.find("died") != std::string::npos ||
+                problems.find("closed its connection") != std::string::npos)
+        << problems;
+    EXPECT_EQ(problems.find("was not killed"), std::string::npos) << problems;
+  }
+}
+
+TEST(Tcp, AMissingRankEndsInATimeout) {
+  const TcpOptions alone{"localhost", free_port(), 0, 2, 0.3};
+  EXPECT_THROW(make_tcp_transport(alone), Error);
+  const TcpOptions lost{"localhost", free_port(), 1, 2, 0.3};
+  EXPECT_THROW(make_tcp_transport(lost), Error);
+  const TcpOptions unknown{"no-such-host.invalid", free_port(), 1, 2, 0.3};
+  EXPECT_THROW(make_tcp_transport(unknown), InputError);
+}
+
+}  // namespace
+}  // namespace trireme
