@@ -7,7 +7,10 @@
 #include "commands/bench.h"
 #include "commands/completion.h"
 #include "commands/data.h"
+#include "commands/eval.h"
+#include "commands/generate.h"
 #include "commands/parse_error.h"
+#include "commands/pretrain.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
 
@@ -30,16 +33,20 @@ void add_bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure what this machine reaches");
   bench->require_subcommand(1);
   add_bench_gemm(*bench);
+  add_bench_train(*bench);
 }
 
-void add_commands(CLI::App& app, const CommandLine&) {
+void add_commands(CLI::App& app, const CommandLine& line) {
   app.set_help_all_flag("--help-all", "Print the help of every command and exit");
   app.set_version_flag("--version", version_text,
                        "Print versions, backends and processor, and exit");
   app.footer(kFooter);  // inherited by every command added below
   app.require_subcommand(1);
-  add_bench_command(app);
   add_data_command(app);
+  add_pretrain_command(app, line);
+  add_eval_command(app, line);
+  add_generate_command(app, line);
+  add_bench_command(app);
   add_completion_command(app);
 }
 

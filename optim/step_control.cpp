@@ -49,8 +49,8 @@ void decide_step(const Tensor& scalars, const Tensor& state_view, const ConstTen
   StepScalars out;
   const double clip_factor =
       decision.clip > 0 ? std::min(1.0, decision.clip / (norm + kNormFloor)) : 1.0;
-  out.grad_multiplier = finite ? static_cast<float>(clip_factor / state.loss_scale) : 0.0f;
-  out.learning_rate = static_cast<float>(decision.learning_rate);
+  out.grad_multiplier = finite ? clip_factor / state.loss_scale : 0.0;
+  out.learning_rate = decision.learning_rate;
   out.skip = finite ? 0 : 1;
   state.grad_norm = norm;
   if (finite) {

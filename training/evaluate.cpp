@@ -18,8 +18,8 @@ Evaluator::Evaluator(const Model& model, ParameterStore& store, Communicator& gr
 void Evaluator::micro_batch(const MicroBatch& batch, const Tensor& loss_sum) {
   const Tokens tokens = tokens_of(batch);
   Pass pass{ctx_, store_, tokens};
-  float unused_scale = 1.0f;
-  model_.evaluate(pass, {loss_sum, Tensor(&unused_scale, DType::kF32, Shape{1}), {}});
+  double unused_scale = 1.0;
+  model_.evaluate(pass, {loss_sum, Tensor(&unused_scale, DType::kF64, Shape{1}), {}});
 }
 
 ArenaPlan Evaluator::plan() {

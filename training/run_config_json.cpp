@@ -183,4 +183,19 @@ std::string config_reference() {
       markdown_reference(model_schema(ModelFamily::kLlama)));
 }
 
+RunConfig resolved_run_config(const Json& json) {
+  const auto number = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json[key].is_number_integer()
+               ? json[key].get<int64_t>()
+               : int64_t{0};
+  };
+  const int64_t share =
+      number("train_micro_batch_size_per_gpu") * number("gradient_accumulation_steps");
+  const int64_t batch = number("train_batch_size");
+  if (share <= 0 || batch <= 0 || batch % share != 0 || batch / share > 1 << 20)
+    fail_input("it is not a resolved configuration: train_batch_size ", batch,
+               " over micro-batch times accumulation ", share, " gives no number of ranks");
+  return read_run_config(json, static_cast<int>(batch / share));
+}
+
 }  // namespace trireme

@@ -83,7 +83,7 @@ Tensor TrainStep::scalar(int slot, DType dtype, int64_t count) const {
 void TrainStep::micro_batch(const MicroBatch& batch, bool last) {
   const Tokens tokens = tokens_of(batch);
   Pass pass{ctx_, state_.store, tokens};
-  const Loss loss{scalar(kLossSum, DType::kF64), scalar(kGradScale, DType::kF32), {}};
+  const Loss loss{scalar(kLossSum, DType::kF64), scalar(kGradScale, DType::kF64), {}};
   state_.model.train(pass, loss, config_.recompute, [&](int block) {
     if (!last || ctx_.planning()) return;
     state_.store.finish_gradients(block);
@@ -144,7 +144,7 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
   if (group_.size() > 1) valid = group_.all_reduce_scalar(valid, ReduceOp::kSum);
   // A batch of masked tokens only has zero gradients, not infinite ones.
   const double count = static_cast<double>(std::max<int64_t>(1, valid));
-  *scalar(kGradScale, DType::kF32).as<float>() = static_cast<float>(before.loss_scale / count);
+  *scalar(kGradScale, DType::kF64).as<double>() = before.loss_scale / count;
   *scalar(kLossSum, DType::kF64).as<double>() = 0;
   *scalar(kSumOfSquares, DType::kF64).as<double>() = 0;
 

@@ -9,7 +9,7 @@ namespace trireme {
 
 struct Loss {
   Tensor sum;         // (1) float64: += sum of the losses of the valid tokens
-  ConstTensor scale;  // (1) float32: what a token's gradient is multiplied with (training)
+  ConstTensor scale;  // (1) float64: what a token's gradient is multiplied with (training)
   Tensor per_token;   // (T) float32 (float64), optional
 };
 

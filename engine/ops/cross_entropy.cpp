@@ -20,7 +20,7 @@ void check_operands(const Tensor& loss_sum, const Tensor& token_loss, const Tens
                 ", expected 1 to ", vocab);
   check_operand(kOp, "loss_sum", loss_sum, DType::kF64, {1});
   check_operand(kOp, "targets", targets, DType::kI32, {rows});
-  check_operand(kOp, "scale", scale, DType::kF32, {1});
+  check_operand(kOp, "scale", scale, DType::kF64, {1});
   if (token_loss.present()) check_operand(kOp, "token_loss", token_loss, logits.dtype(), {rows});
   if (!d_logits.present()) return;
   check_shape(kOp, "d_logits", d_logits, logits.shape());
@@ -57,7 +57,7 @@ void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token
         .valid_columns = valid_vocab,
         .logits_stride = logits.stride(0),
         .d_stride = d_logits.present() ? d_logits.stride(0) : 0,
-        .scale = static_cast<T>(*scale.as<float>()),
+        .scale = static_cast<T>(*scale.as<double>()),
         .ignored_target = kIgnoredTarget,
     };
     TRIREME_KERNEL(cross_entropy<T>)(args, ctx.threads);

@@ -8,7 +8,7 @@
 //   d_logits    (N, V)  optional; rows may have any stride; the type of the logits (may alias them), or
 //                       bfloat16 or float16 beside float32 logits:
 //                       (softmax - onehot(target)) * scale, 0 for ignored tokens
-//   scale       (1)     float32 device scalar: loss scale / number of valid tokens of the global batch
+//   scale       (1)     float64 device scalar: loss scale / number of valid tokens of the global batch
 // The loss of a token is logsumexp(logits) - logits[target]. loss_sum grows token by token, in order,
 // so it does not depend on how tokens are chunked. A target outside [0, valid_vocab) that is not
 // kIgnoredTarget throws Error naming its position, before anything is written. A NaN or an infinite

@@ -8,8 +8,8 @@ namespace trireme {
 
 // The scalars of one optimizer step, written by optim/ and read by the kernels below.
 struct StepScalars {
-  float grad_multiplier = 1.0f;  // 1 / loss scale, times the clip factor
-  float learning_rate = 0.0f;
+  double grad_multiplier = 1.0;  // 1 / loss scale, times the clip factor
+  double learning_rate = 0.0;
   int64_t count = 1;  // number of this update (from 1), for bias correction
   int32_t skip = 0;   // non-zero: leave everything as it is
 };

@@ -49,7 +49,7 @@ std::vector<int32_t> some_targets(int64_t rows, int64_t valid) {
 TEST(CrossEntropy, MatchesTheDefinition) {
   const float scale = 0.125f;
   const int64_t rows = 7, padding = 5;
-  const TestTensor ts(DType::kF32, {1}, {scale});
+  const TestTensor ts(DType::kF64, {1}, {scale});
   for (DType dtype : {DType::kF64, DType::kF32})
     for (DType gradient : kFloatTypes)
       for (int64_t valid : {int64_t{1}, int64_t{7}, int64_t{33}, int64_t{1000}, int64_t{5003}}) {
@@ -182,7 +182,7 @@ TEST(CrossEntropy, LargeAndInfiniteLogits) {
 
 TEST(CrossEntropy, RefusesWrongOperands) {
   Ctx ctx(1, "test");
-  const TestTensor x(DType::kF32, {2, 5}), sum(DType::kF64, {1}), scale(DType::kF32, {1});
+  const TestTensor x(DType::kF32, {2, 5}), sum(DType::kF64, {1}), scale(DType::kF64, {1});
   const TestTensor good({2}, std::vector<int32_t>{0, 4}), half(DType::kBF16, {2, 5});
   for (int32_t bad : {5, -1, -99})
     EXPECT_THROW(softmax_cross_entropy(ctx, sum, {}, {}, x,
@@ -195,7 +195,8 @@ TEST(CrossEntropy, RefusesWrongOperands) {
   EXPECT_THROW(
       softmax_cross_entropy(ctx, sum, {}, TestTensor(DType::kF64, {2, 5}), x, good, scale, 5),
       Error);
-  EXPECT_THROW(softmax_cross_entropy(ctx, scale, {}, {}, x, good, scale, 5), Error);
+  EXPECT_THROW(softmax_cross_entropy(ctx, TestTensor(DType::kF32, {1}), {}, {}, x, good, scale, 5),
+               Error);
   EXPECT_THROW(softmax_cross_entropy(ctx, sum, sum, {}, x, good, scale, 5), Error);
 }
 
