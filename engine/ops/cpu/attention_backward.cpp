@@ -92,8 +92,8 @@ void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const Quer
     for_each_dropout(a, block.counters, spans, [&](int64_t at, Vec<C> factor) {
       store(w.dscore + at, load(w.dscore + at) * factor);
     });
-  for (int n = 0; n < spans.count; ++n) {
-    const Span& span = spans.span[n];
+  for (int n = 0; n < spans.flat_count; ++n) {
+    const Rectangle& span = spans.flat[n];
     for (int64_t row = span.row0; row < span.row1; ++row)
       for (int64_t column = span.column0; column < span.column1; column += kN) {
         const int64_t at = row * kBlock + column;
@@ -120,8 +120,8 @@ void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence&
                             a.width, w.keys, padded, false);
   const Rows<C> v = rows_of(a.v.data + first * a.v.row + kv_head * a.v.head, a.v.row, spans.rows,
                             a.width, w.values, padded, false);
-  for (int n = 0; n < spans.count; ++n) {
-    const Span& span = spans.span[n];
+  for (int n = 0; n < spans.flat_count; ++n) {
+    const Rectangle& span = spans.flat[n];
     const int64_t at = span.row0 * kBlock + span.column0;
     const int64_t rows = span.row1 - span.row0, columns = span.column1 - span.column0;
     tile_product<false, C>({w.probability + at, kBlock, k.data + span.row0 * k.stride, k.stride, 1,
@@ -131,13 +131,13 @@ void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence&
   }
   mask_scores(w.probability, s, spans);
   differentiate_softmax(a, w, block, spans);
-  for (int n = 0; n < spans.count; ++n) {
-    const Span& span = spans.span[n];
-    const int64_t at = span.row0 * kBlock + span.column0, rows = span.row1 - span.row0;
-    if constexpr (kKeys) {
+  if constexpr (kKeys)
+    for (int n = 0; n < spans.flat_count; ++n) {
+      const Rectangle& span = spans.flat[n];
+      const int64_t at = span.row0 * kBlock + span.column0, to = span.row0 * padded;
+      const int64_t rows = span.row1 - span.row0;
       // Queries stop where the block does: the rest of its last vector is not read.
       const int64_t queries = smaller(span.column1, block.rows) - span.column0;
-      const int64_t to = span.row0 * padded;
       tile_product<true, C>({dv + to, padded, w.probability + at, kBlock, 1,
                              block.dout.data + span.column0 * block.dout.stride, block.dout.stride,
                              rows, used, queries});
@@ -145,11 +145,13 @@ void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence&
                              block.queries.data + span.column0 * block.queries.stride,
                              block.queries.stride, rows, used, queries});
     }
-    if constexpr (kQueries)
+  if constexpr (kQueries)
+    for (int n = 0; n < spans.tall_count; ++n) {
+      const Rectangle& span = spans.tall[n];
       tile_product<true, C>({w.dq_t + span.column0, kBlock, k.data + span.row0 * k.stride, 1,
-                             k.stride, w.dscore + at, kBlock, a.width, span.column1 - span.column0,
-                             rows});
-  }
+                             k.stride, w.dscore + span.row0 * kBlock + span.column0, kBlock,
+                             a.width, span.column1 - span.column0, span.row1 - span.row0});
+    }
 }
 
 // All blocks of keys that the block of queries sees; dq is finished.

@@ -91,20 +91,15 @@ TRIREME_INLINE bool softmax_column(Work<C>& w, int64_t column, int64_t row0, int
 
 template <class C>
 void softmax_block(Work<C>& w, const Spans& spans, int64_t width) {
-  constexpr int kN = kLanes<C>;
-  for (int64_t column = 0; column < kBlock; column += kN) {
-    int64_t row0 = kBlock, row1 = 0;  // the rows that this column needs are contiguous
-    for (int n = 0; n < spans.count; ++n) {
-      const Span& span = spans.span[n];
-      if (column < span.column0 || column >= span.column1) continue;
-      row0 = smaller(row0, span.row0);
-      row1 = larger(row1, span.row1);
-    }
-    if (row0 >= row1 || !softmax_column(w, column, row0, row1)) continue;
-    const Vec<C> rescale = load(w.factor + column);
-    for (int64_t d = 0; d < width; ++d) {
-      C* p = w.out + d * kBlock + column;
-      store(p, load(p) * rescale);
+  for (int n = 0; n < spans.tall_count; ++n) {
+    const Rectangle& span = spans.tall[n];
+    for (int64_t column = span.column0; column < span.column1; column += kLanes<C>) {
+      if (!softmax_column(w, column, span.row0, span.row1)) continue;
+      const Vec<C> rescale = load(w.factor + column);
+      for (int64_t d = 0; d < width; ++d) {
+        C* p = w.out + d * kBlock + column;
+        store(p, load(p) * rescale);
+      }
     }
   }
 }
@@ -119,8 +114,8 @@ void attend(const AttentionForward<T>& a, Work<C>& w, const Sequence& s, int64_t
                             a.width, w.keys, padded, false);
   const Rows<C> v = rows_of(a.v.data + first * a.v.row + kv_head * a.v.head, a.v.row, spans.rows,
                             a.width, w.values, padded, false);
-  for (int n = 0; n < spans.count; ++n) {
-    const Span& span = spans.span[n];
+  for (int n = 0; n < spans.flat_count; ++n) {
+    const Rectangle& span = spans.flat[n];
     tile_product<false, C>({w.scores + span.row0 * kBlock + span.column0, kBlock,
                             k.data + span.row0 * k.stride, k.stride, 1, w.queries + span.column0,
                             kBlock, span.row1 - span.row0, span.column1 - span.column0, a.width});
@@ -131,8 +126,8 @@ void attend(const AttentionForward<T>& a, Work<C>& w, const Sequence& s, int64_t
     for_each_dropout(a, counters, spans, [&](int64_t at, Vec<C> factor) {
       store(w.scores + at, load(w.scores + at) * factor);
     });
-  for (int n = 0; n < spans.count; ++n) {
-    const Span& span = spans.span[n];
+  for (int n = 0; n < spans.tall_count; ++n) {
+    const Rectangle& span = spans.tall[n];
     tile_product<true, C>({w.out + span.column0, kBlock, v.data + span.row0 * v.stride, 1, v.stride,
                            w.scores + span.row0 * kBlock + span.column0, kBlock, a.width,
                            span.column1 - span.column0, span.row1 - span.row0});
@@ -216,6 +211,14 @@ TRIREME_INLINE void softmax_row(Work<C>& w, int64_t r, int64_t begin, int64_t en
   w.maximum[r] = now;
 }
 
+// Rows of one head lie far apart: without this every one of them would wait for the memory.
+template <class T>
+TRIREME_INLINE void prefetch_rows(const T* from, int64_t stride, int64_t rows, int64_t width) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(from + i * stride + d);
+}
+
 template <class T>
 void few_queries_forward(const AttentionForward<T>& a, const Sequence& s, int64_t kv_head,
                          compute_t<T>* scratch) {
@@ -232,6 +235,9 @@ void few_queries_forward(const AttentionForward<T>& a, const Sequence& s, int64_
   const int64_t stop = keys_end(s, s.queries);
   for (int64_t j0 = keys_begin(s, 0) / kBlock * kBlock; j0 < stop; j0 += kBlock) {
     const int64_t keys = smaller(kBlock, stop - j0), first = s.first_key + j0;
+    const int64_t next = smaller(kBlock, stop - j0 - keys);
+    prefetch_rows(a.k.data + (first + keys) * a.k.row + kv_head * a.k.head, a.k.row, next, a.width);
+    prefetch_rows(a.v.data + (first + keys) * a.v.row + kv_head * a.v.head, a.v.row, next, a.width);
     const Rows<C> k = rows_of(a.k.data + first * a.k.row + kv_head * a.k.head, a.k.row, keys,
                               a.width, w.keys, used, true);
     const Rows<C> v = rows_of(a.v.data + first * a.v.row + kv_head * a.v.head, a.v.row, keys,

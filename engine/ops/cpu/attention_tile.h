@@ -146,25 +146,49 @@ TRIREME_INLINE int64_t queries_end(const Sequence& s, int64_t j1) {
   return smaller(s.queries, j1 - 1 - s.offset + s.window);
 }
 
-// A rectangle of a transposed block, rows (keys) by columns (queries), outside of which nothing is
-// seen. Columns are whole vectors. `masked`: some elements inside are not seen either.
-struct Span {
+// A rectangle of a transposed block, rows (keys) by columns (queries). Columns are whole vectors.
+struct Rectangle {
   int64_t row0, row1, column0, column1;
-  bool masked;
 };
-// The block of keys from j0 and queries from i0, as spans from top to bottom.
+// The part of the block of keys from j0 and queries from i0 that is seen, cut in two ways: into flat
+// rectangles for what runs along the queries, and into tall ones for sums over the keys.
 struct Spans {
   int64_t j0, i0, rows, columns;  // columns that are queries; the last vector may be wider
-  int count = 0;
-  Span span[kBlock / kWidestVector];
+  int flat_count = 0, tall_count = 0;
+  Rectangle flat[kBlock / kWidestVector];
+  bool masked[kBlock / kWidestVector];  // some elements of the flat rectangle are not seen
+  Rectangle tall[kBlock / 2];
 };
+
+// Columns with the same rows form one tall rectangle.
+TRIREME_INLINE void find_tall_spans(Spans& spans, int64_t width, int64_t lanes) {
+  for (int64_t column = 0; column < width; column += lanes) {
+    int64_t row0 = kBlock, row1 = 0;  // the rows that a column needs are contiguous
+    for (int n = 0; n < spans.flat_count; ++n) {
+      const Rectangle& flat = spans.flat[n];
+      if (column < flat.column0 || column >= flat.column1) continue;
+      row0 = smaller(row0, flat.row0);
+      row1 = larger(row1, flat.row1);
+    }
+    if (row0 >= row1) continue;
+    Rectangle* last = spans.tall_count > 0 ? &spans.tall[spans.tall_count - 1] : nullptr;
+    if (last != nullptr && last->column1 == column && last->row0 == row0 && last->row1 == row1)
+      last->column1 = column + lanes;
+    else
+      spans.tall[spans.tall_count++] = {row0, row1, column, column + lanes};
+  }
+}
 
 // Cuts the block into strips of kWidestVector keys, drops the columns a strip does not need and joins
 // equal neighbours: whole blocks stay whole, those on the diagonal become a staircase.
 template <class C>
 Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
   constexpr int64_t kN = kLanes<C>;
-  Spans out{j0, i0, smaller(kBlock, s.keys - j0), smaller(kBlock, s.queries - i0), 0, {}};
+  Spans out;
+  out.j0 = j0;
+  out.i0 = i0;
+  out.rows = smaller(kBlock, s.keys - j0);
+  out.columns = smaller(kBlock, s.queries - i0);
   const int64_t width = ceil_to(out.columns, kN);
   for (int64_t row = 0; row < out.rows; row += kWidestVector) {
     const int64_t end = smaller(row + kWidestVector, out.rows);
@@ -175,13 +199,16 @@ Spans spans_of(const Sequence& s, int64_t i0, int64_t j0) {
     if (column0 >= column1) continue;
     const bool masked =
         low + (end - 1 - row) > column0 || high - (end - 1 - row) < smaller(column1, out.columns);
-    Span* last = out.count > 0 ? &out.span[out.count - 1] : nullptr;
-    if (last != nullptr && last->row1 == row && last->column0 == column0 &&
-        last->column1 == column1 && last->masked == masked)
-      last->row1 = end;
-    else
-      out.span[out.count++] = {row, end, column0, column1, masked};
+    const int before = out.flat_count - 1;
+    if (before >= 0 && out.flat[before].row1 == row && out.flat[before].column0 == column0 &&
+        out.flat[before].column1 == column1 && out.masked[before] == masked) {
+      out.flat[before].row1 = end;
+    } else {
+      out.masked[out.flat_count] = masked;
+      out.flat[out.flat_count++] = {row, end, column0, column1};
+    }
   }
+  find_tall_spans(out, width, kN);
   return out;
 }
 
@@ -190,14 +217,16 @@ template <class C>
 void mask_scores(C* scores, const Sequence& s, const Spans& spans) {
   constexpr int kN = kLanes<C>;
   const Vec<C> hidden = splat<Vec<C>>(-__builtin_inff());
-  for (int n = 0; n < spans.count; ++n) {
-    const Span& span = spans.span[n];
-    if (!span.masked) continue;
+  for (int n = 0; n < spans.flat_count; ++n) {
+    if (!spans.masked[n]) continue;
+    const Rectangle& span = spans.flat[n];
     for (int64_t row = span.row0; row < span.row1; ++row) {
       const int64_t low = spans.j0 + row - s.offset - spans.i0;
+      const int64_t high = low + s.window;
       const auto first = static_cast<C>(clamped(low, 0, kBlock));
-      const auto end = static_cast<C>(clamped(low + s.window, 0, kBlock));
+      const auto end = static_cast<C>(clamped(high, 0, kBlock));
       for (int64_t column = span.column0; column < span.column1; column += kN) {
+        if (column >= low && column + kN <= high) continue;
         C* p = scores + row * kBlock + column;
         const Vec<C> at = iota<Vec<C>>() + static_cast<C>(column);
         store(p, (at >= first) & (at < end) ? load(p) : hidden);
@@ -268,8 +297,8 @@ TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const uint64_t (&cou
   using C = compute_t<T>;
   using Int = typename Traits<Vec<C>>::Int;
   constexpr int kN = kLanes<C>;
-  for (int n = 0; n < spans.count; ++n) {
-    const Span& span = spans.span[n];
+  for (int n = 0; n < spans.flat_count; ++n) {
+    const Rectangle& span = spans.flat[n];
     for (int64_t row = span.row0; row < span.row1; row += 4)
       for (int64_t column = span.column0; column < span.column1; column += kN) {
         uint32_t words[4][kN];

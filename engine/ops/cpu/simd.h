@@ -11,6 +11,10 @@
 // compiled for one instruction set can be picked by the linker for another.
 #pragma once
 
+#if defined(TRIREME_ISA_avx512) || defined(TRIREME_ISA_avx2)
+#include <immintrin.h>
+#endif
+
 #include "engine/core/dtype.h"
 #include "engine/ops/cpu/isa.h"
 
@@ -66,6 +70,37 @@ TRIREME_INLINE V splat(typename Traits<V>::Scalar x) {
 
 // --- loads and stores ---------------------------------------------------------------------------
 
+// GCC 12 converts vectors of _Float16 one by one, hence the intrinsics. The unmasked AVX-512 forms
+// make it warn about an undefined operand.
+TRIREME_INLINE Vec<float> load_half(const f16* p) {
+#if defined(TRIREME_ISA_avx512)
+  __m256i h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return _mm512_maskz_cvtph_ps(0xffff, h);
+#elif defined(TRIREME_ISA_avx2)
+  __m128i h;
+  __builtin_memcpy(&h, p, sizeof h);
+  return _mm256_cvtph_ps(h);
+#else
+  Vec<float> v;
+  for (int i = 0; i < kLanes<float>; ++i)
+    v[i] = static_cast<float>(__builtin_bit_cast(_Float16, p[i].bits));
+  return v;
+#endif
+}
+TRIREME_INLINE void store_half(f16* p, Vec<float> v) {
+#if defined(TRIREME_ISA_avx512)
+  const __m256i h = _mm512_maskz_cvtps_ph(0xffff, v, _MM_FROUND_TO_NEAREST_INT);
+  __builtin_memcpy(static_cast<void*>(p), &h, sizeof h);
+#elif defined(TRIREME_ISA_avx2)
+  const __m128i h = _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT);
+  __builtin_memcpy(static_cast<void*>(p), &h, sizeof h);
+#else
+  for (int i = 0; i < kLanes<float>; ++i)
+    p[i].bits = __builtin_bit_cast(uint16_t, static_cast<_Float16>(v[i]));
+#endif
+}
+
 template <class T>
 TRIREME_INLINE Vec<compute_t<T>> load(const T* p) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -78,11 +113,7 @@ TRIREME_INLINE Vec<compute_t<T>> load(const T* p) {
     __builtin_memcpy(&h, p, sizeof h);
     return __builtin_bit_cast(Vec<float>, __builtin_convertvector(h, Vec<uint32_t>) << 16);
   } else {
-    _Float16 h[kLanes<float>];
-    __builtin_memcpy(h, p, sizeof h);
-    Vec<float> v;
-    for (int i = 0; i < kLanes<float>; ++i) v[i] = static_cast<float>(h[i]);
-    return v;
+    return load_half(p);
   }
 }
 
@@ -98,9 +129,7 @@ TRIREME_INLINE void store(T* p, Vec<compute_t<T>> v) {
     const Half h = __builtin_convertvector(rounded >> 16, Half);
     __builtin_memcpy(static_cast<void*>(p), &h, sizeof h);
   } else {
-    _Float16 h[kLanes<float>];
-    for (int i = 0; i < kLanes<float>; ++i) h[i] = static_cast<_Float16>(v[i]);
-    __builtin_memcpy(static_cast<void*>(p), h, sizeof h);
+    store_half(p, v);
   }
 }
 
