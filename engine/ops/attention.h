@@ -4,7 +4,8 @@
 //   out[t, h] = sum_s softmax_s(scale * q[t, h] . k[s, h']) v[s, h'],   h' = h / (H / Hkv)
 // over the keys s of t's sequence that t may see. Sequence n holds queries cu_q[n] .. cu_q[n+1] and keys
 // cu_k[n] .. cu_k[n+1]; its last query sees its last key, so query i of Lq sees keys j <= i + Lk - Lq.
-// window > 0 keeps only the last `window` of those.
+// window > 0 keeps only the last `window` of those. causal = false: every query sees every key of its
+// sequence (no window then).
 //
 //   q, out, dq, dout  (T, H, D)      unit stride in D, any stride in T and H (slices of packed QKV)
 //   k, v, dk, dv      (Tk, Hkv, D)   likewise; H is a multiple of Hkv
@@ -14,7 +15,10 @@
 // One float dtype for q, k, v, out and gradients; sums are float32 (float64 for float64). A query that
 // sees no key gives out = 0 and lse = -inf.
 // Dropout of the probabilities: the mask of (query, key) in head h is word
-//   (global_row[t] * H + h) * 2^24 + (position of the key in its sequence) of args.key.
+//   (global_row[t] * H + h) * 2^24 + (position of the key in its sequence) of args.key;
+// where uniform_from_word(word) >= dropout the probability is kept and divided by 1 - dropout.
+// A result depends on nothing but its own sequence: not on the number of threads, nor on what other
+// sequences are packed beside it.
 #pragma once
 
 #include "engine/ops/context.h"

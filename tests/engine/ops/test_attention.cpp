@@ -335,6 +335,28 @@ TEST(Attention, BitsDoNotDependOnThreads) {
       });
 }
 
+// The second of two packed sequences, computed alone, has the same bits.
+TEST(Attention, BitsDoNotDependOnTheNeighbours) {
+  const Case both = self_attention({0, 45, 128}, 2, 1, 24);
+  Ctx ctx(1, "test");
+  Operands x(both, DType::kBF16);
+  x.forward(ctx);
+  x.backward(ctx);
+  const int64_t rows = 128 - 45;
+  const auto tail = [&](const Tensor& t) { return t.slice(0, 45, 128); };
+  const TestTensor out(DType::kBF16, {rows, 2, 24}), lse(DType::kF32, {2, rows});
+  const TestTensor dq(DType::kBF16, {rows, 2, 24});
+  const TestTensor dk(DType::kBF16, {rows, 1, 24}), dv(DType::kBF16, {rows, 1, 24});
+  const TestTensor cu({2}, std::vector<int32_t>{0, static_cast<int32_t>(rows)});
+  attention_forward(ctx, out, lse, tail(x.q), tail(x.k), tail(x.v), cu, cu, both.args);
+  attention_backward(ctx, dq, dk, dv, tail(x.dout), out, lse, tail(x.q), tail(x.k), tail(x.v), cu,
+                     cu, both.args);
+  EXPECT_SAME_BITS(*out, tail(x.out));
+  EXPECT_SAME_BITS(*dq, tail(x.dq));
+  EXPECT_SAME_BITS(*dk, tail(x.dk));
+  EXPECT_SAME_BITS(*dv, tail(x.dv));
+}
+
 // Value rows are unit vectors, so the output row is the probabilities themselves.
 TEST(Attention, DropoutKeepsExactlyTheWordsOfItsKey) {
   constexpr int64_t kKeys = 256;
