@@ -228,26 +228,31 @@ std::string tick_text(double value) {
 
 std::vector<double> smoothed(const std::vector<double>& values, double window) {
   const double keep = 1 - 2 / (std::max(1.0, window) + 1);
-  const auto average = [keep](auto from, auto to) {
-    std::vector<double> out;
-    double sum = 0, weight = 0;
-    for (; from != to; ++from) {
-      if (std::isfinite(*from)) {
-        sum = sum * keep + *from;
-        weight = weight * keep + 1;
-      }
-      out.push_back(weight > 0 ? sum / weight : *from);
-    }
-    return out;
+  struct Sum {
+    double value = 0, weight = 0;
   };
-  std::vector<double> forward = average(values.begin(), values.end());
-  const std::vector<double> backward = average(values.rbegin(), values.rend());
-  for (size_t i = 0; i < forward.size(); ++i) {
-    const double other = backward[forward.size() - 1 - i];
-    const bool both = std::isfinite(forward[i]) && std::isfinite(other);
-    forward[i] = both ? (forward[i] + other) / 2 : std::isfinite(other) ? other : forward[i];
+  // At each place the weighted sum of it and everything before, in the direction of the iterators.
+  const auto accumulate = [keep](auto from, auto to) {
+    std::vector<Sum> sums;
+    Sum sum;
+    for (; from != to; ++from) {
+      const bool there = std::isfinite(*from);
+      sum = {sum.value * keep + (there ? *from : 0), sum.weight * keep + (there ? 1 : 0)};
+      sums.push_back(sum);
+    }
+    return sums;
+  };
+  const std::vector<Sum> left = accumulate(values.begin(), values.end());
+  const std::vector<Sum> right = accumulate(values.rbegin(), values.rend());
+  std::vector<double> out;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Sum& other = right[values.size() - 1 - i];
+    const bool there = std::isfinite(values[i]);  // counted on both sides then
+    const double weight = left[i].weight + other.weight - (there ? 1 : 0);
+    const double sum = left[i].value + other.value - (there ? values[i] : 0);
+    out.push_back(weight > 0 ? sum / weight : values[i]);
   }
-  return forward;
+  return out;
 }
 
 std::string svg_plot(const Plot& plot) {

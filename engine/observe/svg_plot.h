@@ -33,9 +33,9 @@ std::vector<double> linear_ticks(double low, double high, int wanted);
 std::vector<double> log_ticks(double low, double high);
 std::string tick_text(double value);  // 0, 2.5, 1k, 20M, 1e-5
 
-// The mean of an exponential moving average from the left and one from the right, so that the curve does
-// not lag behind what it smooths: weights (1 - alpha)^distance with alpha = 2 / (window + 1), corrected at
-// the ends. Non-finite values are passed over.
+// A moving average that looks both ways, so that the curve does not lag behind what it smooths: weights
+// (1 - alpha)^distance with alpha = 2 / (window + 1), normalised at the ends. Non-finite values are
+// passed over.
 std::vector<double> smoothed(const std::vector<double>& values, double window);
 
 }  // namespace trireme

@@ -1,0 +1,51 @@
+// What runs did, for people: a self-contained HTML page, loss and throughput curves as SVG files, and a
+// picture for the terminal, all from the runs' metrics.jsonl and resolved_config.json.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+enum class ReportAxis { kStep, kTokens };
+
+// One run as it was recorded. Values that a record lacks, or that were not finite, are NaN.
+struct RunRecord {
+  std::string name;    // the last part of the directory's path; made unique among the runs
+  std::string path;    // of the metrics file
+  std::string config;  // resolved_config.json as text; empty when there is none
+  std::vector<double> step, tokens, loss, validation_loss, tokens_per_second, step_ms, grad_norm,
+      lr, mfu;
+};
+
+struct RunSummary {
+  std::string model;  // "llama, 4 layers, hidden 128, 4 heads"; empty without a config
+  std::string batch;  // "12 x 64 tokens"
+  double steps = 0, planned_steps = 0, tokens = 0;
+  double loss = 0;  // mean of the last 50 steps
+  std::optional<double> last_validation_loss, best_validation_loss;
+  double best_validation_step = 0;
+  double tokens_per_second = 0, step_ms = 0;  // medians
+  std::optional<double> mfu;                  // median
+};
+
+// `path`: a run directory (output_dir), or a metrics file. InputError when there is nothing to read.
+RunRecord read_run(const std::string& path);
+std::vector<RunRecord> read_runs(const std::vector<std::string>& paths);
+RunSummary summarize(const RunRecord& run);
+
+struct ReportFiles {
+  std::string page;
+  std::vector<std::string> pictures;  // SVG files beside the page: <page>-loss.svg, -throughput.svg
+  bool interactive = false;           // the page holds dygraphs; otherwise static pictures
+};
+// Writes the page to `output` and the pictures beside it. Interactive charts need dygraphs (Debian package
+// libjs-dygraphs) on this machine, not on the reader's.
+ReportFiles write_report(const std::vector<RunRecord>& runs, const std::string& output,
+                         ReportAxis axis = ReportAxis::kStep);
+
+// A summary and a picture of the first run's loss for a terminal of `columns`.
+std::string report_text(const std::vector<RunRecord>& runs, int columns);
+
+}  // namespace trireme
