@@ -206,8 +206,8 @@ void add_data(Schema& s) {
 
 void add_places(Schema& s) {
   s.choice("activation_checkpointing.granularity", "none", {"none", "selective", "full"},
-           "what backward computes again: nothing, attention, or whole blocks; the results are the "
-           "same")
+           "what backward computes again: nothing, norms and MLP activations, or whole blocks; the "
+           "results are the same")
       .or_null()
       .beside_trajectory()
       .alias({"recompute_granularity"});

@@ -100,7 +100,7 @@ void add_deepspeed_rest(Schema& s) {
   const std::string section = "activation_checkpointing.";
   s.unavailable(section + "partition_activations", {"false"}, "saved activations split over ranks");
   s.unavailable(section + "cpu_checkpointing", {"false"}, "saved activations off the device");
-  s.unavailable(section + "modules", {"[\"core_attn\"]"}, "a choice of modules to compute again")
+  s.no_effect(section + "modules", "selective computes norms and MLP activations again")
       .alias({"recompute_modules"});
   for (const char* key : {"contiguous_memory_optimization", "number_checkpoints",
                           "synchronize_checkpoint_boundary", "profile"})

@@ -1,0 +1,62 @@
+#include "commands/config.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/override.h"
+#include "training/run_config.h"
+
+namespace trireme {
+namespace {
+
+void print(const std::string& content) {
+  std::fwrite(content.data(), 1, content.size(), stdout);
+}
+
+struct ResolveOptions {
+  std::string file;
+  std::vector<std::string> overrides;
+  int ranks = 1;
+};
+
+void resolve(const ResolveOptions& options, const std::vector<std::string>& flags) {
+  std::vector<std::string> overrides = options.overrides;
+  for (const std::string& change : overrides_from_flags(run_schema(), flags))
+    overrides.push_back(change);
+  const RunConfig config = load_run_config(options.file, overrides, options.ranks);
+  for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  print(run_config_to_json(config).dump(2) + "\n");
+}
+
+void add_resolve(CLI::App& parent) {
+  CLI::App* command = parent.add_subcommand(
+      "resolve", "Check a run's configuration and print it whole, with nothing left to defaults");
+  auto options = std::make_shared<ResolveOptions>();
+  command->add_option("--config", options->file, "The run's JSON file")->required();
+  command->add_option("--set", options->overrides, "Change one key: a.b=value (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--ranks", options->ranks, "Ranks the run would have")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->footer("Every key is also a flag: --train-steps 10, --optimizer-params-lr 1e-3.");
+  command->allow_extras();
+  command->callback([command, options] { resolve(*options, command->remaining()); });
+}
+
+}  // namespace
+
+CLI::App* add_config_command(CLI::App& parent) {
+  CLI::App* command = parent.add_subcommand("config", "Explain and check configuration files");
+  command->require_subcommand(1);
+  add_resolve(*command);
+  command->add_subcommand("schema", "Print the JSON Schema of a run's configuration, for editors")
+      ->callback([] { print(run_config_json_schema().dump(2) + "\n"); });
+  command->add_subcommand("reference", "Print every key as Markdown (docs/config-reference.md)")
+      ->callback([] { print(config_reference()); });
+  return command;
+}
+
+}  // namespace trireme
