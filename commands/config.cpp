@@ -11,9 +11,7 @@
 namespace trireme {
 namespace {
 
-void print(const std::string& content) {
-  std::fwrite(content.data(), 1, content.size(), stdout);
-}
+void print(const std::string& content) { std::fwrite(content.data(), 1, content.size(), stdout); }
 
 struct ResolveOptions {
   std::string file;

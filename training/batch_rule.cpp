@@ -38,7 +38,12 @@ void read_batch(const ConfigValues& values, int world_size, RunConfig& config,
     return report.error(kTotal, concat("is required, or ", kMicro));
   // With one number given, a step is one forward pass.
   if (given.passes == 0 && (given.total == 0 || given.micro == 0)) given.passes = 1;
+  constexpr int64_t kMost = 1 << 24;  // the schema's bound for each, so that products stay exact
   if (given.total == 0) {
+    if (given.micro * given.passes > kMost / world_size)
+      return report.error(
+          kTotal, concat(kMicro, " ", given.micro, " x ", kPasses, " ", given.passes, " x ", ranks,
+                         " is more than ", kMost, " sequences"));
     given.total = given.micro * given.passes * world_size;
   } else if (given.micro == 0) {
     given.micro = quotient(values, given.total, given.passes * world_size,

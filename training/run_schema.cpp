@@ -12,7 +12,7 @@ constexpr double kMaxBatch = 1 << 24;
 constexpr double kMaxSteps = 1e12;
 
 void add_run(Schema& s) {
-  s.any("model", "",
+  s.any("model", "", "path or object",
         "the model: path of a config.json or of a HuggingFace directory, relative to "
         "this file, or the object itself")
       .required();
@@ -103,7 +103,7 @@ void add_optimizer(Schema& s) {
   s.number("optimizer.params.lr", "0.0003", "learning rate after warm-up")
       .at_least(0)
       .alias({"lr", "learning_rate"});
-  s.any("optimizer.params.betas", "[0.9,0.95]",
+  s.any("optimizer.params.betas", "[0.9,0.95]", "two numbers",
         "decay of the first and second moment, each from 0 up to below 1");
   s.number("optimizer.params.eps", "1e-08", "added to the root of the second moment")
       .above(0)
@@ -132,7 +132,7 @@ void add_optimizer(Schema& s) {
 
 void add_scheduler(Schema& s) {
   s.section("scheduler",
-            "The rate rises linearly from 0 over warmup_steps, then follows the type. DeepSpeed's "
+            "The rate rises linearly over warmup_steps, then follows the type. DeepSpeed's "
             "WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR cosine, each with "
             "`\"warmup_type\": \"linear\"`.");
   s.choice("scheduler.type", "cosine",
@@ -173,16 +173,18 @@ void add_data(Schema& s) {
             "A token file is named by the prefix of its .bin and .idx. A path is one prefix, "
             "a list `[0.3, \"a\", 0.7, \"b\"]` of weights and prefixes, or the same as "
             "one string, as Megatron takes it.");
-  s.any("data.data_path", "null", "token files that `split` divides")
+  s.any("data.data_path", "null", "prefix or list", "token files that `split` divides")
       .or_null()
       .alias({"data_path"});
-  s.any("data.train_data_path", "null", "token files for training only")
+  s.any("data.train_data_path", "null", "prefix or list", "token files for training only")
       .or_null()
       .alias({"train_data_path"});
-  s.any("data.valid_data_path", "null", "token files for validation, beside train_data_path")
+  s.any("data.valid_data_path", "null", "prefix or list",
+        "token files for validation, beside train_data_path")
       .or_null()
       .alias({"valid_data_path"});
-  s.any("data.test_data_path", "null", "token files for the final test, beside train_data_path")
+  s.any("data.test_data_path", "null", "prefix or list",
+        "token files for the final test, beside train_data_path")
       .or_null()
       .alias({"test_data_path"});
   s.string("data.split", "\"969,30,1\"", "parts of data_path for training, validation and test")

@@ -78,8 +78,8 @@ Schema make_gpt2_schema() {
   schema.number("embd_pdrop", "0.1", "dropout after the embeddings").at_least(0).below(1);
   schema.number("attn_pdrop", "0.1", "dropout of attention probabilities").at_least(0).below(1);
   schema.boolean("tie_word_embeddings", true, "the head uses the token embedding's weights");
-  schema.any("bos_token_id", "50256", "token id that begins a text, or null").or_null();
-  schema.any("eos_token_id", "50256", "token id that ends a text, or null").or_null();
+  schema.any("bos_token_id", "50256", "token id", "token id that begins a text").or_null();
+  schema.any("eos_token_id", "50256", "token id", "token id that ends a text").or_null();
   schema
       .choice("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh"},
               "the MLP's activation; both words name GELU's tanh form")
@@ -140,8 +140,9 @@ Schema make_llama_schema() {
       .at_least(0)
       .below(1);
   schema.boolean("tie_word_embeddings", false, "the head uses the token embedding's weights");
-  schema.any("bos_token_id", "1", "token id that begins a text, or null").or_null();
-  schema.any("eos_token_id", "2", "token id, or list of ids, that ends a text, or null").or_null();
+  schema.any("bos_token_id", "1", "token id", "token id that begins a text").or_null();
+  schema.any("eos_token_id", "2", "token id", "token id that ends a text; of a list the first")
+      .or_null();
   schema.choice("hidden_act", "silu", {"silu"}, "the gate's activation")
       .synonym("swish", "silu")
       .not_yet({"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"});

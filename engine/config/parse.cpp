@@ -1,6 +1,7 @@
 #include "engine/config/parse.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -43,7 +44,10 @@ class Builder : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     if (!levels_.back().names.insert(name).second) {
-      failure = concat("the key ", shown(Json(name)), " is given twice in one object");
+      std::string path;
+      for (size_t i = 0; i + 1 < levels_.size(); ++i)
+        if (!levels_[i].name.empty()) path += levels_[i].name + ".";
+      failure = concat(shown(Json(path + name)), " is given twice");
       return false;
     }
     levels_.back().name = std::move(name);
@@ -131,10 +135,13 @@ Json parse_json_file(const std::string& path) {
     fail_input(path, ": is a folder, not a JSON file");
   std::ifstream file(path, std::ios::binary);
   if (!file) fail_input(path, ": cannot be read: ", std::strerror(errno));
-  std::string content(static_cast<size_t>(kMaxConfigBytes) + 1, '\0');
-  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  // In pieces, because the size of a pipe is not known beforehand; one byte over the limit is enough.
+  std::string content;
+  std::array<char, 1 << 16> piece;
+  while (static_cast<int64_t>(content.size()) <= kMaxConfigBytes &&
+         (file.read(piece.data(), piece.size()), file.gcount() > 0))
+    content.append(piece.data(), static_cast<size_t>(file.gcount()));
   if (file.bad()) fail_input(path, ": cannot be read: ", std::strerror(errno));
-  content.resize(static_cast<size_t>(file.gcount()));
   if (content.empty()) fail_input(path, ": is empty");
   return parse_json(content, path);
 }

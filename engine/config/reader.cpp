@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/config/parse.h"
 #include "engine/config/schema.h"
@@ -22,8 +23,8 @@ void ConfigReport::note(const std::string& path, const std::string& message) {
 
 void ConfigReport::throw_if_errors(const std::string& what) const {
   if (ok()) return;
-  std::string lines =
-      concat(what, ": ", errors_.size(), errors_.size() == 1 ? " problem" : " problems");
+  if (errors_.size() == 1) fail_input(what, ": ", errors_.front());
+  std::string lines = concat(what, ": ", errors_.size(), " problems");
   for (const std::string& error : errors_) lines += concat("\n  ", error);
   throw InputError(lines);
 }
@@ -129,14 +130,13 @@ std::string range_problem(const Key& key, double value) {
   return concat("must be ", from, " and ", to);
 }
 
-// What is wrong with the value of an implemented key, without the value; "" when it is right.
-// Puts the value into its normal form: integers as integers, enumerations as we spell them.
+// What is wrong with the value of an implemented key; "" when it is right. Puts the value into its
+// normal form: integers as integers, enumerations as the table spells them.
 std::string check_enum(const Key& key, Json& value) {
-  const std::string choices = "must be one of " + listed(key.values, ", ");
-  if (!value.is_string()) return choices;
-  const std::string word = lower(value.get<std::string>());
+  const std::string choices = listed(key.values, ", ");
+  const std::string word = value.is_string() ? lower(value.get<std::string>()) : "";
   for (const std::string& known : key.values)
-    if (lower(known) == word) {
+    if (value.is_string() && lower(known) == word) {
       value = known;
       return "";
     }
@@ -147,26 +147,29 @@ std::string check_enum(const Key& key, Json& value) {
     }
   for (const std::string& later : key.unavailable_values)
     if (lower(later) == word)
-      return concat(choices, "; ", shown(value), " is not available in this version");
-  return choices;
+      return concat(shown(value), " is not available in this version; use ", choices);
+  const char* rule = key.values.size() == 1 ? "must be " : "must be one of ";
+  return concat(rule, choices, "; got ", shown(value));
 }
 
 std::string check_value(const Key& key, Json& value) {
-  const std::string or_auto = key.allows_auto ? " or \"auto\"" : "";
   if (key.allows_auto && value == "auto") return "";
   if (key.allows_null && value.is_null()) return "";
+  const std::string got = concat(key.allows_auto ? " or \"auto\"" : "", ", got ", shown(value));
+  std::string problem;
+  int64_t integer = 0;
   switch (key.kind) {
-    case KeyKind::kBool: return value.is_boolean() ? "" : "must be true or false" + or_auto;
-    case KeyKind::kInt: {
-      int64_t integer = 0;
-      if (!as_integer(value, integer)) return "must be an integer" + or_auto;
+    case KeyKind::kBool: return value.is_boolean() ? "" : "must be true or false" + got;
+    case KeyKind::kInt:
+      if (!as_integer(value, integer)) return "must be an integer" + got;
       value = integer;
-      return range_problem(key, static_cast<double>(integer));
-    }
+      problem = range_problem(key, static_cast<double>(integer));
+      return problem.empty() ? "" : problem + got;
     case KeyKind::kFloat:
-      if (!value.is_number()) return "must be a number" + or_auto;
-      return range_problem(key, value.get<double>());
-    case KeyKind::kString: return value.is_string() ? "" : "must be a string" + or_auto;
+      if (!value.is_number()) return "must be a number" + got;
+      problem = range_problem(key, value.get<double>());
+      return problem.empty() ? "" : problem + got;
+    case KeyKind::kString: return value.is_string() ? "" : "must be a string" + got;
     case KeyKind::kEnum: return check_enum(key, value);
     case KeyKind::kAny: return value.is_null() ? "must not be null" : "";
   }
@@ -195,6 +198,7 @@ class Reader {
     bool valid;
   };
   std::map<std::string, Found> found;  // by canonical path
+  std::set<std::string> meant;         // canonical paths that an unknown key was taken for
 
   void walk(const Json& object, const std::string& section) {
     for (const auto& [name, value] : object.items()) {
@@ -237,9 +241,7 @@ class Reader {
     }
     std::string problem;
     if (key.status == KeyStatus::kImplemented) {
-      const std::string got = shown(value);
       problem = check_value(key, value);
-      if (!problem.empty()) problem += ", got " + got;
     } else if (key.status == KeyStatus::kNoEffect) {
       report_.note(join_path(prefix_, path), "has no effect here: " + key.help);
     } else if (key.status != KeyStatus::kIgnored && !is_trivial(key, value)) {
@@ -260,12 +262,15 @@ class Reader {
     std::vector<std::string> names = schema_.nearest(path);
     const std::string section = parent_path(path);
     if (names.empty()) {
-      const std::string where = section.empty() ? "the top level" : join_path(prefix_, section);
+      std::string where = section.empty() ? prefix_ : join_path(prefix_, section);
+      if (where.empty()) where = "the top level";
       return fail(path,
                   concat("unknown key; ", where, " has ", listed(schema_.children(section), ", ")));
     }
     for (std::string& name : names) {
       const bool elsewhere = name.find('.') != std::string::npos;
+      if (const Key* key = schema_.find_any(elsewhere ? name : join_path(section, name)))
+        meant.insert(key->path);
       name = concat("\"", elsewhere ? join_path(prefix_, name) : name, "\"");
     }
     fail(path, concat("unknown key; did you mean ", listed(names, " or "), "?"));
@@ -299,7 +304,9 @@ ConfigValues read_config(const Schema& schema, const Json& document, const std::
       if (entry.valid) entry.value = it->second.value;
     } else if (key.is_required) {
       entry.valid = false;
-      if (document.is_object()) reader.fail(key.path, "is required: " + key.help);
+      // A misspelled required key is one problem, not two.
+      if (document.is_object() && !reader.meant.contains(key.path))
+        reader.fail(key.path, "is required: " + key.help);
     }
     const bool missing = !entry.given || !entry.valid;
     if (missing && !key.default_json.empty()) entry.value = parse_json(key.default_json, key.path);

@@ -24,7 +24,7 @@ class ConfigReport {
   bool ok() const { return errors_.empty(); }
   const std::vector<std::string>& errors() const { return errors_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  // Throws InputError with all errors, one a line under "what: N problems".
+  // Throws InputError: "what: path: problem", or "what: N problems" and one a line under it.
   void throw_if_errors(const std::string& what) const;
 
  private:

@@ -74,11 +74,12 @@ void put(Json& root, const std::string& path, Json row) {
   object_at(root, parent_path(path))["properties"][leaf_name(path)] = std::move(row);
 }
 
-// "integer or "auto"", "AdamW, Adam, SGD", ...
+// "integer, at least 1, or auto". Bounds that only guard arithmetic are left to the JSON Schema.
 std::string type_words(const Key& key) {
-  std::string words;
+  constexpr double kTechnical = 1e9;
+  std::string words = key.shape;
   switch (key.kind) {
-    case KeyKind::kBool: words = "true, false"; break;
+    case KeyKind::kBool: words = "true or false"; break;
     case KeyKind::kInt: words = "integer"; break;
     case KeyKind::kFloat: words = "number"; break;
     case KeyKind::kString: words = "string"; break;
@@ -87,10 +88,10 @@ std::string type_words(const Key& key) {
       for (const std::string& value : key.values) words += (words.empty() ? "" : ", ") + value;
       break;
   }
-  if (key.min > -1e300) words += concat(key.above_min ? " > " : " >= ", key.min);
-  if (key.max < 1e300) words += concat(key.below_max ? " < " : " <= ", key.max);
-  if (key.allows_auto) words += ", auto";
-  if (key.allows_null) words += words.empty() ? "or null" : ", null";
+  if (key.min > -kTechnical) words += concat(key.above_min ? ", above " : ", at least ", key.min);
+  if (key.max < kTechnical) words += concat(key.below_max ? ", below " : ", at most ", key.max);
+  if (key.allows_auto) words += ", or auto";
+  if (key.allows_null) words += ", or null";
   return words;
 }
 

@@ -84,8 +84,10 @@ Key& Schema::choice(std::string path, std::string preset, std::vector<std::strin
   key.values = std::move(values);
   return key;
 }
-Key& Schema::any(std::string path, std::string default_json, std::string help) {
-  return add(std::move(path), KeyKind::kAny, std::move(default_json), std::move(help));
+Key& Schema::any(std::string path, std::string default_json, std::string shape, std::string help) {
+  Key& key = add(std::move(path), KeyKind::kAny, std::move(default_json), std::move(help));
+  key.shape = std::move(shape);
+  return key;
 }
 Key& Schema::ignored(std::string path) {
   Key& key = add(std::move(path), KeyKind::kAny, "", "says nothing about what is computed");

@@ -34,6 +34,7 @@ struct Key {
   KeyKind kind = KeyKind::kAny;
   std::string default_json;  // the default as JSON text; empty: none
   std::string help;
+  std::string shape;  // of a kAny value, in words, for the reference
   KeyStatus status = KeyStatus::kImplemented;
   bool is_required = false;
   bool allows_auto = false;
@@ -73,7 +74,7 @@ class Schema {
   Key& string(std::string path, std::string default_json, std::string help);
   Key& choice(std::string path, std::string preset, std::vector<std::string> values,
               std::string help);
-  Key& any(std::string path, std::string default_json, std::string help);
+  Key& any(std::string path, std::string default_json, std::string shape, std::string help);
   Key& ignored(std::string path);
   Key& no_effect(std::string path, std::string reason);
   Key& refused(std::string path, std::vector<std::string> trivial, std::string reason);

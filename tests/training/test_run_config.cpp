@@ -1,9 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/override.h"
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
+#include "tests/support/scratch_directory.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -13,21 +18,448 @@ namespace {
 Json small() {
   return parse_json(R"({
     "model": {"model_type": "llama", "vocab_size": 257, "hidden_size": 64, "intermediate_size": 128,
-              "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64},
+              "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64,
+              "bos_token_id": null, "eos_token_id": null},
     "output_dir": "runs/test", "train_batch_size": 12, "train_steps": 100,
-    "data": {"data_path": "data/test", "tokenizer": "byte"}
+    "data": {"data_path": "data/test"}
   })",
                     "small");
 }
 
-TEST(RunConfig, ResolvedRoundTrips) {
-  const RunConfig config = read_run_config(small(), 2);
+Json changed(const std::vector<std::string>& assignments) {
+  Json document = small();
+  ConfigReport report;
+  for (const std::string& assignment : assignments)
+    apply_override(run_schema(), parse_override(assignment), document, report);
+  report.throw_if_errors("test");
+  return document;
+}
+
+RunConfig read(const std::vector<std::string>& assignments, int world_size = 1) {
+  return read_run_config(changed(assignments), world_size);
+}
+
+// The problem of small() with these changes, "" when there is none.
+std::string problem(const std::vector<std::string>& assignments, int world_size = 1) {
+  try {
+    read(assignments, world_size);
+  } catch (const InputError& e) {
+    const std::string what = e.what();
+    return what.starts_with("configuration: ") ? what.substr(15) : what;
+  }
+  return "";
+}
+
+TEST(RunConfig, DefaultsAreResolved) {
+  const RunConfig config = read({}, 2);
   EXPECT_EQ(config.micro_batch_size, 6);
   EXPECT_EQ(config.gradient_accumulation_steps, 1);
   EXPECT_EQ(config.sequence_length, 64);
   EXPECT_EQ(config.scheduler.decay_steps, 100);
-  const Json json = run_config_to_json(config);
-  EXPECT_EQ(run_config_to_json(read_run_config(json, 2)), json);
+  EXPECT_EQ(config.checkpoint.save, "runs/test/checkpoints");
+  EXPECT_EQ(config.data.split, "969,30,1");
+  EXPECT_EQ(config.data.train.at(0).prefix, "data/test");
+  EXPECT_EQ(config.comm.bucket_bytes, 25 << 20);
+  EXPECT_EQ(config.dtype, DType::kF32);
+}
+
+TEST(RunConfig, BatchRuleInfersWhatIsLeftOut) {
+  const auto sizes = [](const std::vector<std::string>& assignments, int world_size) {
+    const RunConfig c = read(assignments, world_size);
+    return std::vector<int64_t>{c.train_batch_size, c.micro_batch_size,
+                                c.gradient_accumulation_steps};
+  };
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(sizes({}, 1), (Sizes{12, 12, 1}));
+  EXPECT_EQ(sizes({"train_micro_batch_size_per_gpu=2"}, 3), (Sizes{12, 2, 2}));
+  EXPECT_EQ(sizes({"gradient_accumulation_steps=3"}, 2), (Sizes{12, 2, 3}));
+  EXPECT_EQ(sizes({"train_batch_size=auto", "micro_batch_size=5"}, 2), (Sizes{10, 5, 1}));
+  EXPECT_EQ(
+      sizes({"train_batch_size=auto", "micro_batch_size=5", "gradient_accumulation_steps=2"}, 2),
+      (Sizes{20, 5, 2}));
+  EXPECT_EQ(sizes({"micro_batch_size=3", "gradient_accumulation_steps=2"}, 2), (Sizes{12, 3, 2}));
+}
+
+TEST(RunConfig, BatchRuleShowsTheNumbers) {
+  EXPECT_EQ(problem({"micro_batch_size=3", "gradient_accumulation_steps=2"}, 4),
+            "train_batch_size: 12 is not train_micro_batch_size_per_gpu 3 x "
+            "gradient_accumulation_steps 2 x 4 ranks = 24; leave one of the three out, or write "
+            "\"auto\"");
+  EXPECT_EQ(
+      problem({"micro_batch_size=5"}, 1),
+      "train_batch_size: 12 is not divisible by train_micro_batch_size_per_gpu 5 x 1 rank = 5");
+  EXPECT_EQ(problem({}, 5),
+            "train_batch_size: 12 is not divisible by gradient_accumulation_steps 1 "
+            "x 5 ranks = 5");
+  EXPECT_EQ(problem({"train_batch_size=auto"}),
+            "train_batch_size: is required, or train_micro_batch_size_per_gpu");
+  EXPECT_EQ(problem({"train_batch_size=auto", "micro_batch_size=16777216",
+                     "gradient_accumulation_steps=16777216"},
+                    1 << 20),
+            "train_batch_size: train_micro_batch_size_per_gpu 16777216 x "
+            "gradient_accumulation_steps 16777216 x 1048576 ranks is more than 16777216 sequences");
+}
+
+TEST(RunConfig, CrossChecks) {
+  EXPECT_EQ(problem({"sequence_length=65"}),
+            "sequence_length: 65 is more than the model's max_position_embeddings 64");
+  EXPECT_EQ(problem({"seq_length=65"}),
+            "seq_length: 65 is more than the model's max_position_embeddings 64");
+  EXPECT_EQ(problem({"bf16.enabled=true", "fp16.enabled=true"}),
+            "bf16.enabled: is true together with fp16.enabled; choose one");
+  EXPECT_EQ(problem({"optimizer.master_weights=false"}),
+            "optimizer.master_weights: false needs bf16.enabled; with float32 there is no rounding "
+            "rule for updates without fp32 weights");
+  EXPECT_EQ(problem({"optimizer.master_weights=false", "bf16.enabled=true"}), "");
+  EXPECT_EQ(problem({"optimizer.params.betas=[0.9, 1]"}),
+            "optimizer.params.betas: must be two numbers from 0 up to below 1, got [0.9,1]");
+  EXPECT_EQ(problem({"optimizer.params.betas=[0.9]"}),
+            "optimizer.params.betas: must be two numbers from 0 up to below 1, got [0.9]");
+  EXPECT_EQ(problem({"optimizer.params.betas=[0.9,0.9]", "adam_beta1=0.8"}),
+            "adam_beta1: means the same as optimizer.params.betas, which is given too; keep one");
+  EXPECT_EQ(problem({"optimizer.params.momentum=0.9"}),
+            "optimizer.params.momentum: is for SGD, not for optimizer.type AdamW; see "
+            "optimizer.params.betas");
+  EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.betas=[0.9,0.9]"}),
+            "optimizer.params.betas: is for AdamW and Adam, not for optimizer.type SGD");
+  EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.nesterov=true"}),
+            "optimizer.params.nesterov: needs optimizer.type SGD and a momentum above 0");
+  EXPECT_EQ(problem({"data.data_path=null"}),
+            "data.data_path: is required (or data.train_data_path): prefix of the token file that "
+            "`trireme data prepare` writes");
+}
+
+TEST(RunConfig, SchedulerChecks) {
+  EXPECT_EQ(problem({"scheduler.params.warmup_steps=101"}),
+            "scheduler.params.warmup_steps: 101 is more than train_steps 100");
+  EXPECT_EQ(problem({"min_lr=1"}), "min_lr: 1 is more than optimizer.params.lr 3e-04");
+  EXPECT_EQ(problem({"lr_warmup_iters=20", "lr_decay_iters=10"}),
+            "lr_decay_iters: the decay ends at step 10, before the warm-up does at 20");
+  EXPECT_EQ(problem({"scheduler.type=WSD", "lr_warmup_iters=60", "lr_wsd_decay_iters=50"}),
+            "lr_wsd_decay_iters: warm-up 60 and decay 50 together are more than train_steps 100");
+  EXPECT_EQ(problem({"scheduler.type=WSD", "lr_decay_iters=50"}),
+            "lr_decay_iters: is the end of the whole schedule in Megatron; with WSD give "
+            "lr_wsd_decay_iters, the length of the decay");
+  EXPECT_EQ(problem({"scheduler.params.decay_style=cosine"}),
+            "scheduler.params.decay_style: is for scheduler.type WSD, not for cosine");
+  EXPECT_EQ(read({"scheduler.type=wsd"}).scheduler.decay_steps, 10);
+  EXPECT_EQ(read({"scheduler.type=WSD", "warmup_steps=95"}).scheduler.decay_steps, 5);
+  EXPECT_EQ(read({"lr_decay_style=inverse-square-root"}).scheduler.style, DecayStyle::kInverseSqrt);
+  EXPECT_EQ(read({"scheduler.type=WSD", "lr_wsd_decay_style=minus_sqrt"}).scheduler.wsd_decay,
+            WsdDecay::kMinusSqrt);
+}
+
+TEST(RunConfig, DeepSpeedSchedules) {
+  const std::vector<std::string> linear = {
+      "scheduler.type=WarmupDecayLR", "scheduler.params.warmup_type=linear",
+      "scheduler.params.warmup_num_steps=20", "scheduler.params.total_num_steps=80",
+      "scheduler.params.warmup_min_lr=0"};
+  const RunConfig config = read(linear);
+  EXPECT_EQ(config.scheduler.style, DecayStyle::kLinear);
+  EXPECT_EQ(config.scheduler.warmup_steps, 20);
+  EXPECT_EQ(config.scheduler.decay_steps, 80);
+  EXPECT_EQ(
+      problem({"scheduler.type=WarmupLR", "warmup_steps=1"}),
+      "scheduler.type: WarmupLR warms up along a logarithm by default, which is not available "
+      "in this version; add \"warmup_type\": \"linear\" to its params");
+  EXPECT_EQ(problem({"scheduler.params.warmup_type=log"}),
+            "scheduler.params.warmup_type: \"log\" is not available in this version; use linear");
+  EXPECT_EQ(problem({"scheduler.params.warmup_max_lr=0.5"}),
+            "scheduler.params.warmup_max_lr: 0.5 differs from optimizer.params.lr 3e-04, which is "
+            "the rate after warm-up");
+  EXPECT_EQ(problem({"scheduler.params.warmup_max_lr=3e-4"}), "");
+  const RunConfig cosine =
+      read({"scheduler.type=WarmupCosineLR", "lr=0.01", "warmup_steps=5",
+            "scheduler.params.warmup_type=linear", "scheduler.params.cos_min_ratio=0.1"});
+  EXPECT_DOUBLE_EQ(cosine.scheduler.min_lr, 0.001);
+  // DeepSpeed warms up for 1000 steps unless told otherwise.
+  EXPECT_EQ(
+      read({"scheduler.type=WarmupLR", "scheduler.params.warmup_type=linear", "train_steps=5000"})
+          .scheduler.warmup_steps,
+      1000);
+}
+
+TEST(RunConfig, AdamIsSaidToDifferFromDeepSpeeds) {
+  const RunConfig plain = read({"optimizer.type=Adam"});
+  EXPECT_EQ(plain.optimizer.type, OptimizerType::kAdam);
+  ASSERT_EQ(plain.notes.size(), 1u);
+  EXPECT_TRUE(plain.notes[0].starts_with("optimizer.type: Adam adds weight decay to the gradient"));
+  const RunConfig decoupled = read({"optimizer.type=adam", "optimizer.params.adam_w_mode=true"});
+  EXPECT_EQ(decoupled.optimizer.type, OptimizerType::kAdamW);
+  EXPECT_TRUE(decoupled.notes.empty());
+}
+
+// What exists elsewhere and is not built here is an error, never ignored; asking for none of it is
+// not an error.
+TEST(RunConfig, WhatIsNotBuiltIsRefused) {
+  const std::string not_here = " is not available in this version";
+  for (const char* assignment : {"device=\"cuda\"",
+                                 "tp=2",
+                                 "parallel.pipeline_model_parallel_size=2",
+                                 "sequence_parallel=true",
+                                 "context_parallel_size=2",
+                                 "zero_optimization.stage=1",
+                                 "zero_optimization.stage=3",
+                                 "use_distributed_optimizer=true",
+                                 "fp8={\"enabled\":true}",
+                                 "moe={\"num_experts\":8}",
+                                 "num_experts=8",
+                                 "checkpoint.async_save=true",
+                                 "optimizer.type=\"Lion\"",
+                                 "optimizer.type=\"Muon\"",
+                                 "scheduler.type=\"OneCycle\"",
+                                 "comm.backend=\"nccl\"",
+                                 "optimizer.state_dtype=\"fp8\"",
+                                 "elasticity={\"enabled\":true}",
+                                 "sparse_gradients=true",
+                                 "zero_optimization.offload_optimizer={\"device\":\"cpu\"}",
+                                 "rampup_batch_size=\"1 1 1\"",
+                                 "data_types.grad_accum_dtype=\"bf16\"",
+                                 "optimizer.params.amsgrad=true"}) {
+    const Override change = parse_override(assignment);
+    const std::string message = problem({assignment});
+    const std::string start = change.path + ": " + change.value + not_here;
+    EXPECT_TRUE(message.starts_with(start)) << assignment << " -> " << message;
+  }
+  for (const char* assignment :
+       {"tp=1", "sequence_parallel=false", "zero_optimization.stage=0", "fp8={\"enabled\":false}",
+        "moe={}", "num_experts=1", "zero_optimization.offload_optimizer={\"device\":\"none\"}",
+        "data_types.grad_accum_dtype=\"fp32\"", "amp=false", "prescale_gradients=false",
+        "parallel.data_parallel_size=\"auto\""}) {
+    EXPECT_EQ(problem({assignment}), "") << assignment;
+  }
+  EXPECT_EQ(problem({"num_layers=2"}),
+            "num_layers: 2 is refused: the model is described under \"model\", in HuggingFace's "
+            "words");
+  EXPECT_EQ(read({"wall_clock_breakdown=true"}).notes,
+            std::vector<std::string>{"wall_clock_breakdown: has no effect here: times, rates and "
+                                     "bytes of each step are in metrics.jsonl"});
+}
+
+TEST(RunConfig, ModelProblemsCarryTheirPath) {
+  EXPECT_EQ(problem({"model.hidden_size=66"}),
+            "model.num_attention_heads: 4 does not divide hidden_size 66");
+  EXPECT_EQ(problem({"model.hiden_size=64"}),
+            "model.hiden_size: unknown key; did you mean \"hidden_size\"?");
+  EXPECT_EQ(problem({"model=3"}), "model: must be an object, got 3");
+}
+
+TEST(RunConfig, DocumentsAndTheirEnds) {
+  EXPECT_EQ(problem({"data.reset_position_ids=true"}),
+            "data.reset_position_ids: needs to know the end of a document: give data.eod_token_id "
+            "or data.tokenizer");
+  EXPECT_EQ(problem({"data.reset_position_ids=true", "data.tokenizer=byte"}), "");
+  EXPECT_EQ(problem({"data.eod_mask_loss=true", "data.eod_token_id=256"}), "");
+  EXPECT_EQ(problem({"data.eod_token_id=257"}),
+            "data.eod_token_id: must be below the model's vocab_size 257, got 257");
+}
+
+// A valid value for each implemented key, other than its default.
+std::string other_value(const Key& key) {
+  if (key.path == "optimizer.params.betas") return "[0.8,0.9]";
+  if (key.path == "optimizer.params.momentum" || key.path == "optimizer.params.nesterov") return "";
+  if (key.path == "optimizer.master_weights" || key.path == "scheduler.params.decay_style" ||
+      key.path == "scheduler.params.cos_min_ratio")
+    return "";  // legal only together with another key: tested above
+  if (key.path == "scheduler.params.min_lr") return "0.0001";
+  if (key.path == "scheduler.params.warmup_max_lr") return "0.0003";
+  if (key.path == "scheduler.params.warmup_type") return "linear";
+  if (key.path == "sequence_length") return "32";
+  if (key.path == "train_micro_batch_size_per_gpu") return "4";
+  if (key.path == "gradient_accumulation_steps") return "3";
+  if (key.path == "train_batch_size") return "24";
+  if (key.path == "comm.bucket_size") return "4096";
+  if (key.path == "data.split") return "90,10";
+  if (key.path.starts_with("data.") && key.path.ends_with("_path")) return "";
+  switch (key.kind) {
+    case KeyKind::kBool: return key.default_json == "true" ? "false" : "true";
+    case KeyKind::kInt: return "7";
+    case KeyKind::kFloat: return "0.5";
+    case KeyKind::kString: return "some/where";
+    case KeyKind::kEnum: return key.values.back();
+    case KeyKind::kAny: return "";
+  }
+  return "";
+}
+
+// A key and each of its aliases give the same configuration; what is not a trivial repetition of
+// the default changes it; and it survives resolving.
+TEST(RunConfig, EveryKeyAndAliasCounts) {
+  int checked = 0;
+  const Json before = run_config_to_json(read({}));
+  for (const Key& key : run_schema().keys()) {
+    if (key.status != KeyStatus::kImplemented || key.path == "model") continue;
+    std::vector<std::string> extra;
+    if (key.path == "data.reset_position_ids" || key.path == "data.reset_attention_mask" ||
+        key.path == "data.eod_mask_loss")
+      extra = {"data.eod_token_id=0"};
+    if (key.path == "scheduler.type")
+      extra = {"scheduler.params.warmup_type=linear", "scheduler.params.warmup_steps=2"};
+    const std::string value = other_value(key);
+    if (value.empty()) continue;
+    std::vector<std::string> assignments = extra;
+    assignments.push_back(key.path + "=" + value);
+    ASSERT_EQ(problem(assignments), "") << key.path;
+    const RunConfig config = read(assignments);
+    const Json resolved = run_config_to_json(config);
+    const bool same_by_design = key.path == "scheduler.params.warmup_max_lr" ||
+                                key.path == "scheduler.params.warmup_type" ||
+                                key.path == "optimizer.params.adam_w_mode";
+    EXPECT_EQ(resolved == before, same_by_design) << key.path;
+    EXPECT_EQ(run_config_to_json(read_run_config(resolved, 1)), resolved) << key.path;
+    for (const std::string& alias : key.aliases) {
+      assignments.back() = alias + "=" + value;
+      ASSERT_EQ(problem(assignments), "") << alias;
+      EXPECT_EQ(run_config_to_json(read(assignments)), resolved) << alias;
+    }
+    ++checked;
+  }
+  EXPECT_GT(checked, 45);
+}
+
+TEST(RunConfig, ResolvedRoundTrips) {
+  for (const std::vector<std::string>& assignments : std::vector<std::vector<std::string>>{
+           {},
+           {"optimizer.type=SGD", "optimizer.params.momentum=0.9",
+            "optimizer.params.nesterov=true"},
+           {"optimizer.master_weights=false", "bf16=true", "optimizer.state_dtype=bf16"},
+           {"fp16.enabled=true", "fp16.loss_scale=128"},
+           {"scheduler.type=WSD", "scheduler.params.decay_style=exponential"},
+           {"data.data_path=0.3 a 0.7 b", "data.split=8,1,1"},
+           {"data.data_path=null", "data.train_data_path=[\"t\"]", "data.valid_data_path=v.bin"}}) {
+    const RunConfig config = read(assignments, 2);
+    const Json json = run_config_to_json(config);
+    const RunConfig again = read_run_config(json, 2);
+    EXPECT_EQ(run_config_to_json(again), json);
+    EXPECT_EQ(trajectory_hash(again), trajectory_hash(config));
+    EXPECT_EQ(again.model, config.model);
+    EXPECT_TRUE(again.notes.empty());
+  }
+}
+
+TEST(RunConfig, TheHashFollowsTheTrajectoryOnly) {
+  const std::string hash = trajectory_hash(read({}));
+  EXPECT_EQ(hash.size(), 16u);
+  for (const char* same : {"output_dir=elsewhere", "save=x", "steps_per_print=9", "eval_iters=3",
+                           "cpu.threads_per_rank=1", "comm.algorithm=ring", "micro_batch_size=4",
+                           "activation_checkpointing.granularity=full", "comm.bucket_size=2048"})
+    EXPECT_EQ(trajectory_hash(read({same})), hash) << same;
+  EXPECT_EQ(trajectory_hash(read({}, 4)), hash);
+  for (const char* other : {"seed=1", "lr=1e-3", "train_steps=101", "train_batch_size=24",
+                            "bf16=true", "split=9,1", "data_path=b", "seq_length=32",
+                            "model.rms_norm_eps=1e-5", "clip_grad=0.5", "lr_warmup_iters=3"})
+    EXPECT_NE(trajectory_hash(read({other})), hash) << other;
+}
+
+// One wrong character in any key, wherever it stands, and the right one is suggested.
+TEST(RunConfig, EveryTypingErrorIsUnderstood) {
+  const Schema& schema = run_schema();
+  int checked = 0;
+  for (const Key& key : schema.keys()) {
+    if (key.status != KeyStatus::kImplemented) continue;
+    const std::string leaf = leaf_name(key.path);
+    for (size_t at = 0; at < leaf.size(); ++at) {
+      std::vector<std::string> wrong = {leaf, leaf, leaf, leaf};
+      wrong[0][at] = 'x';
+      wrong[1].erase(at, 1);
+      wrong[2].insert(at, 1, 'q');
+      if (at + 1 < leaf.size()) std::swap(wrong[3][at], wrong[3][at + 1]);
+      for (const std::string& name : wrong) {
+        const std::string path = join_path(parent_path(key.path), name);
+        if (name.empty() || schema.find_any(path) != nullptr || schema.is_section(path)) continue;
+        const std::vector<std::string> near = schema.nearest(path);
+        EXPECT_EQ(std::count(near.begin(), near.end(), leaf), 1) << path;
+        ++checked;
+      }
+    }
+  }
+  EXPECT_GT(checked, 2000);
+}
+
+TEST(RunConfig, EveryKeyHasHelpAndAReasonToBe) {
+  for (const Key& key : run_schema().keys()) {
+    EXPECT_GE(key.help.size(), 5u) << key.path;
+    for (const std::string& known : key.trivial) EXPECT_NO_THROW(parse_json(known, key.path));
+    if (key.default_json.empty()) continue;
+    EXPECT_NO_THROW(parse_json(key.default_json, key.path));
+  }
+}
+
+TEST(LoadRunConfig, ModelPathsAndOverrides) {
+  const test::ScratchDirectory scratch;
+  std::filesystem::create_directories(scratch.path() + "/models/hf");
+  Json document = small();
+  std::ofstream(scratch.path() + "/models/hf/config.json") << document["model"].dump();
+  const std::string file = scratch.path() + "/run.json";
+  const auto write = [&](const Json& json) { std::ofstream(file) << json.dump(); };
+  const RunConfig inline_model = read_run_config(document, 1);
+  for (const Json& model :
+       {Json("models/hf/config.json"), Json("models/hf"), Json({{"config", "models/hf"}})}) {
+    document["model"] = model;
+    write(document);
+    EXPECT_EQ(load_run_config(file, {}, 1).model, inline_model.model);
+  }
+  const RunConfig changed_run =
+      load_run_config(file, {"model.num_hidden_layers=3", "train_iters=7", "train_iters=8"}, 1);
+  EXPECT_EQ(changed_run.model.num_layers, 3);
+  EXPECT_EQ(changed_run.train_steps, 8);
+
+  const auto said = [&](const std::vector<std::string>& overrides) {
+    try {
+      load_run_config(file, overrides, 1);
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string model_file = scratch.path() + "/models/hf/config.json";
+  EXPECT_EQ(said({"trian_steps=3"}), file + " (model: " + model_file +
+                                         "): trian_steps: unknown key; did you mean "
+                                         "\"train_steps\"?");
+  document["model"] = "models";
+  write(document);
+  EXPECT_EQ(said({}), scratch.path() +
+                          "/models: holds no config.json, so it is no HuggingFace "
+                          "model directory");
+  EXPECT_EQ(said({"model=" + model_file}), "");
+  document["model"] = "nowhere.json";
+  write(document);
+  EXPECT_EQ(said({}), scratch.path() + "/nowhere.json: cannot be read: No such file or directory");
+}
+
+TEST(ShippedConfigs, AllLoad) {
+  int runs = 0;
+  const std::string folder = std::string(TRIREME_SOURCE_DIR) + "/configs";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    const RunConfig config = load_run_config(entry.path().string(), {}, 1);
+    EXPECT_TRUE(config.notes.empty()) << entry.path();
+    ++runs;
+  }
+  EXPECT_GE(runs, 3);
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/models")) {
+    EXPECT_GT(load_model_config(entry.path().string()).vocab_size, 0) << entry.path();
+    ++models;
+  }
+  EXPECT_GE(models, 5);
+}
+
+TEST(ConfigReference, ThePageIsUpToDate) {
+  std::ifstream file(std::string(TRIREME_SOURCE_DIR) + "/docs/config-reference.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(page == config_reference())
+      << "run: build/release/trireme config reference > docs/config-reference.md";
+}
+
+TEST(ConfigSchema, DescribesTheModelToo) {
+  const Json schema = run_config_json_schema();
+  EXPECT_EQ(schema["required"].dump(), R"(["model","output_dir"])");
+  const Json& forms = schema["properties"]["model"]["anyOf"];
+  ASSERT_EQ(forms.size(), 3u);
+  EXPECT_EQ(forms[0]["type"], "string");
+  EXPECT_TRUE(forms[1]["properties"].contains("n_embd"));
+  EXPECT_TRUE(forms[2]["properties"].contains("hidden_size"));
 }
 
 }  // namespace

@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "engine/config/parse.h"
+#include "engine/core/error.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme {
+namespace {
+
+// What parse_json() says about a text, or "" when it takes it.
+std::string problem(const std::string& json_text) {
+  try {
+    parse_json(json_text, "run.json");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(ParseJson, KeepsValuesAndOrder) {
+  const Json json = parse_json(R"({"z": [1, -2, 2.5, true, null, "x\n"], "a": {"b": {}}})", "t");
+  EXPECT_EQ(json.dump(), R"({"z":[1,-2,2.5,true,null,"x\n"],"a":{"b":{}}})");
+  EXPECT_EQ(parse_json("18446744073709551615", "t").get<uint64_t>(), UINT64_MAX);
+  EXPECT_EQ(parse_json("\xEF\xBB\xBF{}", "t").dump(), "{}");
+}
+
+TEST(ParseJson, SyntaxErrorsNameFileLineAndColumn) {
+  EXPECT_EQ(problem("{\"a\": 1,\n \"b\": [1, 2,}"),
+            "run.json:2:13: not valid JSON: syntax error while parsing value - unexpected '}'; "
+            "expected '[', '{', or a literal");
+  EXPECT_TRUE(problem("{\"a\": 1}\n  x").starts_with("run.json:2:3: not valid JSON: "));
+  EXPECT_TRUE(problem("").starts_with("run.json:1:1: not valid JSON: "));
+  EXPECT_TRUE(problem("{\n\"a\" 1}").starts_with("run.json:2:5: not valid JSON: "));
+  EXPECT_TRUE(problem("{\"a\": NaN}").starts_with("run.json:1:7: not valid JSON: "));
+  EXPECT_TRUE(problem("{'a': 1}").starts_with("run.json:1:2: not valid JSON: "));
+}
+
+TEST(ParseJson, CommentsAreRefusedByName) {
+  EXPECT_TRUE(problem("{\n// why\n\"a\": 1}").ends_with("(JSON has no comments)"));
+  EXPECT_TRUE(problem("{\"a\": 1} # why").ends_with("(JSON has no comments)"));
+}
+
+TEST(ParseJson, ARepeatedKeyIsAnError) {
+  EXPECT_EQ(problem(R"({"a": 1, "a": 1})"), "run.json: \"a\" is given twice");
+  EXPECT_EQ(problem(R"({"x": {"y": {"a": 1, "b": 2, "a": 3}}})"),
+            "run.json: \"x.y.a\" is given twice");
+  EXPECT_EQ(problem(R"([{"a": 1}, {"a": 2}])"), "");
+}
+
+TEST(ParseJson, NumbersThatDoNotFitAreErrors) {
+  EXPECT_EQ(problem("[1e999]"), "run.json:1:6: not valid JSON: number overflow parsing '1e999'");
+}
+
+TEST(ParseJson, DepthIsLimited) {
+  const auto nested = [](int levels) {
+    return std::string(static_cast<size_t>(levels), '[') +
+           std::string(static_cast<size_t>(levels), ']');
+  };
+  EXPECT_EQ(problem(nested(kMaxConfigDepth)), "");
+  EXPECT_EQ(problem(nested(kMaxConfigDepth + 1)), "run.json: nested deeper than 64 levels");
+  EXPECT_EQ(problem(nested(1000000)), "run.json: nested deeper than 64 levels");
+}
+
+TEST(ParseJson, SizeIsLimited) {
+  const std::string blanks(static_cast<size_t>(kMaxConfigBytes) - 2, ' ');
+  EXPECT_EQ(problem(blanks + "{}"), "");
+  EXPECT_EQ(problem(blanks + " {}"),
+            "run.json: 16777217 bytes; a configuration has at most 16777216");
+}
+
+TEST(ParseJson, ManyKeysTakeLinearTime) {
+  std::string wide = "{";
+  for (int i = 0; i < 200000; ++i) wide += concat(i == 0 ? "" : ",", "\"key", i, "\":", i);
+  EXPECT_EQ(parse_json(wide + "}", "t").size(), 200000u);
+}
+
+TEST(ParseJsonFile, UnreadableFilesAreNamed) {
+  const test::ScratchDirectory scratch;
+  const auto said = [](const std::string& path) {
+    try {
+      parse_json_file(path);
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string missing = scratch.path() + "/missing.json", empty = scratch.path() + "/empty";
+  std::ofstream(empty).flush();
+  EXPECT_EQ(said(missing), missing + ": cannot be read: No such file or directory");
+  EXPECT_EQ(said(scratch.path()), scratch.path() + ": is a folder, not a JSON file");
+  EXPECT_EQ(said(empty), empty + ": is empty");
+}
+
+// Whatever the bytes are, the parser answers with a document or an InputError.
+TEST(ParseJson, GarbageNeverBreaksIt) {
+  std::mt19937 random(20240607);
+  const std::string alphabet = "{}[]\",:0123456789.eE+-truefalsn \n\\u/#\x80\xff";
+  int accepted = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes;
+    const bool any_byte = i % 2 == 0;
+    for (size_t n = random() % 40; n > 0; --n)
+      bytes += any_byte ? static_cast<char>(random() % 256) : alphabet[random() % alphabet.size()];
+    accepted += problem(bytes).empty() ? 1 : 0;
+  }
+  EXPECT_GT(accepted, 10);
+  EXPECT_LT(accepted, 10000);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#include <gtest/gtest.h>
+
+#include "engine/config/schema.h"
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+TEST(EditDistance, CountsEditsAndSwaps) {
+  EXPECT_EQ(edit_distance("", ""), 0);
+  EXPECT_EQ(edit_distance("abc", ""), 3);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("lr", "lr"), 0);
+  EXPECT_EQ(edit_distance("train_steps", "trian_steps"), 1);   // swap
+  EXPECT_EQ(edit_distance("train_steps", "train_step"), 1);    // deletion
+  EXPECT_EQ(edit_distance("train_steps", "traain_steps"), 1);  // insertion
+  EXPECT_EQ(edit_distance("train_steps", "train_stebs"), 1);   // substitution
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance("Train-Steps", "train_steps"), 0);  // case and hyphens do not count
+  EXPECT_EQ(edit_distance("ca", "abc"), 3);  // no edit inside a swap: optimal string alignment
+  EXPECT_GE(edit_distance(std::string(100000, 'a'), "a"), 100);  // long names cost nothing
+}
+
+TEST(Paths, SplitAndJoin) {
+  EXPECT_EQ(parent_path("a.b.c"), "a.b");
+  EXPECT_EQ(parent_path("a"), "");
+  EXPECT_EQ(leaf_name("a.b.c"), "c");
+  EXPECT_EQ(leaf_name("a"), "a");
+  EXPECT_EQ(join_path("", "a"), "a");
+  EXPECT_EQ(join_path("a.b", "c"), "a.b.c");
+}
+
+TEST(Schema, NearestPrefersSiblingsThenTheSameNameElsewhere) {
+  Schema s("t");
+  s.integer("a.save", "1", "h");
+  s.integer("a.load", "1", "h");
+  s.integer("b.save_all", "1", "h");
+  s.integer("b.rate", "1", "h").alias({"b.ratio"});
+  s.finish();
+  EXPECT_EQ(s.nearest("a.svae"), std::vector<std::string>{"save"});
+  EXPECT_EQ(s.nearest("b.save"), std::vector<std::string>{"a.save"});
+  EXPECT_EQ(s.nearest("rate"), std::vector<std::string>{"b.rate"});
+  EXPECT_EQ(s.nearest("b.ratiq"), std::vector<std::string>{"ratio"});
+  EXPECT_TRUE(s.nearest("zzzzzz").empty());
+  EXPECT_TRUE(s.nearest("a.").empty());
+}
+
+// A table that contradicts itself is a bug, found the first time the schema is built.
+TEST(Schema, FinishRefusesContradictions) {
+  const auto refused = [](auto&& fill) {
+    Schema s("t");
+    fill(s);
+    EXPECT_THROW(s.finish(), Error);
+  };
+  refused([](Schema& s) { s.integer("a", "1", ""); });
+  refused([](Schema& s) { s.integer("a", "1", "h"), s.integer("a", "1", "h"); });
+  refused([](Schema& s) { s.integer("a", "1", "h"), s.integer("b", "1", "h").alias({"a"}); });
+  refused([](Schema& s) { s.integer("a", "1", "h"), s.integer("a.b", "1", "h"); });
+  refused([](Schema& s) { s.integer("a", "1", "h").required(); });
+  refused([](Schema& s) { s.choice("a", "x", {"x"}, "h").synonym("y", "z"); });
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "training/data_path.h"
+
+namespace trireme {
+namespace {
+
+std::string parts(const std::string& json_text) {
+  ConfigReport report;
+  const auto blend = read_data_path(parse_json(json_text, "t"), "data.data_path", report);
+  if (!report.ok()) return report.errors().front();
+  return data_path_to_json(blend).dump();
+}
+
+TEST(DataPath, TakesEveryForm) {
+  EXPECT_EQ(parts("null"), "null");
+  EXPECT_EQ(parts(R"("a")"), R"([1.0,"a"])");
+  EXPECT_EQ(parts(R"("dir/a.bin")"), R"([1.0,"dir/a"])");
+  EXPECT_EQ(parts(R"(["my folder/a.idx"])"), R"([1.0,"my folder/a"])");
+  EXPECT_EQ(parts(R"([0.3, "a", 7, "b"])"), R"([0.3,"a",7.0,"b"])");
+  EXPECT_EQ(parts(R"(["0.3", "a", "0.7", "b"])"), R"([0.3,"a",0.7,"b"])");
+  EXPECT_EQ(parts(R"("0.3 a  0.7 b")"), R"([0.3,"a",0.7,"b"])");
+}
+
+TEST(DataPath, SaysWhatIsWrong) {
+  const std::string forms =
+      "data.data_path: must be a prefix, a list [weight, prefix, ...], or a string \"weight prefix "
+      "...\", got ";
+  const std::string weight = "data.data_path: must have a weight before each prefix, got ";
+  EXPECT_EQ(parts("3"), forms + "3");
+  EXPECT_EQ(parts("[]"), forms + "[]");
+  EXPECT_EQ(parts("\"\""), forms + "\"\"");
+  EXPECT_EQ(parts("[\"\"]"), weight + "[\"\"]");
+  EXPECT_EQ(parts(R"(["a", "b"])"), weight + R"(["a","b"])");
+  EXPECT_EQ(parts(R"(["a", "b", "c"])"), weight + R"(["a","b","c"])");
+  EXPECT_EQ(parts(R"([0.5, 0.5])"), forms + "[0.5,0.5]");
+  EXPECT_EQ(parts(R"([0, "a"])"), R"(data.data_path: weight 0 is not above 0, got [0,"a"])");
+  EXPECT_EQ(parts(R"("nan a 1 b")"), weight + R"("nan a 1 b")");
+}
+
+TEST(Split, ThreeNumbersNotAllZero) {
+  for (const char* good : {"969,30,1", "90,10", "1", "0.9,0.1,0", "0,0,1"})
+    EXPECT_EQ(split_problem(good), "") << good;
+  for (const char* bad : {"", "0,0,0", "1,-1", "a", "1,2,3,4", "1 2", "nan", "inf", "1e999"})
+    EXPECT_NE(split_problem(bad), "") << bad;
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,208 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "engine/core/error.h"
+#include "tests/support/scratch_directory.h"
+#include "transformer/model_config.h"
+
+namespace trireme {
+namespace {
+
+Json gpt2(const std::string& more = "") {
+  return parse_json(
+      R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024, "n_embd": 768,
+                       "n_layer": 12, "n_head": 12)" +
+          more + "}",
+      "gpt2");
+}
+
+Json llama(const std::string& more = "") {
+  return parse_json(R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 64,
+                       "intermediate_size": 172, "num_hidden_layers": 2,
+                       "num_attention_heads": 4)" +
+                        more + "}",
+                    "llama");
+}
+
+ModelConfig read(const Json& json) {
+  ConfigReport report;
+  const ModelConfig config = read_model_config(json, "model", report);
+  report.throw_if_errors("test");
+  return config;
+}
+
+std::string problem(const Json& json) {
+  ConfigReport report;
+  read_model_config(json, "model", report);
+  if (report.errors().size() > 1) return "several: " + report.errors()[0] + report.errors()[1];
+  return report.ok() ? "" : report.errors().front();
+}
+
+TEST(ModelConfig, Gpt2HasHuggingFacesDefaults) {
+  const ModelConfig config = read(gpt2());
+  EXPECT_EQ(config.family, ModelFamily::kGpt2);
+  EXPECT_EQ(config.intermediate_size, 3072);
+  EXPECT_EQ(config.head_dim, 64);
+  EXPECT_EQ(config.num_kv_heads, 12);
+  EXPECT_EQ(config.residual_dropout, 0.1);
+  EXPECT_EQ(config.norm_eps, 1e-5);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_TRUE(config.attention_bias);
+  EXPECT_TRUE(config.mlp_bias);
+  EXPECT_EQ(config.eos_token_id, 50256);
+}
+
+TEST(ModelConfig, LlamaHasHuggingFacesDefaults) {
+  const ModelConfig config = read(llama());
+  EXPECT_EQ(config.family, ModelFamily::kLlama);
+  EXPECT_EQ(config.num_kv_heads, 4);
+  EXPECT_EQ(config.head_dim, 16);
+  EXPECT_EQ(config.max_positions, 2048);
+  EXPECT_EQ(config.norm_eps, 1e-6);
+  EXPECT_EQ(config.rope_theta, 10000.0);
+  EXPECT_FALSE(config.tie_word_embeddings);
+  EXPECT_FALSE(config.attention_bias);
+  EXPECT_EQ(config.bos_token_id, 1);
+  EXPECT_EQ(config.eos_token_id, 2);
+}
+
+// The shape of the files that transformers writes, with all the keys that do not matter here.
+TEST(ModelConfig, ReadsWhatHubDirectoriesHold) {
+  const ModelConfig tiny = read(llama(R"(, "architectures": ["LlamaForCausalLM"], "pad_token_id": 0,
+      "torch_dtype": "bfloat16", "transformers_version": "4.41.0", "use_cache": true,
+      "pretraining_tp": 1, "rope_scaling": null, "hidden_act": "silu", "num_key_value_heads": 2,
+      "eos_token_id": [128, 129], "head_dim": 32, "rope_theta": 5e5, "quantization_config": null)"));
+  EXPECT_EQ(tiny.num_kv_heads, 2);
+  EXPECT_EQ(tiny.head_dim, 32);
+  EXPECT_EQ(tiny.rope_theta, 500000.0);
+  EXPECT_EQ(tiny.eos_token_id, 128);
+  const ModelConfig small = read(gpt2(R"(, "n_ctx": 1024, "summary_type": "cls_index",
+      "task_specific_params": {"text-generation": {"do_sample": true}}, "n_inner": null,
+      "reorder_and_upcast_attn": false, "scale_attn_weights": true)"));
+  EXPECT_EQ(small.num_layers, 12);
+  EXPECT_EQ(
+      read(llama(R"(, "rope_parameters": {"rope_type": "default", "rope_theta": 7.5})")).rope_theta,
+      7.5);
+  EXPECT_EQ(read(parse_json(R"({"model_type": "gpt2", "vocab_size": 100, "hidden_size": 8,
+      "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 4})",
+                            "t"))
+                .hidden_size,
+            8);
+}
+
+TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
+  const std::string not_here = " is not available in this version";
+  EXPECT_EQ(problem(llama(R"(, "rope_scaling": {"type": "linear", "factor": 2.0})")),
+            "model.rope_scaling: {\"type\":\"linear\",\"factor\":2.0}" + not_here);
+  EXPECT_EQ(problem(llama(R"(, "rope_parameters": {"rope_type": "yarn"})")),
+            "model.rope_parameters.rope_type: \"yarn\"" + not_here + "; only \"default\" is");
+  EXPECT_EQ(problem(llama(R"(, "sliding_window": 4096)")), "model.sliding_window: 4096" + not_here);
+  EXPECT_EQ(problem(llama(R"(, "hidden_act": "gelu")")),
+            "model.hidden_act: \"gelu\"" + not_here + "; use silu");
+  EXPECT_EQ(problem(llama(R"(, "num_local_experts": 8)")),
+            "model.num_local_experts: 8" + not_here + "; only 0 or 1 is");
+  EXPECT_EQ(problem(llama(R"(, "quantization_config": {"bits": 4})")),
+            "model.quantization_config: {\"bits\":4}" + not_here);
+  EXPECT_EQ(problem(gpt2(R"(, "activation_function": "relu")")),
+            "model.activation_function: \"relu\"" + not_here + "; use gelu_new, gelu_pytorch_tanh");
+  EXPECT_EQ(problem(gpt2(R"(, "scale_attn_by_inverse_layer_idx": true)")),
+            "model.scale_attn_by_inverse_layer_idx: true" + not_here + "; only false is");
+  EXPECT_EQ(problem(gpt2(R"(, "scale_attn_weights": false)")),
+            "model.scale_attn_weights: false" + not_here + "; only true is");
+  EXPECT_EQ(problem(gpt2(R"(, "add_cross_attention": true)")),
+            "model.add_cross_attention: true" + not_here + "; only false is");
+  EXPECT_EQ(problem(parse_json(R"({"model_type": "mamba"})", "t")),
+            "model.model_type: \"mamba\"" + not_here + "; only gpt2 and llama are");
+}
+
+TEST(ModelConfig, SizesMustFit) {
+  EXPECT_EQ(problem(gpt2(R"(, "n_inner": 0)")),
+            "model.n_inner: must be at least 1 and at most 4194304, got 0");
+  EXPECT_EQ(problem(llama(R"(, "num_key_value_heads": 3)")),
+            "model.num_key_value_heads: 3 does not divide num_attention_heads 4");
+  EXPECT_EQ(problem(llama(R"(, "head_dim": 15)")),
+            "model.head_dim: gives heads of width 15; rotary positions need an even width");
+  Json odd = llama();
+  odd["hidden_size"] = 60;
+  EXPECT_EQ(problem(odd),
+            "model.num_attention_heads: gives heads of width 15; rotary positions "
+            "need an even width");
+  odd["hidden_size"] = 62;
+  EXPECT_EQ(problem(odd), "model.num_attention_heads: 4 does not divide hidden_size 62");
+  Json heads = gpt2();
+  heads["n_head"] = 11;
+  EXPECT_EQ(problem(heads), "model.n_head: 11 does not divide n_embd 768");
+  EXPECT_EQ(problem(gpt2(R"(, "resid_pdrop": 1.0)")),
+            "model.resid_pdrop: must be at least 0 and below 1, got 1.0");
+  EXPECT_EQ(problem(llama(R"(, "rms_norm_eps": 0)")),
+            "model.rms_norm_eps: must be above 0 and at most 1, got 0");
+  EXPECT_EQ(problem(llama(R"(, "eos_token_id": 32000)")),
+            "model.eos_token_id: must be null or a token id below vocab_size 32000, got 32000");
+  EXPECT_EQ(problem(llama(R"(, "bos_token_id": "<s>")")),
+            "model.bos_token_id: must be null or a token id below vocab_size 32000, got \"<s>\"");
+  Json huge = llama();
+  huge["vocab_size"] = 1e300;
+  EXPECT_EQ(problem(huge), "model.vocab_size: must be an integer, got 1e+300");
+  huge["vocab_size"] = 3000000000;
+  EXPECT_EQ(problem(huge),
+            "model.vocab_size: must be at least 1 and at most 2147483647, got 3000000000");
+}
+
+TEST(ModelConfig, MissingAndUnknownKeys) {
+  EXPECT_EQ(problem(parse_json("{}", "t")), "model.model_type: is required: gpt2 or llama");
+  EXPECT_EQ(problem(parse_json("[]", "t")), "model: must be an object, got []");
+  EXPECT_EQ(problem(parse_json(R"({"model_type": 3})", "t")),
+            "model.model_type: must be a string, got 3");
+  Json missing = llama();
+  missing.erase("hidden_size");
+  EXPECT_EQ(problem(missing), "model.hidden_size: is required: width of the residual stream");
+  EXPECT_EQ(problem(gpt2(R"(, "n_hed": 12)")),
+            "model.n_hed: unknown key; did you mean \"n_head\"?");
+  EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 768)")),
+            "model.hidden_size: means the same as model.n_embd, which is given too; keep one");
+  // HuggingFace's default ids belong to its default vocabulary, so a smaller one has none.
+  Json bytes = gpt2();
+  bytes["vocab_size"] = 257;
+  EXPECT_EQ(read(bytes).eos_token_id, -1);
+}
+
+TEST(ModelConfig, RoundTrips) {
+  for (const Json& json :
+       {gpt2(), gpt2(R"(, "n_inner": 100, "attn_pdrop": 0, "tie_word_embeddings": false,
+                        "bos_token_id": null, "layer_norm_epsilon": 1e-6)"),
+        llama(), llama(R"(, "num_key_value_heads": 1, "head_dim": 20, "attention_bias": true,
+                          "mlp_bias": true, "attention_dropout": 0.25, "rope_theta": 123.5,
+                          "tie_word_embeddings": true, "initializer_range": 0.006)")}) {
+    const ModelConfig config = read(json);
+    const Json written = model_config_to_json(config);
+    EXPECT_EQ(read(written), config);
+    EXPECT_EQ(read(parse_json(written.dump(2), "t")), config);
+  }
+}
+
+TEST(ModelConfig, LoadsFilesAndDirectories) {
+  const test::ScratchDirectory scratch;
+  const std::string file = scratch / "config.json";
+  std::ofstream(file) << llama().dump();
+  EXPECT_EQ(load_model_config(file), read(llama()));
+  EXPECT_EQ(load_model_config(scratch.path()), read(llama()));
+  std::ofstream(file) << llama(R"(, "hiden_act": "silu")").dump();
+  try {
+    load_model_config(scratch.path());
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.what(), file + ": hiden_act: unknown key; did you mean \"hidden_act\"?");
+  }
+}
+
+TEST(ModelConfig, EveryKeyHasHelp) {
+  for (const ModelFamily family : {ModelFamily::kGpt2, ModelFamily::kLlama})
+    for (const Key& key : model_schema(family).keys()) EXPECT_GE(key.help.size(), 5u) << key.path;
+}
+
+}  // namespace
+}  // namespace trireme
