@@ -28,10 +28,12 @@ int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_
   return -1;
 }
 
-void check_divides(const ConfigValues& values, const std::string& small, int64_t divisor,
+// Returns whether it does; a divisor that is missing or wrong has been reported already.
+bool check_divides(const ConfigValues& values, const std::string& small, int64_t divisor,
                    const std::string& large, int64_t dividend, ConfigReport& report) {
-  if (divisor > 0 && dividend % divisor != 0)
-    report.error(values.spelled(small), concat(divisor, " does not divide ", large, " ", dividend));
+  if (divisor == 0 || dividend % divisor == 0) return true;
+  report.error(values.spelled(small), concat(divisor, " does not divide ", large, " ", dividend));
+  return false;
 }
 
 ModelConfig read_gpt2(const ConfigValues& values, ConfigReport& report) {
@@ -78,18 +80,16 @@ ModelConfig read_llama(const ConfigValues& values, ConfigReport& report) {
   config.mlp_bias = values.flag("mlp_bias");
   check_divides(values, "num_key_value_heads", config.num_kv_heads, "num_attention_heads",
                 config.num_heads, report);
-  std::string odd = "head_dim";
+  const char* const kSource = values.given("head_dim") ? "head_dim" : "num_attention_heads";
   if (values.given("head_dim")) {
     config.head_dim = values.integer("head_dim");
-  } else if (config.num_heads > 0) {
-    check_divides(values, "num_attention_heads", config.num_heads, "hidden_size",
-                  config.hidden_size, report);
+  } else if (config.num_heads > 0 && check_divides(values, kSource, config.num_heads, "hidden_size",
+                                                   config.hidden_size, report)) {
     config.head_dim = config.hidden_size / config.num_heads;
-    odd = "num_attention_heads";
   }
   if (config.head_dim % 2 != 0)
-    report.error(values.spelled(odd), concat("gives heads of width ", config.head_dim,
-                                             "; rotary positions need an even width"));
+    report.error(values.spelled(kSource), concat("gives heads of width ", config.head_dim,
+                                                 "; rotary positions need an even width"));
   return config;
 }
 
