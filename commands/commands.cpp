@@ -6,6 +6,7 @@
 
 #include "commands/bench.h"
 #include "commands/completion.h"
+#include "commands/config.h"
 #include "commands/data.h"
 #include "commands/eval.h"
 #include "commands/generate.h"
@@ -42,6 +43,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
                        "Print versions, backends and processor, and exit");
   app.footer(kFooter);  // inherited by every command added below
   app.require_subcommand(1);
+  add_config_command(app);
   add_data_command(app);
   add_pretrain_command(app, line);
   add_eval_command(app, line);
