@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 
 #include "engine/core/cpu.h"
 #include "engine/ops/gemm.h"
@@ -207,6 +208,27 @@ TEST(Gemm, RepeatedCallsGiveTheSameBits) {
     for (const Operands* o : {&first, &second})
       gemm(ctx, o->out.view(), o->a.view(), flag(c.ta), o->b.view(), flag(c.tb));
     EXPECT_EQ(to_doubles(first.out.view()), to_doubles(second.out.view()));
+  }
+}
+
+TEST(Gemm, RanksAsThreadsOfOneProcessDoNotDisturbEachOther) {
+  const Case c{97, 130, 513, false, true};
+  for (const Types& t : kTypes) {
+    const Operands alone(t, c);
+    Ctx ctx(2, "test");
+    gemm(ctx, alone.out.view(), alone.a.view(), flag(c.ta), alone.b.view(), flag(c.tb));
+    std::vector<std::string> differences(3);
+    std::vector<std::thread> ranks;
+    for (std::string& difference : differences)
+      ranks.emplace_back([&] {
+        Ctx own(2, "rank");
+        const Operands o(t, c);
+        for (int i = 0; i < 5; ++i)
+          gemm(own, o.out.view(), o.a.view(), flag(c.ta), o.b.view(), flag(c.tb));
+        if (to_doubles(o.out.view()) != to_doubles(alone.out.view())) difference = "differs";
+      });
+    for (std::thread& rank : ranks) rank.join();
+    EXPECT_EQ(differences, std::vector<std::string>(3)) << text(t.in);
   }
 }
 
