@@ -35,6 +35,7 @@ void add_bench_command(CLI::App& app) {
   bench->require_subcommand(1);
   add_bench_gemm(*bench);
   add_bench_train(*bench);
+  add_bench_ops(*bench);
 }
 
 void add_commands(CLI::App& app, const CommandLine& line) {
