@@ -109,8 +109,9 @@ std::string fish_script(const std::vector<Node>& nodes) {
   out += "    end\n  end\n  test \"$at\" = \"$argv[1]\"\nend\n";
   for (const Node& node : nodes)
     for (const Word& word : node.words)
-      out += concat("complete -c trireme -n \"__trireme_at '", node.path, "'\" -a '", word.text,
-                    "' -d ", quoted(word.help), "\n");
+      // -f: no file names where a command is expected
+      out += concat("complete -c trireme ", word.is_command ? "-f " : "", "-n \"__trireme_at '",
+                    node.path, "'\" -a '", word.text, "' -d ", quoted(word.help), "\n");
   return out;
 }
 
