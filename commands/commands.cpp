@@ -30,6 +30,16 @@ int fail(const std::string& message, ExitCode code) {
   return static_cast<int>(code);
 }
 
+// A command with a footer of its own (an example) has the exit codes below it.
+void complete_footers(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    if (command->get_footer() != kFooter) {
+      command->footer(concat(command->get_footer(), "\n\n", kFooter));
+    }
+    complete_footers(*command);
+  }
+}
+
 void add_bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure what this machine reaches");
   bench->require_subcommand(1);
@@ -51,6 +61,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_generate_command(app, line);
   add_bench_command(app);
   add_completion_command(app);
+  complete_footers(app);
 }
 
 // Output that did not reach its file (a full disk, a closed pipe) is a failure, not success.

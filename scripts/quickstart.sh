@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# From a fresh clone to a trained model: installs what is missing, builds, makes tokens from text, trains,
+# evaluates, draws the loss, and lets the model write.
+#
+#   scripts/quickstart.sh [--no-install] [--text PATH]... [--output DIR]
+#
+# --text takes your own text instead of this machine's licence texts and the repository's documents: files
+# or folders (.txt or anything else that is UTF-8, .jsonl, .gz, .zst); give it as often as you like.
+# --output is where everything goes (default: runs/quickstart, or the next free number behind it).
+set -euo pipefail
+
+usage() { sed -n '2,9s/^# \{0,1\}//p' "$0"; }
+refuse() {
+  echo "quickstart.sh: $1" >&2
+  exit 2
+}
+
+texts=()
+output=
+install=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --no-install) install=(--no-install) ;;
+    --text | --output)
+      [ $# -ge 2 ] || refuse "$1 needs a path"
+      if [ "$1" = --text ]; then texts+=("$(realpath -m -- "$2")"); else output=$(realpath -m -- "$2"); fi
+      shift
+      ;;
+    -h | --help) usage && exit 0 ;;
+    *) refuse "unknown argument \"$1\" (see --help)" ;;
+  esac
+  shift
+done
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+for text in "${texts[@]}"; do
+  [ -r "$text" ] || refuse "--text $text: no such file or folder"
+done
+if [ -z "$output" ]; then
+  output=runs/quickstart
+  for ((n = 2; ; n++)); do
+    [ -e "$output" ] || break
+    output=runs/quickstart-$n
+  done
+elif [ -n "$(ls -A "$output" 2>/dev/null)" ]; then
+  refuse "--output $output is not empty; give another folder, or remove it"
+fi
+
+step() { printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"; }
+
+# A document is what validation keeps apart, so long texts are cut into pieces of 40 lines. Names begin
+# with the number of the piece: the pieces held out, the last in order, are ends of several texts.
+cut_into_documents() {
+  local file name
+  mkdir -p "$output/text"
+  while IFS= read -r -d '' file; do
+    name=$(basename "$file")
+    case "$name" in
+      *.jsonl | *.json | *.gz | *.zst) cp "$file" "$output/text/" ;;
+      *) split -l 40 -a 5 -d --additional-suffix="-$name.txt" "$file" "$output/text/part-" ;;
+    esac
+  done
+}
+
+list_texts() {
+  if [ ${#texts[@]} -gt 0 ]; then
+    find "${texts[@]}" -type f -size +0 -print0
+  else
+    find /usr/share/common-licenses docs README.md -type f -size +0 -print0
+  fi | sort -z
+}
+
+step "building"
+scripts/build.sh "${install[@]}"
+trireme=build/release/trireme
+
+step "making tokens"
+list_texts | cut_into_documents
+"$trireme" data prepare -i "$output/text" -o "$output/tokens" --tokenizer byte --append-eod
+
+step "training configs/quickstart.json"
+"$trireme" pretrain --config configs/quickstart.json --set output_dir="$output/run" \
+  --set data.data_path="$output/tokens"
+
+step "evaluating"
+"$trireme" eval "$output/run"
+
+step "writing"
+"$trireme" generate "$output/run" --prompt "This program is " --max-new-tokens 400 --temperature 0.7
+
+step "drawing"
+"$trireme" report "$output/run"
+
+cat <<END
+
+Done in $SECONDS s. What there is now:
+  $output/run                   the run: metrics.jsonl, train.log, resolved_config.json, checkpoints/
+  $output/run/report.html       curves of loss and throughput, for a browser
+  $output/tokens.bin and .idx   the tokens
+  configs/quickstart.json       what was trained; copy it, change it, and start it with:
+    $trireme pretrain --config COPY --set data.data_path=$output/tokens --set output_dir=runs/mine
+END
