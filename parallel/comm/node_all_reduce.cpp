@@ -8,13 +8,14 @@
 namespace trireme {
 namespace {
 
-// Small pieces stay in the processor's caches between the copy, the reduction and the copy out.
-constexpr int64_t kCachedPiece = int64_t{1} << 18;
-// With more ranks than cores every step costs a change of context, so steps must be few.
-constexpr int64_t kCrowdedPiece = int64_t{1} << 22;
+// Large enough that the two waits of a piece do not count, small enough that the caller's piece is
+// still in the processor's caches when its reduced form comes back (docs/communication.md).
+constexpr int64_t kPiece = int64_t{1} << 19;
+// With more ranks than cores every wait costs a change of context, so there should be fewer.
+constexpr int64_t kCrowdedPiece = int64_t{1} << 21;
 
 int64_t slot_bytes(const RankState& state) {
-  const int64_t wanted = state.crowded ? kCrowdedPiece : kCachedPiece;
+  const int64_t wanted = state.crowded ? kCrowdedPiece : kPiece;
   return round_up(
       std::clamp<int64_t>(wanted, 64, std::max<int64_t>(64, state.options.window_bytes)), 64);
 }

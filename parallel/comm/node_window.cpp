@@ -10,12 +10,15 @@
 #include <cstring>
 
 #include "parallel/comm/collectives.h"
+#include "parallel/comm/stream_copy.h"
 
 namespace trireme {
 namespace {
 
 // Up to this size every rank reduces everything itself: one wait instead of two.
 constexpr int64_t kSmallBytes = 4096;
+// Blocks in which a slice is reduced: all inputs and the result stay in the first-level cache.
+constexpr int64_t kReduceBytes = 4096;
 constexpr int kSpins = 2000;
 
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected) {
@@ -142,8 +145,8 @@ void NodeWindow::copy_in(Call& call, uint32_t step, int64_t begin, int64_t n) {
   std::byte* to = slot(step, self_);
   const int64_t head = own.begin * call.width;
   const int64_t tail = own.end * call.width, end = n * call.width;
-  std::memcpy(to, from, static_cast<size_t>(head));
-  std::memcpy(to + tail, from + tail, static_cast<size_t>(end - tail));
+  stream_copy(to, from, head);
+  stream_copy(to + tail, from + tail, end - tail);
   call.copied += head + end - tail;
   announce(flags(self_).arrived, step + 1);
 }
@@ -151,13 +154,32 @@ void NodeWindow::copy_in(Call& call, uint32_t step, int64_t begin, int64_t n) {
 void NodeWindow::reduce_slice(Call& call, uint32_t step, int64_t begin, int64_t n) {
   const Piece own = call.slice(n, self_);
   const int64_t at = own.begin * call.width;
-  for (int r = 0; r < ranks(); ++r) inputs_[static_cast<size_t>(r)] = slot(step, r) + at;
-  inputs_[static_cast<size_t>(self_)] = call.data + begin * call.width + at;
+  std::byte* data = call.data + begin * call.width + at;
   std::byte* result = slot(step, ranks()) + at;
-  reduce_ranges(call.dtype, call.reduce, result, inputs_, own.size());
+  // The result goes to its place in the caller's tensor and, while it is in the cache, from there
+  // to the others; with several nodes it is not final before it has been around their ring.
+  const int64_t block = call.between_nodes ? own.size() : kReduceBytes / call.width;
+  for (int64_t k = 0; k < own.size(); k += block) {
+    const int64_t offset = k * call.width, count = std::min(block, own.size() - k);
+    for (int r = 0; r < ranks(); ++r) inputs_[static_cast<size_t>(r)] = slot(step, r) + at + offset;
+    inputs_[static_cast<size_t>(self_)] = data + offset;
+    reduce_ranges(call.dtype, call.reduce, data + offset, inputs_, count);
+    if (call.between_nodes) call.between_nodes(data + offset, count);
+    stream_copy(result + offset, data + offset, count * call.width);
+  }
   call.copied += own.size() * call.width;
-  if (call.between_nodes && self_ < call.slices) call.between_nodes(result, own.size());
   announce(flags(self_).reduced, step + 1);
+}
+
+// The slices of the others; the own one is in its place already.
+void NodeWindow::copy_out(Call& call, uint32_t step, int64_t begin, int64_t n) {
+  const Piece own = call.slice(n, self_);
+  std::byte* to = call.data + begin * call.width;
+  const std::byte* from = slot(step, ranks());
+  const int64_t head = own.begin * call.width;
+  const int64_t tail = own.end * call.width, end = n * call.width;
+  std::memcpy(to, from, static_cast<size_t>(head));
+  std::memcpy(to + tail, from + tail, static_cast<size_t>(end - tail));
 }
 
 int64_t NodeWindow::all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t n, int slices,
@@ -184,8 +206,7 @@ int64_t NodeWindow::all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t
     const int64_t count = begin(p + 1) - begin(p);
     reduce_slice(call, step, begin(p), count);
     wait_all_reduced(step + 1, call);
-    std::memcpy(call.data + begin(p) * call.width, slot(step, ranks()),
-                static_cast<size_t>(count * call.width));
+    copy_out(call, step, begin(p), count);
   }
   return call.copied;
 }

@@ -3,9 +3,9 @@
 // For each of two buffers the window holds one slot per rank and one result slot. A tensor passes
 // through in pieces; piece s uses buffer s % 2:
 //   1. every rank copies its piece into its slot, except the slice it will reduce itself
-//   2. rank i reduces slice i of all ranks' pieces, in rank order, into the result slot
-//      (with several nodes, the slice then goes around a ring of the nodes' ranks i)
-//   3. every rank copies the result out
+//   2. rank i reduces slice i of all ranks' pieces, in rank order, into its own tensor (with several
+//      nodes, the slice then goes around a ring of the nodes' ranks i) and into the result slot
+//   3. every rank copies the others' slices out of the result slot
 // A rank announces 1 and 2 in a counter of its own; nobody else writes to it. While the others still
 // reduce piece s, a rank copies piece s + 1 into the other buffer.
 #pragma once
@@ -48,6 +48,7 @@ class NodeWindow {
   void wait_all_reduced(uint32_t step, const Call& call);
   void reduce_small(Call& call);
   void copy_in(Call& call, uint32_t step, int64_t begin, int64_t n);
+  void copy_out(Call& call, uint32_t step, int64_t begin, int64_t n);
   void reduce_slice(Call& call, uint32_t step, int64_t begin, int64_t n);
 
   SharedMemory memory_;

@@ -42,17 +42,31 @@ constexpr int64_t kBlock = 1024;
 template <int kOp, class T>
 void reduce(T* out, const void* const* in, int64_t count, int64_t n) {
   using P = typename Partial<T>::type;
+  const auto input = [=](int64_t j) { return static_cast<const T*>(in[j]); };
+  if (count == 1) {
+    for (int64_t k = 0; k < n; ++k) out[k] = input(0)[k];
+    return;
+  }
   P partial[kBlock];
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t m = n - begin < kBlock ? n - begin : kBlock;
-    const T* first = static_cast<const T*>(in[0]) + begin;
-    for (int64_t k = 0; k < m; ++k) partial[k] = static_cast<P>(first[k]);
-    for (int64_t j = 1; j < count; ++j) {
-      const T* x = static_cast<const T*>(in[j]) + begin;
+    T* y = out + begin;
+    const T* a = input(0) + begin;
+    const T* b = input(1) + begin;
+    if (count == 2) {
+      for (int64_t k = 0; k < m; ++k)
+        y[k] = static_cast<T>(combine<kOp>(static_cast<P>(a[k]), static_cast<P>(b[k])));
+      continue;
+    }
+    for (int64_t k = 0; k < m; ++k)
+      partial[k] = combine<kOp>(static_cast<P>(a[k]), static_cast<P>(b[k]));
+    for (int64_t j = 2; j + 1 < count; ++j) {
+      const T* x = input(j) + begin;
       for (int64_t k = 0; k < m; ++k) partial[k] = combine<kOp>(partial[k], static_cast<P>(x[k]));
     }
-    T* y = out + begin;
-    for (int64_t k = 0; k < m; ++k) y[k] = static_cast<T>(partial[k]);
+    const T* last = input(count - 1) + begin;
+    for (int64_t k = 0; k < m; ++k)
+      y[k] = static_cast<T>(combine<kOp>(partial[k], static_cast<P>(last[k])));
   }
 }
 
