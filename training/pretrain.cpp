@@ -125,6 +125,7 @@ void PretrainRun::start_or_resume() {
     last_saved_ = position_.step;
   }
   if (group_.rank() == 0) {
+    sweep_leftovers(config_.checkpoint.save);
     write_run_directory(config_);
     records_ = std::make_unique<RunRecords>(config_, position_.step);
   }
@@ -200,7 +201,8 @@ StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds)
   m.model_tflops = training_flops_per_token(config_.model, state_.store.parameter_count(),
                                             config_.sequence_length) *
                    m.tokens_per_second / group_.size() / 1e12;
-  if (peak_tflops_ > 0) m.mfu = m.model_tflops / peak_tflops_;
+  // Above 1 the peak was measured while something else held the machine: no number beats a wrong one.
+  if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
   m.arena_bytes = ctx_.arena.capacity();
   m.allocation_count = allocation_count();
   m.skipped = result.skipped;

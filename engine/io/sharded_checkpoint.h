@@ -60,6 +60,10 @@ SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const nlohmann::ordered_json& state,
                                 const CheckpointRanks& ranks = {});
 
+// Removes what killed processes left half written under `root` (absent: nothing). One rank calls it, while
+// none saves.
+void sweep_leftovers(const std::string& root);
+
 class CheckpointReader {
  public:
   // Reads and checks the manifest, and the presence and size of every shard. `path`: a step directory,

@@ -123,15 +123,6 @@ CheckpointManifest merge(const std::vector<Json>& reports, int64_t step, const s
   return manifest;
 }
 
-// What previous processes were killed in the middle of.
-void sweep_leftovers(const std::string& root) {
-  for (const auto& entry : fs::directory_iterator(root)) {
-    const std::string name = entry.path().filename().string();
-    const bool leftover = name.ends_with(".tmp") || name.ends_with(".deleting");
-    if (name.starts_with("step-") && leftover) remove_tree(entry.path().string());
-  }
-}
-
 // Removed under another name first, so that a kill halfway leaves no half checkpoint.
 void remove_checkpoint(const std::string& directory) {
   const std::string doomed = directory + ".deleting";
@@ -227,6 +218,16 @@ Json prepare(const SaveOptions& options, const std::string& temporary,
 }
 
 }  // namespace
+
+void sweep_leftovers(const std::string& root) {
+  std::error_code absent;
+  for (const auto& entry : fs::directory_iterator(root, absent)) {
+    const std::string name = entry.path().filename().string();
+    const bool step = name.starts_with("step-");
+    if ((step && (name.ends_with(".tmp") || name.ends_with(".deleting"))) || name == "latest.tmp")
+      remove_tree(entry.path().string());
+  }
+}
 
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
