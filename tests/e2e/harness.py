@@ -12,6 +12,15 @@ SOURCE = Path(__file__).resolve().parents[2]
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
 
 
+def can_mount_tmpfs():
+    """Root inside a container may still lack the right to mount."""
+    with tempfile.TemporaryDirectory() as folder:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], stderr=subprocess.DEVNULL, check=False)
+        if mounted.returncode == 0:
+            subprocess.run(["umount", folder], check=True)
+        return mounted.returncode == 0
+
+
 class CommandTest(unittest.TestCase):
     """Each test runs in an empty folder, self.folder, which is removed afterwards."""
 

@@ -1,0 +1,118 @@
+"""What a user can get wrong: one line with the cause and the way out, exit code 2, nothing written or lost."""
+import json
+import os
+import subprocess
+import unittest
+
+import harness
+import tiny_run
+
+
+class BadText(harness.CommandTest):
+    def refused(self, content, says, *arguments):
+        if content is not None:
+            self.write("text.txt", content)
+        self.assert_refused("data", "prepare", "--input", "text.txt", "--output", "out", *arguments, says=says)
+
+    def test_missing_empty_and_binary_text(self):
+        self.refused(None, ["text.txt"])
+        self.refused("", ["text.txt", "empty"])
+        self.refused(b"abc\0def\n" * 100, ["text.txt"])
+        self.refused(b"\xff\xfe broken utf-8", ["text.txt"])
+
+    def test_unknown_tokenizer(self):
+        self.refused("some text\n", ["nobody/knows-it", "byte", ".model"], "--tokenizer", "nobody/knows-it")
+
+
+class BadRun(tiny_run.RunTest):
+    def refused(self, *says, arguments=(), **options):
+        self.assert_refused("pretrain", "--config", "run.json", *arguments, says=list(says), **options)
+
+    def test_vocabulary_larger_than_the_models(self):
+        model = {**tiny_run.config()["model"], "vocab_size": 100}
+        self.configure(model=model)
+        self.refused("100", "vocab")
+
+    def test_configuration_typos_are_reported_together(self):
+        self.configure(train_stepz=5, optimizer={"type": "AdamW", "params": {"lr": "fast"}})
+        self.refused("train_stepz", "train_steps", "optimizer.params.lr", "2 problems")
+
+    def test_missing_and_malformed_configuration(self):
+        self.write("run.json", '{"train_steps": 5,,}')
+        self.refused("run.json:1:", "not valid JSON")
+        (self.folder / "run.json").unlink()
+        self.refused("run.json")
+
+    def test_batch_sizes_that_do_not_divide(self):
+        self.configure(train_batch_size=7)
+        self.refused("train_batch_size", "7", "2")
+
+    def test_token_file_shorter_than_one_sequence(self):
+        self.write("short.txt", "abc")
+        self.trireme("data", "prepare", "--input", "short.txt", "--output", "short")
+        self.configure(data={"train_data_path": "short", "tokenizer": "byte"})
+        self.refused("token file short", "33")
+
+    def test_missing_and_truncated_token_files(self):
+        self.write("train.bin", (self.folder / "train.bin").read_bytes()[:-10])
+        self.refused("train.bin")
+        (self.folder / "train.idx").unlink()
+        self.refused("train.idx")
+
+    def test_output_directory_that_holds_another_run(self):
+        self.pretrain("--set", "train_steps=6")
+        self.refused("run", "holds another run", "--resume auto")
+
+    def test_configuration_that_disagrees_with_the_weights(self):
+        self.pretrain("--set", "train_steps=6")
+        self.configure(model={**tiny_run.config()["model"], "hidden_size": 64}, output_dir="other")
+        self.refused("hidden_size", arguments=("--resume", "run"))
+        # A checkpoint whose stored configuration was edited: the weights no longer fit it.
+        path = self.folder / "run/checkpoints/step-00000006/manifest.json"
+        text = path.read_text()
+        self.assertIn('"hidden_size": 32', text.replace('\\"', '"').replace(":32", ": 32"))
+        path.write_text(text.replace("hidden_size", "hidden_sizf"))
+        self.assert_refused("eval", "run/checkpoints/step-00000006", says=["manifest.json"])
+
+    def test_world_size_the_configuration_cannot_use(self):
+        self.configure(train_batch_size=8, gradient_accumulation_steps=2)
+        before = self.snapshot()
+        process = self.start("pretrain", "--config", "run.json", ranks=3)
+        _, stderr = process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("train_batch_size", stderr)
+        self.assertIn("3", stderr)
+        self.assertEqual(self.snapshot(), before)
+
+    def test_unusable_output_directory(self):
+        self.write("file", "not a folder")
+        self.configure(output_dir="file/run")
+        self.refused("file/run")
+
+    def test_nothing_to_load(self):
+        self.assert_refused("eval", "nowhere", says=["nowhere"])
+        (self.folder / "empty").mkdir()
+        self.assert_refused("generate", "empty", says=["empty", "no whole checkpoint"])
+
+
+@unittest.skipUnless(os.geteuid() == 0 and harness.can_mount_tmpfs(), "mounting a small tmpfs needs root")
+class FullDisk(tiny_run.RunTest):
+    def test_full_disk_during_save_keeps_what_was_there(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", disk], check=True)
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        # One checkpoint of about 340 kB fits, a second one beside it does not.
+        self.configure(output_dir="disk/run", checkpoint={"save_interval": 10, "keep_last": 0})
+        _, stderr = self.pretrain(expect=2)
+        self.assertIn("disk/run/checkpoints", stderr)
+        self.assertIn("space", stderr)
+        names = sorted(p.name for p in (disk / "run/checkpoints").iterdir())
+        self.assertEqual(names, ["latest", "step-00000010"])
+        self.trireme("checkpoint", "verify", "disk/run/checkpoints/step-00000010")
+        self.assertEqual(json.loads(self.trireme("eval", "disk/run", "--json")[0])["checkpoint"],
+                         "disk/run/checkpoints/step-00000010")
+
+
+if __name__ == "__main__":
+    harness.main()

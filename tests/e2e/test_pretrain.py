@@ -1,0 +1,150 @@
+"""Training runs from outside: what they write, signals, resuming, ranks, evaluation, generation."""
+import json
+import signal
+import time
+
+import harness
+import tiny_run
+
+
+class Pretrain(tiny_run.RunTest):
+    def wait_for_steps(self, process, steps):
+        deadline = time.monotonic() + 60
+        path = self.folder / "run" / "metrics.jsonl"
+        while time.monotonic() < deadline and process.poll() is None:
+            if path.exists() and path.read_text().count("\n") >= steps:
+                return
+            time.sleep(0.01)
+        self.fail(f"no {steps} steps: {process.communicate()}")
+
+    def test_run_directory(self):
+        self.pretrain()
+        self.assertEqual(sorted(p.name for p in (self.folder / "run").iterdir()),
+                         ["checkpoints", "metrics.jsonl", "resolved_config.json", "train.log"])
+        records = self.records()
+        self.assertEqual([r["step"] for r in records], list(range(1, 31)))
+        self.assertLess(records[-1]["loss"], 0.7 * records[0]["loss"])
+        self.assertEqual([r["step"] for r in records if "validation_loss" in r], [10, 20, 30])
+        for key in ("loss", "grad_norm", "lr", "tokens", "tokens_per_second", "step_ms", "model_tflops",
+                    "flops_formula", "arena_bytes"):
+            self.assertIn(key, records[0])
+        # No allocator call after the first step.
+        self.assertEqual(records[1]["allocation_count"], records[-1]["allocation_count"])
+        log = (self.folder / "run" / "train.log").read_text()
+        self.assertIn("lm loss:", log)
+        self.assertIn("validation loss at iteration 30", log)
+        # The resolved configuration is a configuration: it gives the same run.
+        self.trireme("pretrain", "--config", "run/resolved_config.json", "--set", "output_dir=again",
+                     "--set", "checkpoint.save=again/checkpoints")
+        self.assertEqual(self.losses("again"), self.losses())
+        self.assertEqual(self.weights(30, "again"), self.weights(30))
+
+    def test_validate_writes_nothing(self):
+        before = self.snapshot()
+        out, _ = self.pretrain("--validate")
+        self.assertIn("configuration is valid", out)
+        self.assertIn("activations and scratch", out)
+        self.assertEqual(self.snapshot(), before)
+
+    def test_stop_by_signal_and_resume(self):
+        self.pretrain("--set", "output_dir=whole")
+        self.configure(train_steps=400, output_dir="run")
+        process = self.start("pretrain", "--config", "run.json")
+        self.wait_for_steps(process, 3)
+        process.send_signal(signal.SIGUSR1)  # saves and goes on
+        self.wait_for_steps(process, 30)
+        process.send_signal(signal.SIGUSR2)  # saves and stops
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3)
+        stopped = self.records()[-1]["step"]
+        self.assertIn(f"step-{stopped:08d}", [p.name for p in (self.folder / "run/checkpoints").iterdir()])
+        self.assertEqual((self.folder / "run/checkpoints/latest").read_text().strip(), f"step-{stopped:08d}")
+        self.assert_refused("pretrain", "--config", "run.json", says=["holds another run", "--resume auto"])
+
+    def test_resumed_run_is_bit_exact(self):
+        self.pretrain("--set", "output_dir=whole")
+        process = self.start("pretrain", "--config", "run.json")
+        self.wait_for_steps(process, 12)
+        process.kill()
+        process.communicate()
+        self.pretrain("--resume", "auto")
+        self.assertEqual(self.losses(), self.losses("whole"))
+        self.assertEqual(self.weights(30), self.weights(30, "whole"))
+
+    def test_resume_auto_starts_and_explains(self):
+        self.pretrain("--resume", "auto")
+        before = self.losses()
+        self.pretrain("--resume", "auto")  # finished: nothing left to do
+        self.assertEqual(self.losses(), before)
+        self.configure(seed=8)
+        self.assert_refused("pretrain", "--config", "run.json", "--resume", "auto",
+                            says=["another configuration", "seed 7 -> 8"])
+
+    def test_damaged_checkpoint_is_passed_over(self):
+        self.pretrain()
+        shard = next((self.folder / "run/checkpoints/step-00000030").glob("*.safetensors"))
+        data = bytearray(shard.read_bytes())
+        data[-5] ^= 1
+        shard.write_bytes(data)
+        _, error = self.trireme("checkpoint", "verify", "run/checkpoints/step-00000030", expect=2)
+        self.assertIn(shard.name, error)
+        whole = self.losses()
+        _, stderr = self.pretrain("--resume", "auto")
+        self.assertIn("step-00000030", stderr)
+        self.assertEqual(self.losses(), whole)
+
+    def test_ranks_change_nothing_but_the_order_of_sums(self):
+        self.pretrain("--set", "output_dir=one")
+        self.pretrain("--ranks", "2", "--set", "output_dir=two")
+        self.pretrain("--set", "output_dir=four", "--set", "comm.ranks_per_node=2", ranks=4)
+        for run in ("two", "four"):
+            for one, many in zip(self.records("one"), self.records(run), strict=True):
+                self.assertAlmostEqual(one["loss"], many["loss"], delta=1e-5 * one["loss"])
+        self.pretrain("--ranks", "2", "--set", "output_dir=again")
+        self.assertEqual(self.losses("again"), self.losses("two"))
+
+    def test_checkpoint_of_two_ranks_continues_on_one(self):
+        self.pretrain("--ranks", "2", "--set", "train_steps=30", "--set", "checkpoint.save_interval=10")
+        for name in ("step-00000030",):
+            for file in (self.folder / "run/checkpoints" / name).iterdir():
+                file.unlink()
+            (self.folder / "run/checkpoints" / name).rmdir()
+        self.pretrain("--resume", "auto")
+        self.assertEqual([r["step"] for r in self.records()], list(range(1, 31)))
+
+    def test_eval_and_generate(self):
+        self.pretrain("--set", "evaluation.eval_iters=0")
+        out, _ = self.trireme("eval", "run", "--json")
+        last = self.records()[-1]
+        self.assertAlmostEqual(json.loads(out)["loss"], last["validation_loss"], delta=1e-5)
+        two, _ = self.trireme("eval", "run", "--json", "--ranks", "2")
+        self.assertAlmostEqual(json.loads(two)["loss"], last["validation_loss"], delta=1e-5)
+        arguments = ["generate", "run", "--prompt", "the oar", "--max-new-tokens", "16", "--seed", "3"]
+        first, _ = self.trireme(*arguments)
+        self.assertTrue(first.startswith("the oar"))
+        self.assertGreater(len(first), len("the oar") + 8)
+        self.assertEqual(self.trireme(*arguments)[0], first)
+
+    def test_every_precision_trains(self):
+        for name, keys in {"bf16": ["bf16.enabled=true"],
+                           "fp16": ["fp16.enabled=true"],
+                           "sr": ["bf16.enabled=true", "optimizer.master_weights=false",
+                                  "optimizer.state_dtype=bf16"],
+                           "selective": ["activation_checkpointing.granularity=selective"],
+                           "full": ["activation_checkpointing.granularity=full"]}.items():
+            settings = [part for key in keys for part in ("--set", key)]
+            self.pretrain("--set", f"output_dir={name}", *settings)
+            records = self.records(name)
+            self.assertLess(records[-1]["loss"], 0.75 * records[0]["loss"], name)
+
+    def test_divergence_names_the_tensor_and_stops(self):
+        self.configure(optimizer={"type": "SGD", "params": {"lr": 1e30}}, max_consecutive_skips=3,
+                       gradient_clipping=0, scheduler={"type": "constant"})
+        _, stderr = self.pretrain(expect=4)
+        self.assertIn("is not finite", stderr)
+        self.assertIn("3 steps in a row", stderr)
+        self.assertTrue(self.records()[-1]["skipped"])
+
+
+if __name__ == "__main__":
+    harness.main()

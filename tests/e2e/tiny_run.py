@@ -1,0 +1,63 @@
+"""A run small enough for a test: text, token files, a configuration, and how to read what a run wrote."""
+import json
+import random
+
+import harness
+
+WORDS = "the oar of a ship with three ranks rowing as one over a quiet sea by night".split()
+
+
+def text(words, seed):
+    source = random.Random(seed)
+    return " ".join(source.choice(WORDS) for _ in range(words)) + "\n"
+
+
+def config(**changes):
+    """The tiny configuration with top-level keys replaced."""
+    base = {
+        "model": {"model_type": "llama", "vocab_size": 257, "max_position_embeddings": 32,
+                  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+                  "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True},
+        "output_dir": "run", "train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
+        "sequence_length": 32, "train_steps": 30, "seed": 7,
+        "optimizer": {"type": "AdamW", "params": {"lr": 5e-3}},
+        "scheduler": {"type": "cosine", "params": {"warmup_steps": 5}},
+        "data": {"train_data_path": "train", "valid_data_path": "valid", "tokenizer": "byte"},
+        "checkpoint": {"save_interval": 10, "keep_last": 3},
+        "evaluation": {"eval_interval": 10, "eval_iters": 2},
+        "cpu": {"threads_per_rank": 1},
+    }
+    base.update(changes)
+    return base
+
+
+class RunTest(harness.CommandTest):
+    """Tests that train: setUp() leaves token files train and valid, and run.json."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("train.txt", text(3000, 1))
+        self.write("valid.txt", text(300, 2))
+        for name in ("train", "valid"):
+            self.trireme("data", "prepare", "--input", f"{name}.txt", "--output", name)
+        self.configure()
+
+    def configure(self, **changes):
+        self.write("run.json", json.dumps(config(**changes)))
+
+    def pretrain(self, *arguments, **options):
+        return self.trireme("pretrain", "--config", "run.json", *arguments, **options)
+
+    def records(self, run="run"):
+        lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def losses(self, run="run"):
+        """What must be the same bits in two equal runs, step by step."""
+        return [(r["step"], r["loss"], r["grad_norm"], r.get("validation_loss")) for r in self.records(run)]
+
+    def weights(self, step, run="run"):
+        """The checksums of every tensor of a checkpoint."""
+        path = self.folder / run / "checkpoints" / f"step-{step:08d}" / "manifest.json"
+        manifest = json.loads(path.read_text())
+        return json.dumps(manifest["tensors"], sort_keys=True)
