@@ -124,8 +124,12 @@ void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   TRIREME_KERNEL(gemm_blocked<double>)(blocked, ctx.threads);
 }
 
+// Few enough rows that streaming the weight takes longest: measured, the library is faster as soon as
+// x (float32) leaves the first-level cache between two rows of the weight.
 bool few_rows(const GemmProblem& g) {
-  return g.m <= cpu::kGemvMaxRows && !g.transpose_a && g.transpose_b;
+  constexpr int64_t kCachedBytes = 16 << 10;
+  if (g.transpose_a || !g.transpose_b || g.m > cpu::kGemvMaxRows) return false;
+  return g.m == 1 || g.k <= kCachedBytes / 4 / g.m;
 }
 
 template <class T>

@@ -61,11 +61,7 @@ void rows_into(const Gemv<T>& a, int64_t begin, int64_t end) {
     case 1: return rows_of_weight<1, T, Out>(a, begin, end);
     case 2: return rows_of_weight<2, T, Out>(a, begin, end);
     case 3: return rows_of_weight<3, T, Out>(a, begin, end);
-    case 4: return rows_of_weight<4, T, Out>(a, begin, end);
-    case 5: return rows_of_weight<5, T, Out>(a, begin, end);
-    case 6: return rows_of_weight<6, T, Out>(a, begin, end);
-    case 7: return rows_of_weight<7, T, Out>(a, begin, end);
-    default: return rows_of_weight<8, T, Out>(a, begin, end);
+    default: return rows_of_weight<4, T, Out>(a, begin, end);
   }
 }
 

@@ -1,4 +1,4 @@
-// y = x w^T for up to eight rows of x and a weight as stored.
+// y = x w^T for up to four rows of x and a weight as stored.
 //
 // Products with few rows only read the weight, so the one thing that counts is to stream it: each
 // thread walks its share of the weight's rows one after the other (several rows at once is slower:
@@ -10,7 +10,7 @@
 
 namespace trireme::cpu {
 
-inline constexpr int64_t kGemvMaxRows = 8;
+inline constexpr int64_t kGemvMaxRows = 4;
 
 // T is float or bf16.
 template <class T>

@@ -168,7 +168,7 @@ TEST_F(GemmKernels, MatchPlainSumsOnEveryInstructionSet) {
   for (const Isa isa : isas()) {
     set_active_isa(isa);
     for (const Types& t : kTypes)
-      for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 33, 1000}, {3, 50, 127}, {8, 9, 65}}) {
+      for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 33, 1000}, {3, 50, 127}, {4, 9, 65}}) {
         expect_product(ctx, t, {m, n, k, false, true, false, true});
         expect_product(ctx, t, {m, n, k, false, true, true, false, 0.5f});
       }
@@ -180,7 +180,8 @@ TEST_F(GemmKernels, MatchPlainSumsOnEveryInstructionSet) {
 TEST_F(GemmKernels, EveryNumberOfFewRows) {
   Ctx ctx(3, "test");
   for (const Types& t : kTypes)
-    for (int64_t m = 1; m <= 9; ++m) expect_product(ctx, t, {m, 37, 83, false, true});
+    for (int64_t m = 1; m <= 5; ++m)
+      for (const int64_t k : {83, 2100}) expect_product(ctx, t, {m, 37, k, false, true});
 }
 
 TEST(Gemm, AnotherNumberOfThreadsGivesTheSameBits) {
