@@ -70,13 +70,14 @@ GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
   check_fused(first, last);
   const Shape shape = fused_shape(first, last);
   const DType dtype = gradient_dtype();
-  if (gradients_.data() == nullptr) return {Tensor(nullptr, dtype, shape), false};
+  // Tracked before there is memory too: a planning run must ask for the same products.
   const bool accumulate = written_[static_cast<size_t>(first)];
   for (ParamHandle h = first; h <= last; ++h) {
     TRIREME_CHECK(written_[static_cast<size_t>(h)] == accumulate,
                   specs_[static_cast<size_t>(h)].name, " was written apart from its fused matrix");
     written_[static_cast<size_t>(h)] = true;
   }
+  if (gradients_.data() == nullptr) return {Tensor(nullptr, dtype, shape), accumulate};
   return {gradients_.tensor(dtype, shape, range(first).begin * dtype_size(dtype)), accumulate};
 }
 

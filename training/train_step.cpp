@@ -95,6 +95,7 @@ void TrainStep::micro_batch(const MicroBatch& batch, bool last) {
 ArenaPlan TrainStep::plan() {
   const MicroBatch batch = shape_of_micro_batch(config_.micro_batch_size, config_.sequence_length);
   ctx_.mode = Mode::kTrain;
+  state_.store.begin_gradients();
   ctx_.arena.begin_planning();
   for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i)
     micro_batch(batch, i + 1 == config_.gradient_accumulation_steps);
