@@ -4,13 +4,15 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
+#include <cmath>
 #include <memory>
 
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
+#include "engine/io/token_file.h"
 #include "engine/observe/console.h"
 #include "engine/observe/progress.h"
+#include "parallel/comm/world.h"
 #include "training/prepare.h"
 
 namespace trireme {
@@ -44,36 +46,56 @@ class PrepareStatus {
   std::chrono::steady_clock::time_point start_;
 };
 
-void run_prepare(const PrepareOptions& options) {
-  PrepareStats stats;
-  {
-    const PrepareStatus status;
-    stats = prepare_data(options, [&](const PrepareProgress& p) { status.update(p); });
-  }
+void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
   const double seconds = std::max(stats.seconds, 1e-3);
-  std::printf("%s.bin and .idx: %lld documents, %lld tokens (%s) from %lld files, %s of text\n",
-              options.output.c_str(), static_cast<long long>(stats.documents),
-              static_cast<long long>(stats.tokens),
-              format_count(static_cast<double>(stats.tokens)).c_str(),
-              static_cast<long long>(stats.files), format_bytes(stats.text_bytes).c_str());
+  console_print(
+      Stream::kOut,
+      concat(token_file_prefix(options.output), ".bin and .idx: ", stats.documents, " documents, ",
+             stats.tokens, " tokens (", format_count(static_cast<double>(stats.tokens)), ") from ",
+             stats.files, " files, ", format_bytes(stats.text_bytes), " of text"));
   if (stats.empty_documents > 0) {
-    std::printf("%lld empty documents left out\n", static_cast<long long>(stats.empty_documents));
+    console_print(Stream::kOut, concat(stats.empty_documents, " empty documents left out"));
   }
-  std::printf(
-      "%.1f s, %s/s of text, %s tokens/s\n", stats.seconds,
-      format_bytes(static_cast<int64_t>(static_cast<double>(stats.text_bytes) / seconds)).c_str(),
-      format_count(static_cast<double>(stats.tokens) / seconds).c_str());
+  const double bytes_per_second = static_cast<double>(stats.text_bytes) / seconds;
+  console_print(
+      Stream::kOut,
+      concat(seconds < 60 ? concat(std::round(seconds * 10) / 10, " s") : format_duration(seconds),
+             ", ", format_bytes(static_cast<int64_t>(bytes_per_second)), "/s of text, ",
+             format_count(static_cast<double>(stats.tokens) / seconds), " tokens/s"));
+}
+
+// Under mpirun or srun the ranks share the work; one of them speaks.
+void run_prepare(PrepareOptions options) {
+  std::unique_ptr<World> world = make_world({});
+  const bool speaks = world->rank() == 0;
+  if (options.threads == 0) options.threads = std::max(1, available_cores() / world->local_size());
+  try {
+    PrepareStats stats;
+    {
+      const PrepareStatus status;
+      stats = prepare_data(options, world->world(), [&](const PrepareProgress& p) {
+        if (speaks) status.update(p);
+      });
+    }
+    if (speaks) print_stats(options, stats);
+  } catch (const InputError& error) {
+    // All ranks have the same error: part in peace, then let one report it.
+    world.reset();
+    if (!speaks) throw CLI::RuntimeError(static_cast<int>(error.code()));
+    throw;
+  }
 }
 
 void add_prepare(CLI::App& parent) {
   auto options = std::make_shared<PrepareOptions>();
-  options->threads = available_cores();
+  options->threads = 0;
   CLI::App* app = parent.add_subcommand(
       "prepare",
       "Tokenise text into a token file, the pair PREFIX.bin and PREFIX.idx of Megatron-LM.\n"
       "Text files are one document each; .jsonl and .json files (one JSON object a line) hold one "
       "document a line; all may be compressed (.gz, .zst). Folders are read recursively in sorted "
-      "order. The result does not depend on the number of threads.");
+      "order. Under mpirun or srun the ranks share the work. The result does not depend on the "
+      "number of threads and ranks.");
   app->add_option("--input,-i", options->inputs, "Text files and folders, in this order")
       ->required()
       ->type_name("PATH");
@@ -87,7 +109,8 @@ void add_prepare(CLI::App& parent) {
       ->capture_default_str();
   app->add_flag("--append-eod", options->append_eod,
                 "Put the tokenizer's end-of-document id after each document");
-  app->add_option("--threads", options->threads, "Threads that tokenise (default: all cores)")
+  app->add_option("--threads", options->threads,
+                  "Threads that tokenise (default: the cores of the host, shared by its ranks)")
       ->check(CLI::Range(1, 1024));
   app->add_flag("--overwrite", options->overwrite, "Replace the pair if it exists");
   app->footer("Example: trireme data prepare -i corpus/ -o data/corpus --append-eod");
@@ -126,8 +149,8 @@ void add_train_tokenizer(CLI::App& parent) {
   app->callback([options, max_megabytes] {
     options->max_bytes = *max_megabytes << 20;
     const int64_t vocab_size = train_tokenizer(*options);
-    std::printf("%s: %s with %lld ids\n", options->output.c_str(), options->model_type.c_str(),
-                static_cast<long long>(vocab_size));
+    console_print(Stream::kOut,
+                  concat(options->output, ": ", options->model_type, " with ", vocab_size, " ids"));
   });
 }
 
@@ -154,7 +177,7 @@ void add_inspect(CLI::App& parent) {
         options->tokenizer.empty() ? nullptr : load_tokenizer(options->tokenizer);
     const std::string shown =
         inspect_token_file(options->prefix, tokenizer.get(), options->documents);
-    std::fputs(shown.c_str(), stdout);
+    console_print(Stream::kOut, shown);
   });
 }
 

@@ -102,6 +102,7 @@ std::string inspect_token_file(const std::string& prefix, const Tokenizer* token
   for (int64_t d = 0; d < std::min(show_documents, file.num_documents()); ++d) {
     out += show_document(file, d, tokenizer);
   }
+  out.pop_back();  // the last line end is the printer's
   return out;
 }
 

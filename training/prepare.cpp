@@ -9,17 +9,19 @@
 #include "engine/io/text_reader.h"
 #include "engine/io/token_file.h"
 #include "engine/text/sentencepiece.h"
+#include "parallel/comm/communicator.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Records of one block. Which rank tokenises a record depends on its block only, and the merge counts
-// in blocks too, so the number is part of the part files' meaning and nothing else.
-constexpr int64_t kBlockRecords = 64;
 // Text gathered before the threads are let loose on it.
 constexpr size_t kBatchBytes = size_t{16} << 20;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 void refuse_existing(const std::string& path, bool overwrite) {
   if (overwrite || !fs::exists(path)) return;
@@ -28,6 +30,13 @@ void refuse_existing(const std::string& path, bool overwrite) {
 
 std::string part_prefix(const PrepareOptions& options, int rank, int ranks) {
   return concat(token_file_prefix(options.output), ".part-", rank, "-of-", ranks);
+}
+
+void remove_part(const PrepareOptions& options, int rank, int ranks) {
+  std::error_code ignored;
+  for (const char* suffix : {".idx", ".bin"}) {
+    fs::remove(part_prefix(options, rank, ranks) + suffix, ignored);
+  }
 }
 
 // Tokenises a batch of records on several threads; the results keep the order of the records.
@@ -100,7 +109,7 @@ std::unique_ptr<Tokenizer> checked_tokenizer(const PrepareOptions& options) {
   return tokenizer;
 }
 
-// Blocks rank, rank + ranks, ... of the input to a pair at `prefix`.
+// Records rank, rank + ranks, ... of the input to a pair at `prefix`.
 PrepareStats tokenize_share(const PrepareOptions& options, const std::string& prefix, int rank,
                             int ranks, bool keep_empty, const ProgressCallback& progress) {
   const auto start = std::chrono::steady_clock::now();
@@ -117,7 +126,7 @@ PrepareStats tokenize_share(const PrepareOptions& options, const std::string& pr
   };
   TextRecord record;
   for (int64_t number = 0;; ++number) {
-    const bool mine = number / kBlockRecords % ranks == rank;
+    const bool mine = number % ranks == rank;
     if (!reader.next(mine ? &record : nullptr)) break;
     if (mine) batch.add(std::move(record));
     if (batch.full()) flush();
@@ -127,7 +136,7 @@ PrepareStats tokenize_share(const PrepareOptions& options, const std::string& pr
     fail_input("the input holds no text: nothing but empty documents");
   }
   writer.commit();
-  stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  stats.seconds = seconds_since(start);
   return stats;
 }
 
@@ -146,36 +155,67 @@ PrepareStats prepare_part(const PrepareOptions& options, int rank, int ranks,
   const std::string prefix = token_file_prefix(options.output);
   refuse_existing(prefix + ".idx", options.overwrite);
   refuse_existing(prefix + ".bin", options.overwrite);
-  // Empty documents stay in the parts: the merge finds a rank's blocks by counting documents.
+  // Empty documents stay in the parts: the merge finds document d as number d / ranks of its rank.
   return tokenize_share(options, part_prefix(options, rank, ranks), rank, ranks,
                         /*keep_empty=*/true, progress);
 }
 
 void merge_parts(const PrepareOptions& options, int ranks) {
   std::vector<TokenFile> parts;
-  std::vector<int64_t> next(static_cast<size_t>(ranks), 0);
   for (int rank = 0; rank < ranks; ++rank) parts.emplace_back(part_prefix(options, rank, ranks));
   TokenFileWriter writer(options.output, parts[0].type());
-  bool any = true;
-  for (size_t rank = 0; any; rank = (rank + 1) % parts.size()) {
-    if (rank == 0) any = false;
-    const TokenFile& part = parts[rank];
-    const int64_t end = std::min(next[rank] + kBlockRecords, part.num_documents());
-    for (; next[rank] < end; ++next[rank]) {
-      any = true;
-      if (part.document_begin(next[rank]) == part.document_begin(next[rank] + 1)) continue;
-      writer.add_document_of(part, next[rank]);
-    }
+  int64_t documents = 0;
+  for (const TokenFile& part : parts) documents += part.num_documents();
+  for (int64_t d = 0; d < documents; ++d) {
+    const TokenFile& part = parts[static_cast<size_t>(d % ranks)];
+    const int64_t document = d / ranks;
+    if (part.document_begin(document) == part.document_begin(document + 1)) continue;  // empty
+    writer.add_document_of(part, document);
   }
   if (writer.num_documents() == 0) {
     fail_input("the input holds no text: nothing but empty documents");
   }
   writer.commit();
-  for (int rank = 0; rank < ranks; ++rank) {
-    for (const char* suffix : {".idx", ".bin"}) {
-      fs::remove(part_prefix(options, rank, ranks) + suffix);
-    }
+  for (int rank = 0; rank < ranks; ++rank) remove_part(options, rank, ranks);
+}
+
+namespace {
+
+// Runs `work` on the ranks that take part, then agrees: an error of any rank is thrown on all.
+template <class Work>
+void together(Communicator& world, bool takes_part, const Work& work) {
+  std::string problem;
+  try {
+    if (takes_part) work();
+  } catch (const InputError& error) {
+    problem = error.what();
   }
+  for (const std::string& other : world.all_gather_strings(problem)) {
+    if (!other.empty()) throw InputError(other);
+  }
+}
+
+}  // namespace
+
+PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
+                          const ProgressCallback& progress) {
+  if (world.size() == 1) return prepare_data(options, progress);
+  PrepareStats stats;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    together(world, true,
+             [&] { stats = prepare_part(options, world.rank(), world.size(), progress); });
+    together(world, world.rank() == 0, [&] { merge_parts(options, world.size()); });
+  } catch (const InputError&) {
+    remove_part(options, world.rank(), world.size());
+    throw;
+  }
+  for (int64_t* count :
+       {&stats.documents, &stats.tokens, &stats.empty_documents, &stats.text_bytes}) {
+    *count = world.all_reduce_scalar(*count, ReduceOp::kSum);
+  }
+  stats.seconds = seconds_since(start);
+  return stats;
 }
 
 int64_t train_tokenizer(const TrainTokenizerOptions& options) {

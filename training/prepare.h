@@ -10,6 +10,8 @@
 
 namespace trireme {
 
+class Communicator;
+
 struct PrepareOptions {
   std::vector<std::string> inputs;  // files and folders, engine/io/text_reader.h
   std::string output;               // prefix of the .bin and .idx
@@ -37,10 +39,14 @@ using ProgressCallback = std::function<void(const PrepareProgress&)>;
 // Writes the pair in one process.
 PrepareStats prepare_data(const PrepareOptions& options, const ProgressCallback& progress = {});
 
-// The same with several processes: each rank tokenises every ranks-th block of documents into a part
-// file beside the output; when all have returned (a barrier of the caller's), rank 0 merges the parts
-// in the order of the documents and removes them. The pair is the same for any number of ranks and
-// threads.
+// The same with the ranks of `world`, which see one file system. Collective; stats are those of all
+// ranks, and an error of one is thrown on all of them, before anything is replaced.
+PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
+                          const ProgressCallback& progress = {});
+
+// Its two halves: each rank tokenises every ranks-th document into a part file beside the output;
+// when all have done so, one merges the parts in the order of the documents and removes them. The
+// pair is the same for any number of ranks and threads.
 PrepareStats prepare_part(const PrepareOptions& options, int rank, int ranks,
                           const ProgressCallback& progress = {});
 void merge_parts(const PrepareOptions& options, int ranks);
@@ -57,8 +63,9 @@ struct TrainTokenizerOptions {
 // Returns the vocabulary size of what was trained.
 int64_t train_tokenizer(const TrainTokenizerOptions& options);
 
-// What a token file holds, as lines for people: sizes, element type, lengths, and with a tokenizer
-// the beginning of the first documents. Every token is read and checked.
+// What a token file holds, as lines for people (no line end behind the last): sizes, element type,
+// lengths, and with a tokenizer the beginning of the first documents. Every token is read and
+// checked.
 std::string inspect_token_file(const std::string& prefix, const Tokenizer* tokenizer,
                                int64_t show_documents);
 

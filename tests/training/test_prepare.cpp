@@ -8,6 +8,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/token_file.h"
 #include "engine/text/sentencepiece.h"
+#include "parallel/comm/world.h"
 #include "tests/support/scratch_directory.h"
 #include "training/prepare.h"
 
@@ -79,6 +80,30 @@ TEST(Prepare, IsTheSameForAnyThreadsAndRanks) {
     EXPECT_EQ(names_in(dir / ("ranks" + std::to_string(ranks))),
               (std::vector<std::string>{"out.bin", "out.idx"}));
   }
+}
+
+TEST(Prepare, RanksAgree) {
+  const ScratchDirectory dir;
+  make_corpus(dir / "text");
+  PrepareOptions options{.inputs = {dir / "text"}, .output = dir / "one"};
+  const PrepareStats alone = prepare_data(options);
+  options.output = dir / "three";
+  run_threads(3, [&](Communicator& world) {
+    const PrepareStats stats = prepare_data(options, world);
+    EXPECT_EQ(stats.documents, alone.documents);
+    EXPECT_EQ(stats.tokens, alone.tokens);
+    EXPECT_EQ(stats.empty_documents, alone.empty_documents);
+    // A second time the pair is there: refused on every rank.
+    EXPECT_THROW(prepare_data(options, world), InputError);
+  });
+  EXPECT_EQ(pair_bytes(dir / "three"), pair_bytes(dir / "one"));
+  put(dir / "text/z.txt", std::string("a\0b", 3));  // one rank meets it, all complain
+  options.overwrite = true;
+  run_threads(3,
+              [&](Communicator& world) { EXPECT_THROW(prepare_data(options, world), InputError); });
+  EXPECT_EQ(pair_bytes(dir / "three"), pair_bytes(dir / "one"));
+  EXPECT_EQ(names_in(dir.path()),
+            (std::vector<std::string>{"one.bin", "one.idx", "text", "three.bin", "three.idx"}));
 }
 
 TEST(Prepare, KeepsTheDocuments) {
