@@ -5,6 +5,7 @@
 #include <new>
 
 #include "commands/bench.h"
+#include "commands/checkpoint.h"
 #include "commands/completion.h"
 #include "commands/config.h"
 #include "commands/data.h"
@@ -12,6 +13,7 @@
 #include "commands/generate.h"
 #include "commands/parse_error.h"
 #include "commands/pretrain.h"
+#include "commands/report.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
 
@@ -59,6 +61,8 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_pretrain_command(app, line);
   add_eval_command(app, line);
   add_generate_command(app, line);
+  add_checkpoint_command(app);
+  add_report_command(app);
   add_bench_command(app);
   add_completion_command(app);
   complete_footers(app);
