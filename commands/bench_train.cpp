@@ -70,7 +70,8 @@ void print_json(const Arguments& args, const BenchTrainReport& r) {
                                 {"gflops_full_attention", r.gflops_full_attention},
                                 {"peak_gflops", peak_of(r, args.options.dtype)},
                                 {"mfu", r.gflops / peak_of(r, args.options.dtype)},
-                                {"bytes", r.bytes},
+                                {"planned_bytes", r.bytes},
+                                {"resident_bytes", r.resident_bytes},
                                 {"allocations_in_steps", r.allocations_in_steps},
                                 {"loss", r.loss}};
   for (const auto& [name, share] : r.shares) out["shares"][name] = share;
@@ -90,8 +91,10 @@ void print_text(const Arguments& args, const BenchTrainReport& r) {
               peak_of(r, args.options.dtype));
   std::printf("            %.1f GFLOP/s by 6 N + 12 L C T with all parameters\n",
               r.gflops_full_attention);
-  std::printf("memory      %s planned, %lld engine allocations during the timed steps\n",
-              format_bytes(r.bytes).c_str(), static_cast<long long>(r.allocations_in_steps));
+  std::printf(
+      "memory      %s planned, %s resident, %lld engine allocations during the timed steps\n",
+      format_bytes(r.bytes).c_str(), format_bytes(r.resident_bytes).c_str(),
+      static_cast<long long>(r.allocations_in_steps));
   std::printf("time       ");
   for (const auto& [name, share] : r.shares) std::printf(" %s %.1f %%", name.c_str(), 100 * share);
   std::printf("\n");

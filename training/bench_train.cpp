@@ -85,6 +85,7 @@ BenchTrainReport bench_train(const BenchTrainOptions& options) {
   report.peak = measure_peak(threads);
   run_threads(1, [&](Communicator& group) {
     pin_team(0, threads);
+    const int64_t resident = resident_anonymous_bytes();
     Ctx ctx(threads, "activations");
     TrainState state(config);
     TrainStep step(config, state, group, ctx);
@@ -121,6 +122,7 @@ BenchTrainReport bench_train(const BenchTrainOptions& options) {
     }
     report.shares.emplace_back("rest", std::max(0.0, 1.0 - known));
     report.bytes = state.bytes() + plan.capacity;
+    report.resident_bytes = resident_anonymous_bytes() - resident;
     report.allocations_in_steps = timing.allocations;
     report.loss = timing.loss;
   });

@@ -27,6 +27,7 @@ struct BenchTrainReport {
   MachinePeak peak;
   std::vector<std::pair<std::string, double>> shares;  // of the step, by category; sums to 1
   int64_t bytes = 0;                                   // parameters, gradients, states, activations
+  int64_t resident_bytes = 0;        // anonymous memory in RAM after the steps, less that before
   int64_t allocations_in_steps = 0;  // engine allocator calls during the timed steps
   double loss = 0;                   // of the last step
 };

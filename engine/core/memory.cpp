@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 
 namespace trireme {
@@ -24,6 +25,13 @@ std::atomic<int64_t> g_allocated_bytes{0};
 
 int64_t allocation_count() { return g_allocation_count.load(std::memory_order_relaxed); }
 int64_t allocated_bytes() { return g_allocated_bytes.load(std::memory_order_relaxed); }
+
+int64_t resident_anonymous_bytes() {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
+  return -1;
+}
 
 Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {
   TRIREME_CHECK(bytes >= 0, "buffer ", name_, " of ", bytes, " bytes");

@@ -15,6 +15,9 @@ namespace trireme {
 
 int64_t allocation_count();  // blocks taken from the system so far, by this process
 int64_t allocated_bytes();   // bytes of the blocks held now
+// Anonymous memory of this process that is in RAM now, as the kernel counts it (RssAnon). Linux only;
+// elsewhere -1.
+int64_t resident_anonymous_bytes();
 
 // One anonymous block, zero-filled by the system on first touch, 2 MiB aligned and advised to use
 // huge pages when large. Throws Error naming the block and its size when memory cannot be had.
