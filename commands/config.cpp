@@ -5,7 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "engine/config/override.h"
+#include "commands/key_flags.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -19,10 +19,8 @@ struct ResolveOptions {
   int ranks = 1;
 };
 
-void resolve(const ResolveOptions& options, const std::vector<std::string>& flags) {
-  std::vector<std::string> overrides = options.overrides;
-  for (const std::string& change : overrides_from_flags(run_schema(), flags))
-    overrides.push_back(change);
+void resolve(const ResolveOptions& options, const CLI::App& command) {
+  const std::vector<std::string> overrides = with_key_flags(command, options.overrides);
   const RunConfig config = load_run_config(options.file, overrides, options.ranks);
   for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
   print(run_config_to_json(config).dump(2) + "\n");
@@ -40,8 +38,8 @@ void add_resolve(CLI::App& parent) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   command->footer("Every key is also a flag: --train-steps 10, --optimizer-params-lr 1e-3.");
-  command->allow_extras();
-  command->callback([command, options] { resolve(*options, command->remaining()); });
+  accept_key_flags(*command);
+  command->callback([command, options] { resolve(*options, *command); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "commands/commands.h"
+#include "commands/key_flags.h"
 #include "commands/pretrain.h"
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
@@ -19,10 +20,11 @@ struct Arguments {
   int ranks = 0;
 };
 
-void run(const Arguments& args, const CommandLine& line) {
+void run(const Arguments& args, const CLI::App& command, const CommandLine& line) {
   ensure_ranks(args.ranks, line.argc, line.argv);
   // The number of ranks is known before they are connected: a bad configuration costs nothing.
-  const RunConfig config = load_run_config(args.config, args.overrides, detect_launcher().ranks);
+  const RunConfig config = load_run_config(args.config, with_key_flags(command, args.overrides),
+                                           detect_launcher().ranks);
   set_active_isa(parse_isa(config.isa));
   const std::unique_ptr<World> world = make_world(world_options(config.comm));
   set_log_rank(world->rank());
@@ -52,8 +54,11 @@ CLI::App* add_pretrain_command(CLI::App& app, const CommandLine& line) {
       "Signals: SIGUSR1 saves and goes on, SIGUSR2 saves and stops (exit code 3), Ctrl-C the "
       "same.\n"
       "Several ranks: --ranks N here, or mpirun -n N trireme pretrain ..., srun, torchrun "
-      "variables.");
-  command->callback([args, line] { run(*args, line); });
+      "variables.\n"
+      "Every key of the configuration is also a flag: --train-steps 10, --optimizer-params-lr "
+      "1e-3.");
+  accept_key_flags(*command);
+  command->callback([args, command, line] { run(*args, *command, line); });
   return command;
 }
 

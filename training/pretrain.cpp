@@ -130,6 +130,7 @@ void PretrainRun::start_or_resume() {
     records_ = std::make_unique<RunRecords>(config_, position_.step);
   }
   group_.barrier();
+  for (const std::string& note : config_.notes) log_info(note);
   if (!checkpoint.empty())
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
 }

@@ -1,6 +1,7 @@
 #include "engine/config/override.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
@@ -81,12 +82,31 @@ void apply_override(const Schema& schema, const Override& change, Json& document
   (*node)[names.back()] = std::move(value);
 }
 
+namespace {
+
+[[noreturn]] void fail_flag(const std::string& flag, const std::vector<std::string>& known) {
+  int best = std::max(1, static_cast<int>(flag.size()) / 3) + 1;
+  std::string hint;
+  for (const std::string& name : known)
+    if (const int distance = edit_distance(flag, name); distance < best) {
+      best = distance;
+      hint = concat("; did you mean --", name, "?");
+    }
+  fail_input("unknown option --", flag, hint);
+}
+
+}  // namespace
+
 std::vector<std::string> overrides_from_flags(const Schema& schema,
-                                              const std::vector<std::string>& arguments) {
+                                              const std::vector<std::string>& arguments,
+                                              const std::vector<std::string>& options) {
   std::map<std::string, std::string> paths;  // flag: path as the schema spells it
+  std::vector<std::string> known = options;
   for (const Key& key : schema.keys()) {
-    paths.emplace(kebab(key.path), key.path);
-    for (const std::string& alias : key.aliases) paths.emplace(kebab(alias), alias);
+    std::vector<std::string> spellings = key.aliases;
+    spellings.push_back(key.path);
+    for (const std::string& path : spellings)
+      if (paths.emplace(kebab(path), path).second) known.push_back(kebab(path));
   }
   std::vector<std::string> out;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -95,16 +115,7 @@ std::vector<std::string> overrides_from_flags(const Schema& schema,
     const size_t equals = std::min(argument.find('='), argument.size());
     const std::string flag = argument.substr(2, equals - 2);
     const auto path = paths.find(kebab(flag));
-    if (path == paths.end()) {
-      int best = std::max(1, static_cast<int>(flag.size()) / 3) + 1;
-      std::string hint;
-      for (const auto& [name, ignored] : paths)
-        if (const int distance = edit_distance(flag, name); distance < best) {
-          best = distance;
-          hint = concat("; did you mean --", name, "?");
-        }
-      fail_input("unknown option --", flag, hint);
-    }
+    if (path == paths.end()) fail_flag(flag, known);
     if (equals < argument.size()) {
       out.push_back(concat(path->second, "=", argument.substr(equals + 1)));
     } else if (i + 1 < arguments.size() && !arguments[i + 1].starts_with("--")) {

@@ -23,8 +23,10 @@ void apply_override(const Schema& schema, const Override& change, Json& document
 // Takes away the value at a path; nothing happens when there is none.
 void erase_path(Json& document, const std::string& path);
 // "--train-steps 10", "--optimizer-params-lr=1e-3" -> "train_steps=10", ...: every key and alias is
-// also a flag, with '-' for '.' and '_'; a boolean needs no value. Throws InputError on others.
+// also a flag, with '-' for '.' and '_'; a boolean needs no value. Throws InputError on others;
+// `options` are further flags of the command (without "--") that may have been meant.
 std::vector<std::string> overrides_from_flags(const Schema& schema,
-                                              const std::vector<std::string>& arguments);
+                                              const std::vector<std::string>& arguments,
+                                              const std::vector<std::string>& options = {});
 
 }  // namespace trireme

@@ -70,13 +70,14 @@ TEST(Override, EveryKeyIsAFlag) {
 TEST(Override, UnknownFlagsNameTheNearest) {
   const auto said = [](const std::vector<std::string>& arguments) {
     try {
-      overrides_from_flags(schema(), arguments);
+      overrides_from_flags(schema(), arguments, {"resume"});
     } catch (const InputError& e) {
       return std::string(e.what());
     }
     return std::string();
   };
   EXPECT_EQ(said({"--stesp", "1"}), "unknown option --stesp; did you mean --steps?");
+  EXPECT_EQ(said({"--reusme", "auto"}), "unknown option --reusme; did you mean --resume?");
   EXPECT_EQ(said({"--zzzzzzzz"}), "unknown option --zzzzzzzz");
   EXPECT_EQ(said({"--steps"}), "--steps needs a value");
   EXPECT_EQ(said({"stray"}), "unexpected argument \"stray\"");
