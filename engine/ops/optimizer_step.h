@@ -20,18 +20,26 @@ struct AdamWArgs {
   double lr_multiplier = 1.0;
   bool decoupled =
       true;              // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
-  RandomKey rounding;    // stochastic rounding of bf16 params without master weights
+  RandomKey rounding;    // of the stochastic rounding below
   int64_t element0 = 0;  // global index of the range's first element: keys the rounding
 };
 
-// For every element, with g = grad * grad_multiplier:
+// For every element, with g = grad * grad_multiplier (Kingma & Ba 2015):
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
 //   p -= lr * (m / (1 - beta1^count) / (sqrt(v / (1 - beta2^count)) + eps) + weight_decay * p)
-//   param  (n)  any float dtype   master (n) float32 or absent: p is kept in `master` when present
-//   grad   (n)  float32 (float64) m, v (n) float32, bfloat16 (or float64)
+//   param  (n)  any float dtype
+//   master (n)  float32, beside a bf16 or f16 param, or absent: p is kept in `master` when present,
+//               and param is master rounded to nearest
+//   grad   (n)  float32 (float64 for float64)
+//   m, v   (n)  float32 or bfloat16 (float64 for float64), both alike
 //   scalars (kStepScalarsBytes) uint8: a StepScalars
-// With bf16 param and no master, p is rounded stochastically; bf16 m and v are rounded to nearest.
-// param and master are then consistent: param = round(master).
+//
+// Stochastic rounding: bf16 m and v, and a bf16 param without master, are rounded up or down with the
+// probabilities that make the expected value exact. Rounding to nearest would lose every change
+// under half a unit in the last place (2^-9 of the value): small updates of p, and the whole decay of
+// v when 1 - beta2 is below that. The bits depend on (rounding, count, global element index): the
+// lower half of the element's word for p, the upper half for m and v. The step itself uses m and v as
+// they were before rounding. An f16 param without master is rounded to nearest.
 void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                 const Tensor& m, const Tensor& v, const ConstTensor& scalars,
                 const AdamWArgs& args);
@@ -45,6 +53,7 @@ struct SgdArgs {
 
 // d = g + weight_decay p;  m = momentum m + d;  p -= lr (nesterov ? d + momentum m : m)
 // m is absent when momentum = 0 (then p -= lr d). The first update sets m = d (count == 1).
+// dtypes and rounding as in adamw_step.
 void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
               const Tensor& m, const ConstTensor& scalars, const SgdArgs& args);
 

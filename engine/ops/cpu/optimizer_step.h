@@ -1,4 +1,4 @@
-// Kernels of engine/ops/optimizer_step.h. C = compute_t<T>; gradients are C.
+// Kernels of engine/ops/optimizer_step.h: the updates.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -7,45 +7,42 @@
 
 namespace trireme::cpu {
 
-// The parameters of a range and how they are written back: to `master` (exactly) and to `param`
-// (rounded to nearest), or, with `stochastic`, to `param` alone by stochastic rounding.
+// What both updates read and write.
 template <class T>
-struct UpdatedParams {
+struct UpdateRange {
+  using F = compute_t<T>;
   T* param;
-  compute_t<T>* master;  // null: none
-  const compute_t<T>* grad;
+  float* master;  // null: the parameters are in `param`
+  const F* grad;
+  void *m, *v;      // null when absent
+  bool bf16_state;  // m and v are bf16, otherwise F
   int64_t n;
-  bool stochastic;
-  RandomKey rounding;
-  int64_t element0;
+  RandomKey key;  // of this update's rounding
+  uint64_t element0;
 };
 
 template <class T>
 struct AdamWUpdate {
-  UpdatedParams<T> p;
-  void* m;  // C, or bf16 when bf16_state
-  void* v;
-  bool bf16_state;
+  using F = compute_t<T>;
+  UpdateRange<T> range;
+  F grad_multiplier, beta1, beta2, eps;
+  F one_minus_beta1, one_minus_beta2;  // rounded once, from float64
+  F step;                              // lr / (1 - beta1^count)
+  F inverse_sqrt_bias2;                // 1 / sqrt(1 - beta2^count)
+  F decay;                             // decoupled: lr * weight_decay; else weight_decay
   bool decoupled;
-  compute_t<T> grad_multiplier, lr, beta1, beta2, eps, weight_decay;
-  compute_t<T> m_correction, v_correction;  // 1 / (1 - beta^count)
 };
 
 template <class T>
 struct SgdUpdate {
-  UpdatedParams<T> p;
-  void* m;  // null without momentum
-  bool bf16_state;
+  using F = compute_t<T>;
+  UpdateRange<T> range;
+  F grad_multiplier, learning_rate, momentum, weight_decay;
   bool nesterov;
-  bool first;  // m starts as the gradient
-  compute_t<T> grad_multiplier, lr, momentum, weight_decay;
+  bool first;  // m holds nothing yet
 };
 
-inline constexpr int64_t kSquaresBlock = 1 << 15;  // elements of one partial sum
-
-TRIREME_CPU_KERNEL(adamw_step, (const AdamWUpdate<T>& update, int threads))
-TRIREME_CPU_KERNEL(sgd_step, (const SgdUpdate<T>& update, int threads))
-// partial[b] = sum of squares of block b
-TRIREME_CPU_KERNEL(sum_of_squares, (double* partial, const T* x, int64_t n, int threads))
+TRIREME_CPU_KERNEL(adamw, (const AdamWUpdate<T>& a, int threads))
+TRIREME_CPU_KERNEL(sgd, (const SgdUpdate<T>& a, int threads))
 
 }  // namespace trireme::cpu

@@ -50,5 +50,13 @@ TRIREME_INLINE void for_vectors(int64_t n, Body&& body) {
 
 TRIREME_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 TRIREME_INLINE double square_root(double x) { return __builtin_sqrt(x); }
+template <class S>
+TRIREME_INLINE Vec<S> square_roots(Vec<S> x) {
+  S lane[kLanes<S>];
+  __builtin_memcpy(lane, &x, sizeof x);
+  for (int i = 0; i < kLanes<S>; ++i) lane[i] = square_root(lane[i]);  // becomes one instruction
+  __builtin_memcpy(&x, lane, sizeof x);
+  return x;
+}
 
 }  // namespace trireme::cpu::TRIREME_ISA
