@@ -20,7 +20,7 @@ struct AdamWArgs {
   double lr_multiplier = 1.0;
   bool decoupled =
       true;              // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
-  RandomKey rounding;    // of the stochastic rounding below
+  RandomKey rounding{};  // of the stochastic rounding below
   int64_t element0 = 0;  // global index of the range's first element: keys the rounding
 };
 
@@ -47,7 +47,7 @@ void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const Const
 struct SgdArgs {
   double momentum = 0.0, weight_decay = 0.0, lr_multiplier = 1.0;
   bool nesterov = false;
-  RandomKey rounding;
+  RandomKey rounding{};
   int64_t element0 = 0;
 };
 
