@@ -81,7 +81,7 @@ TEST(CrossEntropy, MatchesTheDefinition) {
 TEST(CrossEntropy, OverwritesTheLogitsAndSkipsAbsentOutputs) {
   const int64_t rows = 9, columns = 127;
   const Values logits = normals("logits", rows * columns);
-  const TestTensor tx(DType::kF32, {rows, columns}, logits), ts(DType::kF32, {1}, {1.0});
+  const TestTensor tx(DType::kF32, {rows, columns}, logits), ts(DType::kF64, {1}, {1.0});
   const TestTensor tt({rows}, some_targets(rows, columns));
   for_each_kernel([&](Ctx& ctx) {
     TestTensor sum(DType::kF64, {1}), other(DType::kF64, {1}), third(DType::kF64, {1});
@@ -99,7 +99,7 @@ TEST(CrossEntropy, OverwritesTheLogitsAndSkipsAbsentOutputs) {
 TEST(CrossEntropy, ChunksOfTokensGiveTheSameSum) {
   const int64_t rows = 33, columns = 100;
   const TestTensor tx(DType::kF32, {rows, columns}, normals("logits", rows * columns));
-  const TestTensor tt({rows}, some_targets(rows, columns)), ts(DType::kF32, {1}, {1.0});
+  const TestTensor tt({rows}, some_targets(rows, columns)), ts(DType::kF64, {1}, {1.0});
   for_each_kernel([&](Ctx& ctx) {
     TestTensor whole(DType::kF64, {1}), chunked(DType::kF64, {1});
     softmax_cross_entropy(ctx, whole, {}, {}, tx, tt, ts, columns);
@@ -116,7 +116,7 @@ TEST(CrossEntropy, ChunksOfTokensGiveTheSameSum) {
 TEST(CrossEntropy, TakesRowsOfAnyStride) {
   const int64_t rows = 5, columns = 33, stride = 48;
   const Values wide = normals("logits", rows * stride);
-  const TestTensor base(DType::kF32, {rows, stride}, wide), ts(DType::kF32, {1}, {1.0});
+  const TestTensor base(DType::kF32, {rows, stride}, wide), ts(DType::kF64, {1}, {1.0});
   const Tensor view = base->slice(1, 0, columns);
   const TestTensor packed(DType::kF32, {rows, columns}, to_doubles(view));
   const TestTensor tt({rows}, some_targets(rows, columns));
@@ -137,7 +137,7 @@ TEST(CrossEntropy, GradientMatchesFiniteDifferences) {
   const int64_t rows = 3, columns = 9, valid = 7;
   const Values logits = normals("logits", rows * columns);
   const TestTensor tt({rows}, std::vector<int32_t>{6, kIgnoredTarget, 2});
-  const TestTensor ts(DType::kF32, {1}, {0.5});
+  const TestTensor ts(DType::kF64, {1}, {0.5});
   Ctx ctx(1, "test");
   const auto f = [&](const Values& v) {
     const TestTensor sum(DType::kF64, {1});
@@ -152,7 +152,7 @@ TEST(CrossEntropy, GradientMatchesFiniteDifferences) {
 }
 
 TEST(CrossEntropy, LargeAndInfiniteLogits) {
-  const TestTensor ts(DType::kF32, {1}, {1.0}), tt({1}, std::vector<int32_t>{1});
+  const TestTensor ts(DType::kF64, {1}, {1.0}), tt({1}, std::vector<int32_t>{1});
   const auto loss = [&](Ctx& ctx, const Values& logits) {
     const auto n = static_cast<int64_t>(logits.size());
     const TestTensor sum(DType::kF64, {1}), x(DType::kF32, {1, n}, logits), d(DType::kF32, {1, n});
@@ -202,7 +202,7 @@ TEST(CrossEntropy, RefusesWrongOperands) {
 
 TEST(CrossEntropy, PlanningWritesNothing) {
   const TestTensor x(DType::kF32, {2, 5}, normals("x", 10)), sum(DType::kF64, {1}, {7.0});
-  const TestTensor tt({2}, std::vector<int32_t>{99, 99}), ts(DType::kF32, {1});
+  const TestTensor tt({2}, std::vector<int32_t>{99, 99}), ts(DType::kF64, {1});
   const ArenaPlan plan = expect_plannable(
       [&](Ctx& ctx) { softmax_cross_entropy(ctx, sum, {}, x, x, tt, ts, 5); }, {&x, &sum});
   EXPECT_EQ(std::ssize(plan.blocks), 1);
