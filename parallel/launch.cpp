@@ -74,9 +74,10 @@ void ensure_ranks(int ranks, int argc, char** argv) {
 
 int pin_rank(World& world, int threads_per_rank) {
   const int cores = available_cores();
-  const int share = std::max(1, cores / world.local_size());
+  const bool divide = world.shares_cores();
+  const int share = divide ? std::max(1, cores / world.local_size()) : cores;
   const int threads = threads_per_rank > 0 ? threads_per_rank : share;
-  const int first = world.local_rank() * share % cores;
+  const int first = divide ? world.local_rank() * share % cores : 0;
   // Asynchronous operations may use any core of the rank's share, also while it computes.
   world.set_worker_cores(first, share);
   pin_team(first, threads);

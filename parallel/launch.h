@@ -21,8 +21,9 @@ std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
 // N > 1 replaces this process by mpirun; it then does not return.
 void ensure_ranks(int ranks, int argc, char** argv);
 
-// Gives this rank its share of the host's cores: floor(cores / ranks of the host), at least 1, or
-// threads_per_rank where that is positive. Pins its OpenMP team there; returns the team's width.
+// Gives this rank its share of the host's cores: floor(cores / ranks of the host), at least 1 (all
+// it may use where a launcher has bound the ranks to different cores), or threads_per_rank where
+// that is positive. Pins its OpenMP team there; returns the team's width.
 int pin_rank(World& world, int threads_per_rank);
 
 }  // namespace trireme

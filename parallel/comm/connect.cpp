@@ -20,6 +20,7 @@ struct Hello {
   std::string options;  // what must be equal on all ranks
   std::string host;
   int cores = 1;
+  std::string core_list;
 };
 
 std::string host_name() {
@@ -36,7 +37,7 @@ std::string options_text(const CommOptions& o) {
 }
 
 std::string write_hello(const Hello& h) {
-  return concat(h.build, "\n", h.options, "\n", h.host, "\n", h.cores);
+  return concat(h.build, "\n", h.options, "\n", h.host, "\n", h.cores, "\n", h.core_list);
 }
 
 Hello read_hello(const std::string& line) {
@@ -46,6 +47,8 @@ Hello read_hello(const std::string& line) {
   std::getline(in, h.options);
   std::getline(in, h.host);
   in >> h.cores;
+  in >> std::ws;
+  std::getline(in, h.core_list);
   TRIREME_CHECK(!in.fail() && h.cores >= 1, "hello \"", line, "\"");
   return h;
 }
@@ -78,6 +81,21 @@ std::vector<RankPlace> find_places(const std::vector<Hello>& all, int ranks_per_
     places.push_back(place);
   }
   return places;
+}
+
+// Whether somewhere several ranks have to share a core, and whether this rank's machine is still to
+// be divided among its ranks: a launcher that binds ranks has given them different cores.
+void find_crowds(const std::vector<Hello>& all, RankState& state) {
+  const int own_host = state.places[static_cast<size_t>(state.transport->rank())].host;
+  std::map<int, std::vector<const Hello*>> hosts;
+  for (size_t r = 0; r < all.size(); ++r) hosts[state.places[r].host].push_back(&all[r]);
+  for (const auto& [host, ranks] : hosts) {
+    const Hello& first = *ranks[0];
+    const bool same =
+        std::ranges::all_of(ranks, [&](const Hello* h) { return h->core_list == first.core_list; });
+    if (host == own_host) state.same_cores = same;
+    if (same && static_cast<int>(ranks.size()) > first.cores) state.crowded = true;
+  }
 }
 
 // The board of each machine, in its first rank's memory.
@@ -140,7 +158,7 @@ std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
 
   const std::string build = build_id.empty() ? executable_build_id() : build_id;
   const Hello own{concat("build ", build, ", wire format ", kWireFormat), options_text(options),
-                  host_name(), available_cores()};
+                  host_name(), available_cores(), core_list()};
   std::vector<Hello> all;
   {
     Operation op(hello_group, CommKind::kControl, 0);
@@ -149,10 +167,7 @@ std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
   }
   compare(all);
   state->places = find_places(all, options.ranks_per_node);
-  std::map<int, int> ranks_of_host;
-  for (const RankPlace& place : state->places) ++ranks_of_host[place.host];
-  for (size_t r = 0; r < all.size(); ++r)
-    if (ranks_of_host[state->places[r].host] > all[r].cores) state->crowded = true;
+  find_crowds(all, *state);
   join_board(hello_group, *state);
   return state;
 }

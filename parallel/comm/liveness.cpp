@@ -81,6 +81,7 @@ void Liveness::watch() {
 
 void Liveness::report_lost(const std::string& reason) {
   if (board_ == nullptr) {
+    const std::lock_guard lock(mutex_);
     if (!own_lost_.load()) own_reason_ = reason;
     own_lost_.store(true);
     return;
@@ -98,7 +99,10 @@ bool Liveness::lost() const {
 }
 
 std::string Liveness::reason() const {
-  if (board_ == nullptr) return own_reason_;
+  if (board_ == nullptr) {
+    const std::lock_guard lock(mutex_);
+    return own_reason_;
+  }
   return board_->lost.load() == kLost ? board_->reason : "a rank was lost";
 }
 
@@ -137,7 +141,7 @@ void Liveness::check(const OpInfo& op, int awaited, double waited) {
   }
   if (waited > timeout_s_) {
     const std::string who = awaited < 0 ? "its peers" : concat("rank ", awaited);
-    fail(op, concat("waited ", static_cast<int64_t>(waited), " s for ", who));
+    fail(op, concat("waited ", static_cast<int64_t>(waited), " s for ", who, " (comm.timeout_s)"));
   }
 }
 

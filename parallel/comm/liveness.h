@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <vector>
 
 #include "parallel/comm/shared_memory.h"
@@ -60,6 +61,7 @@ class Liveness {
   std::vector<int> world_ranks_;
   std::vector<int> process_handles_;  // pidfd, or -1
   int own_row_ = 0;
+  mutable std::mutex mutex_;           // guards own_reason_
   std::atomic<bool> own_lost_{false};  // without a board
   std::string own_reason_;
 };

@@ -26,6 +26,7 @@ struct RankState {
   Liveness liveness;
   std::vector<RankPlace> places;  // by world rank
   int host_ranks = 1;             // ranks on this rank's machine
+  bool same_cores = true;         // they may all use the same cores: nobody has divided them yet
   bool crowded = false;           // some machine of the run has more ranks than cores
   int next_context = 1;           // 0 is the world's
   CommWorker worker;              // last: its operations use all of the above

@@ -40,7 +40,9 @@ class World {
   int size() const;
   int local_rank() const;  // among the ranks of this host
   int local_size() const;  // ranks of this host
-  int node() const;        // index of this rank's (virtual) node
+  // Whether the ranks of this host may all use the same cores; false where a launcher bound them.
+  bool shares_cores() const;
+  int node() const;  // index of this rank's (virtual) node
   int nodes() const;
   std::string backend() const;   // "single", "mpi", "tcp", "threads"
   std::string describe() const;  // "4 ranks over mpi, 1 host, 2 nodes"

@@ -45,6 +45,12 @@ TEST(Communicator, EveryCollectiveOnVirtualNodes) {
   expect_collectives(3, options(CommAlgorithm::kAuto, 1));  // no windows at all
 }
 
+TEST(Communicator, EveryCollectiveWithChecks) {
+  CommOptions o = options(CommAlgorithm::kAuto, 2);
+  o.check_operations = true;
+  expect_collectives(3, o);
+}
+
 // All results of one all-reduce of normal values, one string of bytes per rank.
 std::vector<std::string> reduce_normals(int ranks, DType dtype, int64_t n, const CommOptions& o) {
   std::vector<std::string> results(static_cast<size_t>(ranks));
