@@ -118,12 +118,6 @@ std::string cpu_features() {
 
 int available_cores() { return std::min(static_cast<int>(g_cores.size()), cgroup_cores()); }
 
-std::string core_list() {
-  std::string list;
-  for (int core : g_cores) list += concat(list.empty() ? "" : " ", core);
-  return list;
-}
-
 void pin_team(int first, int threads) {
   TRIREME_CHECK(first >= 0 && threads >= 1, "pin_team(", first, ", ", threads, ")");
   omp_set_dynamic(0);

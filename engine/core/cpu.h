@@ -18,7 +18,6 @@ bool cpu_has_avx512_bf16();
 std::string cpu_model_name();
 std::string cpu_features();  // "avx2 fma avx512f ..." for --version and reports
 int available_cores();       // cores this process may use (affinity mask, cgroup quota)
-std::string core_list();     // the cores of its affinity mask: "0 1 2 3"
 
 // Binds the calling thread's OpenMP team, `threads` wide, to consecutive cores of the process's
 // affinity mask starting at core number `first` (modulo their number), and sets the team size.

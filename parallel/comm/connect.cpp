@@ -1,4 +1,5 @@
 // How ranks meet: hello, places, board.
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,17 @@ std::string host_name() {
   std::string boot;  // two containers may have one name
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return concat(name, "/", boot);
+}
+
+// The cores this rank may use, before it pins itself: "0 1 2 3".
+std::string core_list() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof set, &set);
+  std::string list;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &set)) list += concat(list.empty() ? "" : " ", core);
+  return list;
 }
 
 std::string options_text(const CommOptions& o) {
