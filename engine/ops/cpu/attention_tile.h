@@ -229,7 +229,7 @@ void mask_scores(C* scores, const Sequence& s, const Spans& spans) {
         if (column >= low && column + kN <= high) continue;
         C* p = scores + row * kBlock + column;
         const Vec<C> at = iota<Vec<C>>() + static_cast<C>(column);
-        store(p, (at >= first) & (at < end) ? load(p) : hidden);
+        store(p, ((at >= first) & (at < end)) ? load(p) : hidden);
       }
     }
   }

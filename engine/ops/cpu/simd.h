@@ -157,36 +157,43 @@ TRIREME_INLINE V iota() {
   return v;
 }
 
+template <class V>
+using LaneNumbers = std::make_integer_sequence<int, kLanes<typename Traits<V>::Scalar>>;
+
+// Adds to each lane the one kStep away (lane number xor kStep).
+template <int kStep, class V, int... kLane>
+TRIREME_INLINE V add_partners(V v, std::integer_sequence<int, kLane...> lanes) {
+  v += __builtin_shufflevector(v, v, (kLane ^ kStep)...);
+  if constexpr (kStep > 1)
+    return add_partners<kStep / 2>(v, lanes);
+  else
+    return v;
+}
+
 // Sum of the lanes, as a tree.
 template <class V>
 TRIREME_INLINE typename Traits<V>::Scalar sum(V v) {
-  using Scalar = typename Traits<V>::Scalar;
-  using Int = typename Traits<V>::Int;
-  const Int lane = __builtin_convertvector(iota<V>(), Int);
-#pragma GCC unroll 8
-  for (int step = kLanes<Scalar> / 2; step >= 1; step /= 2) v += __builtin_shuffle(v, lane ^ step);
-  return v[0];
+  return add_partners<kLanes<typename Traits<V>::Scalar> / 2>(v, LaneNumbers<V>{})[0];
+}
+
+// Swaps the upper right and the lower left block of width kStep in every square of twice that width.
+template <int kStep, class V, int... kLane>
+TRIREME_INLINE void exchange_blocks(V& a, V& b, std::integer_sequence<int, kLane...>) {
+  constexpr int kN = sizeof...(kLane);  // lanes of b count from here
+  const V upper = __builtin_shufflevector(a, b, (kLane & kStep ? kLane - kStep + kN : kLane)...);
+  b = __builtin_shufflevector(a, b, (kLane & kStep ? kLane + kN : kLane + kStep)...);
+  a = upper;
 }
 
 // Transposes the square of lanes x lanes elements held by `rows`.
-template <class V>
+template <class V, int kStep = 1>
 TRIREME_INLINE void transpose(V (&rows)[kLanes<typename Traits<V>::Scalar>]) {
-  using Int = typename Traits<V>::Int;
   constexpr int kN = kLanes<typename Traits<V>::Scalar>;
-  const Int lane = __builtin_convertvector(iota<V>(), Int);
-  // Swaps off-diagonal blocks of width `step` in every square of twice that width.
-#pragma GCC unroll 8
-  for (int step = 1; step < kN; step *= 2) {
-    const Int odd = (lane & step) != 0;  // -1 where the lane comes from the other row
-    const Int upper = odd ? lane - step + kN : lane;
-    const Int lower = odd ? lane + kN : lane + step;
+  if constexpr (kStep < kN) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kN; ++i) {
-      if ((i & step) != 0) continue;
-      const V a = rows[i], b = rows[i + step];
-      rows[i] = __builtin_shuffle(a, b, upper);
-      rows[i + step] = __builtin_shuffle(a, b, lower);
-    }
+    for (int i = 0; i < kN; ++i)
+      if ((i & kStep) == 0) exchange_blocks<kStep>(rows[i], rows[i + kStep], LaneNumbers<V>{});
+    transpose<V, kStep * 2>(rows);
   }
 }
 
