@@ -52,6 +52,7 @@ double median_seconds(Ctx& ctx, int samples, double sample_seconds,
   const double once = std::max(1e-9, time(1));
   const auto calls = std::max<int64_t>(1, static_cast<int64_t>(sample_seconds / once));
   std::vector<double> seconds;
+  seconds.reserve(static_cast<size_t>(samples));
   for (int i = 0; i < samples; ++i) seconds.push_back(time(calls) / static_cast<double>(calls));
   std::ranges::nth_element(seconds, seconds.begin() + samples / 2);
   return seconds[static_cast<size_t>(samples) / 2];
