@@ -159,8 +159,8 @@ class OpBench {
     const Tensor logits = m.make(DType::kF32, rows);
     const Tensor d_logits = dtype_ == DType::kF32 ? logits : m.make(dtype_, rows);
     const Tensor targets = m.ids({kHeadTokens}, kV), loss = m.zeros(DType::kF64, {1});
-    const Tensor scale = m.zeros(DType::kF32, {1});
-    *scale.as<float>() = 1.0f;
+    const Tensor scale = m.zeros(DType::kF64, {1});
+    *scale.as<double>() = 1.0;
     time("cross-entropy with gradient", rows, (4 + width()) * static_cast<double>(rows.numel()), 0,
          [&] { softmax_cross_entropy(ctx_, loss, {}, d_logits, logits, targets, scale, kV); });
   }
@@ -174,7 +174,7 @@ class OpBench {
     const Tensor grad = m.make(DType::kF32, flat), mean = m.zeros(DType::kF32, flat),
                  square = m.zeros(DType::kF32, flat);
     const Tensor scalars = m.zeros(DType::kU8, {kStepScalarsBytes});
-    *reinterpret_cast<StepScalars*>(scalars.raw()) = {1.0f, 1e-4f, 1, 0};
+    *reinterpret_cast<StepScalars*>(scalars.raw()) = {1.0, 1e-4, 1, 0};
     const Tensor sum = m.zeros(DType::kF64, {1});
     const double n = static_cast<double>(kFlat);
     // Read: p, g, m, v; written: p, m, v, and the narrow parameter where there is a master.
