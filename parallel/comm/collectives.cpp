@@ -1,5 +1,6 @@
 #include "parallel/comm/collectives.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -52,7 +53,7 @@ void collect_short_floats(Operation& op, const Ring& ring, DType dtype, ReduceOp
   auto* sum = reinterpret_cast<float*>(op.scratch(1, mine.size() * 4));
   std::byte* own = at(data, mine.begin * width);
   if (reduce == ReduceOp::kSum) {
-    std::memset(sum, 0, static_cast<size_t>(mine.size() * 4));
+    std::fill_n(sum, mine.size(), 0.0f);
     accumulate_as_float(dtype, sum, own, mine.size());
   }
   for (int s = 1; s < ring.size(); ++s) {
@@ -118,7 +119,7 @@ void ring_reduce_scatter(Operation& op, DType dtype, ReduceOp reduce, void* out,
   if (is_short_float(dtype) && reduce == ReduceOp::kSum) {
     auto* sum = reinterpret_cast<float*>(op.scratch(1, n * 4));
     std::byte* arrived = op.scratch(0, bytes);
-    if (n > 0) std::memset(sum, 0, static_cast<size_t>(n * 4));
+    std::fill_n(sum, n, 0.0f);
     accumulate_as_float(dtype, sum, piece(0), n);
     for (int s = 1; s < size; ++s) {
       op.step(peer(s), piece(s), bytes, peer(-s), arrived, bytes);
