@@ -1,0 +1,287 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "engine/core/memory.h"
+#include "engine/core/random.h"
+
+namespace trireme {
+namespace {
+
+TEST(Buffer, IsZeroAlignedAndCounted) {
+  const int64_t count = allocation_count(), bytes = allocated_bytes();
+  {
+    for (int64_t size : {int64_t{1}, int64_t{4096}, int64_t{5} << 20}) {
+      const Buffer b("test", size);
+      EXPECT_EQ(b.bytes(), size);
+      EXPECT_GE(allocated_bytes(), bytes + size);
+      const auto address = reinterpret_cast<uintptr_t>(b.data());
+      EXPECT_EQ(address % (size >= (2 << 20) ? uintptr_t{2} << 20 : 4096u), 0u);
+      b.touch(2);
+      for (int64_t i = 0; i < size; i += 511) ASSERT_EQ(b.data()[i], std::byte{0});
+      EXPECT_EQ(b.data()[size - 1], std::byte{0});
+    }
+  }
+  EXPECT_EQ(allocation_count(), count + 3);
+  EXPECT_EQ(allocated_bytes(), bytes);
+}
+
+TEST(Buffer, MovesItsBlock) {
+  const int64_t bytes = allocated_bytes();
+  {
+    Buffer a("a", 100);
+    std::byte* data = a.data();
+    Buffer b(std::move(a));
+    EXPECT_EQ(b.data(), data);
+    Buffer c("c", 200);
+    c = std::move(b);
+    EXPECT_EQ(c.data(), data);
+    EXPECT_EQ(c.name(), "a");
+  }
+  EXPECT_EQ(allocated_bytes(), bytes) << "freed once";
+  EXPECT_EQ(Buffer("empty", 0).data(), nullptr);
+}
+
+TEST(Buffer, SaysWhatCouldNotBeHad) {
+  EXPECT_THROW(Buffer("negative", -1), Error);
+  try {
+    const Buffer b("master weights", int64_t{1} << 60);
+    FAIL() << "got an exabyte";
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("master weights"), std::string::npos) << what;
+    EXPECT_NE(what.find(std::to_string(int64_t{1} << 60)), std::string::npos) << what;
+  }
+}
+
+TEST(Buffer, TensorsStayInside) {
+  const Buffer b("test", 64);
+  EXPECT_EQ(b.tensor(DType::kF32, {16}).raw(), b.data());
+  EXPECT_EQ(b.tensor(DType::kF32, {4}, 48).raw(), b.data() + 48);
+  EXPECT_THROW(b.tensor(DType::kF32, {17}), Error);
+  EXPECT_THROW(b.tensor(DType::kF32, {4}, 52), Error);
+  EXPECT_THROW(b.tensor(DType::kF32, {4}, -4), Error);
+  EXPECT_THROW(b.tensor(DType::kF32, {int64_t{1} << 62}), Error);
+}
+
+// A step with random sizes and lifetimes: at every point an activation is born or some die.
+struct RandomStep {
+  explicit RandomStep(uint64_t seed) : key{seed, 1} {}
+  uint32_t draw(uint32_t limit) { return philox_word(key, next++) % limit; }
+  RandomKey key;
+  uint64_t next = 0;
+
+  // Runs the step; `seen` gets each new activation with those that are alive.
+  template <class Seen>
+  void run(Arena& arena, Seen&& seen) {
+    next = 0;
+    std::vector<Activation> alive;
+    for (int event = 0; event < 120; ++event) {
+      if (!alive.empty() && draw(5) < 2) {
+        alive.erase(alive.begin() + draw(static_cast<uint32_t>(alive.size())));
+      } else {
+        const int64_t n = draw(10) == 0 ? 0 : 1 + draw(draw(2) == 0 ? 40 : 4000);
+        alive.push_back(arena.allocate("activation", DType::kF32, {n}));
+        seen(alive);
+      }
+    }
+  }
+};
+
+// Brute force: every byte of the arena that a live activation owns belongs to it alone.
+void expect_disjoint(const std::vector<Activation>& alive, const std::byte* base,
+                     int64_t capacity) {
+  std::vector<char> owned(static_cast<size_t>(capacity), 0);
+  for (const Activation& a : alive) {
+    const int64_t begin = static_cast<const std::byte*>(a->raw()) - base;
+    ASSERT_EQ(begin % 64, 0);
+    ASSERT_GE(begin, 0);
+    ASSERT_LE(begin + a->bytes(), capacity);
+    for (int64_t i = begin; i < begin + a->bytes(); ++i) {
+      ASSERT_EQ(owned[static_cast<size_t>(i)], 0) << "byte " << i << " has two owners";
+      owned[static_cast<size_t>(i)] = 1;
+    }
+  }
+}
+
+TEST(Arena, ReplayedActivationsNeverShareAByte) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    RandomStep step(seed);
+    Arena arena("test");
+    arena.begin_planning();
+    step.run(arena, [](const auto&) {});
+    const ArenaPlan plan = arena.end_planning();
+    arena.reserve(plan.capacity);
+    const int64_t allocations = allocation_count();
+    for (int round = 0; round < 2; ++round) {
+      arena.begin_step(plan);
+      // The block's address: that of the activation at offset 0.
+      std::optional<const std::byte*> base;
+      size_t k = 0;
+      step.run(arena, [&](const std::vector<Activation>& alive) {
+        const auto* at = static_cast<const std::byte*>(alive.back()->raw());
+        if (!base) base = at - plan.blocks[k].offset;
+        ASSERT_EQ(at - *base, plan.blocks[k].offset);
+        expect_disjoint(alive, *base, plan.capacity);
+        ++k;
+      });
+      arena.end_step();
+      EXPECT_EQ(k, plan.blocks.size());
+      EXPECT_EQ(arena.in_use(), 0);
+    }
+    EXPECT_EQ(allocation_count(), allocations) << "a planned step took memory from the system";
+  }
+}
+
+TEST(Arena, PackingIsNoWorseThanEverythingAtOnceAndNoBetterThanWhatIsAlive) {
+  for (uint64_t seed = 100; seed < 120; ++seed) {
+    RandomStep step(seed);
+    Arena arena("test");
+    arena.begin_planning();
+    int64_t most_alive = 0;
+    step.run(arena, [&](const auto&) { most_alive = std::max(most_alive, arena.in_use()); });
+    const ArenaPlan plan = arena.end_planning();
+    int64_t total = 0;
+    for (const ArenaPlan::Block& b : plan.blocks) total += b.bytes;
+    EXPECT_GE(plan.capacity, most_alive);
+    EXPECT_LE(plan.capacity, total);
+    EXPECT_LE(plan.capacity, 2 * most_alive) << "fragmented";
+  }
+}
+
+// A planned arena for the step: a (64 floats), b (32) while a lives, then c (64) after a.
+class ReplayTest : public ::testing::Test {
+ protected:
+  ReplayTest() : arena_("test") {
+    arena_.begin_planning();
+    Activation a = take("a", 64);
+    Activation b = take("b", 32);
+    a.reset();
+    Activation c = take("c", 64);
+    c.reset();
+    b.reset();
+    plan_ = arena_.end_planning();
+    arena_.reserve(plan_.capacity);
+    arena_.begin_step(plan_);
+  }
+  Activation take(const char* name, int64_t n) { return arena_.allocate(name, DType::kF32, {n}); }
+  Arena arena_;
+  ArenaPlan plan_;
+};
+
+TEST_F(ReplayTest, AcceptsTheSameStep) {
+  Activation a = take("a", 64);
+  Activation b = take("b", 32);
+  EXPECT_EQ(arena_.in_use(), 64 * 4 + 32 * 4);
+  const void* first = a->raw();
+  a.reset();
+  Activation c = take("c", 64);
+  EXPECT_EQ(c->raw(), first) << "c takes a's place";
+  c.reset();
+  b.reset();
+  arena_.end_step();
+}
+
+TEST_F(ReplayTest, RefusesAnotherSize) { EXPECT_THROW(take("a", 65), Error); }
+
+TEST_F(ReplayTest, RefusesAnAllocationTooMany) {
+  Activation a = take("a", 64);
+  Activation b = take("b", 32);
+  a.reset();
+  take("c", 64).reset();
+  b.reset();
+  EXPECT_THROW(take("d", 1), Error);
+}
+
+TEST_F(ReplayTest, RefusesAnAllocationTooFew) {
+  take("a", 64).reset();
+  EXPECT_THROW(arena_.end_step(), Error);
+}
+
+TEST_F(ReplayTest, RefusesAReleaseThatCameTooLate) {
+  const Activation a = take("a", 64);
+  const Activation b = take("b", 32);
+  // c was planned in a's place, but a lives: the two would share memory.
+  EXPECT_THROW(take("c", 64), Error);
+}
+
+TEST_F(ReplayTest, RefusesAReleaseOfAnother) {
+  const Activation a = take("a", 64);
+  take("b", 32).reset();
+  EXPECT_THROW(take("c", 64), Error);
+}
+
+TEST_F(ReplayTest, RefusesToEndWithLiveActivations) {
+  Activation a = take("a", 64);
+  const Activation b = take("b", 32);
+  a.reset();
+  const Activation c = take("c", 64);
+  EXPECT_THROW(arena_.end_step(), Error);
+}
+
+TEST_F(ReplayTest, AnAbandonedStepLeavesNothingBehind) {
+  Activation a = take("a", 64);
+  const Activation b = take("b", 32);
+  arena_.abandon_step();
+  EXPECT_EQ(arena_.in_use(), 0);
+  arena_.begin_step(plan_);
+  Activation a2 = take("a", 64);
+  a.reset();  // a handle of the abandoned step: must not touch this one
+  EXPECT_EQ(arena_.in_use(), 64 * 4);
+  Activation b2 = take("b", 32);
+  a2.reset();
+  Activation c2 = take("c", 64);
+  c2.reset();
+  b2.reset();
+  arena_.end_step();
+}
+
+TEST(Arena, RefusesWhatDoesNotFitItsBlock) {
+  Arena arena("test");
+  ArenaPlan plan;
+  plan.capacity = 64;
+  EXPECT_THROW(arena.begin_step(plan), Error);
+  arena.reserve(64);
+  arena.begin_step(plan);
+  EXPECT_THROW(arena.begin_step(plan), Error) << "a step within a step";
+  EXPECT_THROW(arena.begin_planning(), Error);
+  arena.end_step();
+  EXPECT_THROW(arena.end_step(), Error);
+}
+
+TEST(Arena, PlanningGivesNoMemory) {
+  Arena arena("test");
+  arena.begin_planning();
+  const int64_t bytes = allocated_bytes();
+  {
+    const Activation a = arena.allocate("a", DType::kF32, {int64_t{1} << 50});
+    EXPECT_TRUE(arena.planning());
+    EXPECT_EQ(allocated_bytes(), bytes);
+    EXPECT_EQ(a->slice(0, 5, 9).numel(), 4);
+    EXPECT_THROW((void)arena.allocate("huge", DType::kF64, {int64_t{1} << 61}), Error);
+  }
+  const ArenaPlan plan = arena.end_planning();
+  EXPECT_EQ(plan.capacity, int64_t{1} << 52);
+  EXPECT_NE(plan.table().find(std::to_string(int64_t{1} << 52)), std::string::npos);
+}
+
+TEST(Arena, DirectActivationsAreFreedWhenReset) {
+  Arena arena("test");
+  const int64_t bytes = allocated_bytes();
+  {
+    Activation a = arena.allocate("a", DType::kF32, {100});
+    std::memset(a->raw(), 1, 400);
+    Activation b = std::move(a);
+    EXPECT_FALSE(a.present());  // NOLINT: that a moved-from handle is empty is what is tested
+    EXPECT_TRUE(b.present());
+    Activation c = arena.allocate("c", DType::kF32, {100});
+    c = std::move(b);
+    EXPECT_EQ(arena.in_use(), 448) << "assignment releases what was held";
+  }
+  EXPECT_EQ(arena.in_use(), 0);
+  EXPECT_EQ(allocated_bytes(), bytes);
+}
+
+}  // namespace
+}  // namespace trireme

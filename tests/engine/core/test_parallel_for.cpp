@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include "engine/core/parallel_for.h"
+
+namespace trireme {
+namespace {
+
+TEST(ParallelFor, VisitsEveryItemOnce) {
+  for (int threads : {1, 2, 3})
+    for (int64_t n : {0, 1, 2, 7, 33, 1000})
+      for (int64_t grain : {1, 5, 100}) {
+        std::vector<std::atomic<int>> visits(static_cast<size_t>(n));
+        std::atomic<int> calls{0};
+        parallel_for(threads, n, grain, [&](int64_t begin, int64_t end) {
+          EXPECT_LT(begin, end);
+          ++calls;
+          for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+        });
+        for (const auto& v : visits) ASSERT_EQ(v, 1) << threads << " " << n << " " << grain;
+        EXPECT_LE(calls, threads);
+        if (n > 0) {
+          EXPECT_LE(calls, (n + grain - 1) / grain) << "more threads than are worth it";
+        }
+      }
+}
+
+TEST(ParallelFor, SmallWorkStaysOnTheCaller) {
+  const int caller = omp_get_level();
+  parallel_for(4, 10, 10, [&](int64_t begin, int64_t end) {
+    EXPECT_EQ(omp_get_level(), caller);
+    EXPECT_EQ(begin, 0);
+    EXPECT_EQ(end, 10);
+  });
+}
+
+TEST(ParallelFor, UsesTheTeam) {
+  std::atomic<int> calls{0};
+  parallel_for(3, 300, 1, [&](int64_t, int64_t) { ++calls; });
+  EXPECT_EQ(calls, 3);
+}
+
+}  // namespace
+}  // namespace trireme
