@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <memory>
 
 #include "engine/observe/console.h"
@@ -15,7 +14,7 @@ namespace {
 struct ReportArguments {
   std::vector<std::string> runs;
   std::string output;
-  ReportAxis axis = ReportAxis::kStep;
+  std::string axis = "step";
 };
 
 // One run's report lies in its own directory, a comparison where the user stands.
@@ -28,7 +27,8 @@ void report(const ReportArguments& arguments) {
   const std::vector<RunRecord> runs = read_runs(arguments.runs);
   const std::string output =
       arguments.output.empty() ? default_output(arguments.runs) : arguments.output;
-  const ReportFiles files = write_report(runs, output, arguments.axis);
+  const ReportFiles files = write_report(
+      runs, output, arguments.axis == "tokens" ? ReportAxis::kTokens : ReportAxis::kStep);
   std::printf("%s\npage     %s%s\n", report_text(runs, console_width()).c_str(), files.page.c_str(),
               files.interactive ? "" : " (static pictures: libjs-dygraphs is not installed)");
   for (const std::string& picture : files.pictures) std::printf("picture  %s\n", picture.c_str());
@@ -49,12 +49,9 @@ CLI::App* add_report_command(CLI::App& parent) {
                    "The page; the SVG files get its name (default: RUN/report.html for one run, "
                    "else ./report.html)")
       ->type_name("FILE");
-  const std::map<std::string, ReportAxis> axes = {{"step", ReportAxis::kStep},
-                                                  {"tokens", ReportAxis::kTokens}};
-  command->add_option("-x,--x", arguments->axis, "What the charts run over: step or tokens")
-      ->transform(CLI::CheckedTransformer(axes, CLI::ignore_case))
-      ->type_name("AXIS")
-      ->default_str("step");
+  command->add_option("-x,--x", arguments->axis, "What the charts run over")
+      ->check(CLI::IsMember({"step", "tokens"}))
+      ->capture_default_str();
   command->callback([arguments] { report(*arguments); });
   return command;
 }

@@ -65,8 +65,8 @@ void describe_config(const Json& config, RunSummary& summary) {
                            either(m, "num_attention_heads", "n_head"), " heads");
   }
   if (config.contains("train_batch_size") && config.contains("sequence_length")) {
-    summary.batch = concat(config["train_batch_size"].dump(), " x ",
-                           config["sequence_length"].dump(), " tokens");
+    summary.batch =
+        concat(config["train_batch_size"].dump(), " x ", config["sequence_length"].dump());
   }
   const double planned = number(config, "train_steps");
   if (std::isfinite(planned)) summary.planned_steps = planned;

@@ -21,7 +21,7 @@ struct RunRecord {
 
 struct RunSummary {
   std::string model;  // "llama, 4 layers, hidden 128, 4 heads"; empty without a config
-  std::string batch;  // "12 x 64 tokens"
+  std::string batch;  // "12 x 64": sequences x tokens
   double steps = 0, planned_steps = 0, tokens = 0;
   double loss = 0;  // mean of the last 50 steps
   std::optional<double> last_validation_loss, best_validation_loss;

@@ -21,8 +21,8 @@ constexpr const char* kStyle = R"(
 main{max-width:1240px;margin:0 auto;padding:24px 20px 60px}h1{font-size:22px;margin:0 0 16px}h2{font-size:15px;margin:0 0 10px}
 section{background:var(--paper);border:1px solid var(--line);border-radius:8px;padding:16px;margin:0 0 18px}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(520px,100%),1fr));gap:18px}.charts section{margin:0;min-width:0}
-.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:right;padding:6px 8px;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:bottom}
+.scroll{overflow-x:auto}table{font-size:13px;border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{text-align:right;padding:6px 7px;border-bottom:1px solid var(--line);white-space:nowrap;vertical-align:bottom}
 th{white-space:normal;color:var(--soft);font-weight:500}th:first-child,td:first-child,.text{text-align:left}tr:last-child td{border-bottom:0}
 .chart{width:100%;height:340px}.chart svg{width:100%;height:100%}.legend{min-height:21px;color:var(--soft);font-size:12px}
 .head{display:flex;justify-content:space-between;align-items:baseline}.head label{color:var(--soft);font-size:12px}

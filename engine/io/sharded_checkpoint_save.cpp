@@ -133,6 +133,16 @@ void remove_checkpoint(const std::string& directory) {
   remove_tree(doomed);
 }
 
+bool is_whole(const std::string& directory) {
+  try {
+    return CheckpointReader(directory).step() >= 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// Keeps `saved`, which is whole and which `latest` names, and whatever whole one has a higher step: a run
+// that went back to an earlier step must not cost the later one.
 std::vector<std::string> prune(const std::string& root, int64_t keep_last,
                                const std::string& saved) {
   std::vector<std::string> names, removed;
@@ -142,12 +152,14 @@ std::vector<std::string> prune(const std::string& root, int64_t keep_last,
     if (parse_step_directory_name(name, step) && name != saved) names.push_back(name);
   }
   std::sort(names.begin(), names.end(), std::greater<>());
-  int64_t kept = 1;  // the one just saved, which is whole and which `latest` names
+  int64_t kept = 1;
+  bool newest = true;
   for (const std::string& name : names) {
-    // A broken one does not count as kept, and is kept for its owner to look at.
     const std::string directory = root + "/" + name;
-    if (!fs::exists(directory + "/" + kManifestName)) continue;
-    if (kept < keep_last) {
+    if (!is_whole(directory)) continue;  // not counted, and kept for its owner to look at
+    const bool keep = kept < keep_last || (newest && name > saved);
+    newest = false;
+    if (keep) {
       ++kept;
       continue;
     }

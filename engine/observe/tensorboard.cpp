@@ -88,8 +88,12 @@ TensorBoardWriter::TensorBoardWriter(const std::string& directory, int64_t first
   make_directories(directory);
   const double time = now();
   // One name per start; TensorBoard reads the files of a directory in the order of their names.
-  path_ = concat(directory, "/events.out.tfevents.", static_cast<int64_t>(time), ".", ::getpid());
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  for (int number = 0; descriptor_ < 0; ++number) {
+    path_ = concat(directory, "/events.out.tfevents.", static_cast<int64_t>(time), ".", number, ".",
+                   ::getpid());
+    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor_ < 0 && errno != EEXIST) break;
+  }
   if (descriptor_ < 0) fail_file("create", path_, errno);
   std::string version = event(time, 0);
   append_bytes(version, 3, "brain.Event:2");

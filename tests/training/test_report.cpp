@@ -42,7 +42,7 @@ TEST(Report, SummaryIsWhatTheRecordsSay) {
   write_run(dir / "run", 40);
   const RunSummary s = summarize(read_run(dir / "run"));
   EXPECT_EQ(s.model, "gpt2, 3 layers, hidden 48, 4 heads");
-  EXPECT_EQ(s.batch, "8 x 16 tokens");
+  EXPECT_EQ(s.batch, "8 x 16");
   EXPECT_EQ(s.steps, 40);
   EXPECT_EQ(s.planned_steps, 90);
   EXPECT_EQ(s.tokens, 4000);

@@ -72,6 +72,9 @@ TEST(TensorBoard, WritesVersionRestartAndScalars) {
     EXPECT_EQ(records, 2u + 8 + 1);
   }
   EXPECT_EQ(files, 1u);
+  TensorBoardWriter again(dir / "tensorboard", 12);  // within the same second
+  const std::filesystem::directory_iterator all(dir / "tensorboard");
+  EXPECT_EQ(std::distance(begin(all), end(all)), 2);
   EXPECT_THROW(TensorBoardWriter("/proc/no", 0), InputError);
 }
 
