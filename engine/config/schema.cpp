@@ -191,15 +191,20 @@ std::vector<std::string> Schema::nearest(const std::string& path) const {
   const std::string section = parent_path(path), leaf = leaf_name(path);
   const int tolerated = std::max(1, static_cast<int>(leaf.size()) / 3);
   std::vector<Candidate> siblings, elsewhere;
+  const auto consider = [&](std::vector<Candidate>& list, const std::string& name, bool foreign,
+                            const std::string& suggestion) {
+    const auto [shorter, longer] = std::minmax(leaf.size(), name.size());
+    if (longer - shorter > static_cast<size_t>(tolerated)) return;  // no need to compare
+    list.push_back({edit_distance(leaf, name), foreign, suggestion});
+  };
   if (const auto names = names_in_.find(section); names != names_in_.end())
     for (const std::string& name : names->second) {
       const Key* key = find(join_path(section, name));
-      const bool foreign = key == nullptr || key->status != KeyStatus::kImplemented;
-      siblings.push_back({edit_distance(leaf, name), foreign, name});
+      consider(siblings, name, key == nullptr || key->status != KeyStatus::kImplemented, name);
     }
   for (const Key& key : keys_)
     if (key.status == KeyStatus::kImplemented && parent_path(key.path) != section)
-      elsewhere.push_back({edit_distance(leaf, leaf_name(key.path)), false, key.path});
+      consider(elsewhere, leaf_name(key.path), false, key.path);
 
   std::vector<std::string> found = best_of(siblings, 1);
   if (found.empty()) found = best_of(elsewhere, 0);
@@ -208,23 +213,25 @@ std::vector<std::string> Schema::nearest(const std::string& path) const {
   return found;
 }
 
-int edit_distance(const std::string& a, const std::string& b) {
-  const auto plain = [](char c) {
-    return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+int edit_distance(const std::string& first, const std::string& second) {
+  const auto plain = [](std::string name) {
+    for (char& c : name)
+      c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return name;
   };
   // Names longer than this are not typing errors of a key; the table below stays small.
   constexpr size_t kLongest = 128;
-  if (a.size() > kLongest || b.size() > kLongest) return static_cast<int>(kLongest);
+  if (first.size() > kLongest || second.size() > kLongest) return static_cast<int>(kLongest);
+  const std::string a = plain(first), b = plain(second);
   const size_t columns = b.size() + 1;
   std::vector<int> before(columns), above(columns), row(columns);  // rows i-2, i-1 and i
   std::iota(above.begin(), above.end(), 0);
   for (size_t i = 1; i <= a.size(); ++i) {
     row[0] = static_cast<int>(i);
     for (size_t j = 1; j < columns; ++j) {
-      const bool same = plain(a[i - 1]) == plain(b[j - 1]);
-      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (same ? 0 : 1)});
-      if (i > 1 && j > 1 && plain(a[i - 1]) == plain(b[j - 2]) &&
-          plain(a[i - 2]) == plain(b[j - 1]))
+      const int change = a[i - 1] == b[j - 1] ? 0 : 1;
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + change});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
         row[j] = std::min(row[j], before[j - 2] + 1);
     }
     std::swap(before, above);
