@@ -20,11 +20,21 @@ struct Arguments {
   int ranks = 0;
 };
 
+// The number of ranks is known before they are connected: a bad configuration costs nothing. Every
+// rank reads the same file and finds the same mistakes; one says so.
+RunConfig read_config(const Arguments& args, const CLI::App& command) {
+  const LauncherInfo launcher = detect_launcher();
+  try {
+    return load_run_config(args.config, with_key_flags(command, args.overrides), launcher.ranks);
+  } catch (const InputError&) {
+    if (launcher.rank == 0) throw;
+    throw CLI::RuntimeError(static_cast<int>(ExitCode::kBadInput));
+  }
+}
+
 void run(const Arguments& args, const CLI::App& command, const CommandLine& line) {
   ensure_ranks(args.ranks, line.argc, line.argv);
-  // The number of ranks is known before they are connected: a bad configuration costs nothing.
-  const RunConfig config = load_run_config(args.config, with_key_flags(command, args.overrides),
-                                           detect_launcher().ranks);
+  const RunConfig config = read_config(args, command);
   set_active_isa(parse_isa(config.isa));
   const std::unique_ptr<World> world = make_world(world_options(config.comm));
   set_log_rank(world->rank());
