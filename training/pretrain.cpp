@@ -145,7 +145,7 @@ StepResult PretrainRun::train_one_step() {
                         config_.micro_batch_size, batches_[i]);
     }
   }
-  const StepResult result = step_.run(position_.step, batches_, train_plan_);
+  StepResult result = step_.run(position_.step, batches_, train_plan_);
   ++position_.step;
   position_.consumed_samples += config_.train_batch_size;
   return result;

@@ -122,7 +122,7 @@ ModelConfig read_model_config(const Json& json, const std::string& path, ConfigR
 std::string model_config_file(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
-  const std::string file = (std::filesystem::path(path) / "config.json").string();
+  std::string file = (std::filesystem::path(path) / "config.json").string();
   if (!std::filesystem::exists(file, ignored))
     fail_input(path, ": holds no config.json, so it is no HuggingFace model directory");
   return file;
