@@ -39,7 +39,7 @@ std::string part_name(const CheckpointPart& part) {
   std::string name = part.kind + ":" + part.name;
   if (box != whole_box(part.shape)) name += box.str();
   if (part.data.numel() != box.numel()) {
-    name += concat("(", part.begin, ":", part.begin + part.data.numel(), ")");
+    name += concat("#", part.begin, ":", part.begin + part.data.numel());
   }
   return name;
 }
