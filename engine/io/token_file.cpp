@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
@@ -36,7 +38,7 @@ int64_t convert(const std::byte* from, int64_t count, int32_t* out) {
   for (int64_t i = 0; i < count; ++i) {
     const T value = load<T>(from + i * static_cast<int64_t>(sizeof(T)));
     if (!std::in_range<int32_t>(value) || std::cmp_less(value, 0)) return i;
-    out[i] = static_cast<int32_t>(value);
+    out[i] = static_cast<int32_t>(static_cast<std::make_unsigned_t<T>>(value));
   }
   return count;
 }

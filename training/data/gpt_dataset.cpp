@@ -79,8 +79,8 @@ GptDataset::GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange rang
   int64_t first_part = total;
   if (num_epochs_ > 1) {
     const int64_t before_last = ((num_epochs_ - 1) * tokens_per_epoch_ - 1) / S;
-    const auto threshold = static_cast<int64_t>(
-        0.80 * static_cast<double>((tokens_per_epoch_ - 1) / S));  // truncated, as int() does
+    const int64_t per_epoch = (tokens_per_epoch_ - 1) / S;
+    const auto threshold = static_cast<int64_t>(0.80 * static_cast<double>(per_epoch));
     if (num_samples - before_last < threshold) first_part = before_last;
   }
   const bool last_apart = first_part != total;
