@@ -49,7 +49,8 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
   Ctx& ctx = pass.ctx;
   const int64_t t = y.size(0);
   const int64_t row_bytes = round_up(vocab_, kRowAlignment) * 4;
-  const int64_t chunk = std::clamp(kChunkBytes / row_bytes, int64_t{1}, std::max<int64_t>(1, t));
+  const int64_t most = std::max<int64_t>(1, kChunkBytes / row_bytes);
+  const int64_t chunk = ceil_div(t, std::max<int64_t>(1, ceil_div(t, most)));  // equal chunks
   const Tensor weight = pass.params.value(weight_);
   Activation logits_block = allocate_logits(pass, chunk);
   // In float32 and float64 the gradient of the logits overwrites them.
