@@ -89,18 +89,18 @@ struct RandomStep {
   }
 };
 
-// Brute force: every byte of the arena that a live activation owns belongs to it alone.
+// Brute force: every cache line of the arena that a live activation touches belongs to it alone.
 void expect_disjoint(const std::vector<Activation>& alive, const std::byte* base,
                      int64_t capacity) {
-  std::vector<char> owned(static_cast<size_t>(capacity), 0);
+  std::vector<char> owned(static_cast<size_t>(ceil_div(capacity, 64)), 0);
   for (const Activation& a : alive) {
     const int64_t begin = static_cast<const std::byte*>(a->raw()) - base;
     ASSERT_EQ(begin % 64, 0);
     ASSERT_GE(begin, 0);
     ASSERT_LE(begin + a->bytes(), capacity);
-    for (int64_t i = begin; i < begin + a->bytes(); ++i) {
-      ASSERT_EQ(owned[static_cast<size_t>(i)], 0) << "byte " << i << " has two owners";
-      owned[static_cast<size_t>(i)] = 1;
+    for (int64_t line = begin / 64; line < ceil_div(begin + a->bytes(), 64); ++line) {
+      ASSERT_EQ(owned[static_cast<size_t>(line)], 0) << "line " << line << " has two owners";
+      owned[static_cast<size_t>(line)] = 1;
     }
   }
 }
