@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <numeric>
 
 #include "engine/core/error.h"
@@ -193,8 +194,8 @@ std::vector<std::string> Schema::nearest(const std::string& path) const {
   std::vector<Candidate> siblings, elsewhere;
   const auto consider = [&](std::vector<Candidate>& list, const std::string& name, bool foreign,
                             const std::string& suggestion) {
-    const auto [shorter, longer] = std::minmax(leaf.size(), name.size());
-    if (longer - shorter > static_cast<size_t>(tolerated)) return;  // no need to compare
+    const auto difference = std::ssize(leaf) - std::ssize(name);
+    if (std::abs(difference) > tolerated) return;  // no need to compare
     list.push_back({edit_distance(leaf, name), foreign, suggestion});
   };
   if (const auto names = names_in_.find(section); names != names_in_.end())

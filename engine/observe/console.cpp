@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 
@@ -49,9 +50,17 @@ void console_set_status(const std::string& status) {
   c.status = status;
 }
 
+namespace {
+
+std::atomic<bool> g_behind_launcher{false};
+
+}  // namespace
+
+void console_behind_launcher() { g_behind_launcher = true; }
+
 bool console_is_terminal() {
   static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  return terminal;
+  return terminal && !g_behind_launcher;
 }
 
 int console_width() {
