@@ -18,7 +18,7 @@ namespace {
 std::string find_program(const std::string& name) {
   std::istringstream folders(executable_search_path());
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string candidate = concat(folder.empty() ? "." : folder, "/", name);
+    std::string candidate = concat(folder.empty() ? "." : folder, "/", name);
     if (access(candidate.c_str(), X_OK) == 0 && !std::filesystem::is_directory(candidate))
       return candidate;
   }
@@ -66,6 +66,7 @@ void ensure_ranks(int ranks, int argc, char** argv) {
   if (!error) command[0] = self.string();  // argv[0] may be relative to another folder
   std::vector<std::string> line = mpirun_command(this_host(), ranks, command);
   std::vector<char*> arguments;
+  arguments.reserve(line.size() + 1);
   for (std::string& word : line) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv(arguments[0], arguments.data());

@@ -75,7 +75,7 @@ Json data_path_to_json(const std::vector<BlendPart>& parts) {
 }
 
 std::string split_problem(const std::string& split) {
-  const std::string rule = "must be up to three numbers, not negative and not all 0, like 969,30,1";
+  std::string rule = "must be up to three numbers, not negative and not all 0, like 969,30,1";
   double sum = 0;
   int count = 0;
   std::istringstream stream(split);

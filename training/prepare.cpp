@@ -124,8 +124,8 @@ PrepareStats tokenize_share(const PrepareOptions& options, const std::string& pr
     if (progress)
       progress({reader.bytes_read(), reader.bytes_total(), stats.documents, stats.tokens});
   };
-  TextRecord record;
   for (int64_t number = 0;; ++number) {
+    TextRecord record;
     const bool mine = number % ranks == rank;
     if (!reader.next(mine ? &record : nullptr)) break;
     if (mine) batch.add(std::move(record));
@@ -162,6 +162,7 @@ PrepareStats prepare_part(const PrepareOptions& options, int rank, int ranks,
 
 void merge_parts(const PrepareOptions& options, int ranks) {
   std::vector<TokenFile> parts;
+  parts.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) parts.emplace_back(part_prefix(options, rank, ranks));
   TokenFileWriter writer(options.output, parts[0].type());
   int64_t documents = 0;

@@ -151,7 +151,7 @@ std::string inline_model(Json& document, const std::filesystem::path& folder) {
   const bool wrapped = model.is_object() && model.size() == 1 && model.contains("config");
   const Json path = wrapped ? model["config"] : model;
   if (!path.is_string()) return "";
-  const std::string file = model_config_file((folder / path.get<std::string>()).string());
+  std::string file = model_config_file((folder / path.get<std::string>()).string());
   model = parse_json_file(file);
   return file;
 }

@@ -78,7 +78,7 @@ Key& Schema::number(std::string path, std::string default_json, std::string help
 Key& Schema::string(std::string path, std::string default_json, std::string help) {
   return add(std::move(path), KeyKind::kString, std::move(default_json), std::move(help));
 }
-Key& Schema::choice(std::string path, std::string preset, std::vector<std::string> values,
+Key& Schema::choice(std::string path, const std::string& preset, std::vector<std::string> values,
                     std::string help) {
   const std::string default_json = preset.empty() ? "" : concat("\"", preset, "\"");
   Key& key = add(std::move(path), KeyKind::kEnum, default_json, std::move(help));

@@ -72,7 +72,7 @@ class Schema {
   Key& integer(std::string path, std::string default_json, std::string help);
   Key& number(std::string path, std::string default_json, std::string help);
   Key& string(std::string path, std::string default_json, std::string help);
-  Key& choice(std::string path, std::string preset, std::vector<std::string> values,
+  Key& choice(std::string path, const std::string& preset, std::vector<std::string> values,
               std::string help);
   Key& any(std::string path, std::string default_json, std::string shape, std::string help);
   Key& ignored(std::string path);

@@ -53,6 +53,7 @@ Json agree(const CheckpointRanks& ranks, const std::function<Json()>& work,
   std::string verdict_text;
   if (ranks.rank == 0) {
     std::vector<Json> reports;
+    reports.reserve(all.size());
     for (const std::string& report : all) reports.push_back(Json::parse(report));
     std::optional<Json> verdict = join_failures(reports);
     if (!verdict.has_value()) {

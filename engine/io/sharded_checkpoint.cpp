@@ -235,7 +235,7 @@ NewestCheckpoint find_newest_whole(const std::string& root, bool thorough) {
   }
   std::sort(names.begin(), names.end(), std::greater<>());
   for (const std::string& name : names) {
-    const std::string directory = root + "/" + name;
+    const std::string directory = concat(root, "/", name);
     try {
       const CheckpointReader reader(directory);
       const std::vector<std::string> problems =

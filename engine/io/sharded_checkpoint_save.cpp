@@ -67,6 +67,7 @@ Json write_shard(const std::string& directory, const std::string& file,
                  const std::vector<CheckpointPart>& parts) {
   const auto order = in_file_order(parts);
   std::vector<SafetensorsSpec> specs;
+  specs.reserve(order.size());
   for (const CheckpointPart* part : order) specs.push_back(spec_of(*part));
   SafetensorsWriter writer(directory + "/" + file, specs, {{"format", kCheckpointFormat}});
   Json entries = Json::array();
@@ -155,7 +156,7 @@ std::vector<std::string> prune(const std::string& root, int64_t keep_last,
   int64_t kept = 1;
   bool newest = true;
   for (const std::string& name : names) {
-    const std::string directory = root + "/" + name;
+    const std::string directory = concat(root, "/", name);
     if (!is_whole(directory)) continue;  // not counted, and kept for its owner to look at
     const bool keep = kept < keep_last || (newest && name > saved);
     newest = false;

@@ -42,7 +42,7 @@ std::shared_ptr<spdlog::logger> current_file() {
 }
 
 std::string prefix(LogLevel level, int rank) {
-  const std::string who = rank == 0 ? "" : concat("[rank ", rank, "] ");
+  std::string who = rank == 0 ? "" : concat("[rank ", rank, "] ");
   if (level == LogLevel::kWarning) return who + "warning: ";
   if (level == LogLevel::kError) return who + "error: ";
   return who;

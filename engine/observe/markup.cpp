@@ -19,7 +19,7 @@ std::string escape_markup(std::string_view plain) {
   return out;
 }
 
-std::string json_for_script(std::string json) {
+std::string json_for_script(const std::string& json) {
   std::string out;
   out.reserve(json.size());
   for (const char c : json) {

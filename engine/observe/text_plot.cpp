@@ -87,8 +87,8 @@ std::string text_plot(const std::vector<double>& x, const std::vector<double>& y
   constexpr int kMargin = 9;  // "  12.345 |"
   if (x.empty() || columns < kMargin + 4 || rows < 2) return "";
   const Cell cell = glyphs == Glyphs::kBraille ? Cell{2, 4} : Cell{1, 2};
-  const auto width = static_cast<size_t>((columns - kMargin) * cell.wide);
-  const auto height = static_cast<size_t>(rows * cell.high);
+  const auto width = static_cast<size_t>(columns - kMargin) * static_cast<size_t>(cell.wide);
+  const auto height = static_cast<size_t>(rows) * static_cast<size_t>(cell.high);
   const std::vector<double> means = columns_of(x, y, width);
   double low = 0, high = 0;
   if (!finite_range(means, low, high)) return "";

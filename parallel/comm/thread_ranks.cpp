@@ -46,6 +46,7 @@ void run_thread_worlds(int ranks, const std::function<void(World&)>& fn,
   const std::shared_ptr<ThreadHub> hub = make_thread_hub(ranks);
   std::vector<Outcome> outcomes(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r)
     threads.emplace_back(
         [&, r] { outcomes[static_cast<size_t>(r)] = run_rank(hub, r, fn, options); });
