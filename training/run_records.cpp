@@ -11,12 +11,14 @@ RunRecords::RunRecords(const RunConfig& config, int64_t resume_step)
       metrics_(metrics_path(config), resume_step > 0 ? resume_step : -1),
       progress_("pretrain", resume_step) {
   open_log_file(log_path(config));
+  if (config.logging.tensorboard) events_.emplace(config.output_dir, resume_step);
 }
 
 RunRecords::~RunRecords() { close_log_file(); }
 
 void RunRecords::write(const StepMetrics& metrics) {
   metrics_.write(metrics);
+  if (events_) events_->write(metrics);
   const bool last = metrics.step == metrics.train_steps;
   if (last || metrics.step % log_interval_ == 0) log_line(console_line(metrics));
   if (metrics.validation_loss) log_line(validation_line(metrics.step, *metrics.validation_loss));

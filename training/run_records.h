@@ -2,8 +2,11 @@
 // Only rank 0 has one.
 #pragma once
 
+#include <optional>
+
 #include "engine/observe/metrics.h"
 #include "engine/observe/progress.h"
+#include "engine/observe/tensorboard.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -20,6 +23,7 @@ class RunRecords {
  private:
   int64_t log_interval_;
   MetricsFile metrics_;
+  std::optional<TensorBoardWriter> events_;  // logging.tensorboard.enabled
   ProgressBar progress_;
 };
 
