@@ -56,6 +56,17 @@ void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& d
   });
 }
 
+void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias) {
+  TRIREME_CHECK(y.rank() == 2, "add_bias: y is ", y.shape(), ", expected (T, N)");
+  check_contiguous("add_bias", "y", y);
+  check_operand("add_bias", "bias", bias, y.dtype(), {y.size(1)});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("add_bias", y.dtype(), [&]<class T>() {
+    TRIREME_KERNEL(add_bias<T>)(y.as<T>(), bias.as<T>(), y.size(0), y.size(1), ctx.threads);
+  });
+}
+
 void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accumulate) {
   TRIREME_CHECK(dy.rank() == 2, "bias_backward: dy is ", dy.shape(), ", expected (T, N)");
   const int64_t rows = dy.size(0), columns = dy.size(1), blocks = row_blocks(rows);

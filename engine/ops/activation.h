@@ -18,6 +18,9 @@ void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up);
 void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
                          const ConstTensor& gate_up);
 
+// y (T, N) += bias (N), in place, one dtype.
+void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias);
+
 // db (N) float32 (float64 for float64) = or += the column sums of dy (T, N). Sums over fixed blocks
 // of rows: independent of the number of threads.
 void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accumulate);

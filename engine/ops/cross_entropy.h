@@ -26,4 +26,22 @@ void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token
                            const ConstTensor& targets, const ConstTensor& scale,
                            int64_t valid_vocab);
 
+// The same where each rank has the logits of a part of the vocabulary only, columns
+// [first, first + V) of `total`: statistics of each part, merged, then loss and gradient of a part.
+//   statistics (N, 3) float64: of each token the largest logit, sum of exp(logit - largest), and the
+//              target's logit (-infinity where another part has it, or there is no target)
+// Every part computes the whole loss; the gradient is of its own logits.
+struct VocabularyPart {
+  int64_t first = 0;
+  int64_t total = 0;
+};
+void softmax_statistics(Ctx& ctx, const Tensor& statistics, const ConstTensor& logits,
+                        const ConstTensor& targets, const VocabularyPart& part);
+// merged (N, 3) from parts (P, N, 3), one part behind the other; may be the first of them.
+void merge_softmax_statistics(Ctx& ctx, const Tensor& merged, const ConstTensor& parts);
+void partial_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token_loss,
+                           const Tensor& d_logits, const ConstTensor& logits,
+                           const ConstTensor& targets, const ConstTensor& scale,
+                           const ConstTensor& merged, const VocabularyPart& part);
+
 }  // namespace trireme

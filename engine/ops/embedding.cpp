@@ -5,9 +5,20 @@
 #include "engine/ops/index_check.h"
 
 namespace trireme {
+namespace {
+
+// Checks the ids against the whole vocabulary.
+void check_ids(const char* op, const ConstTensor& ids, int64_t rows, const TableShard& shard) {
+  const int64_t total = shard.total > 0 ? shard.total : rows;
+  TRIREME_CHECK(shard.first >= 0 && shard.first + rows <= total, op, ": rows ", shard.first, " to ",
+                shard.first + rows, " of a vocabulary of ", total);
+  check_indices(op, "ids", ids, total);
+}
+
+}  // namespace
 
 void embedding_forward(Ctx& ctx, const Tensor& y, const ConstTensor& table, const ConstTensor& ids,
-                       bool accumulate) {
+                       bool accumulate, const TableShard& shard) {
   TRIREME_CHECK(table.rank() == 2 && ids.rank() == 1, "embedding_forward: table is ", table.shape(),
                 ", ids ", ids.shape(), ", expected (V, C) and (T)");
   check_contiguous("embedding_forward", "table", table);
@@ -15,27 +26,29 @@ void embedding_forward(Ctx& ctx, const Tensor& y, const ConstTensor& table, cons
   check_operand("embedding_forward", "y", y, table.dtype(), {ids.size(0), table.size(1)});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  check_indices("embedding_forward", "ids", ids, table.size(0));
+  check_ids("embedding_forward", ids, table.size(0), shard);
   dispatch_float("embedding_forward", table.dtype(), [&]<class T>() {
     const cpu::EmbeddingForward<T> args{.y = y.as<T>(),
                                         .table = table.as<T>(),
                                         .ids = ids.as<int32_t>(),
                                         .rows = ids.size(0),
                                         .columns = table.size(1),
+                                        .first_entry = shard.first,
+                                        .entries = table.size(0),
                                         .accumulate = accumulate};
     TRIREME_KERNEL(embedding_forward<T>)(args, ctx.threads);
   });
 }
 
 void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
-                        const ConstTensor& ids, bool accumulate) {
+                        const ConstTensor& ids, bool accumulate, const TableShard& shard) {
   TRIREME_CHECK(d_table.rank() == 2 && ids.rank() == 1, "embedding_backward: d_table is ",
                 d_table.shape(), ", ids ", ids.shape(), ", expected (V, C) and (T)");
   check_operand("embedding_backward", "d_table", d_table, sum_dtype(dy.dtype()), d_table.shape());
   check_operand("embedding_backward", "ids", ids, DType::kI32, ids.shape());
   check_operand("embedding_backward", "dy", dy, dy.dtype(), {ids.size(0), d_table.size(1)});
   if (ctx.planning()) return;
-  check_indices("embedding_backward", "ids", ids, d_table.size(0));
+  check_ids("embedding_backward", ids, d_table.size(0), shard);
   if (!accumulate) fill_zero(ctx, d_table);
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("embedding_backward", dy.dtype(), [&]<class T>() {
@@ -43,7 +56,9 @@ void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
                                          .dy = dy.as<T>(),
                                          .ids = ids.as<int32_t>(),
                                          .rows = ids.size(0),
-                                         .columns = d_table.size(1)};
+                                         .columns = d_table.size(1),
+                                         .first_entry = shard.first,
+                                         .entries = d_table.size(0)};
     TRIREME_KERNEL(embedding_backward<T>)(args, ctx.threads);
   });
 }

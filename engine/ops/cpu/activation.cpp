@@ -98,6 +98,18 @@ void silu_gated_backward(T* d_gate_up, const T* dy, const T* gate_up, int64_t ro
 }
 
 template <class T>
+void add_bias(T* y, const T* bias, int64_t rows, int64_t columns, int threads) {
+  using F = compute_t<T>;
+  parallel_for(threads, rows, kGrain / (columns + 1) + 1, [=](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      for_vectors<F>(columns, [&](int64_t c, auto lanes) {
+        T* out = y + r * columns + c;
+        store_lanes(out, lanes, load_lanes(out, lanes) + load_lanes(bias + c, lanes));
+      });
+  });
+}
+
+template <class T>
 void bias_backward(const BiasBackward<T>& a, int threads) {
   using F = compute_t<T>;
   for_row_blocks(threads, a.blocks, a.rows, a.columns,
@@ -118,6 +130,7 @@ void bias_backward(const BiasBackward<T>& a, int threads) {
   template void gelu_backward<T>(T*, const T*, const T*, int64_t, int);                \
   template void silu_gated_forward<T>(T*, const T*, int64_t, int64_t, int);            \
   template void silu_gated_backward<T>(T*, const T*, const T*, int64_t, int64_t, int); \
+  template void add_bias<T>(T*, const T*, int64_t, int64_t, int);                      \
   template void bias_backward<T>(const BiasBackward<T>&, int);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

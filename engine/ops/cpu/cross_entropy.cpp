@@ -52,18 +52,50 @@ TRIREME_INLINE void zero(D* p, int64_t n) {
   __builtin_memset(static_cast<void*>(p), 0, static_cast<size_t>(n) * sizeof(D));
 }
 
+// target < 0: the row has its target in another part of the vocabulary.
 template <class D, class F>
-void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int32_t target,
+void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int64_t target,
                   const SoftmaxSum<F>& softmax) {
   const F factor = a.scale / softmax.total;
   // Before the loop, which may overwrite the logit.
-  const F at_target = fast_exp(x[target] - softmax.largest) / softmax.total - F(1);
+  const F at_target =
+      target < 0 ? F(0) : fast_exp(x[target] - softmax.largest) / softmax.total - F(1);
   for_vectors<F>(a.valid_columns, [&](int64_t i, auto lanes) {
     const Vec<F> e = fast_exp(load_lanes(x + i, lanes) - softmax.largest);
     store_lanes(d + i, lanes, e * factor);
   });
-  d[target] = static_cast<D>(at_target * a.scale);
+  if (target >= 0) d[target] = static_cast<D>(at_target * a.scale);
   zero(d + a.valid_columns, a.columns - a.valid_columns);
+}
+
+// What is known of a row: its softmax, the target's column in this part (or -1) and logit.
+template <class F>
+struct RowTarget {
+  SoftmaxSum<F> softmax;
+  int64_t column;
+  double logit, total, largest;
+};
+
+template <class F>
+RowTarget<F> row_target(const CrossEntropy<F>& a, const F* x, int64_t row) {
+  RowTarget<F> r;
+  const int64_t column = a.targets[row] - a.first_column;
+  if (a.statistics == nullptr) {
+    r.softmax = softmax_sum(x, a.valid_columns);
+    r.column = column;
+    r.logit = static_cast<double>(x[column]);
+    r.total = static_cast<double>(r.softmax.total);
+    r.largest = static_cast<double>(r.softmax.largest);
+  } else {
+    const double* known = a.statistics + row * 3;
+    r.column = column >= 0 && column < a.valid_columns ? column : -1;
+    r.largest = known[0];
+    r.total = known[1];
+    r.logit = known[2];
+    r.softmax.largest = static_cast<F>(r.largest);
+    r.softmax.total = static_cast<F>(r.total);
+  }
+  return r;
 }
 
 template <class D, class F>
@@ -72,15 +104,13 @@ void rows_of(const CrossEntropy<F>& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const F* x = a.logits + row * a.logits_stride;
     D* d = gradient == nullptr ? nullptr : gradient + row * a.d_stride;
-    const int32_t target = a.targets[row];
     double loss = 0;
-    if (target == a.ignored_target) {
+    if (a.targets[row] == a.ignored_target) {
       if (d != nullptr) zero(d, a.columns);
     } else {
-      const SoftmaxSum<F> softmax = softmax_sum(x, a.valid_columns);
-      loss = __builtin_log(static_cast<double>(softmax.total)) +
-             (static_cast<double>(softmax.largest) - static_cast<double>(x[target]));
-      if (d != nullptr) gradient_row(a, d, x, target, softmax);
+      const RowTarget<F> target = row_target(a, x, row);
+      loss = __builtin_log(target.total) + (target.largest - target.logit);
+      if (d != nullptr) gradient_row(a, d, x, target.column, target.softmax);
     }
     a.row_loss[row] = loss;
     if (a.token_loss != nullptr) a.token_loss[row] = static_cast<F>(loss);
@@ -101,6 +131,25 @@ void cross_entropy(const CrossEntropy<T>& a, int threads) {
   });
 }
 
+template <class T>
+void softmax_statistics(const SoftmaxStatistics<T>& a, int threads) {
+  constexpr int64_t kGrain = 1 << 12;
+  parallel_for(threads, a.rows, kGrain / (a.columns + 1) + 1, [&a](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const T* x = a.logits + row * a.logits_stride;
+      const SoftmaxSum<T> softmax = softmax_sum(x, a.columns);
+      const int64_t column = a.targets[row] - a.first_column;
+      const bool here = a.targets[row] != a.ignored_target && column >= 0 && column < a.columns;
+      double* out = a.statistics + row * 3;
+      out[0] = static_cast<double>(softmax.largest);
+      out[1] = static_cast<double>(softmax.total);
+      out[2] = here ? static_cast<double>(x[column]) : -__builtin_inf();
+    }
+  });
+}
+
+template void softmax_statistics<double>(const SoftmaxStatistics<double>&, int);
+template void softmax_statistics<float>(const SoftmaxStatistics<float>&, int);
 template void cross_entropy<double>(const CrossEntropy<double>&, int);
 template void cross_entropy<float>(const CrossEntropy<float>&, int);
 

@@ -1,4 +1,4 @@
-// Kernel of engine/ops/cross_entropy.h. The targets have been checked.
+// Kernels of engine/ops/cross_entropy.h. The targets have been checked.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -19,8 +19,22 @@ struct CrossEntropy {
   int64_t logits_stride, d_stride;
   T scale;
   int32_t ignored_target;
+  // Of a part of the vocabulary: the whole rows' (rows, 3) statistics, and the number of the first
+  // column among all. Null and 0 where the logits are the whole rows.
+  const double* statistics;
+  int64_t first_column;
+};
+
+template <class T>
+struct SoftmaxStatistics {
+  double* statistics;  // (rows, 3): largest logit, sum of exp(logit - largest), target's logit
+  const T* logits;
+  const int32_t* targets;
+  int64_t rows, columns, logits_stride, first_column;
+  int32_t ignored_target;
 };
 
 TRIREME_CPU_KERNEL(cross_entropy, (const CrossEntropy<T>& a, int threads))
+TRIREME_CPU_KERNEL(softmax_statistics, (const SoftmaxStatistics<T>& a, int threads))
 
 }  // namespace trireme::cpu

@@ -12,7 +12,13 @@ void embedding_forward(const EmbeddingForward<T>& a, int threads) {
   parallel_for(threads, a.rows, kGrain / (a.columns + 1) + 1, [&a](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       T* y = a.y + t * a.columns;
-      const T* entry = a.table + a.ids[t] * a.columns;
+      const int64_t number = a.ids[t] - a.first_entry;
+      if (number < 0 || number >= a.entries) {  // another shard's
+        if (!a.accumulate)
+          __builtin_memset(static_cast<void*>(y), 0, static_cast<size_t>(a.columns) * sizeof(T));
+        continue;
+      }
+      const T* entry = a.table + number * a.columns;
       if (!a.accumulate) {
         __builtin_memcpy(static_cast<void*>(y), entry, static_cast<size_t>(a.columns) * sizeof(T));
         continue;
@@ -36,7 +42,9 @@ void embedding_backward(const EmbeddingBackward<T>& a, int threads) {
     const int64_t begin = first_group * kGroup;
     const int64_t end = last_group * kGroup < a.columns ? last_group * kGroup : a.columns;
     for (int64_t t = 0; t < a.rows; ++t) {
-      F* entry = a.d_table + a.ids[t] * a.columns + begin;
+      const int64_t number = a.ids[t] - a.first_entry;
+      if (number < 0 || number >= a.entries) continue;
+      F* entry = a.d_table + number * a.columns + begin;
       const T* dy = a.dy + t * a.columns + begin;
       for_vectors<F>(end - begin, [&](int64_t c, auto lanes) {
         store_lanes(entry + c, lanes, load_lanes(entry + c, lanes) + load_lanes(dy + c, lanes));

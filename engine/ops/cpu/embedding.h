@@ -12,6 +12,7 @@ struct EmbeddingForward {
   const T* table;
   const int32_t* ids;
   int64_t rows, columns;
+  int64_t first_entry, entries;  // the table's part of the vocabulary
   bool accumulate;
 };
 
@@ -21,6 +22,7 @@ struct EmbeddingBackward {
   const T* dy;
   const int32_t* ids;
   int64_t rows, columns;
+  int64_t first_entry, entries;
 };
 
 TRIREME_CPU_KERNEL(embedding_forward, (const EmbeddingForward<T>& a, int threads))
