@@ -3,13 +3,9 @@
 
 #include "engine/core/profile.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/parameter_store.h"
 
 namespace trireme {
-
-struct ElementRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
 
 class GradientReducer {
  public:
@@ -20,33 +16,36 @@ class GradientReducer {
   };
 
   // gradients: flat (n), any dtype all_reduce takes. blocks: disjoint ranges in the order in which
-  // backward completes them (last transformer block first). A bucket is a contiguous range of at
-  // most about bucket_bytes: neighbouring blocks are joined, a larger block is split evenly. The
-  // group must outlive this object.
-  GradientReducer(Communicator& group, const Tensor& gradients, std::vector<ElementRange> blocks,
+  // backward usually completes them (last transformer block first). A bucket is a contiguous range
+  // of at most about bucket_bytes: neighbouring blocks are joined, a larger block is split evenly.
+  // The group must outlive this object.
+  GradientReducer(Communicator& group, const Tensor& gradients, std::vector<FlatRange> blocks,
                   const Options& options);
 
-  // Block `index` holds its final local gradient. Call for 0, 1, 2, ... once per step.
+  // Block `index` holds its final local gradient. Call once per step for each, in an order that is
+  // the same on all ranks of the group: a bucket starts with the last of its blocks.
   void block_ready(int64_t index);
   // Starts what is left, waits for all, and readies the reducer for the next step. All blocks must
   // have been ready. The time the caller waits here is added to kCommunication.
   void wait_all(Profile* profile);
 
-  const std::vector<ElementRange>& buckets() const { return buckets_; }
+  const std::vector<FlatRange>& buckets() const { return buckets_; }
   double exposed_seconds() const { return exposed_seconds_; }  // caller's waiting in the last step
   double busy_seconds() const { return busy_seconds_; }  // time inside all-reduces in that step
 
  private:
   void start_bucket(size_t bucket);
+  void expect_all_blocks();
 
   Communicator& group_;
   Tensor gradients_;
-  std::vector<ElementRange> blocks_;
+  std::vector<FlatRange> blocks_;
   Options options_;
-  std::vector<ElementRange> buckets_;
-  std::vector<int64_t> last_block_;  // of each bucket: ready when this block is
-  std::vector<Work> work_;
-  int64_t next_block_ = 0;
+  std::vector<FlatRange> buckets_;
+  std::vector<FlatRange> joined_;  // of each bucket: its first and last block
+  std::vector<int64_t> missing_;   // of each bucket: blocks that are not ready yet
+  std::vector<bool> ready_;        // of each block
+  std::vector<Work> work_;         // of each bucket
   double exposed_seconds_ = 0;
   double busy_seconds_ = 0;
 };

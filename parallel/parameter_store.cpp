@@ -8,31 +8,102 @@ namespace {
 
 constexpr int64_t kAlignment = 64;  // elements: a cache line for every element type
 
+// Flat index in the logical tensor of the first element of row `row` of the box (its last dimension
+// is the row).
+int64_t first_of_row(const ParameterSpec& spec, int64_t row) {
+  const bool whole = spec.box.extent.empty();
+  const int last = spec.shape.rank() - 1;
+  const auto start = [&](int d) { return whole ? 0 : spec.box.start[static_cast<size_t>(d)]; };
+  const Shape local = spec.local_shape();
+  int64_t index = start(last);
+  int64_t stride = spec.shape[last];
+  for (int d = last - 1; d >= 0; --d) {
+    index += (row % local[d] + start(d)) * stride;
+    row /= local[d];
+    stride *= spec.shape[d];
+  }
+  return index;
+}
+
 }  // namespace
+
+Shape ParameterSpec::local_shape() const {
+  if (box.extent.empty()) return shape;
+  return Shape(std::span<const int64_t>(box.extent));
+}
 
 ParamHandle ParameterList::add(ParameterSpec spec) {
   TRIREME_CHECK(specs_.empty() || spec.block >= specs_.back().block, "parameter ", spec.name,
                 " of block ", spec.block, " is listed after block ", specs_.back().block);
+  TRIREME_CHECK(
+      !spec.fused_with_previous || (!specs_.empty() && specs_.back().block == spec.block &&
+                                    specs_.back().region == spec.region),
+      "parameter ", spec.name, " is fused with one of another block or region");
   specs_.push_back(std::move(spec));
   return static_cast<ParamHandle>(specs_.size()) - 1;
 }
 
 ParameterStore::ParameterStore(const ParameterList& list, DType dtype)
-    : specs_(list.specs()), dtype_(dtype), written_(list.specs().size(), false) {
-  for (const ParameterSpec& spec : specs_) {
-    if (!spec.fused_with_previous) flat_size_ = round_up(flat_size_, kAlignment);
-    const int64_t size = spec.shape.numel();
-    while (static_cast<int>(block_ranges_.size()) <= spec.block)
-      block_ranges_.push_back({flat_size_, flat_size_});
-    ranges_.push_back({flat_size_, checked_add(flat_size_, size)});
-    flat_size_ = ranges_.back().end;
-    block_ranges_.back().end = flat_size_;
-    count_ += size;
+    : specs_(list.specs()),
+      dtype_(dtype),
+      ranges_(list.specs().size()),
+      written_(list.specs().size(), false) {
+  for (int region = 0; region < kRegions; ++region) place(static_cast<Region>(region));
+}
+
+void ParameterStore::place(Region region) {
+  const int blocks = specs_.empty() ? 0 : specs_.back().block + 1;
+  std::vector<FlatRange>& tiles = block_ranges_[static_cast<size_t>(region)];
+  size_t h = 0;
+  for (int block = 0; block < blocks; ++block) {
+    FlatRange tile{flat_size_, flat_size_};
+    for (; h < specs_.size() && specs_[h].block == block; ++h) {
+      if (specs_[h].region != region) continue;
+      if (!specs_[h].fused_with_previous) flat_size_ = round_up(flat_size_, kAlignment);
+      const int64_t size = specs_[h].local_shape().numel();
+      ranges_[h] = {flat_size_, checked_add(flat_size_, size)};
+      by_offset_.push_back(static_cast<ParamHandle>(h));
+      flat_size_ = ranges_[h].end;
+      count_ += size;
+    }
+    flat_size_ = round_up(flat_size_, kAlignment);
+    tile.end = flat_size_;
+    tiles.push_back(tile);
   }
-  flat_size_ = round_up(flat_size_, kAlignment);
-  // Blocks tile the flat range, alignment padding included, so that buckets cover every element.
-  for (size_t b = 0; b < block_ranges_.size(); ++b)
-    block_ranges_[b].end = b + 1 < block_ranges_.size() ? block_ranges_[b + 1].begin : flat_size_;
+}
+
+FlatRange ParameterStore::region_range(Region region) const {
+  const std::vector<FlatRange>& tiles = block_ranges_[static_cast<size_t>(region)];
+  return tiles.empty() ? FlatRange{} : FlatRange{tiles.front().begin, tiles.back().end};
+}
+
+std::vector<PartialRange> ParameterStore::partial_ranges(int block) const {
+  std::vector<PartialRange> out;
+  for (const ParamHandle h : by_offset_) {
+    const ParameterSpec& spec = specs_[static_cast<size_t>(h)];
+    if (spec.block != block || spec.partial == PartialSum::kNone) continue;
+    const bool joins =
+        !out.empty() && out.back().sum == spec.partial && out.back().range.end == range(h).begin;
+    if (joins)
+      out.back().range.end = range(h).end;
+    else
+      out.push_back({spec.partial, range(h)});
+  }
+  return out;
+}
+
+std::vector<FlatRange> ParameterStore::counted_ranges() const {
+  std::vector<FlatRange> out;
+  for (const ParamHandle h : by_offset_) {
+    if (specs_[static_cast<size_t>(h)].copy != 0) continue;
+    // The padding between neighbours is zero: joining across it makes few long ranges.
+    const bool joins = !out.empty() && round_up(out.back().end, kAlignment) >= range(h).begin;
+    if (joins)
+      out.back().end = range(h).end;
+    else
+      out.push_back(range(h));
+  }
+  return out;
 }
 
 void ParameterStore::allocate(bool with_gradients) {
@@ -49,7 +120,7 @@ void ParameterStore::check_fused(ParamHandle first, ParamHandle last) const {
 }
 
 Shape ParameterStore::fused_shape(ParamHandle first, ParamHandle last) const {
-  const Shape& shape = specs_[static_cast<size_t>(first)].shape;
+  const Shape shape = specs_[static_cast<size_t>(first)].local_shape();
   if (first == last) return shape;
   const int64_t elements = range(last).end - range(first).begin;
   if (shape.rank() == 1) return Shape{elements};
@@ -92,18 +163,24 @@ void ParameterStore::initialize(uint64_t seed, int threads) {
     const ParameterSpec& spec = specs_[h];
     const Tensor view = value(static_cast<ParamHandle>(h));
     const RandomKey key{seed, stream_id(spec.name)};
+    // A box is rows of `width` elements; row r of it begins at a global element.
+    const Shape local = spec.local_shape();
+    const int64_t width = local[local.rank() - 1];
+    const int64_t rows = local.numel() == 0 ? 0 : local.numel() / width;
     dispatch_float("initialize", dtype_, [&]<class T>() {
       T* data = view.as<T>();
-      const int64_t n = view.numel();
 #pragma omp parallel for num_threads(threads) schedule(static)
-      for (int64_t i = 0; i < n; ++i) {
-        double v = spec.init == InitKind::kOnes ? 1.0 : 0.0;
-        if (spec.init == InitKind::kNormal)
-          v = spec.init_std * philox_normal(key, static_cast<uint64_t>(i));
-        if constexpr (std::is_same_v<T, double>)
-          data[i] = v;
-        else
-          data[i] = T(static_cast<float>(v));
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t first = first_of_row(spec, r);
+        for (int64_t i = 0; i < width; ++i) {
+          double v = spec.init == InitKind::kOnes ? 1.0 : 0.0;
+          if (spec.init == InitKind::kNormal)
+            v = spec.init_std * philox_normal(key, static_cast<uint64_t>(first + i));
+          if constexpr (std::is_same_v<T, double>)
+            data[r * width + i] = v;
+          else
+            data[r * width + i] = T(static_cast<float>(v));
+        }
       }
     });
   }
@@ -122,7 +199,7 @@ void ParameterStore::finish_gradients(int block) {
 
 Tensor ParameterStore::view_in(const Tensor& flat, ParamHandle h) const {
   const FlatRange r = range(h);
-  return flat.slice(0, r.begin, r.end).reshape(specs_[static_cast<size_t>(h)].shape);
+  return flat.slice(0, r.begin, r.end).reshape(specs_[static_cast<size_t>(h)].local_shape());
 }
 
 std::string ParameterStore::element_name(int64_t flat_index) const {

@@ -1,0 +1,27 @@
+// The communicators of one rank along every dimension of the layout.
+#pragma once
+
+#include <memory>
+
+#include "parallel/comm/communicator.h"
+#include "parallel/layout.h"
+
+namespace trireme {
+
+// A dim of size 1 has a group of one rank, so that callers need no special case. The names tell
+// the dim and which of its groups it is: "tp group 1 of 4".
+struct Groups {
+  // Collective over the world. kv_copies: tensor-parallel ranks that hold the same key/value head
+  // (1 unless there are fewer such heads than tensor-parallel ranks).
+  Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1);
+
+  Layout layout;
+  Communicator& world;
+  std::unique_ptr<Communicator> tp, cp, dp, pp;
+  std::unique_ptr<Communicator> ep, etp, edp;
+  std::unique_ptr<Communicator> data;  // dp x cp: the same dense parameters, other tokens
+  std::unique_ptr<Communicator> kv;    // tp ranks with the same key/value heads
+  std::unique_ptr<Communicator> tied;  // first and last stage, which share a tied embedding
+};
+
+}  // namespace trireme

@@ -1,0 +1,111 @@
+#include "parallel/layout.h"
+
+#include <algorithm>
+
+#include "engine/core/tensor.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kTensorKey = "parallel.tensor_model_parallel_size";
+constexpr const char* kContextKey = "parallel.context_parallel_size";
+constexpr const char* kDataKey = "parallel.data_parallel_size";
+constexpr const char* kPipelineKey = "parallel.pipeline_model_parallel_size";
+constexpr const char* kExpertKey = "parallel.expert_model_parallel_size";
+constexpr const char* kExpertTensorKey = "parallel.expert_tensor_parallel_size";
+
+std::vector<std::string> dims_of(const std::string& order) {
+  std::vector<std::string> dims;
+  size_t begin = 0;
+  while (begin <= order.size()) {
+    const size_t end = std::min(order.find('-', begin), order.size());
+    dims.push_back(order.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return dims;
+}
+
+bool is_order(const std::string& order) {
+  std::vector<std::string> dims = dims_of(order);
+  std::ranges::sort(dims);
+  return dims == std::vector<std::string>{"cp", "dp", "pp", "tp"};
+}
+
+int size_of(const ParallelSizes& sizes, const std::string& dim) {
+  if (dim == "tp") return sizes.tp;
+  if (dim == "cp") return sizes.cp;
+  if (dim == "dp") return sizes.dp;
+  TRIREME_CHECK(dim == "pp", "parallel dim ", dim);
+  return sizes.pp;
+}
+
+}  // namespace
+
+int world_size(const ParallelSizes& sizes) {
+  return narrow<int>(checked_mul(checked_mul(sizes.tp, sizes.cp), checked_mul(sizes.dp, sizes.pp)));
+}
+
+std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks) {
+  std::vector<LayoutProblem> problems;
+  const auto at_least_one = [&](const char* key, int size) {
+    if (size < 1) problems.push_back({key, concat("must be at least 1, got ", size)});
+  };
+  at_least_one(kTensorKey, sizes.tp);
+  at_least_one(kContextKey, sizes.cp);
+  at_least_one(kDataKey, sizes.dp);
+  at_least_one(kPipelineKey, sizes.pp);
+  at_least_one(kExpertKey, sizes.ep);
+  at_least_one(kExpertTensorKey, sizes.etp);
+  if (!is_order(sizes.order))
+    problems.push_back({"parallel.order", concat("must hold tp, cp, dp and pp once each, such as "
+                                                 "\"tp-cp-dp-pp\", got \"",
+                                                 sizes.order, "\"")});
+  if (!problems.empty()) return problems;
+  if (world_size(sizes) != ranks)
+    problems.push_back({kTensorKey, concat("the layout ", describe(sizes), " needs ",
+                                           world_size(sizes), " ranks but the run has ", ranks,
+                                           "; change the layout or start ", world_size(sizes))});
+  const int stage = sizes.tp * sizes.cp * sizes.dp;
+  if (stage % (sizes.ep * sizes.etp) != 0)
+    problems.push_back({kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ",
+                                           sizes.ep * sizes.etp, " does not divide the ", stage,
+                                           " ranks of a pipeline stage (dp x cp x tp)")});
+  return problems;
+}
+
+Layout layout_of(const ParallelSizes& sizes, int rank) {
+  TRIREME_CHECK(layout_problems(sizes, world_size(sizes)).empty(), "layout ", describe(sizes));
+  TRIREME_CHECK(rank >= 0 && rank < world_size(sizes), "rank ", rank, " of ", world_size(sizes));
+  Layout layout;
+  layout.sequence_parallel = sizes.sequence_parallel && sizes.tp > 1;
+  int rest = rank, stage_rank = 0, stage_stride = 1;
+  for (const std::string& dim : dims_of(sizes.order)) {
+    const int size = size_of(sizes, dim);
+    const Place place{size, rest % size};
+    rest /= size;
+    if (dim == "tp") layout.tp = place;
+    if (dim == "cp") layout.cp = place;
+    if (dim == "dp") layout.dp = place;
+    if (dim == "pp") layout.pp = place;
+    if (dim == "pp") continue;
+    stage_rank += place.index * stage_stride;
+    stage_stride *= size;
+  }
+  layout.data = {sizes.dp * sizes.cp, layout.dp.index * sizes.cp + layout.cp.index};
+  layout.etp = {sizes.etp, stage_rank % sizes.etp};
+  layout.ep = {sizes.ep, stage_rank / sizes.etp % sizes.ep};
+  layout.edp = {stage_stride / (sizes.etp * sizes.ep), stage_rank / (sizes.etp * sizes.ep)};
+  return layout;
+}
+
+std::string describe(const ParallelSizes& sizes) {
+  std::string text =
+      concat("pp=", sizes.pp, " x dp=", sizes.dp, " x cp=", sizes.cp, " x tp=", sizes.tp);
+  if (sizes.sequence_parallel) text += " (sequence parallel)";
+  if (sizes.ep > 1 || sizes.etp > 1)
+    text += concat(" (experts edp=", sizes.tp * sizes.cp * sizes.dp / (sizes.ep * sizes.etp),
+                   " x ep=", sizes.ep, " x etp=", sizes.etp, ")");
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+// The parallel layout: how the ranks of a run are arranged, and where one rank stands.
+//
+// The world is a pp x dp x cp x tp array of ranks for everything dense. Inside a pipeline stage the same
+// dp x cp x tp ranks are seen once more as edp x ep x etp for the experts of a mixture-of-experts layer:
+//   dense    rank of the stage = (dp * CP + cp) * TP + tp            (with the usual order)
+//   experts  rank of the stage = (edp * EP + ep) * ETP + etp
+// so that expert parallelism may span data and context ranks. `order` lists the dense dims from the one
+// whose neighbours are adjacent ranks to the one whose neighbours are farthest apart; tp comes first by
+// default because tensor-parallel ranks talk most.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct ParallelSizes {
+  int tp = 1;   // tensor parallel: matrices split by rows or columns
+  int cp = 1;   // context parallel: sequences split by tokens
+  int dp = 1;   // data parallel: batch split by sequences
+  int pp = 1;   // pipeline parallel: model split by layers
+  int ep = 1;   // expert parallel: experts divided among ranks
+  int etp = 1;  // expert tensor parallel: each expert's matrices split
+  std::string order = "tp-cp-dp-pp";
+  bool sequence_parallel = false;  // norms, dropout and residual split by tokens over tp
+  bool operator==(const ParallelSizes&) const = default;
+};
+
+int world_size(const ParallelSizes& sizes);
+// One line for each thing wrong with the sizes for a world of `ranks`; the first word is the key.
+struct LayoutProblem {
+  std::string key;  // "parallel.tensor_model_parallel_size", ...
+  std::string text;
+};
+std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks);
+
+// Number of ranks along a dim and the index of this rank.
+struct Place {
+  int size = 1;
+  int index = 0;
+  bool operator==(const Place&) const = default;
+};
+
+struct Layout {
+  Place tp, cp, dp, pp;
+  Place ep, etp, edp;
+  Place data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
+  bool sequence_parallel = false;
+  // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
+  Place token_split() const { return sequence_parallel ? tp : Place{}; }
+};
+
+// Where `rank` stands. The sizes must have no problems.
+Layout layout_of(const ParallelSizes& sizes, int rank);
+// "pp=2 x dp=1 x cp=1 x tp=4", experts appended where there are any: " (experts edp=2 x ep=2 x etp=1)".
+std::string describe(const ParallelSizes& sizes);
+
+}  // namespace trireme

@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "parallel/comm/world.h"
+#include "parallel/groups.h"
+
+namespace trireme {
+namespace {
+
+ParallelSizes sizes_of(int pp, int dp, int cp, int tp, int ep = 1, int etp = 1) {
+  ParallelSizes sizes;
+  sizes.pp = pp;
+  sizes.dp = dp;
+  sizes.cp = cp;
+  sizes.tp = tp;
+  sizes.ep = ep;
+  sizes.etp = etp;
+  return sizes;
+}
+
+TEST(Layout, RanksAreNumberedWithTensorFastest) {
+  const ParallelSizes sizes = sizes_of(2, 3, 2, 4);
+  for (int rank = 0; rank < world_size(sizes); ++rank) {
+    const Layout l = layout_of(sizes, rank);
+    EXPECT_EQ(((l.pp.index * 3 + l.dp.index) * 2 + l.cp.index) * 4 + l.tp.index, rank);
+    EXPECT_EQ(l.data.index, l.dp.index * 2 + l.cp.index);
+    EXPECT_EQ(l.data.size, 6);
+  }
+}
+
+TEST(Layout, OrderIsConfigurable) {
+  ParallelSizes sizes = sizes_of(2, 3, 1, 2);
+  sizes.order = "tp-cp-pp-dp";
+  for (int rank = 0; rank < world_size(sizes); ++rank) {
+    const Layout l = layout_of(sizes, rank);
+    EXPECT_EQ((l.dp.index * 2 + l.pp.index) * 2 + l.tp.index, rank);
+  }
+}
+
+TEST(Layout, ExpertsSeeTheSameRanksOnceMore) {
+  const ParallelSizes sizes = sizes_of(2, 2, 1, 2, 2, 1);
+  std::set<std::vector<int>> seen;
+  for (int rank = 0; rank < world_size(sizes); ++rank) {
+    const Layout l = layout_of(sizes, rank);
+    EXPECT_EQ(l.edp.size, 2);
+    const int stage_rank = (l.edp.index * 2 + l.ep.index) * 1 + l.etp.index;
+    EXPECT_EQ(stage_rank, l.dp.index * 2 + l.tp.index);
+    seen.insert({l.pp.index, l.edp.index, l.ep.index, l.etp.index});
+  }
+  EXPECT_EQ(seen.size(), 8u);
+}
+
+TEST(Layout, ProblemsNameTheKeyAndTheNumbers) {
+  const auto first = [](const ParallelSizes& sizes, int ranks) {
+    const std::vector<LayoutProblem> problems = layout_problems(sizes, ranks);
+    return problems.empty() ? std::string() : problems.front().key + ": " + problems.front().text;
+  };
+  EXPECT_EQ(first(sizes_of(1, 2, 1, 2), 4), "");
+  EXPECT_EQ(
+      first(sizes_of(1, 3, 1, 1), 4),
+      "parallel.tensor_model_parallel_size: the layout pp=1 x dp=3 x cp=1 x tp=1 needs 3 ranks "
+      "but the run has 4; change the layout or start 3");
+  EXPECT_EQ(first(sizes_of(1, 0, 1, 1), 1),
+            "parallel.data_parallel_size: must be at least 1, got 0");
+  EXPECT_EQ(
+      first(sizes_of(1, 2, 1, 1, 4), 2),
+      "parallel.expert_model_parallel_size: ep 4 x etp 1 = 4 does not divide the 2 ranks of a "
+      "pipeline stage (dp x cp x tp)");
+  ParallelSizes wrong;
+  wrong.order = "tp-cp-dp";
+  EXPECT_EQ(first(wrong, 1),
+            "parallel.order: must hold tp, cp, dp and pp once each, such as \"tp-cp-dp-pp\", got "
+            "\"tp-cp-dp\"");
+}
+
+TEST(Groups, EachDimHasItsCommunicator) {
+  run_threads(8, [](Communicator& world) {
+    const ParallelSizes sizes = sizes_of(2, 1, 2, 2, 2, 2);
+    const Groups groups(world, sizes, 2);
+    const Layout& l = groups.layout;
+    const auto check = [](const Communicator& group, const Place& place) {
+      EXPECT_EQ(group.size(), place.size) << group.name();
+      EXPECT_EQ(group.rank(), place.index) << group.name();
+    };
+    check(*groups.tp, l.tp);
+    check(*groups.cp, l.cp);
+    check(*groups.dp, l.dp);
+    check(*groups.pp, l.pp);
+    check(*groups.ep, l.ep);
+    check(*groups.etp, l.etp);
+    check(*groups.edp, l.edp);
+    check(*groups.data, l.data);
+    check(*groups.kv, {2, l.tp.index});
+    check(*groups.tied, {2, l.pp.index});
+    // tp neighbours are neighbouring ranks, stages lie half the world apart.
+    EXPECT_EQ(groups.tp->world_rank(0), world.rank() / 2 * 2);
+    EXPECT_EQ(groups.tied->world_rank(1), world.rank() % 4 + 4);
+    EXPECT_EQ(groups.tp->name().substr(0, 9), "tp group ");
+  });
+}
+
+}  // namespace
+}  // namespace trireme
