@@ -9,8 +9,8 @@ struct Given {
   int64_t total = 0, micro = 0, passes = 0;  // 0: to be found
 };
 
-std::string ranks_text(int world_size) {
-  return concat(world_size, world_size == 1 ? " rank" : " ranks");
+std::string ranks_text(int data_ranks) {
+  return concat(data_ranks, data_ranks == 1 ? " data-parallel rank" : " data-parallel ranks");
 }
 
 // The total must be a multiple of `factor`, which is described by `words`.
@@ -24,7 +24,7 @@ int64_t quotient(const ConfigValues& values, int64_t total, int64_t factor,
 
 }  // namespace
 
-void read_batch(const ConfigValues& values, int world_size, RunConfig& config,
+void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
                 ConfigReport& report) {
   const char* const kTotal = "train_batch_size";
   const char* const kMicro = "train_micro_batch_size_per_gpu";
@@ -33,26 +33,26 @@ void read_batch(const ConfigValues& values, int world_size, RunConfig& config,
     if (!values.valid(key)) return;
   const auto size = [&](const char* key) { return values.is_auto(key) ? 0 : values.integer(key); };
   Given given{size(kTotal), size(kMicro), size(kPasses)};
-  const std::string ranks = ranks_text(world_size);
+  const std::string ranks = ranks_text(data_ranks);
   if (given.total == 0 && given.micro == 0)
     return report.error(kTotal, concat("is required, or ", kMicro));
   // With one number given, a step is one forward pass.
   if (given.passes == 0 && (given.total == 0 || given.micro == 0)) given.passes = 1;
   constexpr int64_t kMost = 1 << 24;  // the schema's bound for each, so that products stay exact
   if (given.total == 0) {
-    if (given.micro * given.passes > kMost / world_size)
+    if (given.micro * given.passes > kMost / data_ranks)
       return report.error(
           kTotal, concat(kMicro, " ", given.micro, " x ", kPasses, " ", given.passes, " x ", ranks,
                          " is more than ", kMost, " sequences"));
-    given.total = given.micro * given.passes * world_size;
+    given.total = given.micro * given.passes * data_ranks;
   } else if (given.micro == 0) {
-    given.micro = quotient(values, given.total, given.passes * world_size,
+    given.micro = quotient(values, given.total, given.passes * data_ranks,
                            concat(kPasses, " ", given.passes, " x ", ranks), report);
   } else if (given.passes == 0) {
-    given.passes = quotient(values, given.total, given.micro * world_size,
+    given.passes = quotient(values, given.total, given.micro * data_ranks,
                             concat(kMicro, " ", given.micro, " x ", ranks), report);
   }
-  const int64_t product = given.micro * given.passes * world_size;
+  const int64_t product = given.micro * given.passes * data_ranks;
   if (size(kTotal) != 0 && size(kMicro) != 0 && size(kPasses) != 0 && product != given.total)
     report.error(
         values.spelled(kTotal),

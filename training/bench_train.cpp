@@ -87,8 +87,9 @@ BenchTrainReport bench_train(const BenchTrainOptions& options) {
     pin_team(0, threads);
     const int64_t resident = resident_anonymous_bytes();
     Ctx ctx(threads, "activations");
-    TrainState state(config);
-    TrainStep step(config, state, group, ctx);
+    const Groups groups(group, config.parallel);
+    TrainState state(config, groups.layout);
+    TrainStep step(config, state, groups, ctx);
     const ArenaPlan plan = step.plan();
     state.allocate();
     ctx.arena.reserve(plan.capacity);

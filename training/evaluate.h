@@ -1,4 +1,4 @@
-// Validation loss over a set of sequences, shared among the ranks of a group.
+// Validation loss over a set of sequences, shared among the data-parallel ranks of a layout.
 #pragma once
 
 #include "training/data/batch_source.h"
@@ -13,7 +13,7 @@ struct EvalResult {
 
 class Evaluator {
  public:
-  Evaluator(const Model& model, ParameterStore& store, Communicator& group, Ctx& ctx,
+  Evaluator(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
             int64_t micro_batch_size, int64_t sequence_length);
 
   // The activations and scratch of one micro-batch, from a planning run.
@@ -27,10 +27,10 @@ class Evaluator {
   void micro_batch(const MicroBatch& batch, const Tensor& loss_sum);
   const Model& model_;
   ParameterStore& store_;
-  Communicator& group_;
+  const Groups& groups_;
   Ctx& ctx_;
   int64_t micro_batch_size_, sequence_length_;
-  MicroBatch batch_;
+  MicroBatch batch_, local_;
 };
 
 }  // namespace trireme

@@ -38,7 +38,9 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
       data_of(options, trained),
       {.sequence_length = length, .vocab_size = trained.model.vocab_size, .seed = trained.seed});
   if (!source) fail_input(options.model, ": the run has no validation data; give --data PREFIX");
-  Evaluator evaluator(loaded.model(), loaded.parameters(), world.world(), ctx, micro, length);
+  const ParallelSizes sizes{.dp = world.size()};
+  const Groups groups(world.world(), sizes);
+  Evaluator evaluator(loaded.model(), loaded.parameters(), groups, ctx, micro, length);
   const ArenaPlan plan = evaluator.plan();
   ctx.arena.reserve(plan.capacity);
   EvaluateReport report;

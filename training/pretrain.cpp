@@ -41,7 +41,8 @@ class PretrainRun {
 
   const RunConfig& config_;
   World& world_;
-  Communicator& group_;
+  Communicator& group_;  // all ranks
+  Groups groups_;
   PretrainOptions options_;
   Ctx ctx_;
   Profile profile_;
@@ -54,6 +55,7 @@ class PretrainRun {
   TrainPosition position_;
   int64_t last_saved_ = -1;
   double peak_tflops_ = 0;  // of this rank
+  int64_t parameters_ = 0;  // of the whole model
   std::unique_ptr<RunRecords> records_;
 };
 
@@ -61,13 +63,15 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
     : config_(config),
       world_(world),
       group_(world.world()),
+      groups_(group_, config.parallel, kv_head_copies(config.model, config.parallel.tp)),
       options_(options),
       ctx_(pin_rank(world, config.threads_per_rank), "activations"),
-      state_(config),
-      step_(config, state_, group_, ctx_),
-      evaluator_(state_.model, state_.store, group_, ctx_, config.micro_batch_size,
+      state_(config, groups_.layout),
+      step_(config, state_, groups_, ctx_),
+      evaluator_(state_.model, state_.store, groups_, ctx_, config.micro_batch_size,
                  config.sequence_length),
       batches_(static_cast<size_t>(config.gradient_accumulation_steps)) {
+  parameters_ = parameter_count(config.model);
   ctx_.seed = config.seed;
   ctx_.profile = &profile_;
 }
@@ -138,10 +142,11 @@ void PretrainRun::start_or_resume() {
 StepResult PretrainRun::train_one_step() {
   {
     const TimeScope timed(&profile_, TimeCategory::kData);
-    const int64_t group_samples = config_.micro_batch_size * group_.size();
+    const Place& dp = groups_.layout.dp;
+    const int64_t group_samples = config_.micro_batch_size * dp.size;
     for (size_t i = 0; i < batches_.size(); ++i) {
       const int64_t consumed = position_.consumed_samples + static_cast<int64_t>(i) * group_samples;
-      train_data_->fill(first_sample(consumed, config_.micro_batch_size, group_.rank()),
+      train_data_->fill(first_sample(consumed, config_.micro_batch_size, dp.index),
                         config_.micro_batch_size, batches_[i]);
     }
   }
@@ -173,7 +178,7 @@ void PretrainRun::evaluate(StepMetrics* metrics) {
 
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
-  const SavedCheckpoint saved = save_train_checkpoint(config_, state_, position_, group_);
+  const SavedCheckpoint saved = save_train_checkpoint(config_, state_, position_, groups_);
   last_saved_ = position_.step;
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
 }
@@ -199,8 +204,7 @@ StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds)
   m.step_ms = seconds * 1e3;
   m.tokens_per_second = static_cast<double>(m.tokens) / seconds;
   m.flops_formula = kFlopsFormula;
-  m.model_tflops = training_flops_per_token(config_.model, state_.store.parameter_count(),
-                                            config_.sequence_length) *
+  m.model_tflops = training_flops_per_token(config_.model, parameters_, config_.sequence_length) *
                    m.tokens_per_second / group_.size() / 1e12;
   // Above 1 the peak was measured while something else held the machine: no number beats a wrong one.
   if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
@@ -234,8 +238,7 @@ ExitCode PretrainRun::run() {
   start_or_resume();
   log_info("device cpu (", isa_name(active_isa()), " kernels, ", ctx_.threads,
            " threads a rank): this build has no other; ", world_.describe());
-  log_info(state_.store.parameter_count(), " parameters, ", dtype_name(config_.dtype), "; ",
-           train_data_->describe());
+  log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
   log_info(memory_report());
   const MachinePeak peak = measure_peak(ctx_.threads);
   const bool half = config_.dtype == DType::kBF16;

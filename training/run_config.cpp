@@ -12,6 +12,7 @@
 #include "training/batch_rule.h"
 #include "training/data_path.h"
 #include "training/read_optimization.h"
+#include "training/read_parallel.h"
 
 namespace trireme {
 namespace {
@@ -131,7 +132,9 @@ RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {
   config.seed = static_cast<uint64_t>(values.integer("seed"));
   config.max_consecutive_skips = values.integer("max_consecutive_skips");
   config.gradient_clipping = values.number("gradient_clipping");
-  read_batch(values, world_size, config, report);
+  read_parallel(values, world_size, config, report);
+  read_batch(values, config.parallel.dp, config, report);
+  check_layout(values, config, report);
   read_length(values, config, report);
   read_precision(values, config, report);
   read_optimizer(values, config, report);

@@ -14,6 +14,7 @@
 #include "engine/config/schema.h"
 #include "engine/core/dtype.h"
 #include "optim/config.h"
+#include "parallel/layout.h"
 #include "transformer/model_config.h"
 #include "transformer/recompute.h"
 
@@ -52,6 +53,12 @@ struct CommConfig {
   double timeout_s = 600;
 };
 
+struct PipelineConfig {
+  std::string schedule = "1f1b";  // a name, or the path of a schedule file
+  int64_t virtual_stages = 1;     // chunks of layers on each rank
+  std::vector<int64_t> layers;    // of each chunk of the model; empty: as equal as possible
+};
+
 struct LoggingConfig {
   int64_t log_interval = 1;  // steps_per_print
   bool tensorboard = false;
@@ -74,6 +81,8 @@ struct RunConfig {
   double gradient_clipping = 1.0;      // 0: off
   int64_t max_consecutive_skips = 20;  // non-finite steps in a row before the run stops
   Recompute recompute = Recompute::kNone;
+  ParallelSizes parallel;  // dp is what the other sizes leave of the ranks
+  PipelineConfig pipeline;
   DataConfig data;
   CheckpointConfig checkpoint;
   CommConfig comm;
@@ -87,8 +96,8 @@ struct RunConfig {
 };
 
 // Everything wrong is reported at once as one InputError, one line a problem with its JSON path.
-// world_size: ranks of the run (data-parallel size), needed to resolve the batch rule
-//   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x world_size.
+// world_size: ranks of the run, needed to resolve the layout and the batch rule
+//   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x dp.
 // overrides: "a.b=v" of --set, applied in order to the document before it is checked.
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
                           int world_size);

@@ -1,4 +1,5 @@
 // Writing: RunConfig -> resolved document, its hash, and the texts made from the schema.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/override.h"
@@ -93,6 +94,22 @@ Json data_json(const DataConfig& data) {
   return json;
 }
 
+Json parallel_json(const RunConfig& config) {
+  const ParallelSizes& sizes = config.parallel;
+  return {{"tensor_model_parallel_size", sizes.tp},
+          {"sequence_parallel", sizes.sequence_parallel},
+          {"pipeline_model_parallel_size", sizes.pp},
+          {"virtual_pipeline_stages", config.pipeline.virtual_stages},
+          {"pipeline_schedule", config.pipeline.schedule},
+          {"pipeline_layout",
+           config.pipeline.layers.empty() ? Json("auto") : Json(config.pipeline.layers)},
+          {"context_parallel_size", sizes.cp},
+          {"expert_model_parallel_size", sizes.ep},
+          {"expert_tensor_parallel_size", sizes.etp},
+          {"data_parallel_size", sizes.dp},
+          {"order", sizes.order}};
+}
+
 void add_places(const RunConfig& config, Json& json) {
   json["checkpoint"] = {{"save", word_or_null(config.checkpoint.save)},
                         {"load", word_or_null(config.checkpoint.load)},
@@ -137,6 +154,7 @@ Json run_config_to_json(const RunConfig& config) {
         {"min_loss_scale", scale.min_scale}}},
       {"optimizer", optimizer_json(config.optimizer)},
       {"scheduler", scheduler_json(config.scheduler)},
+      {"parallel", parallel_json(config)},
       {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
       {"data", data_json(config.data)},
   };
@@ -195,7 +213,16 @@ RunConfig resolved_run_config(const Json& json) {
   if (share <= 0 || batch <= 0 || batch % share != 0 || batch / share > 1 << 20)
     fail_input("it is not a resolved configuration: train_batch_size ", batch,
                " over micro-batch times accumulation ", share, " gives no number of ranks");
-  return read_run_config(json, static_cast<int>(batch / share));
+  const auto degree = [&](const char* key) {
+    const Json* parallel = json.contains("parallel") ? &json["parallel"] : nullptr;
+    const bool given = parallel != nullptr && parallel->is_object() && parallel->contains(key) &&
+                       (*parallel)[key].is_number_integer();
+    return given ? std::clamp<int64_t>((*parallel)[key].get<int64_t>(), 1, 1 << 12) : int64_t{1};
+  };
+  const int64_t ranks = batch / share * degree("tensor_model_parallel_size") *
+                        degree("pipeline_model_parallel_size") * degree("context_parallel_size");
+  if (ranks > 1 << 24) fail_input("it is not a resolved configuration: it needs ", ranks, " ranks");
+  return read_run_config(json, static_cast<int>(ranks));
 }
 
 }  // namespace trireme

@@ -293,6 +293,7 @@ Schema make_run_schema() {
   add_data(schema);
   add_places(schema);
   add_machine(schema);
+  add_parallel_keys(schema);
   add_foreign_keys(schema);
   schema.finish();
   return schema;

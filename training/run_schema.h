@@ -5,6 +5,8 @@
 
 namespace trireme {
 
+// How ranks share the work.
+void add_parallel_keys(Schema& schema);
 // Keys of DeepSpeed, Megatron and others that have no effect here, are refused, or name what is not
 // built yet.
 void add_foreign_keys(Schema& schema);

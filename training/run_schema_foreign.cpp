@@ -6,30 +6,10 @@ namespace trireme {
 namespace {
 
 void add_layouts(Schema& s) {
-  const std::string degrees = "splitting the model over ranks";
-  s.unavailable("parallel.tensor_model_parallel_size", {"1"}, degrees)
-      .alias({"tensor_model_parallel_size", "tensor_parallel.autotp_size", "tensor_parallel_degree",
-              "tp", "parallelism.tp", "parallelism.tensor_parallel_degree"});
-  s.unavailable("parallel.pipeline_model_parallel_size", {"1"}, degrees)
-      .alias({"pipeline_model_parallel_size", "pipeline.stages", "pipeline_parallel_degree", "pp",
-              "parallelism.pp", "parallelism.pipeline_parallel_degree"});
-  s.unavailable("parallel.context_parallel_size", {"1"}, degrees)
-      .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
-              "parallelism.cp", "parallelism.context_parallel_degree"});
-  s.unavailable("parallel.expert_model_parallel_size", {"1"}, degrees)
-      .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
-              "expert_parallel_degree", "parallelism.expert_parallel_degree"});
-  s.unavailable("parallel.expert_tensor_parallel_size", {"1"}, degrees)
-      .alias({"expert_tensor_parallel_size"});
-  s.unavailable("parallel.virtual_pipeline_stages", {"1"}, degrees)
-      .alias({"num_virtual_stages_per_pipeline_rank", "num_layers_per_virtual_pipeline_stage"});
-  s.unavailable("parallel.sequence_parallel", {"false"}, degrees).alias({"sequence_parallel"});
-  for (const char* key :
-       {"parallel.pipeline_schedule", "parallel.cp_comm_type", "parallel.cp_balance"})
-    s.no_effect(key, "the model is not split over ranks");
-  s.refused("parallel.data_parallel_size", {"\"auto\"", "-1"},
-            "the data-parallel size is the number of ranks started; leave the key out")
-      .alias({"parallelism.dp", "parallelism.data_parallel_replicate_degree", "dp"});
+  s.refused("num_layers_per_virtual_pipeline_stage", {},
+            "give parallel.virtual_pipeline_stages, the chunks on each rank");
+  for (const char* key : {"parallel.cp_comm_type", "parallel.cp_balance"})
+    s.no_effect(key, "sequences are not split over ranks");
   s.unavailable("parallelism.data_parallel_shard_degree", {"1"}, "sharded weights");
   s.unavailable("moe", {}, "mixture of experts");
   s.unavailable("num_experts", {"0", "1"}, "mixture of experts");
@@ -168,7 +148,6 @@ void add_megatron(Schema& s) {
 }  // namespace
 
 void add_foreign_keys(Schema& schema) {
-  schema.section("parallel", "Ranks share the batch (data parallelism).");
   add_layouts(schema);
   add_zero(schema);
   add_deepspeed_training(schema);

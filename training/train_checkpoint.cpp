@@ -1,5 +1,7 @@
 #include "training/train_checkpoint.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -56,21 +58,35 @@ auto with_state(const CheckpointReader& reader, F&& f) {
   }
 }
 
+// This rank's box of a saved tensor.
+void read_box(const CheckpointReader& reader, const CheckpointTensor& tensor,
+              const ParameterSpec& spec, const Tensor& destination) {
+  if (destination.numel() == 0) return;
+  const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
+  reader.read(tensor, box, 0, destination);
+}
+
 }  // namespace
 
 SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
-                                      const TrainPosition& position, Communicator& group) {
-  // Replicas are the same on every rank: each writes the next tensor when it has the fewest bytes.
-  std::vector<int64_t> load(static_cast<size_t>(group.size()), 0);
+                                      const TrainPosition& position, const Groups& groups) {
+  // What data-parallel ranks hold is the same on each: the next tensor is written by the one that has
+  // the fewest bytes so far.
+  std::array<std::vector<int64_t>, kRegions> load;
+  load[0].resize(static_cast<size_t>(groups.layout.data.size), 0);
+  load[1].resize(static_cast<size_t>(groups.layout.edp.size), 0);
+  const std::array<int, kRegions> own{groups.layout.data.index, groups.layout.edp.index};
   std::vector<CheckpointPart> parts;
   for (const FlatOptimizer::State& flat : flat_tensors(state)) {
     for (size_t h = 0; h < state.store.specs().size(); ++h) {
-      const Tensor view = state.store.view_in(flat.flat, static_cast<ParamHandle>(h));
-      const auto writer = std::ranges::min_element(load);
-      *writer += view.bytes();
-      if (writer - load.begin() != group.rank()) continue;
       const ParameterSpec& spec = state.store.specs()[h];
-      parts.push_back({flat.kind, spec.name, dims_of(spec.shape), {}, 0, view});
+      if (spec.copy != 0) continue;
+      const Tensor view = state.store.view_in(flat.flat, static_cast<ParamHandle>(h));
+      const auto region = static_cast<size_t>(spec.region);
+      const auto writer = std::ranges::min_element(load[region]);
+      *writer += view.bytes();
+      if (writer - load[region].begin() != own[region]) continue;
+      parts.push_back({flat.kind, spec.name, dims_of(spec.shape), spec.box, 0, view});
     }
   }
   StepState step_state;
@@ -80,10 +96,11 @@ SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState&
                      {"step_state", step_state_to_json(step_state)},
                      {"config", run_config_to_json(config)}};
   const CheckpointRanks ranks{
-      .rank = group.rank(),
-      .size = group.size(),
-      .gather = [&](const std::string& mine) { return group.all_gather_strings(mine); },
-      .broadcast = [&](const std::string& value) { return group.broadcast_string(value, 0); }};
+      .rank = groups.world.rank(),
+      .size = groups.world.size(),
+      .gather = [&](const std::string& mine) { return groups.world.all_gather_strings(mine); },
+      .broadcast =
+          [&](const std::string& value) { return groups.world.broadcast_string(value, 0); }};
   return save_checkpoint({.root = config.checkpoint.save,
                           .step = position.step,
                           .keep_last = config.checkpoint.keep_last},
@@ -96,7 +113,7 @@ TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& 
       const ParameterSpec& spec = state.store.specs()[h];
       const CheckpointTensor& tensor =
           reader.require(flat.kind, spec.name, flat.flat.dtype(), dims_of(spec.shape));
-      reader.read_whole(tensor, state.store.view_in(flat.flat, static_cast<ParamHandle>(h)));
+      read_box(reader, tensor, spec, state.store.view_in(flat.flat, static_cast<ParamHandle>(h)));
     }
   return with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
@@ -136,7 +153,7 @@ void load_parameters(const CheckpointReader& reader, ParameterStore& store) {
     const ParameterSpec& spec = store.specs()[h];
     const CheckpointTensor& tensor =
         reader.require(kKindParam, spec.name, store.dtype(), dims_of(spec.shape));
-    reader.read_whole(tensor, store.view_in(store.flat_values(), static_cast<ParamHandle>(h)));
+    read_box(reader, tensor, spec, store.view_in(store.flat_values(), static_cast<ParamHandle>(h)));
   }
 }
 

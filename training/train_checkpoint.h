@@ -17,7 +17,7 @@ struct TrainPosition {
 // Collective. Every rank writes its share of the tensors. InputError on all ranks when one fails
 // (full disk); nothing is left behind and older checkpoints stay.
 SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
-                                      const TrainPosition& position, Communicator& group);
+                                      const TrainPosition& position, const Groups& groups);
 
 // Loads everything into an allocated state. InputError when the checkpoint's tensors do not fit the
 // model of `config`.

@@ -5,18 +5,17 @@
 
 #include "engine/ops/elementwise.h"
 #include "optim/schedule.h"
+#include "parallel/comm/collectives.h"
+#include "training/local_batch.h"
 
 namespace trireme {
 namespace {
 
 // Slots of TrainState::scalars_, one cache line or more each.
-enum Slot : int { kState, kScalars, kLossSum, kSumOfSquares, kGradScale, kSlots };
+enum Slot : int { kState, kScalars, kSums, kGradScale, kSlots };
 constexpr int64_t kSlotBytes = 128;
+// kSums: loss, sum of squares of the gradients; reduced together.
 static_assert(kStepStateBytes <= kSlotBytes && kStepScalarsBytes <= kSlotBytes);
-
-Tensor int_view(const std::vector<int32_t>& v) {
-  return Tensor(const_cast<int32_t*>(v.data()), DType::kI32, Shape{std::ssize(v)});
-}
 
 }  // namespace
 
@@ -33,19 +32,13 @@ MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length) {
   return batch;
 }
 
-Tokens tokens_of(const MicroBatch& batch) {
-  Tokens tokens;
-  tokens.count = std::ssize(batch.tokens);
-  tokens.ids = int_view(batch.tokens);
-  tokens.targets = int_view(batch.targets);
-  tokens.positions = int_view(batch.positions);
-  tokens.rows = ConstTensor(batch.rows.data(), DType::kI64, Shape{std::ssize(batch.rows)});
-  tokens.cu_q = tokens.cu_k = int_view(batch.cu_seqlens);
-  return tokens;
-}
-
-TrainState::TrainState(const RunConfig& config)
-    : model(config.model, config.dtype),
+TrainState::TrainState(const RunConfig& config, const Layout& layout)
+    : model(
+          config.model, config.dtype, layout,
+          chunks_of(split_layers(config.model.num_layers,
+                                 layout.pp.size * static_cast<int>(config.pipeline.virtual_stages),
+                                 config.pipeline.layers),
+                    layout.pp)),
       store(model.parameters(), config.dtype),
       optimizer(config.optimizer, store, config.seed),
       dtype_(config.dtype),
@@ -72,95 +65,132 @@ Tensor TrainState::step_state() const {
   return scalars_.tensor(DType::kU8, Shape{kStepStateBytes}, kState * kSlotBytes);
 }
 
-TrainStep::TrainStep(const RunConfig& config, TrainState& state, Communicator& group, Ctx& ctx)
-    : config_(config), state_(state), group_(group), ctx_(ctx) {}
+TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& groups, Ctx& ctx)
+    : config_(config),
+      state_(state),
+      groups_(groups),
+      ctx_(ctx),
+      stage_(state.model, state.store, &groups, ctx,
+             {config.recompute, config.gradient_accumulation_steps}) {
+  // All ranks of a data group hold the same gradients after the reduction: each counts its piece.
+  for (const FlatRange& range : state.store.counted_ranges()) {
+    const bool dense = range.begin < state.store.region_range(Region::kDense).end;
+    const Place& place = dense ? groups.layout.data : groups.layout.edp;
+    const Piece piece = piece_of(range.size(), place.size, place.index);
+    if (piece.size() > 0) counted_.push_back({range.begin + piece.begin, range.begin + piece.end});
+  }
+}
 
 Tensor TrainStep::scalar(int slot, DType dtype, int64_t count) const {
   if (state_.scalars_.data() == nullptr) return Tensor(nullptr, dtype, Shape{count});
   return state_.scalars_.tensor(dtype, Shape{count}, slot * kSlotBytes);
 }
 
-void TrainStep::micro_batch(const MicroBatch& batch, bool last) {
-  const Tokens tokens = tokens_of(batch);
-  Pass pass{ctx_, state_.store, tokens};
-  const Loss loss{scalar(kLossSum, DType::kF64), scalar(kGradScale, DType::kF64), {}};
-  state_.model.train(pass, loss, config_.recompute, [&](int block) {
-    if (!last || ctx_.planning()) return;
-    state_.store.finish_gradients(block);
-    // The reducer numbers blocks in the order of completion: the last block is its first.
-    if (reducer_) reducer_->block_ready(state_.store.blocks() - 1 - block);
+const std::vector<MicroBatch>& TrainStep::local_batches(const std::vector<MicroBatch>& batches) {
+  if (is_local_batch_whole(config_.micro_batch_size, config_.sequence_length, groups_.layout))
+    return batches;
+  local_.resize(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i)
+    fill_local_batch(batches[i], config_.sequence_length, groups_.layout, local_[i]);
+  return local_;
+}
+
+int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) const {
+  // Tensor-parallel ranks and pipeline stages see the same targets: one of each counts.
+  const Layout& layout = groups_.layout;
+  int64_t valid = 0;
+  if (layout.tp.index == 0 && layout.pp.index == 0)
+    for (const MicroBatch& batch : batches) valid += batch.valid_targets;
+  if (groups_.world.size() > 1) valid = groups_.world.all_reduce_scalar(valid, ReduceOp::kSum);
+  return valid;
+}
+
+void TrainStep::forward_and_backward(const std::vector<MicroBatch>& batches) {
+  const Loss loss{scalar(kSums, DType::kF64), scalar(kGradScale, DType::kF64), {}};
+  stage_.begin(batches, loss, [this](int block) {
+    if (sync_ && !ctx_.planning()) sync_->block_ready(block);
   });
+  const int chunks = state_.model.chunks();
+  for (int m = 0; m < static_cast<int>(batches.size()); ++m) {
+    Activation x;
+    for (int chunk = 0; chunk < chunks; ++chunk) x = stage_.forward(chunk, m, std::move(x));
+    for (int chunk = chunks; chunk-- > 0;) x = stage_.backward(chunk, m, std::move(x));
+  }
 }
 
 ArenaPlan TrainStep::plan() {
-  const MicroBatch batch = shape_of_micro_batch(config_.micro_batch_size, config_.sequence_length);
+  const std::vector<MicroBatch> batches(
+      static_cast<size_t>(config_.gradient_accumulation_steps),
+      shape_of_micro_batch(config_.micro_batch_size, config_.sequence_length));
   ctx_.mode = Mode::kTrain;
   state_.store.begin_gradients();
   ctx_.arena.begin_planning();
-  for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i)
-    micro_batch(batch, i + 1 == config_.gradient_accumulation_steps);
+  forward_and_backward(local_batches(batches));
   reduce_and_update(0);
   return ctx_.arena.end_planning();
 }
 
-void TrainStep::reduce_and_update(int64_t step) {
-  const Tensor sum = scalar(kSumOfSquares, DType::kF64);
-  const Tensor loss_sum = scalar(kLossSum, DType::kF64);
-  const Tensor scalars = scalar(kScalars, DType::kU8, kStepScalarsBytes);
-  if (ctx_.planning()) {
-    const ConstTensor gradients(nullptr, state_.store.gradient_dtype(),
-                                Shape{state_.store.flat_size()});
-    sum_of_squares(ctx_, sum, gradients);
-    return;
+double TrainStep::local_sum_of_squares() {
+  const Tensor sums = scalar(kSums, DType::kF64, 2);
+  const Tensor sum = ctx_.planning() ? Tensor(nullptr, DType::kF64, Shape{1}) : sums.slice(0, 1, 2);
+  const DType dtype = state_.store.gradient_dtype();
+  if (!ctx_.planning()) *sum.as<double>() = 0;
+  for (const FlatRange& range : counted_) {
+    const ConstTensor part = ctx_.planning()
+                                 ? ConstTensor(nullptr, dtype, Shape{range.size()})
+                                 : state_.store.flat_gradients().slice(0, range.begin, range.end);
+    sum_of_squares(ctx_, sum, part);
   }
-  if (reducer_) reducer_->wait_all(ctx_.profile);
-  if (group_.size() > 1) group_.all_reduce(loss_sum);
-  sum_of_squares(ctx_, sum, state_.store.flat_gradients());
+  return ctx_.planning() ? 0.0 : *sum.as<double>();
+}
+
+void TrainStep::reduce_and_update(int64_t step) {
+  if (sync_ && !ctx_.planning()) sync_->wait_all(ctx_.profile);
+  local_sum_of_squares();
+  if (ctx_.planning()) return;
+  const Tensor sums = scalar(kSums, DType::kF64, 2);  // loss, squares
+  if (groups_.layout.tp.index != 0) *sums.as<double>() = 0;
+  if (groups_.world.size() > 1) groups_.world.all_reduce(sums);
   StepDecision decision;
   decision.clip = config_.gradient_clipping;
   decision.learning_rate =
       learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
   decision.dynamic_scale = config_.dtype == DType::kF16 && config_.loss_scale.static_scale == 0.0;
   decision.loss_scale = config_.loss_scale;
-  decide_step(scalars, scalar(kState, DType::kU8, kStepStateBytes), sum, loss_sum, decision);
+  const Tensor scalars = scalar(kScalars, DType::kU8, kStepScalarsBytes);
+  decide_step(scalars, scalar(kState, DType::kU8, kStepStateBytes), sums.slice(0, 1, 2),
+              sums.slice(0, 0, 1), decision);
   state_.optimizer.update(ctx_, scalars);
 }
 
 StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
                           const ArenaPlan& plan) {
-  if (!reducer_ && group_.size() > 1) {
-    std::vector<ElementRange> order;
-    for (int b = state_.store.blocks(); b-- > 0;) {
-      const FlatRange r = state_.store.block_range(b);
-      order.push_back({r.begin, r.end});
-    }
-    reducer_ = std::make_unique<GradientReducer>(
-        group_, state_.store.flat_gradients(), order,
-        GradientReducer::Options{config_.comm.bucket_bytes, config_.comm.overlap});
+  if (!sync_) {
+    sync_ = std::make_unique<GradientSync>(
+        groups_, state_.store,
+        GradientSync::Options{config_.comm.bucket_bytes, config_.comm.overlap});
   }
   StepState before;
   std::memcpy(&before, state_.step_state().raw(), sizeof before);
-  int64_t valid = 0;
-  for (const MicroBatch& batch : batches) valid += batch.valid_targets;
-  if (group_.size() > 1) valid = group_.all_reduce_scalar(valid, ReduceOp::kSum);
+  const std::vector<MicroBatch>& local = local_batches(batches);
+  const int64_t valid = count_valid_targets(local);
   // A batch of masked tokens only has zero gradients, not infinite ones.
   const double count = static_cast<double>(std::max<int64_t>(1, valid));
   *scalar(kGradScale, DType::kF64).as<double>() = before.loss_scale / count;
-  *scalar(kLossSum, DType::kF64).as<double>() = 0;
-  *scalar(kSumOfSquares, DType::kF64).as<double>() = 0;
+  *scalar(kSums, DType::kF64).as<double>() = 0;
 
   ctx_.mode = Mode::kTrain;
   ctx_.step = step;
   state_.store.begin_gradients();
   ctx_.arena.begin_step(plan);
-  for (size_t i = 0; i < batches.size(); ++i) micro_batch(batches[i], i + 1 == batches.size());
+  forward_and_backward(local);
   reduce_and_update(step);
   ctx_.arena.end_step();
 
   StepState after;
   std::memcpy(&after, state_.step_state().raw(), sizeof after);
   StepResult result;
-  result.loss = *scalar(kLossSum, DType::kF64).as<double>() / count;
+  result.loss = *scalar(kSums, DType::kF64).as<double>() / count;
   result.grad_norm = after.grad_norm;
   result.learning_rate =
       learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
@@ -177,7 +207,7 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
 }
 
 double TrainStep::exposed_communication_seconds() const {
-  return reducer_ ? reducer_->exposed_seconds() : 0.0;
+  return sync_ ? sync_->exposed_seconds() : 0.0;
 }
 
 }  // namespace trireme

@@ -1,5 +1,10 @@
-// One training step on one rank of a data-parallel group: micro-batches forward and backward, gradient
+// One training step on one rank of a parallel layout: micro-batches forward and backward, gradient
 // reduction, the decision to clip or skip, the update.
+//
+// One normaliser: the gradient of every token is multiplied with 1 / (valid targets of the global
+// batch), counted before backward, so that sums over micro-batches and ranks are the gradient of
+//   loss = sum over valid targets / number of valid targets
+// in every layout.
 #pragma once
 
 #include <memory>
@@ -8,10 +13,9 @@
 
 #include "optim/flat_optimizer.h"
 #include "optim/step_control.h"
-#include "parallel/gradient_reducer.h"
-#include "training/data/batch_source.h"
+#include "parallel/gradient_sync.h"
 #include "training/run_config.h"
-#include "transformer/model.h"
+#include "training/train_stage.h"
 
 namespace trireme {
 
@@ -27,10 +31,10 @@ struct StepResult {
   int64_t total_skips = 0;
 };
 
-// Everything that is trained, and its bytes. Made first; memory is taken by allocate().
+// This rank's part of everything that is trained, and its bytes. Made first; memory is taken by allocate().
 class TrainState {
  public:
-  TrainState(const RunConfig& config);
+  TrainState(const RunConfig& config, const Layout& layout);
   void allocate();
   void initialize(Ctx& ctx);  // fresh weights from config.seed
   int64_t bytes() const;      // parameters, gradients, optimizer state
@@ -49,29 +53,33 @@ class TrainState {
 
 class TrainStep {
  public:
-  TrainStep(const RunConfig& config, TrainState& state, Communicator& group, Ctx& ctx);
+  TrainStep(const RunConfig& config, TrainState& state, const Groups& groups, Ctx& ctx);
 
   // The activations and scratch of one step, from a planning run: reads and writes no tensor.
   ArenaPlan plan();
-  // `batches`: this rank's micro-batches of the step. The arena must hold the plan.
+  // `batches`: the micro-batches of this rank's data-parallel index, whole. The arena must hold the plan.
   StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
 
   double exposed_communication_seconds() const;
 
  private:
-  void micro_batch(const MicroBatch& batch, bool last);
+  const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
+  int64_t count_valid_targets(const std::vector<MicroBatch>& batches) const;
+  void forward_and_backward(const std::vector<MicroBatch>& batches);
+  double local_sum_of_squares();
   void reduce_and_update(int64_t step);
   Tensor scalar(int slot, DType dtype, int64_t count = 1) const;
   RunConfig config_;
   TrainState& state_;
-  Communicator& group_;
+  const Groups& groups_;
   Ctx& ctx_;
-  std::unique_ptr<GradientReducer> reducer_;
+  TrainStage stage_;
+  std::vector<FlatRange> counted_;  // of the flat range, in this rank's part of the norm
+  std::vector<MicroBatch> local_;   // where the whole batches do not serve
+  std::unique_ptr<GradientSync> sync_;
 };
 
-// A micro-batch of the right size and no meaning, for planning runs.
+// A whole micro-batch of the right size and no meaning, for planning runs.
 MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length);
-// Views of a micro-batch's arrays.
-Tokens tokens_of(const MicroBatch& batch);
 
 }  // namespace trireme

@@ -6,25 +6,26 @@
 
 namespace trireme {
 
-Attention::Attention(const ModelConfig& config, ParameterList& list, const std::string& prefix,
-                     int block, int layer)
-    : heads_(config.num_heads),
-      kv_heads_(config.num_kv_heads),
-      head_dim_(config.head_dim),
-      dropout_(config.attention_dropout),
-      layer_(layer) {
-  const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
-  qkv_proj_ =
-      Linear(list, {{prefix + ".q_proj", q}, {prefix + ".k_proj", kv}, {prefix + ".v_proj", kv}},
-             config.hidden_size, config.attention_bias, config.initializer_range, block);
+Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterList& list,
+                     const std::string& prefix, int block, int layer)
+    : head_dim_(config.head_dim), dropout_(config.attention_dropout), layer_(layer) {
+  const DimSlice q = head_slice(config.num_heads, head_dim_, layout.tp);
+  const DimSlice kv = head_slice(config.num_kv_heads, head_dim_, layout.tp);
+  heads_ = q.size() / head_dim_;
+  kv_heads_ = kv.size() / head_dim_;
+  const int64_t width = config.num_heads * head_dim_, kv_width = config.num_kv_heads * head_dim_;
   const bool gpt2 = config.family == ModelFamily::kGpt2;
+  const double std = config.initializer_range;
+  qkv_proj_ = ColumnLinear(list,
+                           {{prefix + ".q_proj", width, q},
+                            {prefix + ".k_proj", kv_width, kv},
+                            {prefix + ".v_proj", kv_width, kv}},
+                           config.hidden_size, {config.attention_bias, std}, block);
   // Projections into the residual stream start smaller, by the square root of their number
   // (Radford et al. 2019, section 2.3).
-  const double residual_std =
-      config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.num_layers));
-  const std::string out_name = prefix + (gpt2 ? ".c_proj" : ".o_proj");
-  o_proj_ =
-      Linear(list, {{out_name, config.hidden_size}}, q, config.attention_bias, residual_std, block);
+  const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+  o_proj_ = RowLinear(list, layout, prefix + (gpt2 ? ".c_proj" : ".o_proj"), config.hidden_size,
+                      width, q, {config.attention_bias, residual_std}, block);
 }
 
 Attention::Heads Attention::split(const Tensor& qkv) const {
@@ -48,7 +49,7 @@ AttentionArgs Attention::op_args(const Pass& pass) const {
 void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
                         const ConstTensor& cos_sin, Saved* saved) const {
   Ctx& ctx = pass.ctx;
-  const int64_t t = x.size(0);
+  const int64_t t = pass.tokens.count;
   Activation qkv = ctx.allocate("attention.qkv", x.dtype(), Shape{t, qkv_proj_.out()});
   qkv_proj_.forward(pass, qkv, x);
   const Heads heads = split(qkv);
@@ -77,9 +78,9 @@ Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, cons
                                               const ConstTensor& cos_sin,
                                               const Saved& saved) const {
   Ctx& ctx = pass.ctx;
-  const int64_t t = dy.size(0);
+  const int64_t t = pass.tokens.count;
   Activation d_out = ctx.allocate("attention.d_out", dy.dtype(), saved.out->shape());
-  o_proj_.backward_input(pass, d_out, dy);
+  AllTokens dy_all = o_proj_.backward_input(pass, d_out, dy);
   Activation d_qkv = ctx.allocate("attention.d_qkv", dy.dtype(), Shape{t, qkv_proj_.out()});
   const Heads heads = split(saved.qkv), d = split(d_qkv);
   attention_backward(ctx, d.q, d.k, d.v, d_out->split_last(heads_, head_dim_),
@@ -91,12 +92,12 @@ Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, cons
     rotary(ctx, d_qk, cos_sin, pass.tokens.positions, true);
   }
   qkv_proj_.backward_input(pass, dx, d_qkv);
-  return {std::move(d_qkv)};
+  return {std::move(d_qkv), std::move(dy_all)};
 }
 
 void Attention::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                                 const Saved& saved, const Deferred& deferred) const {
-  o_proj_.backward_weight(pass, dy, saved.out);
+  o_proj_.backward_weight(pass, dy, deferred.dy, saved.out);
   qkv_proj_.backward_weight(pass, deferred.d_qkv, x);
 }
 

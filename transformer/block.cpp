@@ -9,20 +9,22 @@ bool is_gpt2(const ModelConfig& config) { return config.family == ModelFamily::k
 
 }  // namespace
 
-Block::Block(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block,
-             int layer)
+Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& list,
+             const std::string& prefix, int block, int layer)
     : dropout_(config.residual_dropout),
       layer_(layer),
       width_(config.hidden_size),
-      norm1_(config, list, prefix + (is_gpt2(config) ? ".ln_1" : ".input_layernorm"), block),
-      attention_(config, list, prefix + (is_gpt2(config) ? ".attn" : ".self_attn"), block, layer),
-      norm2_(config, list, prefix + (is_gpt2(config) ? ".ln_2" : ".post_attention_layernorm"),
+      norm1_(config, layout, list, prefix + (is_gpt2(config) ? ".ln_1" : ".input_layernorm"),
              block),
-      mlp_(config, list, prefix + ".mlp", block) {}
+      attention_(config, layout, list, prefix + (is_gpt2(config) ? ".attn" : ".self_attn"), block,
+                 layer),
+      norm2_(config, layout, list,
+             prefix + (is_gpt2(config) ? ".ln_2" : ".post_attention_layernorm"), block),
+      mlp_(config, layout, list, prefix + ".mlp", block) {}
 
 Activation Block::branch_dropout(Pass& pass, const char* name, Activation branch) const {
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
-    dropout(pass.ctx, branch, branch, {}, pass.tokens.rows, dropout_,
+    dropout(pass.ctx, branch, branch, {}, pass.residual_part(pass.tokens.rows), dropout_,
             pass.dropout_key(name, layer_));
   return branch;
 }
@@ -96,7 +98,8 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
   const bool drop = dropout_ > 0 && ctx.mode == Mode::kTrain;
   const auto branch_gradient = [&](const char* name, const ConstTensor& d) {
     Activation out = ctx.allocate("block.d_branch", dtype, shape);
-    dropout(ctx, out, d, {}, pass.tokens.rows, dropout_, pass.dropout_key(name, layer_));
+    dropout(ctx, out, d, {}, pass.residual_part(pass.tokens.rows), dropout_,
+            pass.dropout_key(name, layer_));
     return out;
   };
 

@@ -11,12 +11,13 @@ namespace trireme {
 
 class Block {
  public:
-  Block(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block,
-        int layer);
+  Block(const ModelConfig& config, const Layout& layout, ParameterList& list,
+        const std::string& prefix, int block, int layer);
 
+  // Everything here is about this rank's share of the residual stream, (T / split, C).
   struct Saved {
-    Activation x;          // (T, C) input
-    Activation n1, h, n2;  // (T, C); n1 and n2 dropped by selective recompute
+    Activation x;          // input
+    Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
     Norm::Saved norm1, norm2;
     Attention::Saved attention;
     Mlp::Saved mlp;
@@ -30,7 +31,7 @@ class Block {
     Attention::Deferred attention;
   };
 
-  // x (T, C) -> y (T, C). saved == nullptr saves nothing.
+  // x -> y, both (T / split, C). saved == nullptr saves nothing.
   Activation forward(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                      Recompute recompute) const;
   // dy -> dx. Consumes saved; the weight gradients wait in `deferred` so that a schedule can

@@ -1,23 +1,42 @@
 #include "transformer/embedding.h"
 
 #include "engine/ops/elementwise.h"
-#include "engine/ops/embedding.h"
 
 namespace trireme {
 
-Embedding::Embedding(const ModelConfig& config, ParameterList& list, int block)
-    : width_(config.hidden_size), dropout_(config.embedding_dropout) {
+ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, int block,
+                              int copies, int copy) {
   const bool gpt2 = config.family == ModelFamily::kGpt2;
-  const auto table = [&](const char* name, int64_t rows) {
-    return list.add({.name = name,
-                     .shape = Shape{rows, width_},
-                     .init = InitKind::kNormal,
-                     .init_std = config.initializer_range,
-                     .decay = true,
-                     .block = block});
-  };
-  tokens_ = table(gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight", config.vocab_size);
-  if (gpt2) positions_ = table("transformer.wpe.weight", config.max_positions);
+  const DimSlice rows = even_slice(config.vocab_size, layout.tp);
+  return {.name = gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight",
+          .shape = Shape{config.vocab_size, config.hidden_size},
+          .box = box_of(rows, whole_slice(config.hidden_size)),
+          .init = InitKind::kNormal,
+          .init_std = config.initializer_range,
+          .decay = true,
+          .block = block,
+          .partial = copies > 1 ? PartialSum::kTiedStages : PartialSum::kNone,
+          .copies = copies,
+          .copy = copy};
+}
+
+Embedding::Embedding(const ModelConfig& config, const Layout& layout, ParameterList& list,
+                     int block, bool shared)
+    : width_(config.hidden_size), dropout_(config.embedding_dropout) {
+  const DimSlice rows = even_slice(config.vocab_size, layout.tp);
+  shard_ = {rows.begin, config.vocab_size};
+  tokens_ = list.add(embedding_table(config, layout, block, shared ? 2 : 1, 0));
+  if (config.family != ModelFamily::kGpt2) return;
+  const DimSlice positions = replicated_slice(config.max_positions, layout);
+  positions_ = list.add({.name = "transformer.wpe.weight",
+                         .shape = Shape{config.max_positions, width_},
+                         .init = InitKind::kNormal,
+                         .init_std = config.initializer_range,
+                         .decay = true,
+                         .block = block,
+                         .partial = positions.partial,
+                         .copies = positions.copies,
+                         .copy = positions.copy});
 }
 
 bool Embedding::drops(const Pass& pass) const {
@@ -26,12 +45,17 @@ bool Embedding::drops(const Pass& pass) const {
 
 Activation Embedding::forward(Pass& pass) const {
   Ctx& ctx = pass.ctx;
-  Activation y = ctx.allocate("embedding", pass.params.dtype(), Shape{pass.tokens.count, width_});
-  embedding_forward(ctx, y, pass.params.value(tokens_), pass.tokens.ids, false);
+  Activation y =
+      ctx.allocate("embedding", pass.params.dtype(), Shape{pass.residual_rows(), width_});
+  sum_over_tensor_ranks(pass, y, [&](const Tensor& out) {
+    embedding_forward(ctx, out, pass.params.value(tokens_), pass.tokens.ids, false, shard_);
+  });
   if (positions_ >= 0)
-    embedding_forward(ctx, y, pass.params.value(positions_), pass.tokens.positions, true);
+    embedding_forward(ctx, y, pass.params.value(positions_),
+                      pass.residual_part(pass.tokens.positions), true);
   if (drops(pass))
-    dropout(ctx, y, y, {}, pass.tokens.rows, dropout_, pass.dropout_key("embedding_dropout", 0));
+    dropout(ctx, y, y, {}, pass.residual_part(pass.tokens.rows), dropout_,
+            pass.dropout_key("embedding_dropout", 0));
   ctx.tap("embedding", y);
   return y;
 }
@@ -39,12 +63,17 @@ Activation Embedding::forward(Pass& pass) const {
 void Embedding::backward(Pass& pass, Activation dy) const {
   Ctx& ctx = pass.ctx;
   if (drops(pass))
-    dropout(ctx, dy, dy, {}, pass.tokens.rows, dropout_, pass.dropout_key("embedding_dropout", 0));
+    dropout(ctx, dy, dy, {}, pass.residual_part(pass.tokens.rows), dropout_,
+            pass.dropout_key("embedding_dropout", 0));
   const GradientSlot d_tokens = pass.params.gradient(tokens_);
-  embedding_backward(ctx, d_tokens.grad, dy, pass.tokens.ids, d_tokens.accumulate);
+  {
+    const AllTokens all = gather_tokens(pass, dy);
+    embedding_backward(ctx, d_tokens.grad, all, pass.tokens.ids, d_tokens.accumulate, shard_);
+  }
   if (positions_ < 0) return;
   const GradientSlot d_positions = pass.params.gradient(positions_);
-  embedding_backward(ctx, d_positions.grad, dy, pass.tokens.positions, d_positions.accumulate);
+  embedding_backward(ctx, d_positions.grad, dy, pass.residual_part(pass.tokens.positions),
+                     d_positions.accumulate);
 }
 
 }  // namespace trireme

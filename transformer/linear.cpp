@@ -2,47 +2,101 @@
 
 namespace trireme {
 
-Linear::Linear(ParameterList& list, const std::vector<LinearPart>& parts, int64_t in, bool bias,
-               double init_std, int block)
+ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& parts, int64_t in,
+                           const LinearInit& init, int block)
     : in_(in) {
   for (const LinearPart& part : parts) {
     last_weight_ = list.add({.name = part.name + ".weight",
                              .shape = Shape{part.out, in},
+                             .box = box_of(part.rows, whole_slice(in)),
                              .init = InitKind::kNormal,
-                             .init_std = init_std,
+                             .init_std = init.std,
                              .decay = true,
                              .block = block,
-                             .fused_with_previous = first_weight_ >= 0});
+                             .fused_with_previous = first_weight_ >= 0,
+                             .partial = part.rows.partial,
+                             .copies = part.rows.copies,
+                             .copy = part.rows.copy});
     if (first_weight_ < 0) first_weight_ = last_weight_;
-    out_ += part.out;
+    out_ += part.rows.size();
   }
-  if (!bias) return;
+  if (!init.bias) return;
   for (const LinearPart& part : parts) {
     last_bias_ = list.add({.name = part.name + ".bias",
                            .shape = Shape{part.out},
+                           .box = box_of(part.rows),
                            .block = block,
-                           .fused_with_previous = first_bias_ >= 0});
+                           .fused_with_previous = first_bias_ >= 0,
+                           .partial = part.rows.partial,
+                           .copies = part.rows.copies,
+                           .copy = part.rows.copy});
     if (first_bias_ < 0) first_bias_ = last_bias_;
   }
 }
 
-void Linear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
+void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   const ConstTensor bias =
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
-  linear_forward(pass.ctx, y, x, pass.params.value(first_weight_, last_weight_), bias);
+  const AllTokens all = gather_tokens(pass, x);
+  linear_forward(pass.ctx, y, all, pass.params.value(first_weight_, last_weight_), bias);
 }
 
-void Linear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
-                            bool accumulate) const {
-  linear_backward_input(pass.ctx, dx, dy, pass.params.value(first_weight_, last_weight_),
-                        accumulate);
+void ColumnLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
+  sum_over_tensor_ranks(pass, dx, [&](const Tensor& out) {
+    linear_backward_input(pass.ctx, out, dy, pass.params.value(first_weight_, last_weight_), false);
+  });
 }
 
-void Linear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
+void ColumnLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
+  const AllTokens all = gather_tokens(pass, x);
   const GradientSlot dw = pass.params.gradient(first_weight_, last_weight_);
-  linear_backward_weight(pass.ctx, dw.grad, dy, x, dw.accumulate);
+  linear_backward_weight(pass.ctx, dw.grad, dy, all, dw.accumulate);
   if (first_bias_ < 0) return;
   const GradientSlot db = pass.params.gradient(first_bias_, last_bias_);
+  bias_backward(pass.ctx, db.grad, dy, db.accumulate);
+}
+
+RowLinear::RowLinear(ParameterList& list, const Layout& layout, const std::string& name,
+                     int64_t out, int64_t in, const DimSlice& columns, const LinearInit& init,
+                     int block) {
+  weight_ = list.add({.name = name + ".weight",
+                      .shape = Shape{out, in},
+                      .box = box_of(whole_slice(out), columns),
+                      .init = InitKind::kNormal,
+                      .init_std = init.std,
+                      .decay = true,
+                      .block = block});
+  if (!init.bias) return;
+  const DimSlice rows = replicated_slice(out, layout);
+  bias_ = list.add({.name = name + ".bias",
+                    .shape = Shape{out},
+                    .block = block,
+                    .partial = rows.partial,
+                    .copies = rows.copies,
+                    .copy = rows.copy});
+}
+
+void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
+  const ConstTensor bias = bias_ < 0 ? ConstTensor() : pass.params.value(bias_);
+  const bool split = pass.groups != nullptr && pass.groups->layout.tp.size > 1;
+  sum_over_tensor_ranks(pass, y, [&](const Tensor& out) {
+    linear_forward(pass.ctx, out, x, pass.params.value(weight_), split ? ConstTensor() : bias);
+  });
+  if (split && bias.present()) add_bias(pass.ctx, y, bias);
+}
+
+AllTokens RowLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
+  AllTokens all = gather_tokens(pass, dy);
+  linear_backward_input(pass.ctx, dx, all, pass.params.value(weight_), false);
+  return all;
+}
+
+void RowLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
+                                const ConstTensor& x) const {
+  const GradientSlot dw = pass.params.gradient(weight_);
+  linear_backward_weight(pass.ctx, dw.grad, dy_all, x, dw.accumulate);
+  if (bias_ < 0) return;
+  const GradientSlot db = pass.params.gradient(bias_);
   bias_backward(pass.ctx, db.grad, dy, db.accumulate);
 }
 

@@ -1,37 +1,68 @@
-// A linear layer y = x w^T + b over one or several logical weights stored as one matrix.
+// Linear layers y = x w^T + b over one or several logical weights stored as one matrix, split over the
+// tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel), as Shoeybi et al. 2019
+// pair them: the first product of a branch is column-parallel, the second row-parallel, and only the
+// residual stream on both sides is exchanged (transformer/tensor_exchange.h).
 #pragma once
 
 #include "engine/ops/activation.h"
 #include "engine/ops/gemm.h"
-#include "transformer/pass.h"
+#include "transformer/sharding.h"
+#include "transformer/tensor_exchange.h"
 
 namespace trireme {
 
 // One logical weight of a fused projection: q_proj, k_proj, v_proj.
 struct LinearPart {
   std::string name;  // without ".weight"
-  int64_t out = 0;
+  int64_t out = 0;   // logical
+  DimSlice rows;     // of it, this rank's outputs
 };
 
-class Linear {
- public:
-  Linear() = default;
-  Linear(ParameterList& list, const std::vector<LinearPart>& parts, int64_t in, bool bias,
-         double init_std, int block);
+struct LinearInit {
+  bool bias = false;
+  double std = 0.0;
+};
 
-  int64_t out() const { return out_; }
-  // x (T, in), y (T, out)
+// Outputs are split: each rank computes its rows of the weights for all tokens.
+class ColumnLinear {
+ public:
+  ColumnLinear() = default;
+  ColumnLinear(ParameterList& list, const std::vector<LinearPart>& parts, int64_t in,
+               const LinearInit& init, int block);
+
+  int64_t out() const { return out_; }  // this rank's
+  // x (T / split, in), y (T, out)
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
-  // dx = dy w, or dx += dy w
-  void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
-                      bool accumulate = false) const;
-  // The gradients of weight and bias from the layer's input x and the output's gradient dy.
+  // dx (T / split, in) = dy w, summed over the ranks; overwrites.
+  void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
+  // The gradients of weight and bias from the layer's input x (T / split, in), which is gathered
+  // again, and the output's gradient dy (T, out).
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:
   int64_t in_ = 0, out_ = 0;
   ParamHandle first_weight_ = -1, last_weight_ = -1;
   ParamHandle first_bias_ = -1, last_bias_ = -1;
+};
+
+// Inputs are split: each rank computes a partial sum of every output; the bias is added to the sum.
+class RowLinear {
+ public:
+  RowLinear() = default;
+  RowLinear(ParameterList& list, const Layout& layout, const std::string& name, int64_t out,
+            int64_t in, const DimSlice& columns, const LinearInit& init, int block);
+
+  // x (T, columns), y (T / split, out)
+  void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
+  // dx (T, columns) = dy w; overwrites. dy (T / split, out). Returns dy of all tokens for
+  // backward_weight(); it may show dy itself.
+  AllTokens backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
+  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
+                       const ConstTensor& x) const;
+
+ private:
+  ParamHandle weight_ = -1;
+  ParamHandle bias_ = -1;
 };
 
 }  // namespace trireme

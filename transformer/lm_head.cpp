@@ -1,9 +1,11 @@
 #include "transformer/lm_head.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/gemm.h"
+#include "transformer/embedding.h"
 
 namespace trireme {
 namespace {
@@ -13,25 +15,24 @@ namespace {
 constexpr int64_t kChunkBytes = int64_t{128} << 20;
 constexpr int64_t kRowAlignment = 64;  // elements between rows: keeps rows on cache lines
 
-ParamHandle add_head(const ModelConfig& config, ParameterList& list, int block,
-                     ParamHandle tied_table) {
+ParamHandle add_head(const ModelConfig& config, const Layout& layout, ParameterList& list,
+                     int block, ParamHandle tied_table) {
   if (tied_table >= 0) return tied_table;
-  return list.add({.name = "lm_head.weight",
-                   .shape = Shape{config.vocab_size, config.hidden_size},
-                   .init = InitKind::kNormal,
-                   .init_std = config.initializer_range,
-                   .decay = true,
-                   .block = block});
+  if (config.tie_word_embeddings) return list.add(embedding_table(config, layout, block, 2, 1));
+  ParameterSpec spec = embedding_table(config, layout, block, 1, 0);
+  spec.name = "lm_head.weight";
+  return list.add(std::move(spec));
 }
 
 }  // namespace
 
-LmHead::LmHead(const ModelConfig& config, ParameterList& list, int block, ParamHandle tied_table)
+LmHead::LmHead(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
+               ParamHandle tied_table)
     : vocab_(config.vocab_size),
-      width_(config.hidden_size),
-      norm_(config, list, config.family == ModelFamily::kGpt2 ? "transformer.ln_f" : "model.norm",
-            block),
-      weight_(add_head(config, list, block, tied_table)) {}
+      rows_(even_slice(config.vocab_size, layout.tp)),
+      norm_(config, layout, list,
+            config.family == ModelFamily::kGpt2 ? "transformer.ln_f" : "model.norm", block),
+      weight_(add_head(config, layout, list, block, tied_table)) {}
 
 Activation LmHead::normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const {
   Activation y = pass.ctx.allocate("head.norm", x.dtype(), x.shape());
@@ -41,14 +42,15 @@ Activation LmHead::normalise(Pass& pass, const ConstTensor& x, Norm::Saved& save
 
 Activation LmHead::allocate_logits(Pass& pass, int64_t rows) const {
   const DType dtype = pass.params.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  return pass.ctx.allocate("head.logits", dtype, Shape{rows, round_up(vocab_, kRowAlignment)});
+  return pass.ctx.allocate("head.logits", dtype,
+                           Shape{rows, round_up(rows_.size(), kRowAlignment)});
 }
 
 Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& loss,
                                bool backward) const {
   Ctx& ctx = pass.ctx;
   const int64_t t = y.size(0);
-  const int64_t row_bytes = round_up(vocab_, kRowAlignment) * 4;
+  const int64_t row_bytes = round_up(rows_.size(), kRowAlignment) * 4;
   const int64_t most = std::max<int64_t>(1, kChunkBytes / row_bytes);
   const int64_t chunk = ceil_div(t, std::max<int64_t>(1, ceil_div(t, most)));  // equal chunks
   const Tensor weight = pass.params.value(weight_);
@@ -63,43 +65,111 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
   for (int64_t begin = 0; begin < t; begin += chunk) {
     const int64_t end = std::min(t, begin + chunk);
     const auto part = [&](const Tensor& block) {
-      return block.slice(0, 0, end - begin).slice(1, 0, vocab_);
+      return block.slice(0, 0, end - begin).slice(1, 0, rows_.size());
     };
-    const Tensor logits = part(logits_block);
+    Chunk now;
+    now.logits = part(logits_block);
+    now.targets = pass.tokens.targets.slice(0, begin, end);
+    if (loss.per_token.present()) now.per_token = loss.per_token.slice(0, begin, end);
+    if (backward) now.d_logits = in_place ? now.logits : part(d_block);
     const ConstTensor rows = y.slice(0, begin, end);
-    linear_forward(ctx, logits, rows, weight, {});
-    const Tensor d_logits = !backward ? Tensor() : in_place ? logits : part(d_block);
-    softmax_cross_entropy(
-        ctx, loss.sum, loss.per_token.present() ? loss.per_token.slice(0, begin, end) : Tensor(),
-        d_logits, logits, pass.tokens.targets.slice(0, begin, end), loss.scale, vocab_);
+    linear_forward(ctx, now.logits, rows, weight, {});
+    chunk_loss(pass, loss, now);
     if (!backward) continue;
-    linear_backward_input(ctx, dy->slice(0, begin, end), d_logits, weight, false);
+    linear_backward_input(ctx, dy->slice(0, begin, end), now.d_logits, weight, false);
     const GradientSlot dw = pass.params.gradient(weight_);
-    linear_backward_weight(ctx, dw.grad, d_logits, rows, dw.accumulate);
+    linear_backward_weight(ctx, dw.grad, now.d_logits, rows, dw.accumulate);
   }
   return dy;
+}
+
+void LmHead::chunk_loss(Pass& pass, const Loss& loss, const Chunk& chunk) const {
+  Ctx& ctx = pass.ctx;
+  if (rows_.size() == vocab_) {
+    softmax_cross_entropy(ctx, loss.sum, chunk.per_token, chunk.d_logits, chunk.logits,
+                          chunk.targets, loss.scale, vocab_);
+    return;
+  }
+  Communicator& tp = *pass.groups->tp;
+  const VocabularyPart part{rows_.begin, vocab_};
+  const int64_t n = chunk.logits.size(0);
+  const Activation mine = ctx.allocate("head.statistics", DType::kF64, Shape{n, 3});
+  const Activation all = ctx.allocate("head.all_statistics", DType::kF64, Shape{tp.size(), n, 3});
+  softmax_statistics(ctx, mine, chunk.logits, chunk.targets, part);
+  if (!ctx.planning()) {
+    const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
+    tp.all_gather(all, mine);
+  }
+  merge_softmax_statistics(ctx, mine, all);
+  partial_cross_entropy(ctx, loss.sum, chunk.per_token, chunk.d_logits, chunk.logits, chunk.targets,
+                        loss.scale, mine, part);
 }
 
 void LmHead::loss(Pass& pass, Activation x, const Loss& loss) const {
   Norm::Saved saved;
   const Activation y = normalise(pass, x, saved);
-  loss_chunks(pass, y, loss, false);
+  loss_chunks(pass, gather_tokens(pass, y), loss, false);
 }
 
 Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss) const {
   Norm::Saved saved;
   Activation y = normalise(pass, x, saved);
+  if (needs_partial_sums(pass)) {
+    Activation partial;
+    {
+      const AllTokens all = gather_tokens(pass, y);
+      partial = loss_chunks(pass, all, loss, true);
+    }
+    Activation dy = pass.ctx.allocate("head.d_share", y->dtype(), y->shape());
+    add_tensor_ranks(pass, dy, partial);
+    partial.reset();
+    norm_.backward(pass, y, dy, {}, x, saved);
+    return y;
+  }
   Activation dy = loss_chunks(pass, y, loss, true);
+  add_tensor_ranks(pass, dy, dy);
   // The norm's input gradient takes the place of its output.
   norm_.backward(pass, y, dy, {}, x, saved);
   return y;
 }
 
+void LmHead::gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTensor& part) const {
+  Communicator& tp = *pass.groups->tp;
+  // Parts differ by one column at most: all are sent with the width of the first.
+  const Place first{tp.size(), 0};
+  const int64_t rows = logits.size(0), width = even_slice(vocab_, first).size();
+  const Activation mine = pass.ctx.allocate("head.part", logits.dtype(), Shape{rows, width});
+  const Activation all =
+      pass.ctx.allocate("head.parts", logits.dtype(), Shape{tp.size(), rows, width});
+  if (pass.ctx.planning()) return;
+  const auto element = static_cast<size_t>(dtype_size(logits.dtype()));
+  for (int64_t r = 0; r < rows; ++r)
+    std::memcpy(mine->slice(0, r, r + 1).raw(), part.slice(0, r, r + 1).raw(),
+                static_cast<size_t>(rows_.size()) * element);
+  tp.all_gather(all, mine);
+  for (int p = 0; p < tp.size(); ++p) {
+    const DimSlice columns = even_slice(vocab_, {tp.size(), p});
+    for (int64_t r = 0; r < rows; ++r)
+      std::memcpy(logits.slice(0, r, r + 1).slice(1, columns.begin, columns.end).raw(),
+                  all->slice(0, p, p + 1).slice(1, r, r + 1).raw(),
+                  static_cast<size_t>(columns.size()) * element);
+  }
+}
+
 void LmHead::logits(Pass& pass, Activation x, const Tensor& logits) const {
   Norm::Saved saved;
-  const int64_t t = x->size(0);
-  const Activation y = normalise(pass, x->slice(0, t - logits.size(0), t), saved);
-  linear_forward(pass.ctx, logits, y, pass.params.value(weight_), {});
+  const AllTokens all = gather_tokens(pass, x);
+  const int64_t t = (*all).size(0);
+  const Activation y = normalise(pass, (*all).slice(0, t - logits.size(0), t), saved);
+  const Tensor weight = pass.params.value(weight_);
+  if (rows_.size() == vocab_) {
+    linear_forward(pass.ctx, logits, y, weight, {});
+    return;
+  }
+  const Activation part =
+      pass.ctx.allocate("head.logits", logits.dtype(), Shape{logits.size(0), rows_.size()});
+  linear_forward(pass.ctx, part, y, weight, {});
+  gather_vocabulary(pass, logits, part);
 }
 
 }  // namespace trireme

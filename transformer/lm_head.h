@@ -1,9 +1,12 @@
 // Final norm, output projection and loss. The logits exist only for a chunk of tokens at a time, so
 // that memory does not grow with tokens x vocabulary: forward product, softmax cross-entropy and
-// both backward products run on the chunk while it is there.
+// both backward products run on the chunk while it is there. The vocabulary is split over the
+// tensor-parallel ranks, and no rank ever sees another's logits: three numbers a token and rank are
+// exchanged (engine/ops/cross_entropy.h).
 #pragma once
 
 #include "transformer/norm.h"
+#include "transformer/tensor_exchange.h"
 
 namespace trireme {
 
@@ -15,21 +18,31 @@ struct Loss {
 
 class LmHead {
  public:
-  // tied_table: the token embedding's handle when the head shares it, else -1.
-  LmHead(const ModelConfig& config, ParameterList& list, int block, ParamHandle tied_table);
+  // tied_table: the token embedding's handle when the head shares it on this rank, else -1. A tied
+  // head whose embedding lies on another stage holds a copy of the table.
+  LmHead(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
+         ParamHandle tied_table);
 
-  // Loss without gradients. x (T, C) is the last block's output.
+  // Loss without gradients. x (T / split, C) is the last block's output.
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // Loss and the gradient of x; writes the gradients of the head's parameters.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss) const;
-  // logits (R, V) float32 of the last tokens' rows [T - R, T). Inference.
+  // logits (R, V) float32 of the last tokens' rows [T - R, T), on every rank. Inference.
   void logits(Pass& pass, Activation x, const Tensor& logits) const;
 
  private:
   Activation normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;
   Activation allocate_logits(Pass& pass, int64_t rows) const;
+  // The gradient of y (T, C) where `backward`: on a split vocabulary a partial sum.
   Activation loss_chunks(Pass& pass, const ConstTensor& y, const Loss& loss, bool backward) const;
-  int64_t vocab_, width_;
+  struct Chunk {
+    Tensor logits, d_logits, per_token;
+    ConstTensor targets;
+  };
+  void chunk_loss(Pass& pass, const Loss& loss, const Chunk& chunk) const;
+  void gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTensor& part) const;
+  int64_t vocab_;  // V of the model
+  DimSlice rows_;  // this rank's part of it
   Norm norm_;
   ParamHandle weight_;
 };

@@ -6,20 +6,23 @@
 
 namespace trireme {
 
-Mlp::Mlp(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block)
-    : gated_(config.family == ModelFamily::kLlama), width_(config.intermediate_size) {
-  const int64_t c = config.hidden_size;
-  const double std = config.initializer_range;
-  const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
-  if (gated_) {
-    first_ = Linear(list, {{prefix + ".gate_proj", width_}, {prefix + ".up_proj", width_}}, c,
-                    config.mlp_bias, std, block);
-    second_ =
-        Linear(list, {{prefix + ".down_proj", c}}, width_, config.mlp_bias, residual_std, block);
-  } else {
-    first_ = Linear(list, {{prefix + ".c_fc", width_}}, c, config.mlp_bias, std, block);
-    second_ = Linear(list, {{prefix + ".c_proj", c}}, width_, config.mlp_bias, residual_std, block);
-  }
+Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
+         const std::string& prefix, int block)
+    : gated_(config.family == ModelFamily::kLlama) {
+  const int64_t c = config.hidden_size, f = config.intermediate_size;
+  const DimSlice inner = even_slice(f, layout.tp);
+  width_ = inner.size();
+  const LinearInit init{config.mlp_bias, config.initializer_range};
+  const double residual_std =
+      config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+  std::vector<LinearPart> parts;
+  if (gated_)
+    parts = {{prefix + ".gate_proj", f, inner}, {prefix + ".up_proj", f, inner}};
+  else
+    parts = {{prefix + ".c_fc", f, inner}};
+  first_ = ColumnLinear(list, parts, c, init, block);
+  second_ = RowLinear(list, layout, prefix + (gated_ ? ".down_proj" : ".c_proj"), c, f, inner,
+                      {config.mlp_bias, residual_std}, block);
 }
 
 Activation Mlp::activate(Pass& pass, const ConstTensor& inner) const {
@@ -33,7 +36,8 @@ Activation Mlp::activate(Pass& pass, const ConstTensor& inner) const {
 
 void Mlp::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                   bool keep_act) const {
-  Activation inner = pass.ctx.allocate("mlp.inner", x.dtype(), Shape{x.size(0), first_.out()});
+  Activation inner =
+      pass.ctx.allocate("mlp.inner", x.dtype(), Shape{pass.tokens.count, first_.out()});
   first_.forward(pass, inner, x);
   Activation act = activate(pass, inner);
   second_.forward(pass, y, act);
@@ -46,8 +50,8 @@ Mlp::Deferred Mlp::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
                                   Saved& saved) const {
   Ctx& ctx = pass.ctx;
   if (!saved.act.present()) saved.act = activate(pass, saved.inner);
-  Activation d_act = ctx.allocate("mlp.d_act", dy.dtype(), Shape{dy.size(0), width_});
-  second_.backward_input(pass, d_act, dy);
+  Activation d_act = ctx.allocate("mlp.d_act", dy.dtype(), Shape{pass.tokens.count, width_});
+  AllTokens dy_all = second_.backward_input(pass, d_act, dy);
   // The gradient takes the place of the saved pre-activation: nothing needs that any more.
   const Tensor& inner = saved.inner;
   if (gated_)
@@ -55,12 +59,12 @@ Mlp::Deferred Mlp::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
   else
     gelu_backward(ctx, inner, d_act, inner);
   first_.backward_input(pass, dx, inner);
-  return {std::move(saved.inner)};
+  return {std::move(saved.inner), std::move(dy_all)};
 }
 
 void Mlp::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                           const Saved& saved, const Deferred& deferred) const {
-  second_.backward_weight(pass, dy, saved.act);
+  second_.backward_weight(pass, dy, deferred.dy, saved.act);
   first_.backward_weight(pass, deferred.d_inner, x);
 }
 

@@ -8,20 +8,23 @@ namespace trireme {
 
 class Mlp {
  public:
-  Mlp(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block);
+  Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
+      const std::string& prefix, int block);
 
+  // F is the part of the inner width that this rank computes.
   struct Saved {
     Activation inner;  // (T, 2F) gate and up, or (T, F) before GELU
     Activation act;    // (T, F) input of the second projection; absent: recomputed from inner
   };
   struct Deferred {
     Activation d_inner;  // gradient of Saved::inner
+    AllTokens dy;        // (T, C)
   };
 
-  // y = mlp(x); x, y (T, C). keep_act = false drops Saved::act (selective recompute).
+  // y = mlp(x); x, y (T / split, C). keep_act = false drops Saved::act (selective recompute).
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                bool keep_act) const;
-  // dx (T, C) overwrites. Recomputes Saved::act where it was dropped.
+  // dx overwrites. Recomputes Saved::act where it was dropped.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
@@ -29,9 +32,9 @@ class Mlp {
  private:
   Activation activate(Pass& pass, const ConstTensor& inner) const;
   bool gated_;
-  int64_t width_;  // F
-  Linear first_;   // gate and up, or fc
-  Linear second_;  // down, or proj
+  int64_t width_;       // F
+  ColumnLinear first_;  // gate and up, or fc
+  RowLinear second_;    // down, or proj
 };
 
 }  // namespace trireme

@@ -3,55 +3,115 @@
 #include "engine/ops/rotary.h"
 
 namespace trireme {
+
 Model::Model(const ModelConfig& config, DType dtype)
-    : config_(config), embedding_(config, list_, 0) {
+    : Model(config, dtype, Layout{}, split_layers(config.num_layers, 1, {})) {}
+
+Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
+             const std::vector<ChunkSpan>& chunks)
+    : config_(config), chunks_(chunks) {
   const bool gpt2 = config.family == ModelFamily::kGpt2;
-  for (int l = 0; l < static_cast<int>(config.num_layers); ++l) {
-    const std::string prefix = concat(gpt2 ? "transformer.h." : "model.layers.", l);
-    blocks_.emplace_back(config, list_, prefix, l + 1, l);
+  int number = 0;  // of the parameter block
+  for (const ChunkSpan& span : chunks_) {
+    if (span.embedding) {
+      // With a pipeline the tied head lies on another rank.
+      const bool shared = config.tie_word_embeddings && layout.pp.size > 1;
+      embedding_ = std::make_unique<Embedding>(config, layout, list_, number++, shared);
+    }
+    std::vector<Layer>& layers = layers_.emplace_back();
+    for (int l = static_cast<int>(span.first_layer); l < static_cast<int>(span.last_layer); ++l) {
+      const std::string prefix = concat(gpt2 ? "transformer.h." : "model.layers.", l);
+      layers.push_back({Block(config, layout, list_, prefix, number, l), number});
+      ++number;
+    }
+    if (!span.head) continue;
+    head_block_ = number++;
+    const bool here = config.tie_word_embeddings && layout.pp.size == 1;
+    head_ = std::make_unique<LmHead>(config, layout, list_, head_block_,
+                                     here ? embedding_->token_table() : -1);
   }
-  head_ = std::make_unique<LmHead>(config, list_, static_cast<int>(config.num_layers) + 1,
-                                   config.tie_word_embeddings ? embedding_.token_table() : -1);
-  if (config.family == ModelFamily::kLlama) {
-    const DType table = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-    const Shape shape{config.max_positions, config.head_dim};
-    rotary_block_ = Buffer("rotary table", checked_mul(shape.numel(), dtype_size(table)));
-    const Tensor cos_sin = rotary_block_.tensor(table, shape);
-    rotary_table(cos_sin, config.rope_theta);
-    cos_sin_ = cos_sin;
-  }
+  if (config.family == ModelFamily::kGpt2) return;
+  const DType table = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Shape shape{config.max_positions, config.head_dim};
+  rotary_block_ = Buffer("rotary table", checked_mul(shape.numel(), dtype_size(table)));
+  const Tensor cos_sin = rotary_block_.tensor(table, shape);
+  rotary_table(cos_sin, config.rope_theta);
+  cos_sin_ = cos_sin;
 }
 
-void Model::train(Pass& pass, const Loss& loss, Recompute recompute,
-                  const std::function<void(int)>& block_done) const {
-  std::vector<Block::Saved> saved(blocks_.size());
-  Activation x = embedding_.forward(pass);
-  for (size_t l = 0; l < blocks_.size(); ++l)
-    x = blocks_[l].forward(pass, std::move(x), cos_sin_, &saved[l], recompute);
-  Activation dx = head_->loss_and_backward(pass, std::move(x), loss);
-  block_done(static_cast<int>(blocks_.size()) + 1);
-  for (size_t l = blocks_.size(); l-- > 0;) {
-    Block::Deferred deferred;
-    dx = blocks_[l].backward_input(pass, std::move(dx), cos_sin_, std::move(saved[l]), recompute,
-                                   deferred);
-    blocks_[l].backward_weight(pass, std::move(deferred));
-    block_done(static_cast<int>(l) + 1);
-  }
-  embedding_.backward(pass, std::move(dx));
-  block_done(0);
-}
-
-Activation Model::forward(Pass& pass) const {
-  Activation x = embedding_.forward(pass);
-  for (const Block& block : blocks_)
-    x = block.forward(pass, std::move(x), cos_sin_, nullptr, Recompute::kNone);
+Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
+                          Recompute recompute) const {
+  const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
+  if (span(chunk).embedding) x = embedding_->forward(pass);
+  if (saved != nullptr) saved->blocks.resize(layers.size());
+  for (size_t l = 0; l < layers.size(); ++l)
+    x = layers[l].block.forward(pass, std::move(x), cos_sin_,
+                                saved != nullptr ? &saved->blocks[l] : nullptr, recompute);
   return x;
 }
 
-void Model::evaluate(Pass& pass, const Loss& loss) const { head_->loss(pass, forward(pass), loss); }
+Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved saved,
+                                 Recompute recompute, Deferred& deferred) const {
+  const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
+  deferred.blocks.resize(layers.size());
+  for (size_t l = layers.size(); l-- > 0;)
+    dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin_, std::move(saved.blocks[l]),
+                                        recompute, deferred.blocks[l]);
+  if (!span(chunk).embedding) return dy;
+  deferred.d_embedding = std::move(dy);
+  return {};
+}
+
+void Model::backward_weight(Pass& pass, int chunk, Deferred deferred, const BlockDone& done) const {
+  const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
+  for (size_t l = layers.size(); l-- > 0;) {
+    layers[l].block.backward_weight(pass, std::move(deferred.blocks[l]));
+    done(layers[l].number);
+  }
+  if (!span(chunk).embedding) return;
+  embedding_->backward(pass, std::move(deferred.d_embedding));
+  done(0);
+}
+
+Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
+                           const BlockDone& done) const {
+  const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
+  for (size_t l = layers.size(); l-- > 0;) {
+    Block::Deferred deferred;
+    dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin_, std::move(saved.blocks[l]),
+                                        recompute, deferred);
+    layers[l].block.backward_weight(pass, std::move(deferred));
+    done(layers[l].number);
+  }
+  if (!span(chunk).embedding) return dy;
+  embedding_->backward(pass, std::move(dy));
+  done(0);
+  return {};
+}
+
+void Model::loss(Pass& pass, Activation x, const Loss& loss) const {
+  head_->loss(pass, std::move(x), loss);
+}
+
+Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
+                                    const BlockDone& done) const {
+  Activation dx = head_->loss_and_backward(pass, std::move(x), loss);
+  done(head_block_);
+  return dx;
+}
 
 void Model::infer(Pass& pass, const Tensor& logits) const {
-  head_->logits(pass, forward(pass), logits);
+  Activation x;
+  for (int chunk = 0; chunk < chunks(); ++chunk)
+    x = forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
+  head_->logits(pass, std::move(x), logits);
+}
+
+int64_t parameter_count(const ModelConfig& config) {
+  const Model model(config, DType::kF32);
+  int64_t count = 0;
+  for (const ParameterSpec& spec : model.parameters().specs()) count += spec.shape.numel();
+  return count;
 }
 
 }  // namespace trireme

@@ -1,4 +1,6 @@
-// The whole decoder: embedding, blocks, head, over one ParameterStore.
+// The decoder, or the chunks of it that one rank of a pipeline holds, over one ParameterStore.
+//
+// The hidden state between chunks is this rank's share of the residual stream, (T / split, C).
 #pragma once
 
 #include <functional>
@@ -8,37 +10,72 @@
 #include "transformer/block.h"
 #include "transformer/embedding.h"
 #include "transformer/lm_head.h"
+#include "transformer/stages.h"
 
 namespace trireme {
 
 class Model {
  public:
-  // dtype: of parameters and activations.
+  // dtype: of parameters and activations. chunks: this rank's (transformer/stages.h).
+  Model(const ModelConfig& config, DType dtype, const Layout& layout,
+        const std::vector<ChunkSpan>& chunks);
+  // The whole model on one rank.
   Model(const ModelConfig& config, DType dtype);
 
   const ModelConfig& config() const { return config_; }
   const ParameterList& parameters() const { return list_; }
-  int blocks() const { return static_cast<int>(blocks_.size()) + 2; }  // with embedding and head
+  int chunks() const { return static_cast<int>(chunks_.size()); }
+  bool has_embedding(int chunk) const { return span(chunk).embedding; }
+  bool has_head(int chunk) const { return span(chunk).head; }
 
-  // Forward and backward of one micro-batch: adds to loss.sum, writes (or adds to) the gradients.
-  // block_done(b) is called when the gradients of parameter block b are complete for this
-  // micro-batch, head first, embedding last.
-  void train(Pass& pass, const Loss& loss, Recompute recompute,
-             const std::function<void(int)>& block_done) const;
-  // Loss only.
-  void evaluate(Pass& pass, const Loss& loss) const;
-  // logits (R, V) float32 of the last R tokens; pass.cache, if any, is appended to.
+  struct Saved {
+    std::vector<Block::Saved> blocks;
+  };
+  struct Deferred {
+    std::vector<Block::Deferred> blocks;
+    Activation d_embedding;
+  };
+  // Called with the number of a parameter block when its gradients of this micro-batch are complete.
+  using BlockDone = std::function<void(int)>;
+
+  // The chunk's blocks, after the embedding where it has it (then x is not given). saved may be null:
+  // nothing is kept.
+  Activation forward(Pass& pass, int chunk, Activation x, Saved* saved, Recompute recompute) const;
+  // dy -> dx, absent where the chunk has the embedding. The gradients of weights wait in `deferred`.
+  Activation backward_input(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
+                            Deferred& deferred) const;
+  void backward_weight(Pass& pass, int chunk, Deferred deferred, const BlockDone& done) const;
+  // Both, block by block, so that little waits.
+  Activation backward(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
+                      const BlockDone& done) const;
+
+  // The last chunk's output to the loss, added to loss.sum.
+  void loss(Pass& pass, Activation x, const Loss& loss) const;
+  // The same and the gradient of x; writes the gradients of the head.
+  Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss,
+                               const BlockDone& done) const;
+  // logits (R, V) float32 of the last R tokens; pass.cache, if any, is appended to. The whole model
+  // must be on this rank.
   void infer(Pass& pass, const Tensor& logits) const;
 
  private:
-  Activation forward(Pass& pass) const;  // embedding and blocks, nothing saved
+  const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
+  struct Layer {
+    Block block;
+    int number;  // of its parameter block
+  };
   ModelConfig config_;
   ParameterList list_;
-  Embedding embedding_;
-  std::vector<Block> blocks_;
+  std::vector<ChunkSpan> chunks_;
+  std::vector<std::vector<Layer>> layers_;  // of each chunk
+  std::unique_ptr<Embedding> embedding_;    // where this rank has it
   std::unique_ptr<LmHead> head_;
+  int head_block_ = -1;
   Buffer rotary_block_;
   ConstTensor cos_sin_;  // (P, D), absent without rotary embedding
 };
+
+// Parameters of the whole model.
+int64_t parameter_count(const ModelConfig& config);
 
 }  // namespace trireme

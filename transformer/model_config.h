@@ -46,6 +46,12 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// Tensor-parallel ranks that hold the same key/value head: more than 1 where there are fewer heads than
+// ranks.
+inline int kv_head_copies(const ModelConfig& config, int tp) {
+  return config.num_kv_heads >= tp ? 1 : tp / static_cast<int>(config.num_kv_heads);
+}
+
 // Reads a config.json object; problems are added to `report` with their JSON paths under `path`.
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report);
 // The config.json of a file, or of a HuggingFace directory. Throws InputError with all problems.

@@ -2,12 +2,21 @@
 
 namespace trireme {
 
-Norm::Norm(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block)
+Norm::Norm(const ModelConfig& config, const Layout& layout, ParameterList& list,
+           const std::string& prefix, int block)
     : layer_norm_(config.family == ModelFamily::kGpt2), eps_(config.norm_eps) {
-  const Shape shape{config.hidden_size};
-  weight_ = list.add(
-      {.name = prefix + ".weight", .shape = shape, .init = InitKind::kOnes, .block = block});
-  if (layer_norm_) bias_ = list.add({.name = prefix + ".bias", .shape = shape, .block = block});
+  const DimSlice slice = replicated_slice(config.hidden_size, layout);
+  const auto vector = [&](const char* suffix, InitKind init) {
+    return list.add({.name = prefix + suffix,
+                     .shape = Shape{config.hidden_size},
+                     .init = init,
+                     .block = block,
+                     .partial = slice.partial,
+                     .copies = slice.copies,
+                     .copy = slice.copy});
+  };
+  weight_ = vector(".weight", InitKind::kOnes);
+  if (layer_norm_) bias_ = vector(".bias", InitKind::kZeros);
 }
 
 void Norm::forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTensor& x,

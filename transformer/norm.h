@@ -4,13 +4,15 @@
 #include "engine/ops/norm.h"
 #include "transformer/model_config.h"
 #include "transformer/pass.h"
+#include "transformer/sharding.h"
 
 namespace trireme {
 
 class Norm {
  public:
   // Adds `prefix`.weight (and .bias for LayerNorm) to the list.
-  Norm(const ModelConfig& config, ParameterList& list, const std::string& prefix, int block);
+  Norm(const ModelConfig& config, const Layout& layout, ParameterList& list,
+       const std::string& prefix, int block);
 
   struct Saved {
     Activation mean;  // (T), LayerNorm only

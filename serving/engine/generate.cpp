@@ -21,7 +21,7 @@ void forward(const Model& model, ParameterStore& params, Ctx& ctx, ContiguousKvC
   tokens.positions = ConstTensor(positions.data(), DType::kI32, Shape{count});
   tokens.cu_q = ConstTensor(cu_q, DType::kI32, Shape{2});
   tokens.cu_k = ConstTensor(cu_k, DType::kI32, Shape{2});
-  Pass pass{ctx, params, tokens, &cache};
+  Pass pass{ctx, params, tokens, nullptr, &cache};
   model.infer(pass, logits);
   cache.advance(count);
 }

@@ -26,6 +26,7 @@ RunConfig config_for(int ranks) {
   c.model.max_positions = kLength;
   c.model.initializer_range = 0.1;
   c.model.attention_dropout = c.model.residual_dropout = 0.1;  // must not depend on the layout
+  c.parallel.dp = ranks;
   c.train_batch_size = kGlobalBatch;
   c.micro_batch_size = 1;
   c.gradient_accumulation_steps = kGlobalBatch / ranks;
@@ -70,8 +71,9 @@ Trajectory train(int ranks, const CommOptions& options) {
         const RunConfig config = config_for(group.size());
         Ctx ctx(1, "test");
         ctx.seed = config.seed;
-        TrainState state(config);
-        TrainStep step(config, state, group, ctx);
+        const Groups groups(group, config.parallel);
+        TrainState state(config, groups.layout);
+        TrainStep step(config, state, groups, ctx);
         const ArenaPlan plan = step.plan();
         state.allocate();
         ctx.arena.reserve(plan.capacity);
@@ -81,14 +83,16 @@ Trajectory train(int ranks, const CommOptions& options) {
           for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
             batches.push_back(sample(s * kGlobalBatch + i * group.size() + group.rank()));
           group.reset_traffic();
+          groups.data->reset_traffic();
           const StepResult result = step.run(s, batches, plan);
           if (group.rank() != 0) continue;
           out.losses.push_back(result.loss);
           out.norms.push_back(result.grad_norm);
         }
-        const Traffic traffic = group.traffic();
+        const int64_t sent = group.traffic()[CommKind::kAllReduce].sent_bytes +
+                             groups.data->traffic()[CommKind::kAllReduce].sent_bytes;
         const std::lock_guard lock(mutex);
-        out.sent[static_cast<size_t>(group.rank())] = traffic[CommKind::kAllReduce].sent_bytes;
+        out.sent[static_cast<size_t>(group.rank())] = sent;
         if (group.rank() != 0) return;
         out.gradient_bytes = state.store.gradient_bytes();
         const float* w = state.store.flat_values().as<float>();
@@ -134,8 +138,8 @@ TEST(DataParallel, RingSendsExactlyTheFormula) {
   ring.algorithm = CommAlgorithm::kRing;
   for (int ranks : {2, 4}) {
     const Trajectory t = train(ranks, ring);
-    // Besides the gradients a step reduces two scalars of 8 bytes: valid targets and loss sum.
-    const int64_t scalars = 2 * 8;
+    // Besides the gradients a step reduces three scalars of 8 bytes: valid targets, loss and square sums.
+    const int64_t scalars = 3 * 8;
     int64_t sum = 0;
     for (int64_t bytes : t.sent) sum += bytes;
     EXPECT_EQ(sum, 2 * (ranks - 1) * (t.gradient_bytes + scalars)) << ranks;
@@ -155,8 +159,9 @@ TEST(DataParallel, ADroppedReductionIsNoticed) {
     config.gradient_accumulation_steps = kGlobalBatch / 2;
     Ctx ctx(1, "test");
     ctx.seed = config.seed;
-    TrainState state(config);
-    TrainStep step(config, state, group, ctx);
+    const Groups groups(group, config.parallel);
+    TrainState state(config, groups.layout);
+    TrainStep step(config, state, groups, ctx);
     const ArenaPlan plan = step.plan();
     state.allocate();
     ctx.arena.reserve(plan.capacity);

@@ -15,7 +15,11 @@ namespace {
 // A state with the reference's weights, and the step that trains it, on one rank.
 struct Trainer {
   Trainer(const GoldenCase& golden, Communicator& group)
-      : config(golden.config()), ctx(1, "test"), state(config), step(config, state, group, ctx) {
+      : config(golden.config()),
+        ctx(1, "test"),
+        groups(group, config.parallel),
+        state(config, groups.layout),
+        step(config, state, groups, ctx) {
     state.allocate();
     golden.load_weights(state.store);
     state.optimizer.initialize(ctx);
@@ -31,6 +35,7 @@ struct Trainer {
   }
   RunConfig config;
   Ctx ctx;
+  Groups groups;
   TrainState state;
   TrainStep step;
   ArenaPlan plan;

@@ -83,21 +83,24 @@ TEST(RunConfig, BatchRuleInfersWhatIsLeftOut) {
 TEST(RunConfig, BatchRuleShowsTheNumbers) {
   EXPECT_EQ(problem({"micro_batch_size=3", "gradient_accumulation_steps=2"}, 4),
             "train_batch_size: 12 is not train_micro_batch_size_per_gpu 3 x "
-            "gradient_accumulation_steps 2 x 4 ranks = 24; leave one of the three out, or write "
+            "gradient_accumulation_steps 2 x 4 data-parallel ranks = 24; leave one of the three "
+            "out, or write "
             "\"auto\"");
   EXPECT_EQ(
       problem({"micro_batch_size=5"}, 1),
-      "train_batch_size: 12 is not divisible by train_micro_batch_size_per_gpu 5 x 1 rank = 5");
+      "train_batch_size: 12 is not divisible by train_micro_batch_size_per_gpu 5 x 1 data-parallel "
+      "rank = 5");
   EXPECT_EQ(problem({}, 5),
             "train_batch_size: 12 is not divisible by gradient_accumulation_steps 1 "
-            "x 5 ranks = 5");
+            "x 5 data-parallel ranks = 5");
   EXPECT_EQ(problem({"train_batch_size=auto"}),
             "train_batch_size: is required, or train_micro_batch_size_per_gpu");
   EXPECT_EQ(problem({"train_batch_size=auto", "micro_batch_size=16777216",
                      "gradient_accumulation_steps=16777216"},
                     1 << 20),
             "train_batch_size: train_micro_batch_size_per_gpu 16777216 x "
-            "gradient_accumulation_steps 16777216 x 1048576 ranks is more than 16777216 sequences");
+            "gradient_accumulation_steps 16777216 x 1048576 data-parallel ranks is more than "
+            "16777216 sequences");
 }
 
 TEST(RunConfig, CrossChecks) {
@@ -193,29 +196,14 @@ TEST(RunConfig, AdamIsSaidToDifferFromDeepSpeeds) {
 // not an error.
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
-  for (const char* assignment : {"device=\"cuda\"",
-                                 "tp=2",
-                                 "parallel.pipeline_model_parallel_size=2",
-                                 "sequence_parallel=true",
-                                 "context_parallel_size=2",
-                                 "zero_optimization.stage=1",
-                                 "zero_optimization.stage=3",
-                                 "use_distributed_optimizer=true",
-                                 "fp8={\"enabled\":true}",
-                                 "moe={\"num_experts\":8}",
-                                 "num_experts=8",
-                                 "checkpoint.async_save=true",
-                                 "optimizer.type=\"Lion\"",
-                                 "optimizer.type=\"Muon\"",
-                                 "scheduler.type=\"OneCycle\"",
-                                 "comm.backend=\"nccl\"",
-                                 "optimizer.state_dtype=\"fp8\"",
-                                 "elasticity={\"enabled\":true}",
-                                 "sparse_gradients=true",
-                                 "zero_optimization.offload_optimizer={\"device\":\"cpu\"}",
-                                 "rampup_batch_size=\"1 1 1\"",
-                                 "data_types.grad_accum_dtype=\"bf16\"",
-                                 "optimizer.params.amsgrad=true"}) {
+  for (const char* assignment :
+       {"device=\"cuda\"", "zero_optimization.stage=1", "zero_optimization.stage=3",
+        "use_distributed_optimizer=true", "fp8={\"enabled\":true}", "moe={\"num_experts\":8}",
+        "num_experts=8", "checkpoint.async_save=true", "optimizer.type=\"Lion\"",
+        "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"", "comm.backend=\"nccl\"",
+        "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}", "sparse_gradients=true",
+        "zero_optimization.offload_optimizer={\"device\":\"cpu\"}", "rampup_batch_size=\"1 1 1\"",
+        "data_types.grad_accum_dtype=\"bf16\"", "optimizer.params.amsgrad=true"}) {
     const Override change = parse_override(assignment);
     const std::string message = problem({assignment});
     const std::string start = change.path + ": " + change.value + not_here;
@@ -234,6 +222,24 @@ TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   EXPECT_EQ(read({"wall_clock_breakdown=true"}).notes,
             std::vector<std::string>{"wall_clock_breakdown: has no effect here: times, rates and "
                                      "bytes of each step are in metrics.jsonl"});
+}
+
+TEST(RunConfig, Layouts) {
+  const RunConfig c = read({"tp=2", "sequence_parallel=true"}, 4);
+  EXPECT_EQ(c.parallel.tp, 2);
+  EXPECT_EQ(c.parallel.dp, 2);
+  EXPECT_TRUE(c.parallel.sequence_parallel);
+  EXPECT_EQ(c.train_batch_size, c.micro_batch_size * c.gradient_accumulation_steps * 2);
+  EXPECT_EQ(run_config_to_json(resolved_run_config(run_config_to_json(c))), run_config_to_json(c));
+  EXPECT_EQ(trajectory_hash(c), trajectory_hash(read({}, 1)));
+  EXPECT_EQ(problem({"tp=2"}, 3),
+            "tp: tp 2 x pp 1 x cp 1 = 2 does not divide the 3 ranks of the run");
+  EXPECT_EQ(problem({"tp=3", "train_batch_size=12"}, 3),
+            "tp: 3 does not divide the model's 4 attention heads: a rank holds whole heads");
+  EXPECT_EQ(
+      problem({"dp=3"}, 2),
+      "parallel.tensor_model_parallel_size: the layout pp=1 x dp=3 x cp=1 x tp=1 needs 3 ranks "
+      "but the run has 2; change the layout or start 3");
 }
 
 TEST(RunConfig, ModelProblemsCarryTheirPath) {
@@ -265,6 +271,9 @@ std::string other_value(const Key& key) {
   if (key.path == "scheduler.params.warmup_max_lr") return "0.0003";
   if (key.path == "scheduler.params.warmup_type") return "linear";
   if (key.path == "sequence_length") return "32";
+  if (key.path == "parallel.order") return "cp-tp-dp-pp";
+  // Sizes need ranks: TEST(RunConfig, Layouts).
+  if (key.path.starts_with("parallel.") && key.kind == KeyKind::kInt) return "";
   if (key.path == "train_micro_batch_size_per_gpu") return "4";
   if (key.path == "gradient_accumulation_steps") return "3";
   if (key.path == "train_batch_size") return "24";

@@ -1,0 +1,38 @@
+// One combination of parallel dimensions and training options, and the set of all of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "training/run_config.h"
+
+namespace trireme::test {
+
+struct LayoutCase {
+  ParallelSizes sizes;
+  std::string schedule = "1f1b";
+  int virtual_stages = 1;
+  Recompute recompute = Recompute::kNone;
+  bool packed = false;  // several documents in a sequence, attention inside each
+  bool llama = true;    // else GPT-2: tied head, biases, learned positions
+  bool dropout = false;
+  DType dtype = DType::kF64;
+
+  int ranks() const { return world_size(sizes); }
+  std::string name() const;  // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
+};
+
+// Every case that fits `most` ranks, in a fixed order.
+std::vector<LayoutCase> all_cases(int most);
+// `count` of them, drawn without repetition by `seed`, in order; every value of every dimension
+// appears in the sample.
+std::vector<LayoutCase> sample_cases(const std::vector<LayoutCase>& all, size_t count,
+                                     uint64_t seed);
+
+// The configuration of a case: a model whose vocabulary, sequence and inner width the dimensions do
+// not divide, 8 sequences a step, 5 steps.
+RunConfig config_of(const LayoutCase& c);
+// The same on one rank, without anything that must not change the result.
+LayoutCase reference_of(const LayoutCase& c);
+
+}  // namespace trireme::test

@@ -1,0 +1,181 @@
+#include "tests/layouts/layout_run.h"
+
+#include <cmath>
+#include <mutex>
+
+#include "engine/ops/cross_entropy.h"
+#include "parallel/comm/world.h"
+#include "tests/support/compare.h"
+#include "training/train_step.h"
+
+namespace trireme::test {
+namespace {
+
+// Sample number n: tokens that follow a rule with exceptions, some targets masked; where packed,
+// documents of different lengths, one token long at times.
+MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
+  const int64_t length = config.sequence_length;
+  const auto vocab = static_cast<int32_t>(config.model.vocab_size);
+  MicroBatch b = shape_of_micro_batch(1, length);
+  const RandomKey key{99, static_cast<uint64_t>(n)};
+  auto token = static_cast<int32_t>(philox_word(key, 0) % static_cast<uint64_t>(vocab));
+  if (packed) b.cu_seqlens = {0};
+  int32_t position = 0;
+  for (int64_t t = 0; t < length; ++t) {
+    const auto at = static_cast<size_t>(t);
+    const uint64_t word = philox_word(key, static_cast<uint64_t>(t) + 1);
+    b.tokens[at] = token;
+    token = (token * 7 + 3) % vocab;
+    b.targets[at] = word % 5 == 0 ? kIgnoredTarget : token;
+    b.valid_targets += b.targets[at] >= 0 ? 1 : 0;
+    b.positions[at] = position++;
+    b.rows[at] = n * length + t;
+    if (packed && t + 1 < length && word % 4 == 0) {
+      b.cu_seqlens.push_back(static_cast<int32_t>(t) + 1);
+      position = 0;
+    }
+  }
+  if (packed) b.cu_seqlens.push_back(static_cast<int32_t>(length));
+  return b;
+}
+
+// Copies a box of a logical tensor to its place.
+void place_box(const ParameterSpec& spec, const ConstTensor& local, std::vector<double>& whole) {
+  const std::vector<double> values = to_doubles(local);
+  whole.resize(static_cast<size_t>(spec.shape.numel()));
+  const std::vector<int64_t> shape(spec.shape.dims().begin(), spec.shape.dims().end());
+  const TensorBox box = spec.box.extent.empty() ? whole_box(shape) : spec.box;
+  const TensorPart from{box, 0, box.numel()}, to{whole_box(shape), 0, spec.shape.numel()};
+  for_each_common_run(shape, from, to, [&](const CommonRun& run) {
+    std::copy_n(values.begin() + run.first_offset, run.length, whole.begin() + run.second_offset);
+  });
+}
+
+class Gathered {
+ public:
+  explicit Gathered(LayoutResult& result) : result_(result) {}
+
+  void add_step(const TrainState& state, const Groups& groups, size_t step,
+                const StepResult& outcome) {
+    const std::lock_guard lock(mutex_);
+    result_.gradients.resize(std::max(result_.gradients.size(), step + 1));
+    collect(state.store, state.store.flat_gradients(), groups, result_.gradients[step]);
+    if (groups.world.rank() != 0) return;
+    result_.losses.push_back(outcome.loss);
+    result_.norms.push_back(outcome.grad_norm);
+  }
+
+  void add_end(const TrainState& state, const Groups& groups) {
+    const std::lock_guard lock(mutex_);
+    collect(state.store, state.store.flat_values(), groups, result_.parameters);
+    const auto count = [&](const char* name, const std::unique_ptr<Communicator>& group) {
+      if (group->size() == 1) return;
+      const Traffic::Counter total = group->traffic().total();
+      result_.traffic[name] += total.sent_bytes + total.window_bytes;
+    };
+    count("tp", groups.tp);
+    count("cp", groups.cp);
+    count("pp", groups.pp);
+    count("dp x cp", groups.data);
+    result_.parameter_elements.resize(static_cast<size_t>(groups.world.size()));
+    result_.parameter_elements[static_cast<size_t>(groups.world.rank())] =
+        state.store.parameter_count();
+  }
+
+ private:
+  void collect(const ParameterStore& store, const Tensor& flat, const Groups& groups,
+               std::map<std::string, std::vector<double>>& into) {
+    for (size_t h = 0; h < store.specs().size(); ++h) {
+      const ParameterSpec& spec = store.specs()[h];
+      const int replica =
+          spec.region == Region::kDense ? groups.layout.data.index : groups.layout.edp.index;
+      if (spec.copy != 0 || replica != 0) continue;
+      place_box(spec, store.view_in(flat, static_cast<ParamHandle>(h)), into[spec.name]);
+    }
+  }
+  LayoutResult& result_;
+  std::mutex mutex_;
+};
+
+double norm_of(const std::vector<double>& v) {
+  double sum = 0;
+  for (const double x : v) sum += x * x;
+  return std::sqrt(sum);
+}
+
+std::string tensors_difference(const std::map<std::string, std::vector<double>>& got,
+                               const std::map<std::string, std::vector<double>>& want,
+                               double tolerance, double floor, const std::string& what) {
+  if (got.size() != want.size())
+    return concat(what, ": ", got.size(), " tensors, expected ", want.size());
+  for (const auto& [name, expected] : want) {
+    const auto found = got.find(name);
+    if (found == got.end() || found->second.size() != expected.size())
+      return concat(what, " of ", name, " is missing or has another size");
+    std::vector<double> difference = found->second;
+    for (size_t i = 0; i < difference.size(); ++i) difference[i] -= expected[i];
+    const double error = norm_of(difference);
+    const double scale = norm_of(expected) + floor;
+    if (!(error <= tolerance * scale))
+      return concat(what, " of ", name, " differs by ", error, " of ", scale);
+  }
+  return "";
+}
+
+}  // namespace
+
+LayoutResult run_layout(const LayoutCase& c, const CommOptions& options) {
+  LayoutResult result;
+  Gathered gathered(result);
+  run_threads(
+      c.ranks(),
+      [&](Communicator& world) {
+        const RunConfig config = config_of(c);
+        const Groups groups(world, config.parallel,
+                            kv_head_copies(config.model, config.parallel.tp));
+        Ctx ctx(1, "test");
+        ctx.seed = config.seed;
+        TrainState state(config, groups.layout);
+        TrainStep step(config, state, groups, ctx);
+        const ArenaPlan plan = step.plan();
+        state.allocate();
+        ctx.arena.reserve(plan.capacity);
+        state.initialize(ctx);
+        const Place& dp = groups.layout.dp;
+        for (int64_t s = 0; s < config.train_steps; ++s) {
+          std::vector<MicroBatch> batches;
+          for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
+            batches.push_back(
+                sample(config, c.packed, s * config.train_batch_size + i * dp.size + dp.index));
+          const StepResult outcome = step.run(s, batches, plan);
+          gathered.add_step(state, groups, static_cast<size_t>(s), outcome);
+          world.barrier();  // nobody overwrites gradients that are still collected
+        }
+        gathered.add_end(state, groups);
+      },
+      options);
+  return result;
+}
+
+std::string layout_difference(const LayoutResult& got, const LayoutResult& want,
+                              const LayoutTolerance& tolerance) {
+  for (size_t s = 0; s < want.losses.size(); ++s) {
+    const auto off = [&](double a, double b) { return !(std::abs(a - b) <= tolerance.loss * b); };
+    if (off(got.losses[s], want.losses[s]))
+      return concat("step ", s, ": loss ", got.losses[s], ", expected ", want.losses[s]);
+    if (off(got.norms[s], want.norms[s]))
+      return concat("step ", s, ": gradient norm ", got.norms[s], ", expected ", want.norms[s]);
+    const std::string gradients =
+        tensors_difference(got.gradients[s], want.gradients[s], tolerance.gradient,
+                           1e-6 * want.norms[s], concat("step ", s, ": gradient"));
+    if (!gradients.empty()) return gradients;
+  }
+  double squares = 0;
+  for (const auto& [name, values] : want.parameters) squares += norm_of(values) * norm_of(values);
+  // Adam divides by the size of the gradient: the rounding errors of one that is zero by mathematics
+  // grow with it, up to a thousand times here.
+  return tensors_difference(got.parameters, want.parameters, tolerance.gradient,
+                            1e-3 * std::sqrt(squares), "final value");
+}
+
+}  // namespace trireme::test

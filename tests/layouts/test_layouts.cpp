@@ -1,0 +1,49 @@
+// The promise: every layout gives the loss, the gradients and the gradient norm of one rank.
+#include <gtest/gtest.h>
+
+#include "tests/layouts/layout_run.h"
+
+namespace trireme::test {
+namespace {
+
+// One-rank results, by the options that may change them.
+const LayoutResult& reference(const LayoutCase& c) {
+  static std::map<std::string, LayoutResult> known;
+  const LayoutCase one = reference_of(c);
+  const auto [at, fresh] = known.try_emplace(one.name());
+  if (fresh) at->second = run_layout(one);
+  return at->second;
+}
+
+void expect_equal(const LayoutCase& c) {
+  const LayoutResult& want = reference(c);
+  const LayoutResult got = run_layout(c);
+  EXPECT_EQ(layout_difference(got, want, {}), "") << c.name();
+  for (const auto& [group, bytes] : got.traffic) EXPECT_GT(bytes, 0) << c.name() << ": " << group;
+}
+
+TEST(Layouts, TheReferenceLearnsAndIsItself) {
+  LayoutCase c;
+  const LayoutResult& one = reference(c);
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  EXPECT_EQ(layout_difference(run_layout(c), one, {0, 0}), "");
+}
+
+TEST(Layouts, ASampleEqualsOneRank) {
+  for (const LayoutCase& c : sample_cases(all_cases(8), 40, 1)) expect_equal(c);
+}
+
+TEST(Layouts, AWrongGradientIsNoticed) {
+  LayoutCase c;
+  const LayoutResult& one = reference(c);
+  LayoutResult wrong = one;
+  double& element = wrong.gradients[2].begin()->second[3];
+  element += 1e-6 * (std::abs(element) + one.norms[2]);
+  EXPECT_NE(layout_difference(wrong, one, {}), "");
+  wrong = one;
+  wrong.norms[1] *= 1 + 1e-8;
+  EXPECT_NE(layout_difference(wrong, one, {}), "");
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,20 @@
+// The tokens of a micro-batch that one rank works on.
+//
+// The batch is read whole by every rank of a tensor, context and pipeline group. With sequence
+// parallelism the tokens are padded to a multiple of the tensor-parallel size: a padding token has
+// target kIgnoredTarget, row -1, and belongs to a sequence of its own, so that it influences nothing.
+#pragma once
+
+#include "parallel/layout.h"
+#include "training/data/batch_source.h"
+
+namespace trireme {
+
+// Tokens of this rank for `sequences` sequences of S tokens.
+int64_t local_tokens(int64_t sequences, int64_t sequence_length, const Layout& layout);
+// Whether the whole batch serves as it is.
+bool is_local_batch_whole(int64_t sequences, int64_t sequence_length, const Layout& layout);
+void fill_local_batch(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
+                      MicroBatch& local);
+
+}  // namespace trireme

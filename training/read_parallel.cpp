@@ -1,0 +1,95 @@
+#include "training/read_parallel.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "transformer/stages.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kTp = "parallel.tensor_model_parallel_size";
+constexpr const char* kPp = "parallel.pipeline_model_parallel_size";
+constexpr const char* kDp = "parallel.data_parallel_size";
+constexpr const char* kVirtual = "parallel.virtual_pipeline_stages";
+constexpr const char* kLayout = "parallel.pipeline_layout";
+constexpr const char* kSequence = "parallel.sequence_parallel";
+
+// The list of layer counts, or nothing for "auto".
+std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& report) {
+  std::vector<int64_t> counts;
+  if (values.is_auto(kLayout)) return counts;
+  const Json& list = values.raw(kLayout);
+  const bool numbers =
+      list.is_array() && !list.empty() && std::ranges::all_of(list, [](const Json& n) {
+        return n.is_number_integer() && n.get<int64_t>() >= 0 && n.get<int64_t>() < (1 << 20);
+      });
+  if (!numbers) {
+    report.error(values.spelled(kLayout), "must be a list of layer counts, such as [3, 4, 4, 3]");
+    return counts;
+  }
+  for (const Json& n : list) counts.push_back(n.get<int64_t>());
+  return counts;
+}
+
+void check_heads(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const int64_t tp = config.parallel.tp, heads = config.model.num_heads,
+                kv = config.model.num_kv_heads;
+  if (heads > 0 && heads % tp != 0)
+    report.error(values.spelled(kTp), concat(tp, " does not divide the model's ", heads,
+                                             " attention heads: a rank holds whole heads"));
+  else if (kv > 0 && kv % tp != 0 && tp % kv != 0)
+    report.error(values.spelled(kTp),
+                 concat(tp, " neither divides the model's ", kv,
+                        " key/value heads nor is divided by them, so that they cannot be shared "
+                        "evenly"));
+}
+
+}  // namespace
+
+void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
+                   ConfigReport& report) {
+  ParallelSizes& sizes = config.parallel;
+  const auto size = [&](const char* key) { return static_cast<int>(values.integer(key)); };
+  sizes.tp = size(kTp);
+  sizes.pp = size(kPp);
+  sizes.cp = size("parallel.context_parallel_size");
+  sizes.ep = size("parallel.expert_model_parallel_size");
+  sizes.etp = size("parallel.expert_tensor_parallel_size");
+  sizes.order = values.word("parallel.order");
+  sizes.sequence_parallel = values.flag(kSequence);
+  const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
+  if (!values.is_auto(kDp)) {
+    sizes.dp = size(kDp);
+  } else if (world_size % model != 0) {
+    report.error(values.spelled(kTp),
+                 concat("tp ", sizes.tp, " x pp ", sizes.pp, " x cp ", sizes.cp, " = ", model,
+                        " does not divide the ", world_size, " ranks of the run"));
+    return;
+  } else {
+    sizes.dp = static_cast<int>(world_size / model);
+  }
+  for (const LayoutProblem& problem : layout_problems(sizes, world_size))
+    report.error(values.spelled(problem.key), problem.text);
+  config.pipeline.virtual_stages = size(kVirtual);
+  config.pipeline.schedule = values.word("parallel.pipeline_schedule");
+  config.pipeline.layers = read_counts(values, report);
+}
+
+void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  for (const char* key :
+       {kPp, kVirtual, "parallel.context_parallel_size", "parallel.expert_model_parallel_size",
+        "parallel.expert_tensor_parallel_size"})
+    if (values.integer(key) > 1)
+      report.error(values.spelled(key),
+                   concat(values.integer(key), " is not available in this version"));
+  check_heads(values, config, report);
+  const int chunks = config.parallel.pp * static_cast<int>(config.pipeline.virtual_stages);
+  if (config.model.num_layers == 0) return;
+  const std::string problem =
+      stage_problem(config.model.num_layers, chunks, config.pipeline.layers);
+  if (!problem.empty())
+    report.error(values.spelled(config.pipeline.layers.empty() ? kPp : kLayout), problem);
+}
+
+}  // namespace trireme

@@ -1,0 +1,61 @@
+// The keys that say how ranks share the work.
+#include "training/run_schema.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kMostRanks = 1 << 20;
+
+Key& size(Schema& s, const char* name, const char* help) {
+  return s.integer(name, "1", help).at_least(1).at_most(kMostRanks).beside_trajectory();
+}
+
+}  // namespace
+
+void add_parallel_keys(Schema& s) {
+  s.section("parallel",
+            "Ranks form a pp x dp x cp x tp mesh; dp is what the other sizes leave of the ranks. "
+            "Losses, gradients and norms do not depend on the layout.");
+  size(s, "parallel.tensor_model_parallel_size", "ranks that split every matrix")
+      .alias({"tensor_model_parallel_size", "tensor_parallel.autotp_size", "tensor_parallel_degree",
+              "tp", "parallelism.tp", "parallelism.tensor_parallel_degree"});
+  s.boolean(
+       "parallel.sequence_parallel", false,
+       "tensor-parallel ranks also split norms, dropout and the residual stream by tokens: the "
+       "same traffic, less memory")
+      .beside_trajectory()
+      .alias({"sequence_parallel"});
+  size(s, "parallel.pipeline_model_parallel_size", "stages of neighbouring layers")
+      .alias({"pipeline_model_parallel_size", "pipeline.stages", "pipeline_parallel_degree", "pp",
+              "parallelism.pp", "parallelism.pipeline_parallel_degree"});
+  size(s, "parallel.virtual_pipeline_stages", "chunks of layers on each pipeline rank")
+      .alias({"num_virtual_stages_per_pipeline_rank"});
+  s.string("parallel.pipeline_schedule", "\"1f1b\"",
+           "order of forward and backward on the stages: gpipe, 1f1b, interleaved_1f1b, zb_h1, "
+           "zb_h2, or the path of a schedule file (`trireme schedule show` draws them)")
+      .beside_trajectory();
+  s.any("parallel.pipeline_layout", "\"auto\"", "list of layer counts",
+        "layers of each chunk in model order; auto: as equal as possible")
+      .or_auto()
+      .beside_trajectory();
+  size(s, "parallel.context_parallel_size", "ranks that split every sequence")
+      .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
+              "parallelism.cp", "parallelism.context_parallel_degree"});
+  size(s, "parallel.expert_model_parallel_size", "ranks that divide the experts among them")
+      .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
+              "expert_parallel_degree", "parallelism.expert_parallel_degree"});
+  size(s, "parallel.expert_tensor_parallel_size", "ranks that split each expert's matrices")
+      .alias({"expert_tensor_parallel_size"});
+  s.integer("parallel.data_parallel_size", "\"auto\"",
+            "ranks that share the batch; auto: ranks / (tp x pp x cp)")
+      .or_auto()
+      .at_least(1)
+      .at_most(kMostRanks)
+      .beside_trajectory()
+      .alias({"parallelism.dp", "parallelism.data_parallel_replicate_degree", "dp"});
+  s.string("parallel.order", "\"tp-cp-dp-pp\"",
+           "dims from those whose members are neighbouring ranks to those that lie apart")
+      .beside_trajectory();
+}
+
+}  // namespace trireme

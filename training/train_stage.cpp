@@ -1,0 +1,98 @@
+#include "training/train_stage.h"
+
+namespace trireme {
+namespace {
+
+Tensor int_view(const std::vector<int32_t>& v) {
+  return Tensor(const_cast<int32_t*>(v.data()), DType::kI32, Shape{std::ssize(v)});
+}
+
+}  // namespace
+
+Tokens tokens_of(const MicroBatch& batch) {
+  Tokens tokens;
+  tokens.count = std::ssize(batch.tokens);
+  tokens.ids = int_view(batch.tokens);
+  tokens.targets = int_view(batch.targets);
+  tokens.positions = int_view(batch.positions);
+  tokens.rows = ConstTensor(batch.rows.data(), DType::kI64, Shape{std::ssize(batch.rows)});
+  tokens.cu_q = tokens.cu_k = int_view(batch.cu_seqlens);
+  return tokens;
+}
+
+TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups* groups, Ctx& ctx,
+                       const Options& options)
+    : model_(model),
+      store_(store),
+      groups_(groups),
+      ctx_(ctx),
+      options_(options),
+      passes_left_(static_cast<size_t>(store.blocks())),
+      work_(static_cast<size_t>(options.micro_batches * model.chunks())) {
+  count_block_ = [this](int block) {
+    if (--passes_left_[static_cast<size_t>(block)] == 0 && block_ready_) block_ready_(block);
+  };
+}
+
+void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
+                       std::function<void(int)> block_ready) {
+  TRIREME_CHECK(std::ssize(batches) == options_.micro_batches, batches.size(),
+                " micro-batches in a step of ", options_.micro_batches);
+  batches_ = &batches;
+  loss_ = loss;
+  block_ready_ = std::move(block_ready);
+  passes_left_.assign(passes_left_.size(), options_.micro_batches);
+}
+
+TrainStage::Work& TrainStage::work(int chunk, int micro_batch) {
+  return work_[static_cast<size_t>(chunk * options_.micro_batches + micro_batch)];
+}
+
+template <class Run>
+auto TrainStage::with_pass(int micro_batch, const Run& run) {
+  const Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
+  Pass pass{ctx_, store_, tokens, groups_};
+  return run(pass);
+}
+
+Activation TrainStage::forward(int chunk, int micro_batch, Activation x) {
+  return with_pass(micro_batch, [&](Pass& pass) {
+    Work& w = work(chunk, micro_batch);
+    Activation y = model_.forward(pass, chunk, std::move(x), &w.saved, options_.recompute);
+    if (!model_.has_head(chunk)) return y;
+    w.output = std::move(y);
+    return Activation();
+  });
+}
+
+Activation TrainStage::head_gradient(Pass& pass, Work& w) {
+  Loss loss = loss_;
+  loss.per_token = {};
+  return model_.loss_and_backward(pass, std::move(w.output), loss, count_block_);
+}
+
+Activation TrainStage::backward_input(int chunk, int micro_batch, Activation dy) {
+  return with_pass(micro_batch, [&](Pass& pass) {
+    Work& w = work(chunk, micro_batch);
+    if (model_.has_head(chunk)) dy = head_gradient(pass, w);
+    return model_.backward_input(pass, chunk, std::move(dy), std::move(w.saved), options_.recompute,
+                                 w.deferred);
+  });
+}
+
+void TrainStage::backward_weight(int chunk, int micro_batch) {
+  with_pass(micro_batch, [&](Pass& pass) {
+    model_.backward_weight(pass, chunk, std::move(work(chunk, micro_batch).deferred), count_block_);
+  });
+}
+
+Activation TrainStage::backward(int chunk, int micro_batch, Activation dy) {
+  return with_pass(micro_batch, [&](Pass& pass) {
+    Work& w = work(chunk, micro_batch);
+    if (model_.has_head(chunk)) dy = head_gradient(pass, w);
+    return model_.backward(pass, chunk, std::move(dy), std::move(w.saved), options_.recompute,
+                           count_block_);
+  });
+}
+
+}  // namespace trireme
