@@ -125,12 +125,15 @@ std::string tensors_difference(const std::map<std::string, std::vector<double>>&
 }  // namespace
 
 LayoutResult run_layout(const LayoutCase& c, const CommOptions& options) {
+  return run_training(config_of(c), c.packed, options);
+}
+
+LayoutResult run_training(const RunConfig& config, bool packed, const CommOptions& options) {
   LayoutResult result;
   Gathered gathered(result);
   run_threads(
-      c.ranks(),
+      world_size(config.parallel),
       [&](Communicator& world) {
-        const RunConfig config = config_of(c);
         const Groups groups(world, config.parallel,
                             kv_head_copies(config.model, config.parallel.tp));
         Ctx ctx(1, "test");
@@ -146,7 +149,7 @@ LayoutResult run_layout(const LayoutCase& c, const CommOptions& options) {
           std::vector<MicroBatch> batches;
           for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
             batches.push_back(
-                sample(config, c.packed, s * config.train_batch_size + i * dp.size + dp.index));
+                sample(config, packed, s * config.train_batch_size + i * dp.size + dp.index));
           const StepResult outcome = step.run(s, batches, plan);
           gathered.add_step(state, groups, static_cast<size_t>(s), outcome);
           world.barrier();  // nobody overwrites gradients that are still collected

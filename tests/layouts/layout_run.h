@@ -21,6 +21,8 @@ struct LayoutResult {
 };
 
 LayoutResult run_layout(const LayoutCase& c, const CommOptions& options = {});
+// The same for any configuration; its micro-batches hold one sequence.
+LayoutResult run_training(const RunConfig& config, bool packed, const CommOptions& options);
 
 // The first difference above `tolerance` in words, or "". A gradient is compared with the norm of the
 // difference against its own norm plus 1e-6 of the global norm: some are zero by mathematics.
