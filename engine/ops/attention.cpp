@@ -21,40 +21,54 @@ void check_heads(const char* op, const char* operand, const ConstTensor& t, DTyp
                 " in its last dimension, want 1");
 }
 
-Sizes check_operands(const char* op, const ConstTensor& q, const ConstTensor& k,
-                     const ConstTensor& v, const ConstTensor& out, const ConstTensor& lse,
-                     const ConstTensor& cu_q, const ConstTensor& cu_k, const AttentionArgs& args) {
+Sizes check_inputs(const char* op, const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                   const ConstTensor& lse, int64_t sequences, const AttentionArgs& args) {
   TRIREME_CHECK(q.rank() == 3 && k.rank() == 3, op, ": q ", q.shape(), " and k ", k.shape(),
                 " must be (T, H, D) and (Tk, Hkv, D)");
-  Sizes s{q.size(0),       k.size(0), q.size(1),
-          k.size(1),       q.size(2), round_up(q.size(2), cpu::kWidestVector),
-          cu_q.numel() - 1};
+  Sizes s{q.size(0), k.size(0), q.size(1),
+          k.size(1), q.size(2), round_up(q.size(2), cpu::kWidestVector),
+          sequences};
   TRIREME_CHECK(s.kv_heads > 0 && s.heads > 0 && s.heads % s.kv_heads == 0, op, ": ", s.heads,
                 " query heads cannot share ", s.kv_heads, " key/value heads");
   check_heads(op, "q", q, q.dtype(), {s.tokens, s.heads, s.width});
   check_heads(op, "k", k, q.dtype(), {s.keys, s.kv_heads, s.width});
   check_heads(op, "v", v, q.dtype(), {s.keys, s.kv_heads, s.width});
-  check_heads(op, "out", out, q.dtype(), {s.tokens, s.heads, s.width});
-  check_dtype(op, "lse", lse, q.dtype() == DType::kF64 ? DType::kF64 : DType::kF32);
-  check_shape(op, "lse", lse, {s.heads, s.tokens});
-  check_contiguous(op, "lse", lse);
-  TRIREME_CHECK(s.sequences >= 0, op, ": cu_q is empty; it starts with 0");
-  for (const ConstTensor* cu : {&cu_q, &cu_k}) {
-    check_dtype(op, "cu", *cu, DType::kI32);
-    check_shape(op, "cu", *cu, {s.sequences + 1});
-    check_contiguous(op, "cu", *cu);
-  }
+  check_operand(op, "lse", lse, sum_dtype(q.dtype()), {s.heads, s.tokens});
   TRIREME_CHECK(std::isfinite(args.scale), op, ": scale ", args.scale);
-  TRIREME_CHECK(args.window >= 0 && (args.window == 0 || args.causal), op, ": window ", args.window,
-                " needs causal attention");
+  TRIREME_CHECK(args.window >= 0, op, ": window ", args.window);
+  TRIREME_CHECK(args.first_head >= 0 && args.total_heads >= 0 &&
+                    (args.total_heads == 0 || args.first_head + s.heads <= args.total_heads),
+                op, ": ", s.heads, " heads from ", args.first_head, " of ", args.total_heads);
   TRIREME_CHECK(args.dropout >= 0 && args.dropout < 1, op, ": dropout ", args.dropout);
   if (args.dropout > 0) {
-    check_dtype(op, "global_row", args.global_row, DType::kI64);
-    check_shape(op, "global_row", args.global_row, {s.tokens});
-    check_contiguous(op, "global_row", args.global_row);
-    TRIREME_CHECK(s.keys <= int64_t{1} << 24, op, ": dropout numbers at most 2^24 keys, got ",
+    check_operand(op, "global_row", args.global_row, DType::kI64, {s.tokens});
+    TRIREME_CHECK(s.keys <= cpu::kMostDropoutKeys, op, ": dropout numbers at most 2^24 keys, got ",
                   s.keys);
   }
+  return s;
+}
+
+Sizes check_operands(const char* op, const ConstTensor& q, const ConstTensor& k,
+                     const ConstTensor& v, const ConstTensor& out, const ConstTensor& lse,
+                     const ConstTensor& cu_q, const ConstTensor& cu_k, const AttentionArgs& args) {
+  const Sizes s = check_inputs(op, q, k, v, lse, cu_q.numel() - 1, args);
+  check_heads(op, "out", out, q.dtype(), q.shape());
+  TRIREME_CHECK(args.window == 0 || args.causal, op, ": window ", args.window,
+                " needs causal attention");
+  TRIREME_CHECK(s.sequences >= 0, op, ": cu_q is empty; it starts with 0");
+  for (const ConstTensor* cu : {&cu_q, &cu_k})
+    check_operand(op, "cu", *cu, DType::kI32, {s.sequences + 1});
+  return s;
+}
+
+Sizes check_segmented(const char* op, const ConstTensor& q, const ConstTensor& k,
+                      const ConstTensor& v, const ConstTensor& lse,
+                      const AttentionSegments& segments, const AttentionArgs& args) {
+  const int64_t count = segments.list.rank() == 2 ? segments.list.size(0) : -1;
+  check_operand(op, "segments", segments.list, DType::kI32, {count, kSegmentFields});
+  const Sizes s = check_inputs(op, q, k, v, lse, count, args);
+  if (args.dropout > 0)
+    check_operand(op, "key_position", segments.key_position, DType::kI32, {s.keys});
   return s;
 }
 
@@ -68,6 +82,26 @@ void check_offsets(const char* op, const char* operand, const ConstTensor& cu, i
   }
   TRIREME_CHECK(at[cu.numel() - 1] <= limit, op, ": ", operand, " ends at ", at[cu.numel() - 1],
                 " but there are ", limit, " rows");
+}
+
+void check_segment_values(const char* op, const AttentionSegments& segments, const Sizes& s,
+                          double dropout) {
+  const int32_t* at = segments.list.as<int32_t>();
+  int64_t query = 0, key = 0;
+  for (int64_t n = 0; n < s.sequences; ++n, at += kSegmentFields) {
+    TRIREME_CHECK(query <= at[0] && at[0] < at[1] && at[1] <= s.tokens, op, ": segment ", n,
+                  " of queries ", at[0], " to ", at[1], " of ", s.tokens, " after ", query);
+    TRIREME_CHECK(key <= at[2] && at[2] < at[3] && at[3] <= s.keys, op, ": segment ", n,
+                  " of keys ", at[2], " to ", at[3], " of ", s.keys, " after ", key);
+    query = at[1];
+    key = at[3];
+  }
+  if (dropout == 0) return;
+  for (int64_t j = 0; j < s.keys; ++j) {
+    const int32_t position = segments.key_position.as<int32_t>()[j];
+    TRIREME_CHECK(position >= 0 && position < cpu::kMostDropoutKeys, op, ": key position ",
+                  position, " is not in [0, 2^24)");
+  }
 }
 
 template <class T>
@@ -94,14 +128,11 @@ struct Scratch {
 
 template <class T>
 void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, const ConstTensor& q,
-                 const ConstTensor& k, const ConstTensor& v, const ConstTensor& cu_q,
-                 const ConstTensor& cu_k, const AttentionArgs& args) {
+                 const ConstTensor& k, const ConstTensor& v, const AttentionArgs& args) {
   using C = compute_t<T>;
   a.q = view_of<T>(q);
   a.k = view_of<T>(k);
   a.v = view_of<T>(v);
-  a.cu_q = cu_q.as<int32_t>();
-  a.cu_k = cu_k.as<int32_t>();
   a.sequences = s.sequences;
   a.tokens = s.tokens;
   a.keys = s.keys;
@@ -116,9 +147,32 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.keep_scale = static_cast<C>(1.0 / (1.0 - args.dropout));
   a.key = args.key;
   a.global_row = args.dropout > 0 ? args.global_row.as<int64_t>() : nullptr;
+  a.first_head = args.first_head;
+  a.total_heads = args.total_heads > 0 ? args.total_heads : args.first_head + s.heads;
   a.scratch = scratch.work->as<C>();
   a.scratch_per_thread = scratch.per_thread;
   a.items = scratch.items->as<int64_t>();
+}
+
+template <class T>
+void fill_sequences(cpu::Attention<T>& a, const ConstTensor& cu_q, const ConstTensor& cu_k) {
+  a.by_segments = false;
+  a.cu_q = cu_q.as<int32_t>();
+  a.cu_k = cu_k.as<int32_t>();
+  a.key_position = nullptr;
+}
+
+template <class T>
+void fill_segments(cpu::Attention<T>& a, const AttentionSegments& segments, double dropout) {
+  a.by_segments = true;
+  a.clear = !segments.accumulate;
+  a.segments = segments.list.as<int32_t>();
+  a.key_position = dropout > 0 ? segments.key_position.as<int32_t>() : nullptr;
+}
+
+// Longest range of keys whose gradients one thread sums.
+int64_t owned_keys(const Sizes& s) {
+  return std::clamp(round_up(s.keys, cpu::kBlock), cpu::kBlock, cpu::kMaxOwnedKeys);
 }
 
 }  // namespace
@@ -135,7 +189,8 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
   check_offsets(op, "cu_k", cu_k, s.keys);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionForward<T> a;
-    fill_common(a, s, scratch, q, k, v, cu_q, cu_k, args);
+    fill_common(a, s, scratch, q, k, v, args);
+    fill_sequences(a, cu_q, cu_k);
     a.out = view_of<T>(out);
     a.lse = lse.as<compute_t<T>>();
     TRIREME_KERNEL(attention_forward<T>)(a, ctx.threads);
@@ -154,20 +209,75 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   check_heads(op, "dq", dq, q.dtype(), q.shape());
   check_heads(op, "dk", dk, q.dtype(), k.shape());
   check_heads(op, "dv", dv, q.dtype(), k.shape());
-  const int64_t owned = std::clamp(round_up(s.keys, cpu::kBlock), cpu::kBlock, cpu::kMaxOwnedKeys);
+  const int64_t owned = owned_keys(s);
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned));
   if (ctx.planning()) return;
   check_offsets(op, "cu_q", cu_q, s.tokens);
   check_offsets(op, "cu_k", cu_k, s.keys);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionBackward<T> a;
-    fill_common(a, s, scratch, q, k, v, cu_q, cu_k, args);
+    fill_common(a, s, scratch, q, k, v, args);
+    fill_sequences(a, cu_q, cu_k);
     a.dq = view_of<T>(dq);
     a.dk = view_of<T>(dk);
     a.dv = view_of<T>(dv);
     a.dout = view_of<T>(dout);
     a.out = view_of<T>(out);
     a.lse = lse.as<compute_t<T>>();
+    a.owned_keys = owned;
+    TRIREME_KERNEL(attention_backward<T>)(a, ctx.threads);
+  });
+}
+
+void attention_segments_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
+                                const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                                const AttentionSegments& segments, const AttentionArgs& args) {
+  const char* op = "attention_segments_forward";
+  const TimeScope scope(ctx.profile, TimeCategory::kAttention);
+  const Sizes s = check_segmented(op, q, k, v, lse, segments, args);
+  check_heads(op, "out", out, sum_dtype(q.dtype()), q.shape());
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width));
+  if (ctx.planning()) return;
+  check_segment_values(op, segments, s, args.dropout);
+  dispatch_float(op, q.dtype(), [&]<class T>() {
+    cpu::AttentionForward<T> a;
+    fill_common(a, s, scratch, q, k, v, args);
+    fill_segments(a, segments, args.dropout);
+    a.out_sum = view_of<compute_t<T>>(out);
+    a.lse = lse.as<compute_t<T>>();
+    TRIREME_KERNEL(attention_forward<T>)(a, ctx.threads);
+  });
+}
+
+void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                                 const ConstTensor& dout, const ConstTensor& out,
+                                 const ConstTensor& lse, const ConstTensor& q, const ConstTensor& k,
+                                 const ConstTensor& v, const AttentionSegments& segments,
+                                 const AttentionArgs& args) {
+  const char* op = "attention_segments_backward";
+  const TimeScope scope(ctx.profile, TimeCategory::kAttention);
+  const Sizes s = check_segmented(op, q, k, v, lse, segments, args);
+  const DType sum = sum_dtype(q.dtype());
+  check_heads(op, "out", out, q.dtype(), q.shape());
+  check_heads(op, "dout", dout, q.dtype(), q.shape());
+  check_heads(op, "dq", dq, sum, q.shape());
+  check_heads(op, "dk", dk, sum, k.shape());
+  check_heads(op, "dv", dv, sum, k.shape());
+  const int64_t owned = owned_keys(s);
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned));
+  if (ctx.planning()) return;
+  check_segment_values(op, segments, s, args.dropout);
+  dispatch_float(op, q.dtype(), [&]<class T>() {
+    using C = compute_t<T>;
+    cpu::AttentionBackward<T> a;
+    fill_common(a, s, scratch, q, k, v, args);
+    fill_segments(a, segments, args.dropout);
+    a.dq_sum = view_of<C>(dq);
+    a.dk_sum = view_of<C>(dk);
+    a.dv_sum = view_of<C>(dv);
+    a.dout = view_of<T>(dout);
+    a.out = view_of<T>(out);
+    a.lse = lse.as<C>();
     a.owned_keys = owned;
     TRIREME_KERNEL(attention_backward<T>)(a, ctx.threads);
   });

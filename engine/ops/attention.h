@@ -15,8 +15,9 @@
 // One float dtype for q, k, v, out and gradients; sums are float32 (float64 for float64). A query that
 // sees no key gives out = 0 and lse = -inf.
 // Dropout of the probabilities: the mask of (query, key) in head h is word
-//   (global_row[t] * H + h) * 2^24 + (position of the key in its sequence) of args.key;
-// where uniform_from_word(word) >= dropout the probability is kept and divided by 1 - dropout.
+//   (global_row[t] * total_heads + first_head + h) * 2^24 + (position of the key in its sequence)
+// of args.key; where uniform_from_word(word) >= dropout the probability is kept and divided by
+// 1 - dropout. Ranks that share the heads of a layer say which ones are theirs.
 // A result depends on nothing but its own sequence: not on the number of threads, nor on what other
 // sequences are packed beside it.
 #pragma once
@@ -31,7 +32,9 @@ struct AttentionArgs {
   int64_t window = 0;  // 0: unlimited
   double dropout = 0.0;
   RandomKey key;
-  ConstTensor global_row;  // (T) int64, needed when dropout > 0
+  ConstTensor global_row;   // (T) int64, needed when dropout > 0
+  int64_t first_head = 0;   // number of the call's head 0 among all heads
+  int64_t total_heads = 0;  // 0: first_head + H
 };
 
 void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const ConstTensor& q,
@@ -44,5 +47,43 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
                         const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
                         const ConstTensor& cu_q, const ConstTensor& cu_k,
                         const AttentionArgs& args);
+
+// --- segments -----------------------------------------------------------------------------------
+//
+// The same for queries and keys that do not lie as whole sequences: parts of documents, spread over
+// ranks. Segment n lets queries q_begin .. q_end see keys k_begin .. k_end: query q_begin + i sees
+// key k_begin + j where j <= i + diagonal (and j > i + diagonal - window, with a window).
+// Each call adds its segments to what earlier calls found, so that blocks of keys may come one by
+// one. Queries and keys that no segment names are left as they are, or, without `accumulate`,
+// cleared.
+struct AttentionSegment {
+  int32_t q_begin, q_end, k_begin, k_end, diagonal;
+};
+inline constexpr int32_t kWholeSegment = 1 << 30;  // a diagonal with which all keys are seen
+inline constexpr int64_t kSegmentFields = 5;
+
+struct AttentionSegments {
+  // (N, kSegmentFields) int32, the fields of AttentionSegment. Neither empty in queries nor in keys,
+  // in ascending order, disjoint in queries and in keys: so N <= min(T, Tk).
+  ConstTensor list;
+  ConstTensor key_position;  // (Tk) int32: position of each key in its sequence; with dropout
+  bool accumulate = false;
+};
+
+// (out, lse) = softmax-weighted mean over the keys of this call and of those before it: the online
+// softmax goes on from out and lse.
+//   out  (T, H, D)  float32 (float64 for float64) whatever q's dtype: rounded by the caller, once
+// All other operands as above, but args.causal is not read: the diagonals say it.
+void attention_segments_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
+                                const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                                const AttentionSegments& segments, const AttentionArgs& args);
+
+// Adds to dq (T, H, D), dk and dv (Tk, Hkv, D), all float32 (float64 for float64), what the pairs of
+// this call contribute. out (q's dtype) and lse are those of all calls together.
+void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                                 const ConstTensor& dout, const ConstTensor& out,
+                                 const ConstTensor& lse, const ConstTensor& q, const ConstTensor& k,
+                                 const ConstTensor& v, const AttentionSegments& segments,
+                                 const AttentionArgs& args);
 
 }  // namespace trireme

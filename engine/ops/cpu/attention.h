@@ -17,6 +17,8 @@ inline constexpr int64_t kBlock = 64;
 inline constexpr int64_t kWidestVector = 16;
 // Longest sequence whose key and value gradients one thread sums in its own scratch.
 inline constexpr int64_t kMaxOwnedKeys = 8192;
+// The mask of a probability is numbered with 24 bits for the key.
+inline constexpr int64_t kMostDropoutKeys = int64_t{1} << 24;
 // Sequences with at most so many queries take the path that reads each key once (generation).
 inline constexpr int64_t kFewQueries = 4;
 
@@ -32,6 +34,10 @@ struct Attention {
   using C = compute_t<T>;
   HeadView<const T> q, k, v;
   const int32_t *cu_q, *cu_k;  // (sequences + 1)
+  // by_segments: (sequences, 5) fields of AttentionSegment in the place of cu_q and cu_k. Results are
+  // then the `*_sum` views, added to, or overwritten when `clear` is set.
+  bool by_segments, clear;
+  const int32_t* segments;
   int64_t sequences, tokens, keys, heads, kv_heads, width;
   C scale;
   bool causal;
@@ -41,6 +47,8 @@ struct Attention {
   C keep_scale;
   RandomKey key;
   const int64_t* global_row;
+  int64_t first_head, total_heads;
+  const int32_t* key_position;  // null: keys count from the start of their sequence
   // Scratch: `threads` parts of attention_scratch elements, and 2 * (sequences + 1) item numbers.
   C* scratch;
   int64_t scratch_per_thread;
@@ -50,12 +58,14 @@ struct Attention {
 template <class T>
 struct AttentionForward : Attention<T> {
   HeadView<T> out;
-  compute_t<T>* lse;  // (heads, tokens)
+  HeadView<compute_t<T>> out_sum;  // with segments, in the place of out
+  compute_t<T>* lse;               // (heads, tokens)
 };
 
 template <class T>
 struct AttentionBackward : Attention<T> {
   HeadView<T> dq, dk, dv;
+  HeadView<compute_t<T>> dq_sum, dk_sum, dv_sum;  // with segments, in their place
   HeadView<const T> dout, out;
   const compute_t<T>* lse;
   int64_t owned_keys;  // rows of the key gradients in each thread's scratch, at least kBlock

@@ -85,11 +85,11 @@ void load_query_block(QueryBlock<C>& out, const AttentionBackward<T>& a, Work<C>
 
 // w.probability = P (with dropout: what multiplied v), w.dscore = dS of a block.
 template <class T, class C>
-void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const QueryBlock<C>& block,
-                           const Spans& spans) {
+void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const Sequence& s,
+                           const QueryBlock<C>& block, const Spans& spans) {
   constexpr int kN = kLanes<C>;
   if (a.drop_threshold > 0)
-    for_each_dropout(a, block.counters, spans, [&](int64_t at, Vec<C> factor) {
+    for_each_dropout(a, s, block.counters, spans, [&](int64_t at, Vec<C> factor) {
       store(w.dscore + at, load(w.dscore + at) * factor);
     });
   for (int n = 0; n < spans.flat_count; ++n) {
@@ -103,7 +103,7 @@ void differentiate_softmax(const AttentionBackward<T>& a, Work<C>& w, const Quer
       }
   }
   if (a.drop_threshold > 0)
-    for_each_dropout(a, block.counters, spans, [&](int64_t at, Vec<C> factor) {
+    for_each_dropout(a, s, block.counters, spans, [&](int64_t at, Vec<C> factor) {
       store(w.probability + at, load(w.probability + at) * factor);
     });
 }
@@ -130,7 +130,7 @@ void accumulate_block(const AttentionBackward<T>& a, Work<C>& w, const Sequence&
                             w.dout_t + span.column0, kBlock, rows, columns, a.width});
   }
   mask_scores(w.probability, s, spans);
-  differentiate_softmax(a, w, block, spans);
+  differentiate_softmax(a, w, s, block, spans);
   if constexpr (kKeys)
     for (int n = 0; n < spans.flat_count; ++n) {
       const Rectangle& span = spans.flat[n];
@@ -167,8 +167,14 @@ void query_block_backward(const AttentionBackward<T>& a, Work<C>& w, const Seque
     accumulate_block<true, kKeys>(a, w, s, kv_head, block, j0, w.dk + (kKeys ? j0 * padded : 0),
                                   w.dv + (kKeys ? j0 * padded : 0));
   for (int64_t i = 0; i < kBlock; ++i) w.factor[i] = a.scale;
-  T* dq = a.dq.data + (s.first_query + i0) * a.dq.row + head * a.dq.head;
-  unpack_transposed(dq, a.dq.row, w.dq_t, block.rows, a.width, w.factor);
+  const auto finish = [&]<bool kAdd>(const auto& dq) {
+    unpack_transposed<kAdd>(dq.data + (s.first_query + i0) * dq.row + head * dq.head, dq.row,
+                            w.dq_t, block.rows, a.width, w.factor);
+  };
+  if (a.by_segments)
+    finish.template operator()<true>(a.dq_sum);
+  else
+    finish.template operator()<false>(a.dq);
 }
 
 template <class T, class C>
@@ -183,10 +189,17 @@ template <class T, class C>
 void finish_keys(const AttentionBackward<T>& a, const Work<C>& w, const Sequence& s,
                  int64_t kv_head, int64_t j0, int64_t keys) {
   const int64_t padded = ceil_to(a.width, kWidestVector), first = s.first_key + j0;
-  unpack_rows(a.dk.data + first * a.dk.row + kv_head * a.dk.head, a.dk.row, w.dk, padded, keys,
-              a.width, a.scale);
-  unpack_rows(a.dv.data + first * a.dv.row + kv_head * a.dv.head, a.dv.row, w.dv, padded, keys,
-              a.width, C(1));
+  const auto finish = [&]<bool kAdd>(const auto& to, const C* sums, C factor) {
+    unpack_rows<kAdd>(to.data + first * to.row + kv_head * to.head, to.row, sums, padded, keys,
+                      a.width, factor);
+  };
+  if (a.by_segments) {
+    finish.template operator()<true>(a.dk_sum, w.dk, a.scale);
+    finish.template operator()<true>(a.dv_sum, w.dv, C(1));
+  } else {
+    finish.template operator()<false>(a.dk, w.dk, a.scale);
+    finish.template operator()<false>(a.dv, w.dv, C(1));
+  }
 }
 
 // --- the items of work --------------------------------------------------------------------------
@@ -281,14 +294,26 @@ bool heads_suffice(const AttentionBackward<T>& a, int threads) {
   return 5 * together * threads <= 7 * total * a.kv_heads;
 }
 
+// As in the forward.
+template <class T>
+void clear_rows(const AttentionBackward<T>& a, int threads) {
+  if (!a.by_segments) {
+    const int64_t queries = a.cu_q[a.sequences], keys = a.cu_k[a.sequences];
+    zero_rows(a.dq, queries, a.tokens, a.heads, a.width);
+    zero_rows(a.dk, keys, a.keys, a.kv_heads, a.width);
+    zero_rows(a.dv, keys, a.keys, a.kv_heads, a.width);
+  } else if (a.clear) {
+    zero_rows(a.dq_sum, 0, a.tokens, a.heads, a.width, threads);
+    zero_rows(a.dk_sum, 0, a.keys, a.kv_heads, a.width, threads);
+    zero_rows(a.dv_sum, 0, a.keys, a.kv_heads, a.width, threads);
+  }
+}
+
 }  // namespace
 
 template <class T>
 void attention_backward(const AttentionBackward<T>& a, int threads) {
-  const int64_t queries = a.cu_q[a.sequences], keys = a.cu_k[a.sequences];
-  zero_rows(a.dq, queries, a.tokens, a.heads, a.width);
-  zero_rows(a.dk, keys, a.keys, a.kv_heads, a.width);
-  zero_rows(a.dv, keys, a.keys, a.kv_heads, a.width);
+  clear_rows(a, threads);
   if (heads_suffice(a, threads))
     backward_together(a, threads);
   else

@@ -15,8 +15,8 @@ TRIREME_INLINE double natural_log(double x) { return __builtin_log(x); }
 
 template <class T>
 TRIREME_INLINE bool few_queries(const Attention<T>& a, const Sequence& s) {
-  return s.queries <= kFewQueries && s.queries * (a.heads / a.kv_heads) <= kBlock &&
-         a.drop_threshold == 0;
+  return !a.by_segments && s.queries <= kFewQueries &&
+         s.queries * (a.heads / a.kv_heads) <= kBlock && a.drop_threshold == 0;
 }
 
 // Scratch of one thread, and the running softmax of a block of queries: base-2 maximum m and sum l.
@@ -123,7 +123,7 @@ void attend(const AttentionForward<T>& a, Work<C>& w, const Sequence& s, int64_t
   mask_scores(w.scores, s, spans);
   softmax_block(w, spans, a.width);
   if (a.drop_threshold > 0)
-    for_each_dropout(a, counters, spans, [&](int64_t at, Vec<C> factor) {
+    for_each_dropout(a, s, counters, spans, [&](int64_t at, Vec<C> factor) {
       store(w.scores + at, load(w.scores + at) * factor);
     });
   for (int n = 0; n < spans.tall_count; ++n) {
@@ -142,6 +142,18 @@ TRIREME_INLINE C finish_softmax(C maximum, C total, C* lse) {
   return none ? C(0) : C(1) / total;
 }
 
+// Starts the block's softmax from what earlier calls left in out_sum and lse.
+template <class T, class C>
+void resume_block(const AttentionForward<T>& a, Work<C>& w, const C* sums, int64_t rows,
+                  const C* lse) {
+  pack_transposed(w.out, sums, a.out_sum.row, rows, a.width, C(1));
+  for (int64_t i = 0; i < rows; ++i) {
+    if (lse[i] == -__builtin_inff()) continue;
+    w.maximum[i] = lse[i] * static_cast<C>(kLog2E);
+    w.total[i] = 1;
+  }
+}
+
 template <class T>
 void block_forward(const AttentionForward<T>& a, const Sequence& s, int64_t head, int64_t block,
                    compute_t<T>* scratch) {
@@ -149,19 +161,26 @@ void block_forward(const AttentionForward<T>& a, const Sequence& s, int64_t head
   Work<C> w(scratch, ceil_to(a.width, kWidestVector));
   const int64_t i0 = block * kBlock, rows = smaller(kBlock, s.queries - i0);
   const int64_t t0 = s.first_query + i0, kv_head = head / (a.heads / a.kv_heads);
+  C* lse = a.lse + head * a.tokens + t0;
+  // Where the sums lie when there are segments.
+  C* sums = a.out_sum.data + t0 * a.out_sum.row + head * a.out_sum.head;
   // Scores come out in units of log 2.
   pack_transposed(w.queries, a.q.data + t0 * a.q.row + head * a.q.head, a.q.row, rows, a.width,
                   static_cast<C>(a.scale * kLog2E));
   for (int64_t x = 0; x < a.width * kBlock; ++x) w.out[x] = 0;
+  if (a.by_segments) resume_block(a, w, sums, rows, lse);
   uint64_t counters[kBlock] = {};
   if (a.drop_threshold > 0) dropout_counters(counters, a, s, head, i0);
   const int64_t end = keys_end(s, i0 + rows);
   for (int64_t j0 = keys_begin(s, i0) / kBlock * kBlock; j0 < end; j0 += kBlock)
     attend(a, w, s, kv_head, counters, i0, j0);
   for (int64_t i = 0; i < rows; ++i)
-    w.factor[i] = finish_softmax(w.maximum[i], w.total[i], a.lse + head * a.tokens + t0 + i);
-  unpack_transposed(a.out.data + t0 * a.out.row + head * a.out.head, a.out.row, w.out, rows,
-                    a.width, w.factor);
+    w.factor[i] = finish_softmax(w.maximum[i], w.total[i], lse + i);
+  if (a.by_segments)
+    unpack_transposed<false>(sums, a.out_sum.row, w.out, rows, a.width, w.factor);
+  else
+    unpack_transposed<false>(a.out.data + t0 * a.out.row + head * a.out.head, a.out.row, w.out,
+                             rows, a.width, w.factor);
 }
 
 // --- few queries --------------------------------------------------------------------------------
@@ -254,8 +273,8 @@ void few_queries_forward(const AttentionForward<T>& a, const Sequence& s, int64_
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t head = kv_head * group + r % group, t = s.first_query + r / group;
     const C factor = finish_softmax(w.maximum[r], w.total[r], a.lse + head * a.tokens + t);
-    unpack_rows(a.out.data + t * a.out.row + head * a.out.head, a.out.row, w.out + r * used, used,
-                1, a.width, factor);
+    unpack_rows<false>(a.out.data + t * a.out.row + head * a.out.head, a.out.row, w.out + r * used,
+                       used, 1, a.width, factor);
   }
 }
 
@@ -284,10 +303,15 @@ void run_item(const AttentionForward<T>& a, int64_t item, compute_t<T>* scratch)
   block_forward(a, s, local / blocks, blocks - 1 - local % blocks, scratch);
 }
 
+// Rows that nothing is computed for; before segments all rows, unless they add to earlier calls.
 template <class T>
-void clear_padding(const AttentionForward<T>& a) {
-  const int64_t used = a.cu_q[a.sequences];
-  zero_rows(a.out, used, a.tokens, a.heads, a.width);
+void clear_rows(const AttentionForward<T>& a, int threads) {
+  if (a.by_segments && !a.clear) return;
+  const int64_t used = a.by_segments ? 0 : a.cu_q[a.sequences];
+  if (a.by_segments)
+    zero_rows(a.out_sum, used, a.tokens, a.heads, a.width, threads);
+  else
+    zero_rows(a.out, used, a.tokens, a.heads, a.width);
   for (int64_t h = 0; h < a.heads; ++h)
     for (int64_t t = used; t < a.tokens; ++t) a.lse[h * a.tokens + t] = -__builtin_inff();
 }
@@ -296,7 +320,7 @@ void clear_padding(const AttentionForward<T>& a) {
 
 template <class T>
 void attention_forward(const AttentionForward<T>& a, int threads) {
-  clear_padding(a);
+  clear_rows(a, threads);
   const int64_t items = count_items(a);
   // Each item writes its own rows: who computes it makes no difference.
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1) if (items > 1)

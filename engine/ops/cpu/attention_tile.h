@@ -39,8 +39,8 @@ void pack_transposed(C* to, const T* from, int64_t stride, int64_t rows, int64_t
     }
 }
 
-// to[i * stride + d] = factor[i] * from[d * kBlock + i] for i < rows.
-template <class T, class C>
+// to[i * stride + d] = factor[i] * from[d * kBlock + i] for i < rows; += with kAdd.
+template <bool kAdd, class T, class C>
 void unpack_transposed(T* to, int64_t stride, const C* from, int64_t rows, int64_t width,
                        const C* factor) {
   constexpr int kN = kLanes<C>;
@@ -54,9 +54,9 @@ void unpack_transposed(T* to, int64_t stride, const C* from, int64_t rows, int64
       for (int r = 0; r < kN && i + r < rows; ++r) {
         T* p = to + (i + r) * stride + d;
         if (used == kN)
-          store(p, square[r]);
+          store(p, kAdd ? load(p) + square[r] : square[r]);
         else
-          store_partial(p, used, square[r]);
+          store_partial(p, used, kAdd ? load_partial(p, used) + square[r] : square[r]);
       }
     }
 }
@@ -74,15 +74,21 @@ void pack_rows(C* to, int64_t padded, const T* from, int64_t stride, int64_t row
   }
 }
 
-template <class T, class C>
+// to[i * stride + d] = factor * from[i * padded + d]; += with kAdd.
+template <bool kAdd, class T, class C>
 void unpack_rows(T* to, int64_t stride, const C* from, int64_t padded, int64_t rows, int64_t width,
                  C factor) {
   constexpr int kN = kLanes<C>;
   for (int64_t i = 0; i < rows; ++i) {
     T* p = to + i * stride;
     int64_t d = 0;
-    for (; d + kN <= width; d += kN) store(p + d, load(from + i * padded + d) * factor);
-    if (d < width) store_partial(p + d, width - d, load(from + i * padded + d) * factor);
+    for (; d + kN <= width; d += kN) {
+      const Vec<C> x = load(from + i * padded + d) * factor;
+      store(p + d, kAdd ? load(p + d) + x : x);
+    }
+    if (d == width) continue;
+    const Vec<C> x = load(from + i * padded + d) * factor;
+    store_partial(p + d, width - d, kAdd ? load_partial(p + d, width - d) + x : x);
   }
 }
 
@@ -105,7 +111,9 @@ TRIREME_INLINE Rows<C> rows_of(const T* from, int64_t stride, int64_t rows, int6
 
 // Sets rows [begin, end) of all heads to zero.
 template <class T>
-void zero_rows(const HeadView<T>& view, int64_t begin, int64_t end, int64_t heads, int64_t width) {
+void zero_rows(const HeadView<T>& view, int64_t begin, int64_t end, int64_t heads, int64_t width,
+               int threads = 1) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
   for (int64_t t = begin; t < end; ++t)
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t d = 0; d < width; ++d) view.data[t * view.row + h * view.head + d] = T{};
@@ -113,7 +121,7 @@ void zero_rows(const HeadView<T>& view, int64_t begin, int64_t end, int64_t head
 
 // --- which keys are seen ------------------------------------------------------------------------
 
-// One sequence: query i sees the keys j with i + offset - window < j <= i + offset.
+// One sequence or segment: query i sees the keys j with i + offset - window < j <= i + offset.
 struct Sequence {
   int64_t first_query, queries, first_key, keys;
   int64_t offset, window;  // both so large without a limit that every key is seen
@@ -123,12 +131,21 @@ template <class T>
 TRIREME_INLINE Sequence sequence_of(const Attention<T>& a, int64_t n) {
   constexpr int64_t kUnlimited = int64_t{1} << 40;
   Sequence s;
+  s.window = a.window > 0 ? a.window : 2 * kUnlimited;
+  if (a.by_segments) {
+    const int32_t* segment = a.segments + n * 5;
+    s.first_query = segment[0];
+    s.queries = segment[1] - segment[0];
+    s.first_key = segment[2];
+    s.keys = segment[3] - segment[2];
+    s.offset = segment[4];
+    return s;
+  }
   s.first_query = a.cu_q[n];
   s.queries = a.cu_q[n + 1] - a.cu_q[n];
   s.first_key = a.cu_k[n];
   s.keys = a.cu_k[n + 1] - a.cu_k[n];
   s.offset = a.causal ? s.keys - s.queries : kUnlimited;
-  s.window = a.window > 0 ? a.window : 2 * kUnlimited;
   return s;
 }
 
@@ -254,7 +271,8 @@ TRIREME_INLINE void dropout_counters(uint64_t (&counters)[kBlock], const Attenti
   for (int64_t i = 0; i < kBlock; ++i) {
     const int64_t query = smaller(i0 + i, s.queries - 1);
     const auto row = static_cast<uint64_t>(a.global_row[s.first_query + query]);
-    counters[i] = (row * static_cast<uint64_t>(a.heads) + static_cast<uint64_t>(head)) << 22;
+    const auto number = static_cast<uint64_t>(a.first_head + head);
+    counters[i] = (row * static_cast<uint64_t>(a.total_heads) + number) << 22;
   }
 }
 
@@ -289,28 +307,55 @@ TRIREME_INLINE void philox_words(uint32_t (&words)[4][kCount], const uint64_t* c
   }
 }
 
-// For every vector of four keys' scores in the spans: f(offset, factor), where `offset` is the place
-// of the vector in the block and factor is 1 / (1 - p) where the probability is kept, 0 elsewhere.
-template <class T, class F>
-TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const uint64_t (&counters)[kBlock],
-                                     const Spans& spans, F&& f) {
-  using C = compute_t<T>;
+// 1 / (1 - p) where the word keeps the probability, 0 elsewhere.
+template <class C, int kN>
+TRIREME_INLINE Vec<C> dropout_factor(const uint32_t (&words)[kN], uint32_t threshold, C keep) {
   using Int = typename Traits<Vec<C>>::Int;
-  constexpr int kN = kLanes<C>;
+  Int word;
+  for (int i = 0; i < kN; ++i) word[i] = static_cast<decltype(+word[0])>(words[i] >> 8);
+  return word >= static_cast<decltype(+word[0])>(threshold) ? splat<Vec<C>>(keep) : Vec<C>{};
+}
+
+// The same where the keys' positions are listed: neighbours mostly share a Philox block.
+template <class T, class F>
+TRIREME_INLINE void dropout_of_listed_keys(const Attention<T>& a,
+                                           const uint64_t (&counters)[kBlock],
+                                           const Rectangle& span, const int32_t* positions, F&& f) {
+  constexpr int kN = kLanes<compute_t<T>>;
+  for (int64_t column = span.column0; column < span.column1; column += kN) {
+    uint32_t words[4][kN];
+    int32_t group = -1;
+    for (int64_t row = span.row0; row < span.row1; ++row) {
+      const int32_t position = positions[row];
+      if (position / 4 != group) {
+        group = position / 4;
+        philox_words(words, counters + column, static_cast<uint64_t>(group), a.key);
+      }
+      f(row * kBlock + column, dropout_factor(words[position % 4], a.drop_threshold, a.keep_scale));
+    }
+  }
+}
+
+// For every vector of scores in the spans: f(offset, factor), where `offset` is the place of the
+// vector in the block and factor is 1 / (1 - p) where the probability is kept, 0 elsewhere. May
+// include up to three rows behind a span.
+template <class T, class F>
+TRIREME_INLINE void for_each_dropout(const Attention<T>& a, const Sequence& s,
+                                     const uint64_t (&counters)[kBlock], const Spans& spans,
+                                     F&& f) {
+  constexpr int kN = kLanes<compute_t<T>>;
   for (int n = 0; n < spans.flat_count; ++n) {
     const Rectangle& span = spans.flat[n];
+    if (a.key_position != nullptr) {
+      dropout_of_listed_keys(a, counters, span, a.key_position + s.first_key + spans.j0, f);
+      continue;
+    }
     for (int64_t row = span.row0; row < span.row1; row += 4)
       for (int64_t column = span.column0; column < span.column1; column += kN) {
         uint32_t words[4][kN];
         philox_words(words, counters + column, static_cast<uint64_t>(spans.j0 + row) / 4, a.key);
-        for (int w = 0; w < 4; ++w) {
-          Int word;
-          for (int i = 0; i < kN; ++i) word[i] = static_cast<decltype(+word[0])>(words[w][i] >> 8);
-          const Vec<C> factor = word >= static_cast<decltype(+word[0])>(a.drop_threshold)
-                                    ? splat<Vec<C>>(a.keep_scale)
-                                    : Vec<C>{};
-          f((row + w) * kBlock + column, factor);
-        }
+        for (int w = 0; w < 4; ++w)
+          f((row + w) * kBlock + column, dropout_factor(words[w], a.drop_threshold, a.keep_scale));
       }
   }
 }
