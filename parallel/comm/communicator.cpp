@@ -218,16 +218,37 @@ void Communicator::recv(const Tensor& data, int from, int tag) {
               op.exchange({}, {&part, 1}, true));
 }
 
-void Communicator::send_recv(const ConstTensor& out, int to, const Tensor& in, int from, int tag) {
+namespace {
+
+void do_send_recv(GroupState& group, const SendPart& send, const RecvPart& recv) {
+  Operation op(group, CommKind::kSend, send.bytes);
+  op.exchange({&send, 1}, {&recv, 1}, true);
+}
+
+void check_send_recv(const GroupState& group, const ConstTensor& out, int to, const Tensor& in,
+                     int from, int tag) {
   check_operand("send_recv", "out", out);
   check_operand("send_recv", "in", in);
-  check_rank(*state_, "send_recv", to);
-  check_rank(*state_, "send_recv", from);
+  check_rank(group, "send_recv", to);
+  check_rank(group, "send_recv", from);
   check_tag(tag);
+}
+
+}  // namespace
+
+void Communicator::send_recv(const ConstTensor& out, int to, const Tensor& in, int from, int tag) {
+  check_send_recv(*state_, out, to, in, from, tag);
   const SendPart send{to, tag, out.raw(), out.bytes()};
   const RecvPart recv{from, tag, in.raw(), in.bytes()};
-  TRIREME_RUN(Operation op(*state_, CommKind::kSend, send.bytes);
-              op.exchange({&send, 1}, {&recv, 1}, true));
+  TRIREME_RUN(do_send_recv(*state_, send, recv));
+}
+
+Work Communicator::send_recv_async(const ConstTensor& out, int to, const Tensor& in, int from,
+                                   int tag) {
+  check_send_recv(*state_, out, to, in, from, tag);
+  const SendPart send{to, tag, out.raw(), out.bytes()};
+  const RecvPart recv{from, tag, in.raw(), in.bytes()};
+  return TRIREME_START(do_send_recv(*state, send, recv));
 }
 
 void Communicator::barrier() {

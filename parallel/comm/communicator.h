@@ -98,6 +98,7 @@ class Communicator {
   void recv(const Tensor& data, int from, int tag = 0);
   // Both at once, so that neighbours may exchange without deadlock.
   void send_recv(const ConstTensor& out, int to, const Tensor& in, int from, int tag = 0);
+  Work send_recv_async(const ConstTensor& out, int to, const Tensor& in, int from, int tag = 0);
   void barrier();
 
   // Small values, for set-up and reports.

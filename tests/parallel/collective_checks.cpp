@@ -119,6 +119,18 @@ std::string check_messages(Communicator& g) {
         expect("send_recv", in, [&](int64_t i) { return operand(previous, i); });
     if (!wrong.empty()) return wrong;
   }
+  // Two that travel at once, the second passing on what the first brought.
+  const TestTensor mine = make(DType::kF64, 3000), first = make(DType::kF64, 3000);
+  const TestTensor second = make(DType::kF64, 3000);
+  fill(*mine, g.rank());
+  const Work a_way = g.send_recv_async(*mine, next, *first, previous, 1);
+  const Work another = g.send_recv_async(*first, next, *second, previous, 2);
+  a_way.wait();
+  another.wait();
+  const int before = (g.rank() + 2 * g.size() - 2) % g.size();
+  const std::string wrong =
+      expect("send_recv_async", second, [&](int64_t i) { return operand(before, i); });
+  if (!wrong.empty()) return wrong;
   // Tags, not the order of arrival, decide which message is meant.
   const TestTensor a = make(DType::kI32, 1), b = make(DType::kI32, 1);
   if (g.rank() == 0) {
