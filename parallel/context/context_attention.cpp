@@ -1,0 +1,126 @@
+#include "parallel/context/context_attention.h"
+
+namespace trireme {
+
+ContextCommType parse_context_comm_type(const std::string& name) {
+  for (const ContextCommType type :
+       {ContextCommType::kP2P, ContextCommType::kA2A, ContextCommType::kA2AP2P})
+    if (name == context_comm_type_name(type)) return type;
+  fail_input("parallel.cp_comm_type \"", name, "\" is not one of p2p, a2a, a2a+p2p");
+}
+
+const char* context_comm_type_name(ContextCommType type) {
+  switch (type) {
+    case ContextCommType::kP2P: return "p2p";
+    case ContextCommType::kA2A: return "a2a";
+    case ContextCommType::kA2AP2P: return "a2a+p2p";
+  }
+  TRIREME_UNREACHABLE("context communication type ", static_cast<int>(type));
+}
+
+int ulysses_ranks(ContextCommType type, int ranks, int64_t heads) {
+  if (type == ContextCommType::kP2P || ranks == 1) return 1;
+  if (type == ContextCommType::kA2AP2P)
+    for (int u = ranks / 2; u > 1; --u)
+      if (ranks % u == 0 && heads % u == 0) return u;
+  bool prime = true;
+  for (int u = 2; u < ranks; ++u) prime = prime && ranks % u != 0;
+  if (heads % ranks == 0 && (type == ContextCommType::kA2A || prime)) return ranks;
+  fail_input("parallel.cp_comm_type \"", context_comm_type_name(type), "\" with parallel.cp ",
+             ranks, " cannot deal ", heads,
+             " query heads of a rank: use \"p2p\", or another parallel.cp");
+}
+
+ContextAttention::ContextAttention(Communicator& cp, int ulysses)
+    : ulysses_(ulysses), ring_(&cp), exchange_(nullptr) {
+  TRIREME_CHECK(ulysses > 0 && cp.size() % ulysses == 0, "heads exchanged between ", ulysses,
+                " of ", cp.size(), " context ranks");
+  if (ulysses == 1) return;
+  const int group = cp.rank() / ulysses, member = cp.rank() % ulysses;
+  own_exchange_ = cp.split(group, member, concat(cp.name(), ", heads ", group));
+  own_ring_ = cp.split(member, group, concat(cp.name(), ", ring ", member));
+  exchange_ = own_exchange_.get();
+  ring_ = own_ring_.get();
+}
+
+AttentionArgs ContextAttention::args_of_share(const ContextPlan& plan, const AttentionArgs& args,
+                                              int64_t local_heads, int64_t heads) const {
+  AttentionArgs out = args;
+  out.global_row = plan.global_rows();
+  out.total_heads = args.total_heads > 0 ? args.total_heads : args.first_head + heads;
+  if (ulysses_ > 1) out.first_head += exchange_->rank() * local_heads;
+  return out;
+}
+
+namespace {
+
+// q, k and v in a packed (T, H + 2 Hkv, D).
+template <class T>
+struct Packed {
+  T q, k, v;
+  Packed(const T& qkv, const HeadShares& shares)
+      : q(qkv.slice(1, 0, shares.local_heads)),
+        k(qkv.slice(1, shares.local_heads, shares.local_heads + shares.local_kv_heads)),
+        v(qkv.slice(1, shares.local_heads + shares.local_kv_heads, qkv.size(1))) {}
+};
+
+void check_plan(const ContextPlan& plan, const ContextAttention& attention, const ConstTensor& q) {
+  TRIREME_CHECK(plan.ulysses() == attention.ulysses() && q.size(0) == plan.local_tokens(),
+                "context attention over ", q.size(0), " tokens with a plan of ",
+                plan.local_tokens(), ", heads exchanged between ", attention.ulysses(), " and ",
+                plan.ulysses(), " ranks");
+}
+
+}  // namespace
+
+void ContextAttention::forward(Ctx& ctx, const Tensor& out, const ConstTensor& q,
+                               const ConstTensor& k, const ConstTensor& v, const ContextPlan& plan,
+                               const AttentionArgs& args, Saved* saved) const {
+  check_plan(plan, *this, q);
+  const HeadShares shares(q.size(1), k.size(1), ulysses_);
+  const AttentionArgs own = args_of_share(plan, args, shares.local_heads, shares.heads);
+  const int64_t tokens = plan.group_tokens(), width = q.size(2);
+  Activation lse =
+      ctx.allocate("context.lse", sum_dtype(q.dtype()), Shape{shares.local_heads, tokens});
+  if (ulysses_ == 1) {
+    ring_attention_forward(ctx, *ring_, out, lse, q, k, v, plan, own);
+    if (saved != nullptr) saved->lse = std::move(lse);
+    return;
+  }
+  const HeadExchange heads(*exchange_);
+  Activation qkv =
+      ctx.allocate("context.qkv", q.dtype(),
+                   Shape{tokens, shares.local_heads + 2 * shares.local_kv_heads, width});
+  heads.gather_qkv(ctx, qkv, q, k, v, plan);
+  Activation mine =
+      ctx.allocate("context.out", q.dtype(), Shape{tokens, shares.local_heads, width});
+  const Packed<ConstTensor> packed(*qkv, shares);
+  ring_attention_forward(ctx, *ring_, mine, lse, packed.q, packed.k, packed.v, plan, own);
+  heads.scatter(ctx, out, mine, plan);
+  if (saved != nullptr) *saved = {std::move(lse), std::move(qkv), std::move(mine)};
+}
+
+void ContextAttention::backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                                const ConstTensor& dout, const ConstTensor& out,
+                                const ConstTensor& q, const ConstTensor& k, const ConstTensor& v,
+                                const ContextPlan& plan, const AttentionArgs& args,
+                                const Saved& saved) const {
+  check_plan(plan, *this, dq);
+  const HeadShares shares(dq.size(1), dk.size(1), ulysses_);
+  const AttentionArgs own = args_of_share(plan, args, shares.local_heads, shares.heads);
+  if (ulysses_ == 1)
+    return ring_attention_backward(ctx, *ring_, dq, dk, dv, dout, out, saved.lse, q, k, v, plan,
+                                   own);
+  const HeadExchange heads(*exchange_);
+  Activation d_mine = ctx.allocate("context.d_out", dout.dtype(), saved.out->shape());
+  heads.gather(ctx, d_mine, dout, plan);
+  const Activation d_qkv = ctx.allocate("context.d_qkv", dout.dtype(), saved.qkv->shape());
+  const Packed<Tensor> d(*d_qkv, shares);
+  const Packed<ConstTensor> packed(*saved.qkv, shares);
+  ring_attention_backward(ctx, *ring_, d.q, d.k, d.v, d_mine, saved.out, saved.lse, packed.q,
+                          packed.k, packed.v, plan, own);
+  d_mine.reset();
+  heads.scatter_qkv(ctx, dq, dk, dv, d_qkv, plan);
+}
+
+}  // namespace trireme

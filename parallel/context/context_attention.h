@@ -1,0 +1,67 @@
+// Causal attention over documents whose tokens are spread over context-parallel ranks.
+//
+//   p2p      ring attention over all ranks (parallel/context/ring_attention.h)
+//   a2a      heads are exchanged over all ranks (parallel/context/head_exchange.h)
+//   a2a+p2p  heads are exchanged inside groups of u neighbours, blocks of keys travel between the groups
+// All three give what one rank gives for the whole rows, up to the order of additions.
+// docs/context-parallelism.md has pictures and formulas.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "parallel/context/head_exchange.h"
+#include "parallel/context/ring_attention.h"
+
+namespace trireme {
+
+enum class ContextCommType : uint8_t { kP2P, kA2A, kA2AP2P };
+ContextCommType parse_context_comm_type(const std::string& name);  // "p2p", "a2a", "a2a+p2p"
+const char* context_comm_type_name(ContextCommType type);
+
+// Ranks that exchange heads, u, for `ranks` context ranks with `heads` query heads each (after tensor
+// parallelism): 1 for p2p, all for a2a; for a2a+p2p the largest divisor of `ranks` below it that divides
+// the heads, or all ranks where they are a prime number that does. InputError where there is none.
+int ulysses_ranks(ContextCommType type, int ranks, int64_t heads);
+
+class ContextAttention {
+ public:
+  // Collective over cp. ulysses divides its size. cp must outlive this.
+  ContextAttention(Communicator& cp, int ulysses);
+
+  // What backward() needs besides the operands of forward().
+  struct Saved {
+    Activation lse;
+    Activation qkv, out;  // of the exchanged heads; with ulysses() > 1 only
+  };
+
+  // q, out (T, H, D); k, v (T, Hkv, D): the tokens of this rank (plan.local_tokens()), rotated with
+  // their positions in the document; strides as in engine/ops/attention.h, heads adjacent.
+  // args.global_row is taken from the plan; first_head and total_heads are those of the caller's heads.
+  // saved may be null: nothing is kept.
+  void forward(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
+               const ConstTensor& v, const ContextPlan& plan, const AttentionArgs& args,
+               Saved* saved) const;
+
+  // dq, dk, dv overwrite; none may alias an input. Where keeps_inputs(), out, q, k, v are not read and
+  // may be absent.
+  void backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tensor& dv,
+                const ConstTensor& dout, const ConstTensor& out, const ConstTensor& q,
+                const ConstTensor& k, const ConstTensor& v, const ContextPlan& plan,
+                const AttentionArgs& args, const Saved& saved) const;
+
+  bool keeps_inputs() const { return ulysses_ > 1; }
+  int ulysses() const { return ulysses_; }
+  Communicator& ring() const { return *ring_; }
+  Communicator& exchange() const { return *exchange_; }
+
+ private:
+  AttentionArgs args_of_share(const ContextPlan& plan, const AttentionArgs& args,
+                              int64_t local_heads, int64_t heads) const;
+  int ulysses_;
+  std::unique_ptr<Communicator> own_ring_, own_exchange_;  // where they are not cp itself
+  Communicator* ring_;
+  Communicator* exchange_;
+};
+
+}  // namespace trireme

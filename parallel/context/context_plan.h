@@ -1,0 +1,47 @@
+// ContextPlan: what one rank has to know about a micro-batch's documents to attend over the tokens of
+// all context-parallel ranks. Computed on the host, by every rank for itself, from the whole
+// micro-batch; nothing of it travels.
+#pragma once
+
+#include "parallel/context/token_slices.h"
+
+namespace trireme {
+
+class ContextPlan {
+ public:
+  // Of context rank `rank`, whose heads are exchanged within groups of `ulysses` neighbours. Takes all
+  // its memory here. Until build() no query sees a key: good for a planning run.
+  ContextPlan(const ContextLayout& layout, int rank, int ulysses);
+
+  // cu_seqlens (documents + 1) offsets from 0 to B * S; rows (B * S) the global row of each token, which
+  // keys dropout (may be empty where no dropout acts). Both of the micro-batch without padding.
+  void build(std::span<const int32_t> cu_seqlens, std::span<const int64_t> rows);
+
+  const ContextLayout& layout() const { return layout_; }
+  int ulysses() const { return ulysses_; }
+  int ring() const { return group_layout_.ranks; }
+  int64_t local_tokens() const { return layout_.local_tokens(); }
+  // Tokens a rank attends with once heads are exchanged: ulysses() * local_tokens().
+  int64_t group_tokens() const { return group_layout_.local_tokens(); }
+
+  // Step t of the ring: this rank's queries against the keys of the rank t places before it. The views
+  // hold until the next build().
+  AttentionSegments step(int t) const;
+  // (group_tokens) int64: global row of each query, 0 for padding.
+  ConstTensor global_rows() const;
+  // (group_tokens) int32: token i, in the order of rows, is the order[i]-th of those received.
+  ConstTensor order() const;
+
+ private:
+  struct Step {
+    std::vector<AttentionSegment> segments;
+    std::vector<int32_t> key_position;
+  };
+  ContextLayout layout_, group_layout_;
+  int rank_, ulysses_;
+  std::vector<Step> steps_;
+  std::vector<int64_t> tokens_, global_rows_;
+  std::vector<int32_t> order_;
+};
+
+}  // namespace trireme

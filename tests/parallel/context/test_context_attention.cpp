@@ -1,0 +1,296 @@
+#include <gtest/gtest.h>
+
+#include "tests/parallel/context/context_case.h"
+
+namespace trireme::test {
+namespace {
+
+constexpr double kF64Tolerance = 1e-12;
+
+// Odd lengths, packed documents, documents of one token, several rows, ranks with padding only.
+std::vector<ContextCase> cases() {
+  std::vector<ContextCase> all;
+  all.push_back(packed(1, 64, {}));
+  all.push_back(packed(2, 37, {}));
+  all.push_back(packed(1, 150, {1, 40, 1, 1, 90}));
+  all.push_back(packed(3, 61, {7, 1, 30}));
+  all.push_back(packed(1, 3, {}));  // of 8 ranks 5 hold padding only
+  all.push_back(packed(2, 5, {1, 1, 1, 1}));
+  all.push_back(packed(1, 700, {300, 250}));  // blocks of 64 keys and more
+  ContextCase alone = packed(1, 90, {20});
+  alone.heads = 8;
+  alone.kv_heads = 8;
+  alone.multiple = 3;
+  all.push_back(alone);
+  ContextCase dropped = packed(2, 75, {6, 40});
+  dropped.dropout = 0.3;
+  all.push_back(dropped);
+  return all;
+}
+
+void expect_exact(const ContextCase& c, int ranks) {
+  SCOPED_TRACE(concat(c.describe(), ", ", ranks, " ranks"));
+  EXPECT_LT(worst_difference(attend_together(c, ranks, DType::kF64), attend_alone(c, DType::kF64)),
+            kF64Tolerance);
+}
+
+TEST(ContextAttention, RingEqualsOneRank) {
+  for (const ContextCase& c : cases())
+    for (const int ranks : {1, 2, 3, 4, 8}) expect_exact(c, ranks);
+}
+
+TEST(ContextAttention, RingOverContiguousChunksEqualsOneRank) {
+  for (ContextCase c : cases()) {
+    c.balance = ContextBalance::kContiguous;
+    for (const int ranks : {2, 4}) expect_exact(c, ranks);
+  }
+}
+
+TEST(ContextAttention, ExchangeOfHeadsEqualsOneRank) {
+  for (ContextCase c : cases())
+    for (const ContextBalance balance : {ContextBalance::kZigzag, ContextBalance::kContiguous}) {
+      c.type = ContextCommType::kA2A;
+      c.balance = balance;
+      for (const int ranks : {1, 4}) expect_exact(c, ranks);
+    }
+}
+
+TEST(ContextAttention, ExchangeInsideARingEqualsOneRank) {
+  for (ContextCase c : cases())
+    for (const ContextBalance balance : {ContextBalance::kZigzag, ContextBalance::kContiguous}) {
+      c.type = ContextCommType::kA2AP2P;
+      c.balance = balance;
+      for (const int ranks : {4, 8}) expect_exact(c, ranks);
+    }
+}
+
+// Key/value heads that the ranks do not divide: all pairs of heads that a rank's queries may straddle.
+TEST(ContextAttention, RepeatedKeyHeadsSumTheirGradients) {
+  for (const auto& [heads, kv_heads] :
+       std::vector<std::pair<int64_t, int64_t>>{{8, 1}, {8, 2}, {12, 6}, {12, 3}, {24, 4}}) {
+    ContextCase c = packed(2, 29, {4, 11});
+    c.heads = heads;
+    c.kv_heads = kv_heads;
+    c.dropout = 0.1;
+    c.type = ContextCommType::kA2A;
+    expect_exact(c, 4);
+    c.type = ContextCommType::kA2AP2P;
+    expect_exact(c, 4);
+  }
+}
+
+TEST(ContextAttention, ShorterFloatsStayWithinTheTable) {
+  for (const ContextCommType type :
+       {ContextCommType::kP2P, ContextCommType::kA2A, ContextCommType::kA2AP2P})
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      ContextCase c = packed(2, 101, {1, 30, 40});
+      c.type = type;
+      c.dropout = 0.2;
+      c.kv_heads = 1;  // gradients of repeated heads are rounded twice
+      SCOPED_TRACE(concat(c.describe(), ", ", dtype));
+      const int64_t terms = c.width + c.length * c.heads;
+      EXPECT_LT(worst_difference(attend_together(c, 4, dtype), attend_alone(c, dtype)),
+                tolerance(dtype, terms).relative);
+    }
+}
+
+// C = T Hkv D w: one rank's keys, or values. Sums of gradients travel in float32.
+TEST(ContextAttention, RingSendsExactlyTheFormula) {
+  for (const DType dtype : {DType::kF64, DType::kBF16})
+    for (const int64_t kv_heads : {4, 1})
+      for (const int ranks : {1, 2, 4, 8}) {
+        ContextCase c = packed(2, 53, {9, 20});
+        c.kv_heads = kv_heads;
+        run_threads(ranks, [&](Communicator& cp) {
+          Ctx ctx(1, "context");
+          ContextRank rank(c, cp, dtype);
+          cp.reset_traffic();
+          const int64_t n = ranks, elements = rank.plan().local_tokens() * kv_heads * c.width;
+          rank.forward(ctx);
+          const int64_t keys = 2 * (n - 1) * elements * dtype_size(dtype);
+          EXPECT_EQ(cp.traffic()[CommKind::kSend].sent_bytes, keys);
+          rank.backward(ctx);
+          const int64_t sums = n == 1 ? 0 : 2 * n * elements * dtype_size(sum_dtype(dtype));
+          EXPECT_EQ(cp.traffic()[CommKind::kSend].sent_bytes, 2 * keys + sums);
+          EXPECT_EQ(cp.traffic().total().sent_bytes, 2 * keys + sums);
+        });
+      }
+}
+
+TEST(ContextAttention, ExchangeSendsExactlyTheFormula) {
+  for (const int64_t kv_heads : {8, 2})  // divided by the ranks, and repeated
+    for (const int ranks : {2, 4}) {
+      ContextCase c = packed(2, 53, {9, 20});
+      c.heads = 8;
+      c.kv_heads = kv_heads;
+      c.type = ContextCommType::kA2A;
+      run_threads(ranks, [&](Communicator& cp) {
+        Ctx ctx(1, "context");
+        ContextRank rank(c, cp, DType::kBF16);
+        Communicator& group = rank.attention().exchange();
+        group.reset_traffic();
+        const int64_t local = c.heads / ranks, slots = std::max<int64_t>(1, kv_heads / ranks);
+        const int64_t each_way =
+            (ranks - 1) * rank.plan().local_tokens() * (2 * local + 2 * slots) * c.width * 2;
+        rank.forward(ctx);
+        EXPECT_EQ(group.traffic()[CommKind::kAllToAll].sent_bytes, each_way);
+        rank.backward(ctx);
+        EXPECT_EQ(group.traffic()[CommKind::kAllToAll].sent_bytes, 2 * each_way);
+        EXPECT_EQ(rank.attention().ring().traffic().total().sent_bytes, 0);
+      });
+    }
+}
+
+TEST(ContextAttention, RunsAreBitIdentical) {
+  ContextCase c = packed(2, 101, {1, 30, 40});
+  c.type = ContextCommType::kA2AP2P;
+  const auto bits = [&](int threads) {
+    std::vector<std::vector<double>> all(4);
+    run_threads(4, [&](Communicator& cp) {
+      Ctx ctx(threads, "context");
+      ContextRank rank(c, cp, DType::kBF16);
+      rank.forward(ctx);
+      rank.backward(ctx);
+      for (const TestTensor* t : {&rank.out, &rank.dq, &rank.dk, &rank.dv}) {
+        const std::vector<double> values = to_doubles(*t);
+        auto& mine = all[static_cast<size_t>(cp.rank())];
+        mine.insert(mine.end(), values.begin(), values.end());
+      }
+    });
+    return all;
+  };
+  const auto first = bits(1);
+  EXPECT_TRUE(bits(1) == first);
+  EXPECT_TRUE(bits(2) == first);
+}
+
+// One plan serves every packing: it is made before any document is known.
+TEST(ContextAttention, RunsInThePlannedArena) {
+  for (const ContextCommType type :
+       {ContextCommType::kP2P, ContextCommType::kA2A, ContextCommType::kA2AP2P}) {
+    ContextCase c = packed(2, 61, {1, 30});
+    c.type = type;
+    c.dropout = 0.1;
+    WholeResult whole = attend_alone(c, DType::kF64);
+    const WholeResult want = whole;
+    run_threads(4, [&](Communicator& cp) {
+      ContextRank rank(c, cp, DType::kF64);
+      ContextCase long_document = packed(2, 61, {});
+      long_document.type = type;
+      long_document.dropout = c.dropout;
+      ContextRank other(long_document, cp, DType::kF64);
+      Ctx ctx(2, "planned");
+      const int64_t sent = cp.traffic().total().sent_bytes;
+      ctx.arena.begin_planning();
+      other.forward(ctx);
+      other.backward(ctx);
+      const ArenaPlan plan = ctx.arena.end_planning();
+      EXPECT_EQ(cp.traffic().total().sent_bytes, sent) << "a planning run talks to nobody";
+      ctx.arena.reserve(plan.capacity);
+      for (int step = 0; step < 2; ++step) {
+        ctx.arena.begin_step(plan);
+        rank.forward(ctx);
+        rank.backward(ctx);
+        ctx.arena.end_step();
+        EXPECT_EQ(rank.collect(whole, cp.rank()), "");
+      }
+    });
+    EXPECT_LT(worst_difference(whole, want), kF64Tolerance);
+  }
+}
+
+// Longest row whose attention, forward and backward with what is saved between, fits the budget.
+int64_t longest_row(int ranks, int64_t budget) {
+  int64_t longest = 0;
+  run_threads(ranks, [&](Communicator& cp) {
+    const auto bytes = [&](int64_t length) {
+      const ContextLayout layout =
+          make_context_layout(1, length, ranks, 1, ContextBalance::kZigzag);
+      const ContextPlan plan(layout, cp.rank(), 1);
+      const ContextAttention attention(cp, 1);
+      Ctx ctx(1, "counting");
+      ctx.arena.begin_planning();
+      {
+        const int64_t heads = 8, kv_heads = 2, width = 16, t = layout.local_tokens();
+        const Activation qkv =
+            ctx.allocate("qkv", DType::kBF16, Shape{t, heads + 2 * kv_heads, width});
+        const Activation out = ctx.allocate("out", DType::kBF16, Shape{t, heads, width});
+        const auto split = [&](const Tensor& all) {
+          return std::array<Tensor, 3>{all.slice(1, 0, heads),
+                                       all.slice(1, heads, heads + kv_heads),
+                                       all.slice(1, heads + kv_heads, heads + 2 * kv_heads)};
+        };
+        const auto [q, k, v] = split(qkv);
+        ContextAttention::Saved saved;
+        attention.forward(ctx, out, q, k, v, plan, {}, &saved);
+        const Activation dout = ctx.allocate("dout", DType::kBF16, out->shape());
+        const Activation d_qkv = ctx.allocate("d_qkv", DType::kBF16, qkv->shape());
+        const auto [dq, dk, dv] = split(d_qkv);
+        attention.backward(ctx, dq, dk, dv, dout, out, q, k, v, plan, {}, saved);
+      }
+      return ctx.arena.end_planning().capacity;
+    };
+    int64_t fits = 1, too_long = 1 << 20;
+    while (too_long - fits > 1) {
+      const int64_t middle = (fits + too_long) / 2;
+      (bytes(middle) <= budget ? fits : too_long) = middle;
+    }
+    if (cp.rank() == 0) longest = fits;
+  });
+  return longest;
+}
+
+TEST(ContextAttention, LongestSequenceGrowsWithTheRanks) {
+  constexpr int64_t kBudget = 4 << 20;
+  const int64_t two = longest_row(2, kBudget);
+  EXPECT_GT(two, 1000);
+  for (const int ranks : {4, 8}) {
+    const double ratio =
+        static_cast<double>(longest_row(ranks, kBudget)) / static_cast<double>(two);
+    EXPECT_NEAR(ratio, ranks / 2.0, 0.05 * ranks / 2.0);
+  }
+  // From one rank to two it grows by less: two blocks of keys and three of gradients travel, and count
+  // as much as a third of the rest here, where a quarter of the heads are keys'.
+  const auto one = static_cast<double>(longest_row(1, kBudget));
+  EXPECT_GT(static_cast<double>(two), 1.4 * one);
+}
+
+TEST(ContextAttention, ChoosesWhoExchangesHeads) {
+  EXPECT_EQ(ulysses_ranks(ContextCommType::kP2P, 8, 4), 1);
+  EXPECT_EQ(ulysses_ranks(ContextCommType::kA2A, 4, 12), 4);
+  EXPECT_EQ(ulysses_ranks(ContextCommType::kA2AP2P, 8, 12), 4);
+  EXPECT_EQ(ulysses_ranks(ContextCommType::kA2AP2P, 8, 6), 2);
+  EXPECT_EQ(ulysses_ranks(ContextCommType::kA2AP2P, 2, 6), 2);
+  EXPECT_THROW(ulysses_ranks(ContextCommType::kA2A, 4, 6), InputError);
+  EXPECT_THROW(ulysses_ranks(ContextCommType::kA2AP2P, 4, 3), InputError);
+  EXPECT_EQ(parse_context_comm_type("a2a+p2p"), ContextCommType::kA2AP2P);
+  EXPECT_THROW(parse_context_comm_type("ring"), InputError);
+  EXPECT_EQ(parse_context_balance("contiguous"), ContextBalance::kContiguous);
+  EXPECT_THROW(parse_context_balance("striped"), InputError);
+}
+
+TEST(ContextAttention, RefusesPlansOfOtherShapes) {
+  run_threads(2, [](Communicator& cp) {
+    const ContextCase c = packed(1, 16, {});
+    Ctx ctx(1, "context");
+    ContextRank rank(c, cp, DType::kF64);
+    const ContextPlan longer(make_context_layout(1, 20, 2, 1, ContextBalance::kZigzag), cp.rank(),
+                             1);
+    EXPECT_THROW(rank.attention().forward(ctx, rank.out, rank.q, rank.k, rank.v, longer, args_of(c),
+                                          nullptr),
+                 Error);
+    const ContextPlan exchanged(make_context_layout(1, 16, 2, 1, ContextBalance::kZigzag),
+                                cp.rank(), 2);
+    EXPECT_THROW(rank.attention().forward(ctx, rank.out, rank.q, rank.k, rank.v, exchanged,
+                                          args_of(c), nullptr),
+                 Error);
+    AttentionArgs windowed = args_of(c);
+    windowed.window = 4;
+    EXPECT_THROW(rank.attention().forward(ctx, rank.out, rank.q, rank.k, rank.v, rank.plan(),
+                                          windowed, nullptr),
+                 Error);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::test
