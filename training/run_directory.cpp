@@ -58,6 +58,10 @@ std::string log_path(const RunConfig& config) {
   return (fs::path(config.output_dir) / "train.log").string();
 }
 
+std::string events_path(const RunConfig& config) {
+  return (fs::path(config.output_dir) / "tensorboard").string();
+}
+
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   ResumePlan plan;
   if (resume.empty()) {

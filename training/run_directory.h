@@ -4,6 +4,7 @@
 //   resolved_config.json   the configuration with every default and "auto" replaced
 //   metrics.jsonl          one record a step
 //   train.log              what the console showed
+//   tensorboard/           event files, with logging.tensorboard.enabled
 //   checkpoints/           unless checkpoint.save says otherwise
 #pragma once
 
@@ -30,5 +31,6 @@ void write_run_directory(const RunConfig& config);
 
 std::string metrics_path(const RunConfig& config);
 std::string log_path(const RunConfig& config);
+std::string events_path(const RunConfig& config);
 
 }  // namespace trireme

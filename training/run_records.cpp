@@ -11,7 +11,7 @@ RunRecords::RunRecords(const RunConfig& config, int64_t resume_step)
       metrics_(metrics_path(config), resume_step > 0 ? resume_step : -1),
       progress_("pretrain", resume_step) {
   open_log_file(log_path(config));
-  if (config.logging.tensorboard) events_.emplace(config.output_dir, resume_step);
+  if (config.logging.tensorboard) events_.emplace(events_path(config), resume_step + 1);
 }
 
 RunRecords::~RunRecords() { close_log_file(); }

@@ -236,7 +236,7 @@ void add_places(Schema& s) {
       .at_most(kMaxSteps)
       .beside_trajectory()
       .alias({"logging.steps_per_print", "steps_per_print", "log_interval", "logging_steps"});
-  s.boolean("logging.tensorboard.enabled", false, "event files under output_dir")
+  s.boolean("logging.tensorboard.enabled", false, "event files in output_dir/tensorboard")
       .beside_trajectory()
       .alias({"tensorboard.enabled"});
   s.integer("evaluation.eval_interval", "0", "steps between validations; 0: only at the end")

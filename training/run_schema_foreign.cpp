@@ -90,7 +90,8 @@ void add_deepspeed_rest(Schema& s) {
     s.no_effect(key, "times, rates and bytes of each step are in metrics.jsonl");
   for (const char* key : {"tensorboard.output_path", "tensorboard.job_name", "tensorboard_dir"})
     s.no_effect(key,
-                "event files lie under output_dir; logging.tensorboard.enabled switches them on");
+                "event files lie in output_dir/tensorboard; logging.tensorboard.enabled switches "
+                "them on");
   s.no_effect("checkpoint.load_universal", "every checkpoint loads into any number of ranks");
   for (const char* key : {"checkpoint.tag_validation", "checkpoint.parallel_write",
                           "checkpoint.use_node_local_storage"})

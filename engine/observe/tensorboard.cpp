@@ -86,26 +86,23 @@ std::string scalar_event(double wall_time, int64_t step, std::string_view tag, f
 
 TensorBoardWriter::TensorBoardWriter(const std::string& directory, int64_t first_step) {
   make_directories(directory);
-  const double time = now();
-  // One name per start; TensorBoard reads the files of a directory in the order of their names.
-  for (int number = 0; descriptor_ < 0; ++number) {
-    path_ = concat(directory, "/events.out.tfevents.", static_cast<int64_t>(time), ".", number, ".",
-                   ::getpid());
+  // One name per start. TensorBoard reads the files of a directory in the order of their names, so
+  // these must sort by time, also when a run is started twice within a second.
+  double time = 0;
+  do {
+    time = now();
+    path_ = concat(directory, "/events.out.tfevents.", static_cast<int64_t>(time * 1e6));
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0 && errno != EEXIST) break;
-  }
+  } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) fail_file("create", path_, errno);
   std::string version = event(time, 0);
   append_bytes(version, 3, "brain.Event:2");
-  append(tfrecord(version));
-  if (first_step > 0) {
-    std::string session;  // SessionLog { SessionStatus status = 1; } with START = 1
-    append_key(session, 1, kVarint);
-    append_varint(session, 1);
-    std::string start = event(time, first_step);
-    append_bytes(start, 7, session);
-    append(tfrecord(start));
-  }
+  std::string session;  // SessionLog { SessionStatus status = 1; } with START = 1
+  append_key(session, 1, kVarint);
+  append_varint(session, 1);
+  std::string start = event(time, first_step);
+  append_bytes(start, 7, session);
+  append(tfrecord(version) + tfrecord(start));
 }
 
 TensorBoardWriter::~TensorBoardWriter() {

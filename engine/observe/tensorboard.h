@@ -17,8 +17,8 @@ std::string scalar_event(double wall_time, int64_t step, std::string_view tag, f
 class TensorBoardWriter {
  public:
   TensorBoardWriter() = default;
-  // Creates a new events file in `directory`. first_step > 0 (a resumed run) tells TensorBoard to forget
-  // the steps from there on that an earlier file holds.
+  // Creates a new events file in `directory` for the steps from first_step on, and tells TensorBoard
+  // to forget those that an earlier file holds: a resumed run takes them again.
   TensorBoardWriter(const std::string& directory, int64_t first_step);
   ~TensorBoardWriter();
   TensorBoardWriter(TensorBoardWriter&& other) noexcept;
