@@ -34,10 +34,14 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
                " positions");
   const int64_t micro =
       options.micro_batch_size > 0 ? options.micro_batch_size : trained.micro_batch_size;
+  const DataConfig data = data_of(options, trained);
   const auto source = make_validation_source(
-      data_of(options, trained),
+      data,
       {.sequence_length = length, .vocab_size = trained.model.vocab_size, .seed = trained.seed});
-  if (!source) fail_input(options.model, ": the run has no validation data; give --data PREFIX");
+  if (!source && !options.data.empty()) fail_input("--data ", options.data, " holds no two tokens");
+  if (!source)
+    fail_input(options.model, ": the run has no validation data (", why_no_validation(data),
+               "); give --data PREFIX");
   const ParallelSizes sizes{.dp = world.size()};
   const Groups groups(world.world(), sizes);
   Evaluator evaluator(loaded.model(), loaded.parameters(), groups, ctx, micro, length);

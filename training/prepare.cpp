@@ -28,6 +28,28 @@ void refuse_existing(const std::string& path, bool overwrite) {
   fail_input(path, " exists already: choose another output or pass --overwrite");
 }
 
+// The folder of an output file, made where it is missing. Unless the work ends with keep(), what was
+// made of it is removed again: bad input leaves nothing behind.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const std::string& file) {
+    const fs::path folder = fs::path(file).parent_path();
+    if (folder.empty()) return;
+    for (fs::path p = folder; !p.empty() && !fs::exists(p); p = p.parent_path()) made_.push_back(p);
+    make_directories(folder.string());
+  }
+  ~OutputFolder() {
+    std::error_code not_empty;
+    for (const fs::path& folder : made_) fs::remove(folder, not_empty);
+  }
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+  void keep() { made_.clear(); }
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
 std::string part_prefix(const PrepareOptions& options, int rank, int ranks) {
   return concat(token_file_prefix(options.output), ".part-", rank, "-of-", ranks);
 }
@@ -146,7 +168,10 @@ PrepareStats prepare_data(const PrepareOptions& options, const ProgressCallback&
   const std::string prefix = token_file_prefix(options.output);
   refuse_existing(prefix + ".idx", options.overwrite);
   refuse_existing(prefix + ".bin", options.overwrite);
-  return tokenize_share(options, prefix, 0, 1, /*keep_empty=*/false, progress);
+  OutputFolder folder(prefix);
+  PrepareStats stats = tokenize_share(options, prefix, 0, 1, /*keep_empty=*/false, progress);
+  folder.keep();
+  return stats;
 }
 
 PrepareStats prepare_part(const PrepareOptions& options, int rank, int ranks,
@@ -203,6 +228,7 @@ PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
   if (world.size() == 1) return prepare_data(options, progress);
   PrepareStats stats;
   const auto start = std::chrono::steady_clock::now();
+  OutputFolder folder(token_file_prefix(options.output));
   try {
     together(world, true,
              [&] { stats = prepare_part(options, world.rank(), world.size(), progress); });
@@ -211,6 +237,7 @@ PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
     remove_part(options, world.rank(), world.size());
     throw;
   }
+  folder.keep();
   for (int64_t* count :
        {&stats.documents, &stats.tokens, &stats.empty_documents, &stats.text_bytes}) {
     *count = world.all_reduce_scalar(*count, ReduceOp::kSum);
@@ -224,6 +251,7 @@ int64_t train_tokenizer(const TrainTokenizerOptions& options) {
     fail_input("the output ", options.output, " must end in .model, as a tokenizer's path does");
   }
   refuse_existing(options.output, options.overwrite);
+  OutputFolder folder(options.output);
   TextReader reader(list_text_files(options.inputs), options.json_key);
   // The trainer's sentences are lines; white space inside them is theirs.
   std::string text;
@@ -248,6 +276,7 @@ int64_t train_tokenizer(const TrainTokenizerOptions& options) {
       {.vocab_size = options.vocab_size, .model_type = options.model_type}, next);
   const int64_t vocab_size = parse_sentencepiece(model, options.output)->vocab_size();
   write_file_atomically(options.output, model);
+  folder.keep();
   return vocab_size;
 }
 

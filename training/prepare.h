@@ -14,7 +14,7 @@ class Communicator;
 
 struct PrepareOptions {
   std::vector<std::string> inputs;  // files and folders, engine/io/text_reader.h
-  std::string output;               // prefix of the .bin and .idx
+  std::string output;               // prefix of the .bin and .idx; its folder is made if missing
   std::string tokenizer = "byte";
   std::string json_key = "text";
   bool append_eod = false;  // the tokenizer's eod after each document
@@ -53,7 +53,7 @@ void merge_parts(const PrepareOptions& options, int ranks);
 
 struct TrainTokenizerOptions {
   std::vector<std::string> inputs;
-  std::string output;  // X.model
+  std::string output;  // X.model; its folder is made if missing
   std::string json_key = "text";
   int64_t vocab_size = 0;
   std::string model_type = "bpe";

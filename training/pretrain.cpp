@@ -50,6 +50,7 @@ class PretrainRun {
   TrainStep step_;
   Evaluator evaluator_;
   std::unique_ptr<BatchSource> train_data_, validation_data_;
+  std::string no_validation_;  // why there is no validation_data_
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
   TrainPosition position_;
@@ -83,6 +84,12 @@ void PretrainRun::open_data() {
   train_data_ = make_train_source(config_.data, source,
                                   checked_mul(config_.train_steps, config_.train_batch_size));
   validation_data_ = make_validation_source(config_.data, source);
+  if (validation_data_) return;
+  no_validation_ = why_no_validation(config_.data);
+  if (config_.eval_interval > 0)
+    fail_input("evaluation.eval_interval ", config_.eval_interval, " asks for validation, but ",
+               no_validation_, "; or set evaluation.eval_interval to 0");
+  if (!config_.data.valid.empty()) fail_input(no_validation_);
 }
 
 void PretrainRun::make_plans() {
@@ -135,6 +142,8 @@ void PretrainRun::start_or_resume() {
   }
   group_.barrier();
   for (const std::string& note : config_.notes) log_info(note);
+  if (group_.rank() == 0 && !no_validation_.empty())
+    log_warning("no validation loss will be taken: ", no_validation_);
   if (!checkpoint.empty())
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
 }
@@ -229,6 +238,7 @@ ExitCode PretrainRun::run() {
   if (options_.validate_only) {
     if (group_.rank() == 0) {
       plan_resume(config_, options_.resume);
+      if (!no_validation_.empty()) log_warning("no validation loss: ", no_validation_);
       std::printf("configuration is valid for %d rank%s\n%s%s", group_.size(),
                   group_.size() == 1 ? "" : "s", memory_report().c_str(),
                   train_plan_.table(8).c_str());

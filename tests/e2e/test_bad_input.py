@@ -20,6 +20,16 @@ class BadText(harness.CommandTest):
         self.refused(b"abc\0def\n" * 100, ["text.txt"])
         self.refused(b"\xff\xfe broken utf-8", ["text.txt"])
 
+    def test_missing_folder_of_the_output(self):
+        self.write("text.txt", "some text\n")
+        self.trireme("data", "prepare", "--input", "text.txt", "--output", "new/folder/tokens")
+        self.trireme("data", "inspect", "new/folder/tokens")
+        self.write("text.txt", b"abc\0def\n")  # bad text leaves no folder behind
+        self.assert_refused("data", "prepare", "--input", "text.txt", "--output", "newer/folder/tokens",
+                            says=["text.txt"])
+        self.assert_refused("data", "prepare", "--input", "new", "--output", "text.txt/folder/tokens",
+                            says=["text.txt"])
+
     def test_unknown_tokenizer(self):
         self.refused("some text\n", ["nobody/knows-it", "byte", ".model"], "--tokenizer", "nobody/knows-it")
 
@@ -52,6 +62,30 @@ class BadRun(tiny_run.RunTest):
         self.trireme("data", "prepare", "--input", "short.txt", "--output", "short")
         self.configure(data={"train_data_path": "short", "tokenizer": "byte"})
         self.refused("token file short", "33")
+
+    def test_validation_that_was_asked_for_but_has_no_data(self):
+        self.configure(data={"data_path": "train", "tokenizer": "byte"})  # one text is one document
+        ways_out = ["data.valid_data_path", "several documents", "evaluation.eval_interval to 0"]
+        self.refused("data.split 969,30,1", "1 document in train", *ways_out)
+        self.refused("data.split 969,30,1", arguments=("--validate",))
+        self.configure(data={"train_data_path": "train", "tokenizer": "byte"})
+        self.refused("evaluation.eval_interval 10", "data.valid_data_path is not given")
+        self.write("letter.txt", "a")
+        self.trireme("data", "prepare", "--input", "letter.txt", "--output", "letter")
+        self.configure(data={"train_data_path": "train", "valid_data_path": "letter", "tokenizer": "byte"},
+                       evaluation={"eval_interval": 0})
+        self.refused("data.valid_data_path letter", "two tokens")
+
+    def test_no_validation_is_said_once(self):
+        self.configure(data={"data_path": "train", "tokenizer": "byte"}, evaluation={"eval_interval": 0},
+                       train_steps=6)
+        _, stderr = self.pretrain("--ranks", "2")
+        said = "no validation loss will be taken: data.split 969,30,1"
+        self.assertEqual(stderr.count(said), 1, stderr)
+        self.assertEqual((self.folder / "run/train.log").read_text().count(said), 1)
+        self.assertFalse(any("validation_loss" in record for record in self.records()))
+        self.assert_refused("eval", "run", says=["no validation data", "1 document in train", "--data"])
+        self.trireme("eval", "run", "--data", "valid")
 
     def test_missing_and_truncated_token_files(self):
         self.write("train.bin", (self.folder / "train.bin").read_bytes()[:-10])

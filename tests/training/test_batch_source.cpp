@@ -288,5 +288,32 @@ TEST(ValidationSource, IsAbsentWhenTheSplitIsEmpty) {
   EXPECT_EQ(make_test_source(config, {2, 10, 1}), nullptr);
 }
 
+TEST(ValidationSource, SaysWhyItIsAbsent) {
+  const ScratchDirectory dir;
+  write(dir / "one", {{1, 2, 3, 4, 5}});
+  write(dir / "tiny", {{1, 2, 3}, {4}});
+  const auto expect = [](const DataConfig& config, const std::vector<std::string>& words) {
+    EXPECT_EQ(make_validation_source(config, {2, 10, 1}), nullptr);
+    const std::string why = why_no_validation(config);
+    for (const std::string& word : words)
+      EXPECT_NE(why.find(word), std::string::npos) << why << "\nlacks: " << word;
+  };
+  DataConfig config = train_only(dir / "one");
+  expect(config, {"data.split 1 ", "no share"});
+  config.split = "969,30,1";
+  expect(config, {"data.split 969,30,1", "1 document in " + (dir / "one"), "several documents",
+                  "data.valid_data_path"});
+  config.train.push_back({1.0, dir / "tiny"});
+  expect(config, {"1 document in", "2 documents in " + (dir / "tiny")});
+  config = train_only(dir / "tiny");
+  config.split = "1,1";
+  expect(config, {"fewer than two tokens", "2 documents in"});
+  config.split.clear();
+  expect(config, {"data.valid_data_path is not given"});
+  write(dir / "short", {{1}});
+  config.valid = {{1.0, dir / "short"}};
+  expect(config, {"data.valid_data_path " + (dir / "short"), "two tokens"});
+}
+
 }  // namespace
 }  // namespace trireme

@@ -36,8 +36,13 @@ void probe_vocabulary(const TokenFile& file, int64_t vocab_size) {
              ": raise model.vocab_size or prepare the data with the model's tokenizer");
 }
 
+// Every set has files of its own: data.split divides nothing.
+bool has_own_files(const DataConfig& config) {
+  return config.split.empty() || !config.valid.empty() || !config.test.empty();
+}
+
 std::vector<Part> open_parts(const DataConfig& config, Set set, int64_t vocab_size) {
-  const bool own_files = config.split.empty() || !config.valid.empty() || !config.test.empty();
+  const bool own_files = has_own_files(config);
   const auto& listed = !own_files || set == Set::kTrain ? config.train
                        : set == Set::kValidation        ? config.valid
                                                         : config.test;
@@ -245,6 +250,34 @@ std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options) {
   return make_sequential(config, options, Set::kTest);
+}
+
+std::string why_no_validation(const DataConfig& config) {
+  if (has_own_files(config)) {
+    if (config.valid.empty()) return "data.valid_data_path is not given; give it";
+    return concat("data.valid_data_path ", config.valid.front().prefix,
+                  " holds no two tokens; prepare it from more text");
+  }
+  constexpr const char* kWayOut =
+      "; prepare the text as several documents, or validation text of its own and give "
+      "data.train_data_path and data.valid_data_path";
+  const std::string split = concat("data.split ", config.split);
+  if (const SequenceRange all = split_sequences(config.split, 1 << 20)[1]; all.begin == all.end)
+    return concat(split, " gives no share to validation; give it one");
+  std::string files;
+  int64_t held_out = 0;
+  for (const BlendPart& blend : config.train) {
+    const TokenFile file(blend.prefix);
+    const SequenceRange range = split_sequences(config.split, file.num_sequences())[1];
+    held_out += range.end - range.begin;
+    files += concat(files.empty() ? "" : ", ", file.num_sequences(),
+                    file.num_sequences() == 1 ? " document in " : " documents in ", blend.prefix);
+  }
+  if (held_out > 0)
+    return concat(split, " leaves validation documents of fewer than two tokens (", files, ")",
+                  kWayOut);
+  return concat(split, " leaves validation no whole document (", files,
+                "; a text file is one document, whatever its size)", kWayOut);
 }
 
 }  // namespace trireme

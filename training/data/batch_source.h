@@ -72,4 +72,8 @@ std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options);
 
+// Where make_validation_source() gave nullptr: why, as a sentence without its end, and behind a
+// semicolon what to change.
+std::string why_no_validation(const DataConfig& config);
+
 }  // namespace trireme
