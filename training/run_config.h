@@ -106,8 +106,10 @@ RunConfig read_run_config(const Json& json, int world_size);
 RunConfig resolved_run_config(const Json& json);
 // What resolved_config.json holds: every key, "auto" replaced; reading it gives the same RunConfig.
 Json run_config_to_json(const RunConfig& config);
-// Hash over what determines the training trajectory (model, data, batch, optimizer, seed, dtype ...),
-// not over output places, logging, evaluation, layout or thread counts. 16 hex digits.
+// Hash over what determines the training trajectory (model, names of data files, batch, optimizer,
+// seed, dtype ...), not over output places, folders of data, logging, evaluation, layout or thread
+// counts, and not over train_steps and the scheduler: of these it matters what they gave the steps
+// that are done (training/run_directory.h). 16 hex digits.
 std::string trajectory_hash(const RunConfig& config);
 
 // The table of keys; the reference page and the JSON Schema come from it.

@@ -1,5 +1,6 @@
 // Writing: RunConfig -> resolved document, its hash, and the texts made from the schema.
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/override.h"
@@ -48,6 +49,14 @@ const char* word(Recompute recompute) {
     case Recompute::kFull: return "full";
   }
   TRIREME_UNREACHABLE("recompute");
+}
+
+// Files may move to another folder: in strings, and strings of lists, only the last part stays.
+void keep_file_names(Json& value) {
+  if (value.is_string())
+    value = std::filesystem::path(value.get<std::string>()).filename().string();
+  if (value.is_array())
+    for (Json& item : value) keep_file_names(item);
 }
 
 Json word_or_null(const std::string& value) { return value.empty() ? Json() : Json(value); }
@@ -166,6 +175,8 @@ std::string trajectory_hash(const RunConfig& config) {
   Json json = run_config_to_json(config);
   for (const Key& key : run_schema().keys())
     if (key.status == KeyStatus::kImplemented && !key.is_trajectory) erase_path(json, key.path);
+  for (const char* key : {"data_path", "train_data_path"})
+    if (json["data"].contains(key)) keep_file_names(json["data"][key]);
   // FNV-1a, 64 bits: stable over machines and versions of libraries.
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : json.dump()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

@@ -1,10 +1,15 @@
 #include "training/run_directory.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/override.h"
+#include "engine/core/tensor.h"
 #include "engine/io/atomic_file.h"
+#include "optim/schedule.h"
+#include "training/data/batch_source.h"
 #include "training/train_checkpoint.h"
 
 namespace trireme {
@@ -17,15 +22,28 @@ bool holds_run(const RunConfig& config) {
          !find_newest_whole(config.checkpoint.save, false).directory.empty();
 }
 
+// What the course of the training depends on, {"/a/b": value}.
+Json trajectory_keys(const RunConfig& config) {
+  Json json = run_config_to_json(config);
+  for (const Key& key : run_schema().keys()) {
+    const bool schedule = key.path == "train_steps" || key.path.starts_with("scheduler.");
+    if (key.status == KeyStatus::kImplemented && !key.is_trajectory && !schedule)
+      erase_path(json, key.path);
+  }
+  return json.flatten();
+}
+
 // The keys whose values differ, for the message that refuses to continue another run.
 std::string differences(const RunConfig& saved, const RunConfig& wanted) {
   std::string out;
-  const Json before = run_config_to_json(saved).flatten();
-  const Json now = run_config_to_json(wanted).flatten();
-  for (const auto& [path, value] : now.items())
-    if (!before.contains(path) || before[path] != value)
-      out += concat(out.empty() ? "" : ", ", path.substr(1), " ",
-                    before.contains(path) ? before[path].dump() : "unset", " -> ", value.dump());
+  const Json before = trajectory_keys(saved), now = trajectory_keys(wanted);
+  for (const auto& [path, value] : now.items()) {
+    if (before.contains(path) && before[path] == value) continue;
+    std::string key = path.substr(1);
+    std::ranges::replace(key, '/', '.');
+    out += concat(out.empty() ? "" : ", ", key, " ",
+                  before.contains(path) ? before[path].dump() : "unset", " -> ", value.dump());
+  }
   return out.substr(0, 600);
 }
 
@@ -40,12 +58,43 @@ RunConfig read_resolved(const std::string& path) {
   }
 }
 
-void check_same_run(const RunConfig& config, const std::string& checkpoint) {
-  const CheckpointReader reader(checkpoint);
+double rate_of(const RunConfig& config, int64_t step) {
+  return learning_rate(config.scheduler, config.optimizer.lr, step, config.train_steps);
+}
+
+void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t steps_done,
+                      const std::string& checkpoint) {
+  for (int64_t step = 0; step < steps_done; ++step) {
+    if (rate_of(saved, step) == rate_of(config, step)) continue;
+    const bool wsd = saved.scheduler.style == DecayStyle::kWsd;
+    fail_input(
+        checkpoint, " took step ", step + 1, " with learning rate ", rate_of(saved, step),
+        ", this configuration (", differences(saved, config), ") gives it ", rate_of(config, step),
+        "; a run can be extended where the rates of its past stay: ",
+        wsd ? "continue a checkpoint from before the decay, --resume CHECKPOINT with another "
+              "output_dir"
+            : concat("set scheduler.params.decay_steps to ", saved.scheduler.decay_steps),
+        "; or set them back, or use another output_dir");
+  }
+}
+
+// Adds to the plan what its checkpoint means for a run of `config`.
+void check_same_run(const RunConfig& config, ResumePlan& plan) {
+  const CheckpointReader reader(plan.checkpoint);
   const RunConfig saved = checkpoint_run_config(reader);
-  if (trajectory_hash(saved) == trajectory_hash(config)) return;
-  fail_input(checkpoint, " belongs to a run with another configuration (",
-             differences(saved, config), "); set them back, or use another output_dir");
+  if (trajectory_hash(saved) != trajectory_hash(config))
+    fail_input(plan.checkpoint, " belongs to a run with another configuration (",
+               differences(saved, config), "); set them back, or use another output_dir");
+  check_past_rates(saved, config, reader.step(), plan.checkpoint);
+  if (saved.train_steps == config.train_steps) return;
+  const std::string change = order_change(
+      config.data,
+      {.sequence_length = config.sequence_length, .vocab_size = config.model.vocab_size},
+      checked_mul(saved.train_steps, saved.train_batch_size),
+      checked_mul(config.train_steps, config.train_batch_size));
+  if (!change.empty())
+    plan.notes.push_back(
+        concat("train_steps ", saved.train_steps, " -> ", config.train_steps, ": ", change));
 }
 
 }  // namespace
@@ -64,28 +113,26 @@ std::string events_path(const RunConfig& config) {
 
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   ResumePlan plan;
-  if (resume.empty()) {
-    if (holds_run(config))
-      fail_input("output_dir ", config.output_dir,
-                 " holds another run; continue it with "
-                 "--resume auto, or choose another output_dir");
-    return plan;
+  if (resume.empty() && holds_run(config))
+    fail_input("output_dir ", config.output_dir,
+               " holds another run; continue it with "
+               "--resume auto, or choose another output_dir");
+  if (resume == "auto") {
+    const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save);
+    plan.notes = newest.skipped;
+    plan.checkpoint = newest.directory;
   }
-  if (resume != "auto") {
-    plan.checkpoint = find_checkpoint(resume);
-    check_same_run(config, plan.checkpoint);
-    return plan;
+  if (const bool path = !resume.empty() && resume != "auto"; path || plan.checkpoint.empty()) {
+    const std::string& from = path ? resume : config.checkpoint.load;
+    if (!from.empty()) plan.checkpoint = find_checkpoint(from);
   }
-  const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save);
-  plan.notes = newest.skipped;
-  plan.checkpoint = newest.directory;
   if (!plan.checkpoint.empty()) {
-    check_same_run(config, plan.checkpoint);
+    check_same_run(config, plan);
     return plan;
   }
   // Killed before its first checkpoint: the same run starts again from the beginning.
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
-  if (!fs::exists(resolved)) return plan;
+  if (resume.empty() || !fs::exists(resolved)) return plan;
   const RunConfig saved = read_resolved(resolved.string());
   if (trajectory_hash(saved) != trajectory_hash(config))
     fail_input("output_dir ", config.output_dir, " holds another run without a checkpoint (",

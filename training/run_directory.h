@@ -15,8 +15,14 @@
 
 namespace trireme {
 
+// A run may be continued under another train_steps or scheduler if the steps that are done have the
+// learning rates that the new configuration gives them: a constant rate, a decay of fixed length
+// (scheduler.params.decay_steps), WSD before its decay. So the result is the new configuration's, and
+// when the order of the data is another one for so many steps, a note says so.
+//
 // --resume: "" starts a new run and refuses a directory that holds one; "auto" starts where the
-// directory holds none and else continues it; a path continues from that checkpoint.
+// directory holds none and else continues it; a path continues from that checkpoint. Where a
+// run would start, checkpoint.load names a checkpoint to continue from instead.
 struct ResumePlan {
   std::string checkpoint;          // directory to load; empty: start from fresh weights
   std::vector<std::string> notes;  // damaged checkpoints passed over, for the log

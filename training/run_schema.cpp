@@ -52,6 +52,7 @@ void add_run(Schema& s) {
       .required()
       .at_least(1)
       .at_most(kMaxSteps)
+      .beside_trajectory()
       .alias({"train_iters", "max_steps", "training.steps", "tokens.train_steps"});
   s.integer("seed", "1234", "of the initial weights, the data order and dropout")
       .at_least(0)
@@ -141,10 +142,12 @@ void add_scheduler(Schema& s) {
            "course of the learning rate after warm-up")
       .synonym("inverse-square-root", "inverse_sqrt")
       .not_yet({"OneCycle", "LRRangeTest"})
+      .beside_trajectory()
       .alias({"lr_decay_style"});
   s.integer("scheduler.params.warmup_steps", "0", "steps of warm-up, at most train_steps")
       .at_least(0)
       .at_most(kMaxSteps)
+      .beside_trajectory()
       .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
   s.integer(
        "scheduler.params.decay_steps", "\"auto\"",
@@ -153,12 +156,15 @@ void add_scheduler(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(kMaxSteps)
+      .beside_trajectory()
       .alias({"lr_decay_iters", "lr_wsd_decay_iters", "scheduler.params.total_num_steps"});
   s.number("scheduler.params.min_lr", "0", "the rate does not go below")
       .at_least(0)
+      .beside_trajectory()
       .alias({"min_lr"});
   s.choice("scheduler.params.decay_style", "linear",
            {"linear", "cosine", "exponential", "minus_sqrt"}, "shape of WSD's decay")
+      .beside_trajectory()
       .alias({"lr_wsd_decay_style"});
   s.choice("scheduler.params.warmup_type", "", {"linear"}, "DeepSpeed's word").not_yet({"log"});
   s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's word: optimizer.params.lr again")
@@ -182,10 +188,12 @@ void add_data(Schema& s) {
   s.any("data.valid_data_path", "null", "prefix or list",
         "token files for validation, beside train_data_path")
       .or_null()
+      .beside_trajectory()
       .alias({"valid_data_path"});
   s.any("data.test_data_path", "null", "prefix or list",
         "token files for the final test, beside train_data_path")
       .or_null()
+      .beside_trajectory()
       .alias({"test_data_path"});
   s.string("data.split", "\"969,30,1\"", "parts of data_path for training, validation and test")
       .alias({"split"});

@@ -351,12 +351,15 @@ TEST(RunConfig, TheHashFollowsTheTrajectoryOnly) {
   EXPECT_EQ(hash.size(), 16u);
   for (const char* same : {"output_dir=elsewhere", "save=x", "steps_per_print=9", "eval_iters=3",
                            "cpu.threads_per_rank=1", "comm.algorithm=ring", "micro_batch_size=4",
-                           "activation_checkpointing.granularity=full", "comm.bucket_size=2048"})
+                           "activation_checkpointing.granularity=full", "comm.bucket_size=2048",
+                           "data_path=elsewhere/test", "data_path=/abs/test.bin",
+                           // What these gave the steps that are done is compared instead.
+                           "train_steps=101", "lr_warmup_iters=3", "scheduler.type=constant"})
     EXPECT_EQ(trajectory_hash(read({same})), hash) << same;
   EXPECT_EQ(trajectory_hash(read({}, 4)), hash);
-  for (const char* other : {"seed=1", "lr=1e-3", "train_steps=101", "train_batch_size=24",
-                            "bf16=true", "split=9,1", "data_path=b", "seq_length=32",
-                            "model.rms_norm_eps=1e-5", "clip_grad=0.5", "lr_warmup_iters=3"})
+  for (const char* other : {"seed=1", "lr=1e-3", "train_batch_size=24", "bf16=true", "split=9,1",
+                            "data_path=data/b", "data_path=0.5 data/test 0.5 b", "seq_length=32",
+                            "model.rms_norm_eps=1e-5", "clip_grad=0.5"})
     EXPECT_NE(trajectory_hash(read({other})), hash) << other;
 }
 

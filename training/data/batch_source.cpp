@@ -90,6 +90,25 @@ BatchFillOptions fill_options(const DataConfig& config, const BatchSourceOptions
   return fill;
 }
 
+// Normalised.
+std::vector<double> blend_weights(const std::vector<Part>& parts) {
+  std::vector<double> weights;
+  for (const Part& part : parts) {
+    if (!(part.weight > 0)) {
+      fail_input("data.data_path: the weight ", part.weight, " of ", part.file->prefix(),
+                 " must be above 0");
+    }
+    weights.push_back(part.weight);
+  }
+  return normalize_weights(weights);
+}
+
+// Samples each of the parts is built with, for a run that takes total_samples.
+std::vector<int64_t> samples_of_parts(const std::vector<Part>& parts, int64_t total_samples) {
+  if (parts.size() == 1) return {total_samples};
+  return blend_sizes(blend_weights(parts), total_samples).build;
+}
+
 class TrainSource : public BatchSource {
  public:
   TrainSource(const DataConfig& config, const BatchSourceOptions& options, int64_t total_samples)
@@ -143,15 +162,7 @@ class TrainSource : public BatchSource {
  private:
   template <class Add>
   void build_blend(const std::vector<Part>& parts, int64_t total_samples, const Add& add) {
-    std::vector<double> weights;
-    for (const Part& part : parts) {
-      if (!(part.weight > 0)) {
-        fail_input("data.data_path: the weight ", part.weight, " of ", part.file->prefix(),
-                   " must be above 0");
-      }
-      weights.push_back(part.weight);
-    }
-    weights = normalize_weights(weights);
+    const std::vector<double> weights = blend_weights(parts);
     const BlendSizes sizes = blend_sizes(weights, total_samples);
     for (size_t d = 0; d < parts.size(); ++d) add(parts[d], sizes.build[d]);
     // Megatron normalises once more where it builds the index.
@@ -250,6 +261,28 @@ std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options) {
   return make_sequential(config, options, Set::kTest);
+}
+
+std::string order_change(const DataConfig& config, const BatchSourceOptions& options,
+                         int64_t samples_before, int64_t samples_now) {
+  const std::vector<Part> parts = open_parts(config, Set::kTrain, options.vocab_size);
+  const std::vector<int64_t> before = samples_of_parts(parts, samples_before),
+                             now = samples_of_parts(parts, samples_now);
+  for (size_t d = 0; d < parts.size(); ++d) {
+    const auto plan = [&](int64_t samples) {
+      return plan_epochs(parts[d].num_tokens(), samples, options.sequence_length);
+    };
+    const EpochPlan was = plan(before[d]), is = plan(now[d]);
+    if (was == is) continue;
+    const auto shown = [](const EpochPlan& p) {
+      return concat(p.epochs, p.epochs == 1 ? " epoch" : " epochs",
+                    p.first_part < p.samples ? ", the last shuffled apart" : " shuffled together");
+    };
+    return concat("the samples of ", parts[d].file->prefix(), " come in another order (",
+                  shown(was), " before; ", shown(is),
+                  " now): what is to come may repeat samples of the ", "epoch that was begun");
+  }
+  return "";
 }
 
 std::string why_no_validation(const DataConfig& config) {

@@ -72,6 +72,11 @@ std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options);
 
+// Whether the training samples come in another order when the run takes samples_now of them instead of
+// samples_before: the epochs that are shuffled together are others. Empty when not; else a note.
+std::string order_change(const DataConfig& config, const BatchSourceOptions& options,
+                         int64_t samples_before, int64_t samples_now);
+
 // Where make_validation_source() gave nullptr: why, as a sentence without its end, and behind a
 // semicolon what to change.
 std::string why_no_validation(const DataConfig& config);

@@ -55,6 +55,21 @@ std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t n
   return ranges;
 }
 
+EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t sequence_length) {
+  const int64_t S = sequence_length;
+  const int64_t tokens_wanted = checked_add(checked_mul(num_samples, S), 1);
+  EpochPlan plan;
+  plan.epochs = std::max<int64_t>(1, ceil_div(tokens_wanted, tokens_per_epoch));
+  plan.samples = plan.first_part = (checked_mul(plan.epochs, tokens_per_epoch) - 1) / S;
+  if (plan.epochs == 1) return plan;
+  // The last epoch is shuffled apart when less than 80 % of it will be used.
+  const int64_t before_last = ((plan.epochs - 1) * tokens_per_epoch - 1) / S;
+  const int64_t per_epoch = (tokens_per_epoch - 1) / S;
+  const auto threshold = static_cast<int64_t>(0.80 * static_cast<double>(per_epoch));
+  if (num_samples - before_last < threshold) plan.first_part = before_last;
+  return plan;
+}
+
 GptDataset::GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange range,
                        int64_t num_samples, int64_t sequence_length, uint64_t seed)
     : file_(std::move(file)), sequence_length_(sequence_length) {
@@ -68,25 +83,17 @@ GptDataset::GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange rang
                " sequences holds ", tokens_per_epoch_, " tokens, fewer than the ", S + 1,
                " of one sample; use more text, another data.split or a shorter sequence_length");
   }
-  const int64_t tokens_wanted = checked_add(checked_mul(num_samples, S), 1);
-  num_epochs_ = std::max<int64_t>(1, ceil_div(tokens_wanted, tokens_per_epoch_));
-  const int64_t total = (checked_mul(num_epochs_, tokens_per_epoch_) - 1) / S;
+  const EpochPlan plan = plan_epochs(tokens_per_epoch_, num_samples, S);
+  num_epochs_ = plan.epochs;
+  const int64_t total = plan.samples;
   if (total >= std::numeric_limits<uint32_t>::max()) {
     fail_input("data: ", total, " samples of ", file_->prefix(), " are more than this version ",
                "orders (4294967294); use fewer steps or longer sequences");
   }
-  // The last epoch is shuffled apart when less than 80 % of it will be used.
-  int64_t first_part = total;
-  if (num_epochs_ > 1) {
-    const int64_t before_last = ((num_epochs_ - 1) * tokens_per_epoch_ - 1) / S;
-    const int64_t per_epoch = (tokens_per_epoch_ - 1) / S;
-    const auto threshold = static_cast<int64_t>(0.80 * static_cast<double>(per_epoch));
-    if (num_samples - before_last < threshold) first_part = before_last;
-  }
-  const bool last_apart = first_part != total;
+  const bool last_apart = plan.first_part != total;
   NumpyRandomState random(static_cast<uint32_t>(seed));
   build_document_index(random, range, last_apart);
-  build_shuffle_index(random, last_apart, first_part, total);
+  build_shuffle_index(random, last_apart, plan.first_part, total);
 }
 
 void GptDataset::build_document_index(NumpyRandomState& random, SequenceRange range,

@@ -27,9 +27,18 @@ struct SequenceRange {
 // positive sum.
 std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t num_sequences);
 
+// How num_samples samples are taken from a range of sequences; equal plans give equal orders.
+struct EpochPlan {
+  int64_t epochs = 1;      // the fewest that give num_samples
+  int64_t samples = 0;     // of all of them
+  int64_t first_part = 0;  // samples shuffled together; fewer than `samples`: the last epoch apart
+  bool operator==(const EpochPlan&) const = default;
+};
+EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t sequence_length);
+
 class GptDataset {
  public:
-  // At least num_samples samples: E is the smallest number of epochs that gives them.
+  // At least num_samples samples, from the epochs of plan_epochs().
   // InputError when the range holds fewer than S+1 tokens, or seed does not fit 32 bits.
   GptDataset(std::shared_ptr<const TokenFile> file, SequenceRange range, int64_t num_samples,
              int64_t sequence_length, uint64_t seed);

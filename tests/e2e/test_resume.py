@@ -1,0 +1,78 @@
+"""Continuing a run under a changed configuration: what is allowed gives the run that the new one would have been."""
+import harness
+import tiny_run
+
+CONSTANT = {"type": "constant", "params": {"warmup_steps": 5}}
+
+
+class Resume(tiny_run.RunTest):
+    def resume(self, *settings, **options):
+        return self.pretrain("--resume", "auto", *[part for s in settings for part in ("--set", s)], **options)
+
+    def refused(self, *settings, says):
+        self.assert_refused("pretrain", "--config", "run.json", "--resume", "auto",
+                            *[part for s in settings for part in ("--set", s)], says=says)
+
+    def test_a_constant_rate_can_be_extended(self):
+        self.configure(scheduler=CONSTANT)
+        self.pretrain("--set", "output_dir=whole")
+        self.pretrain("--set", "train_steps=20")
+        self.resume("train_steps=30")
+        self.assertEqual([r[:3] for r in self.losses()], [r[:3] for r in self.losses("whole")])
+        self.assertEqual(self.weights(30), self.weights(30, "whole"))
+
+    def test_a_decay_to_the_end_cannot(self):
+        self.pretrain()  # cosine over train_steps
+        self.refused("train_steps=40", says=["learning rate", "train_steps 30 -> 40",
+                                             "scheduler.params.decay_steps to 30"])
+        self.resume("train_steps=40", "scheduler.params.decay_steps=30")
+        self.assertEqual([r["step"] for r in self.records()], list(range(1, 41)))
+        self.assertEqual({r["lr"] for r in self.records()[30:]}, {0.0})
+
+    def test_wsd_continues_from_before_its_decay(self):
+        self.configure(scheduler={"type": "WSD", "params": {"warmup_steps": 5, "decay_steps": 10}})
+        self.pretrain()
+        self.refused("train_steps=40", says=["before the decay", "--resume CHECKPOINT"])
+        longer = ["--set", "train_steps=40", "--set", "output_dir=longer"]
+        self.pretrain("--resume", "run/checkpoints/step-00000020", *longer)
+        self.pretrain("--set", "train_steps=40", "--set", "output_dir=whole")
+        self.assertEqual(self.weights(40, "longer"), self.weights(40, "whole"))
+
+    def test_more_epochs_change_the_order_which_is_said(self):
+        self.configure(scheduler=CONSTANT)
+        _, stderr = self.pretrain("--set", "train_steps=10")
+        self.assertNotIn("another order", stderr)
+        _, stderr = self.resume("train_steps=80")
+        self.assertIn("train_steps 10 -> 80: the samples of train come in another order (1 epoch", stderr)
+        self.assertEqual(self.records()[-1]["step"], 80)
+
+    def test_data_may_move(self):
+        self.pretrain("--set", "output_dir=whole")
+        self.pretrain()
+        for file in (self.folder / "run/checkpoints/step-00000030").iterdir():
+            file.unlink()
+        (self.folder / "run/checkpoints/step-00000030").rmdir()
+        (self.folder / "disk").mkdir()
+        for name in ("train.bin", "train.idx"):
+            (self.folder / name).rename(self.folder / "disk" / name)
+        self.resume("data.train_data_path=disk/train")
+        self.assertEqual(self.losses(), self.losses("whole"))
+        (self.folder / "disk/train.bin").rename(self.folder / "disk/other.bin")
+        (self.folder / "disk/train.idx").rename(self.folder / "disk/other.idx")
+        self.refused("data.train_data_path=disk/other", says=["another configuration", "data.train_data_path"])
+
+    def test_checkpoint_load_is_where_a_new_run_begins(self):
+        self.configure(scheduler=CONSTANT)
+        self.pretrain("--set", "train_steps=20")
+        start = ["--set", "output_dir=more", "--set", "checkpoint.load=run"]
+        self.pretrain(*start)
+        self.assertEqual([r["step"] for r in self.records("more")], list(range(21, 31)))
+        before = self.losses("more")
+        self.pretrain("--resume", "auto", *start)  # its own checkpoint comes first
+        self.assertEqual(self.losses("more"), before)
+        self.assert_refused("pretrain", "--config", "run.json", "--set", "output_dir=new", "--set",
+                            "checkpoint.load=nowhere", says=["nowhere"])
+
+
+if __name__ == "__main__":
+    harness.main()
