@@ -12,7 +12,7 @@
 #include "engine/io/token_file.h"
 #include "engine/observe/console.h"
 #include "engine/observe/progress.h"
-#include "parallel/comm/world.h"
+#include "parallel/launch.h"
 #include "training/prepare.h"
 
 namespace trireme {
@@ -66,6 +66,7 @@ void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
 
 // Under mpirun or srun the ranks share the work; one of them speaks.
 void run_prepare(PrepareOptions options) {
+  join_console();
   std::unique_ptr<World> world = make_world({});
   const bool speaks = world->rank() == 0;
   if (options.threads == 0) options.threads = std::max(1, available_cores() / world->local_size());

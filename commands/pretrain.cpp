@@ -8,7 +8,6 @@
 #include "commands/pretrain.h"
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
-#include "engine/observe/console.h"
 #include "engine/observe/log.h"
 
 namespace trireme {
@@ -36,7 +35,6 @@ RunConfig read_config(const Arguments& args, const CLI::App& command) {
 void run(const Arguments& args, const CLI::App& command, const CommandLine& line) {
   ensure_ranks(args.ranks, line.argc, line.argv);
   const RunConfig config = read_config(args, command);
-  if (detect_launcher().kind != Launcher::kNone) console_behind_launcher();
   set_active_isa(parse_isa(config.isa));
   const std::unique_ptr<World> world = make_world(world_options(config.comm));
   set_log_rank(world->rank());

@@ -50,9 +50,14 @@ std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
   return line;
 }
 
+void join_console() {
+  if (detect_launcher().kind != Launcher::kNone) console_behind_launcher(handed_down_console());
+}
+
 void ensure_ranks(int ranks, int argc, char** argv) {
   const LauncherInfo launcher = detect_launcher();
   if (launcher.kind != Launcher::kNone) {
+    join_console();
     if (ranks > 0 && ranks != launcher.ranks)
       fail_input("--ranks ", ranks, " disagrees with ", launcher.name, ", which started ",
                  launcher.ranks, "; leave --ranks out or make them equal");
@@ -69,6 +74,7 @@ void ensure_ranks(int ranks, int argc, char** argv) {
   arguments.reserve(line.size() + 1);
   for (std::string& word : line) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  hand_down_console(console_target());
   execv(arguments[0], arguments.data());
   throw Error(concat("cannot start ", line[0], ": ", std::strerror(errno)));
 }

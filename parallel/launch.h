@@ -16,6 +16,10 @@ LaunchHost this_host();
 std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
                                         const std::vector<std::string>& command);
 
+// Call where a command that may run under a launcher begins: the console then draws where the output
+// ends up on a terminal, and nowhere else. ensure_ranks() does it.
+void join_console();
+
 // Call first thing in a command that took --ranks N (0: not given). Under a launcher it returns, or
 // throws InputError when the launcher's number of ranks is not N. Without one, N <= 1 returns and
 // N > 1 replaces this process by mpirun; it then does not return.

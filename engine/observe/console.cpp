@@ -1,8 +1,10 @@
 #include "engine/observe/console.h"
 
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <mutex>
@@ -19,6 +21,14 @@ Console& console() {
   return instance;
 }
 
+// Set once, before anything is printed by more than one thread.
+std::atomic<bool> g_behind_launcher{false};
+bool behind_launcher() { return g_behind_launcher; }
+ConsoleTarget& launcher_target() {
+  static ConsoleTarget target;
+  return target;
+}
+
 void erase_status() { std::fputs("\r\033[K", stdout); }
 
 }  // namespace
@@ -26,7 +36,8 @@ void erase_status() { std::fputs("\r\033[K", stdout); }
 void console_print(Stream stream, const std::string& line) {
   Console& c = console();
   const std::lock_guard lock(c.mutex);
-  std::FILE* file = stream == Stream::kOut ? stdout : stderr;
+  const bool one_stream = behind_launcher() && launcher_target().shared;
+  std::FILE* file = stream == Stream::kOut || one_stream ? stdout : stderr;
   if (!c.status.empty()) {
     erase_status();
     std::fflush(stdout);  // before the line: stderr may be the same terminal
@@ -50,23 +61,30 @@ void console_set_status(const std::string& status) {
   c.status = status;
 }
 
-namespace {
-
-std::atomic<bool> g_behind_launcher{false};
-
-}  // namespace
-
-void console_behind_launcher() { g_behind_launcher = true; }
+void console_behind_launcher(const ConsoleTarget& target) {
+  launcher_target() = target;
+  g_behind_launcher = true;
+}
 
 bool console_is_terminal() {
   static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  return terminal && !g_behind_launcher;
+  return behind_launcher() ? launcher_target().columns > 0 : terminal;
 }
 
 int console_width() {
+  if (behind_launcher()) return std::max(1, launcher_target().columns);
   winsize size{};
   const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : 80;
+}
+
+ConsoleTarget console_target() {
+  if (!console_is_terminal()) return {};
+  struct stat out {
+  }, err{};
+  const bool shared = ::isatty(STDERR_FILENO) == 1 && ::fstat(STDOUT_FILENO, &out) == 0 &&
+                      ::fstat(STDERR_FILENO, &err) == 0 && out.st_rdev == err.st_rdev;
+  return {console_width(), shared};
 }
 
 }  // namespace trireme

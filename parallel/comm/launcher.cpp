@@ -7,6 +7,8 @@
 namespace trireme {
 namespace {
 
+constexpr const char* kConsole = "TRIREME_CONSOLE";  // "120 shared": columns, and stderr as well
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);  // NOLINT: before any thread is started
   return value == nullptr ? "" : value;
@@ -51,6 +53,18 @@ LauncherInfo detect_launcher() {
 std::string executable_search_path() {
   const std::string path = variable("PATH");
   return path.empty() ? "/usr/local/bin:/usr/bin:/bin" : path;
+}
+
+void hand_down_console(const ConsoleTarget& target) {
+  const std::string value = concat(target.columns, target.shared ? " shared" : " stdout");
+  ::setenv(kConsole, value.c_str(), 1);
+}
+
+ConsoleTarget handed_down_console() {
+  const std::string value = variable(kConsole);
+  const long columns = std::strtol(value.c_str(), nullptr, 10);
+  if (columns <= 0 || columns > 10000) return {};
+  return {static_cast<int>(columns), value.ends_with(" shared")};
 }
 
 TcpOptions tcp_options_from_environment(double timeout_s) {

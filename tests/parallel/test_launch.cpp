@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "parallel/comm/launcher_environment.h"
 #include "parallel/launch.h"
 
 namespace trireme {
@@ -15,7 +16,7 @@ class Environment {
   explicit Environment(const std::map<std::string, std::string>& wanted) {
     for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
                              "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK",
-                             "MASTER_ADDR", "MASTER_PORT"}) {
+                             "MASTER_ADDR", "MASTER_PORT", "TRIREME_CONSOLE"}) {
       const char* old = std::getenv(name);
       before_[name] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
       const auto it = wanted.find(name);
@@ -74,6 +75,17 @@ TEST(Launcher, RanksMustAgreeWithIt) {
   ensure_ranks(0, 0, nullptr);
   ensure_ranks(4, 0, nullptr);
   EXPECT_THROW(ensure_ranks(2, 0, nullptr), InputError);
+}
+
+TEST(Launcher, HandsTheConsoleDown) {
+  const Environment none({});
+  EXPECT_EQ(handed_down_console().columns, 0);
+  for (const ConsoleTarget& target :
+       {ConsoleTarget{120, true}, ConsoleTarget{80, false}, ConsoleTarget{}}) {
+    hand_down_console(target);
+    EXPECT_EQ(handed_down_console().columns, target.columns);
+    EXPECT_EQ(handed_down_console().shared, target.shared);
+  }
 }
 
 TEST(Launcher, OneRankNeedsNone) {
