@@ -13,13 +13,6 @@
 namespace trireme {
 namespace {
 
-struct Options {
-  std::string dtype = "all";
-  int threads = 0;
-  int samples = 5;
-  bool json = false;
-};
-
 // A linear layer y (tokens, out) = x (tokens, in) w^T of a workload.
 struct Layer {
   const char* workload;
@@ -72,7 +65,7 @@ struct LayerOperands {
   }
 };
 
-void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const Options& options,
+void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& options,
                  const MachinePeak& peak, std::vector<Result>& results) {
   const LayerOperands o(layer, dtype);
   const std::array<std::function<void()>, 3> calls = {
@@ -132,13 +125,7 @@ void print_row(const Result& r) {
               r.seconds * 1e3, r.gflops, 100 * r.share);
 }
 
-std::vector<DType> chosen_dtypes(const std::string& name) {
-  if (name == "all") return {DType::kF32, DType::kBF16};
-  if (name == "float32") return {DType::kF32};
-  return {DType::kBF16};
-}
-
-void run(const Options& options) {
+void run(const BenchOptions& options) {
   const MachinePeak peak = prepare_bench(options.threads);
   if (!options.json) {
     std::printf("%s\n", peak_line(peak).c_str());
@@ -147,7 +134,7 @@ void run(const Options& options) {
   }
   Ctx ctx(peak.threads, "bench");
   std::vector<Result> results;
-  const std::vector<DType> dtypes = chosen_dtypes(options.dtype);
+  const std::vector<DType> dtypes = options.dtypes();
   for (const DType dtype : dtypes)
     for (const Layer& layer : kLayers) {
       const size_t before = results.size();
@@ -168,16 +155,8 @@ void run(const Options& options) {
 CLI::App* add_bench_gemm(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "gemm", "Time every matrix product of a training step against this machine's measured peak");
-  auto options = std::make_shared<Options>();
-  app->add_option("--dtype", options->dtype, "Element type of the operands")
-      ->check(CLI::IsMember({"float32", "bfloat16", "all"}))
-      ->capture_default_str();
-  app->add_option("--threads", options->threads, "OpenMP threads (default: all cores)")
-      ->check(CLI::Range(1, 1024));
-  app->add_option("--samples", options->samples, "Timed samples per product; the median counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app->add_flag("--json", options->json, "Print JSON instead of a table");
+  auto options = std::make_shared<BenchOptions>();
+  add_bench_options(*app, *options);
   app->callback([options] { run(*options); });
   return app;
 }

@@ -21,13 +21,9 @@
 namespace trireme {
 namespace {
 
-struct Options {
-  std::string dtype = "all";
-  int threads = 0;
-  int samples = 5;
+struct Options : BenchOptions {
   int64_t tokens = 8192;
   int64_t sequence = 256;
-  bool json = false;
 };
 
 // GPT-2 124M: the sizes of one layer and of the head.
@@ -233,10 +229,8 @@ void run(const Options& options) {
   const MachinePeak peak = prepare_bench(options.threads);
   Ctx ctx(peak.threads, "bench");
   std::vector<Result> results;
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    if (options.dtype != "all" && options.dtype != dtype_name(dtype)) continue;
+  for (const DType dtype : options.dtypes())
     for (Result& r : OpBench(ctx, options, peak, dtype).run()) results.push_back(std::move(r));
-  }
   if (options.json) return print_json(peak, results);
   std::printf("%s\n", peak_line(peak).c_str());
   print_table(results);
@@ -251,21 +245,13 @@ CLI::App* add_bench_ops(CLI::App& parent) {
   CLI::App* app =
       parent.add_subcommand("ops", "Time every op against the memory bandwidth or the peak");
   auto options = std::make_shared<Options>();
-  app->add_option("--dtype", options->dtype, "Element type of the operands")
-      ->check(CLI::IsMember({"float32", "bfloat16", "all"}))
-      ->capture_default_str();
-  app->add_option("--threads", options->threads, "OpenMP threads (default: all cores)")
-      ->check(CLI::Range(1, 1024));
+  add_bench_options(*app, *options);
   app->add_option("--tokens", options->tokens, "Rows of the operands")
       ->check(CLI::Range(int64_t{16}, int64_t{1} << 20))
       ->capture_default_str();
   app->add_option("--sequence", options->sequence, "Tokens of a sequence in attention")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  app->add_option("--samples", options->samples, "Timed samples per op; the median counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app->add_flag("--json", options->json, "Print JSON instead of a table");
   app->callback([options] { run(*options); });
   return app;
 }

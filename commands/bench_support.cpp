@@ -1,5 +1,6 @@
 #include "commands/bench_support.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -8,6 +9,23 @@
 #include "engine/ops/gemm.h"
 
 namespace trireme {
+
+std::vector<DType> BenchOptions::dtypes() const {
+  if (dtype == "all") return {DType::kF32, DType::kBF16};
+  return {dtype == "float32" ? DType::kF32 : DType::kBF16};
+}
+
+void add_bench_options(CLI::App& app, BenchOptions& options) {
+  app.add_option("--dtype", options.dtype, "Element type of the operands")
+      ->check(CLI::IsMember({"float32", "bfloat16", "all"}))
+      ->capture_default_str();
+  app.add_option("--threads", options.threads, "OpenMP threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--samples", options.samples, "Timed samples; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app.add_flag("--json", options.json, "Print JSON instead of a table");
+}
 
 Tensor Operands::zeros(DType dtype, const Shape& shape) {
   const int64_t bytes = checked_mul(shape.numel(), dtype_size(dtype));

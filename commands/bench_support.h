@@ -8,7 +8,21 @@
 #include "engine/ops/context.h"
 #include "engine/ops/peak.h"
 
+namespace CLI {
+class App;
+}
+
 namespace trireme {
+
+// What the benches of single calls are told.
+struct BenchOptions {
+  std::string dtype = "all";
+  int threads = 0;  // 0: all cores
+  int samples = 5;
+  bool json = false;
+  std::vector<DType> dtypes() const;  // those that `dtype` names
+};
+void add_bench_options(CLI::App& app, BenchOptions& options);
 
 // Owns operands whose values are uniform in [-0.5, 0.5): denormal numbers or NaN would change speed.
 class Operands {
