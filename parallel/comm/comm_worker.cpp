@@ -1,13 +1,30 @@
 #include "parallel/comm/comm_worker.h"
 
-#include <chrono>
+#include <sched.h>
+
+#include <algorithm>
 
 #include "engine/core/cpu.h"
 
 namespace trireme {
+namespace {
+
+using std::chrono::microseconds;
+
+// Looks at a message before its waiter begins to sleep between them.
+constexpr int kYields = 100;
+// Naps up to this long are those of a transport that has to be asked.
+constexpr microseconds kPolled{100};
+// While somebody else is inside the transport, who moves messages on himself.
+constexpr microseconds kOthersNap{200};
+// Between looks while nobody waits: seldom enough not to take a core from computing.
+constexpr microseconds kIdleNap{1000};
+
+}  // namespace
 
 void Work::wait() const {
   if (state_ == nullptr) return;
+  if (state_->driver != nullptr) state_->driver->drive(*state_);
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
   if (state_->error) std::rethrow_exception(state_->error);
@@ -23,6 +40,16 @@ double Work::seconds() const {
   if (state_ == nullptr) return 0;
   const std::lock_guard lock(state_->mutex);
   return state_->seconds;
+}
+
+void Work::State::finish(const std::exception_ptr& result, double spent) {
+  {
+    const std::lock_guard lock(mutex);
+    seconds = spent;
+    error = result;
+    done = true;
+  }
+  changed.notify_all();
 }
 
 CommWorker::~CommWorker() {
@@ -43,18 +70,15 @@ void CommWorker::execute(const Task& task) {
     error = std::current_exception();
   }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  {
-    const std::lock_guard lock(task.state->mutex);
-    task.state->seconds = spent.count();
-    task.state->error = error;
-    task.state->done = true;
-  }
-  task.state->changed.notify_all();
+  task.state->finish(error, spent.count());
 }
 
 void CommWorker::run(const std::function<void()>& f) {
   {
     std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.wait(lock, [this] { return !polling_; });
+    --waiting_;
     if (busy_ || !queue_.empty()) {
       lock.unlock();
       start(f).wait();
@@ -85,10 +109,61 @@ Work CommWorker::start(std::function<void()> f) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({std::move(f), work.state_});
-    if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+    ensure_thread();
   }
   changed_.notify_all();
   return work;
+}
+
+Work CommWorker::post(const std::function<void(Done)>& hand_over) {
+  Work work;
+  work.state_ = std::make_shared<Work::State>();
+  work.state_->driver = this;
+  const auto begin = std::chrono::steady_clock::now();
+  hand_over([state = work.state_, begin](const std::exception_ptr& error) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    state->finish(error, spent.count());
+  });
+  std::unique_lock lock(mutex_);
+  ++posts_;
+  pending_ = true;
+  ensure_thread();
+  if (!busy_ && !polling_) poll(lock);  // so that it leaves at once
+  lock.unlock();
+  changed_.notify_all();
+  return work;
+}
+
+microseconds CommWorker::poll(std::unique_lock<std::mutex>& lock) {
+  const int64_t seen = posts_;
+  polling_ = true;
+  lock.unlock();
+  const microseconds nap = background_();
+  lock.lock();
+  polling_ = false;
+  if (nap.count() == 0 && seen == posts_) pending_ = false;
+  if (waiting_ > 0 || !queue_.empty()) changed_.notify_all();
+  return nap;
+}
+
+void CommWorker::drive(Work::State& state) {
+  for (int round = 0;; ++round) {
+    microseconds nap = kOthersNap;
+    {
+      std::unique_lock lock(mutex_);
+      if (!busy_ && !polling_) nap = std::max(poll(lock), microseconds(1));
+    }
+    std::unique_lock lock(state.mutex);
+    if (state.done) return;
+    // Who is told of the end sleeps at once: where there are more threads than cores, a sleeper gets a
+    // core sooner than one that has been yielding.
+    if (round < kYields && nap <= kPolled) {
+      lock.unlock();
+      sched_yield();
+    } else {
+      state.changed.wait_for(lock, nap, [&] { return state.done; });
+    }
+  }
 }
 
 void CommWorker::set_cores(int first, int count) {
@@ -97,11 +172,28 @@ void CommWorker::set_cores(int first, int count) {
   core_count_ = count;
 }
 
+void CommWorker::ensure_thread() {
+  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+}
+
 void CommWorker::loop() {
   std::unique_lock lock(mutex_);
   if (core_count_ > 0) allow_cores(first_core_, core_count_);
+  const auto due = [this] {
+    return (!busy_ && !polling_ && !queue_.empty()) || (stop_ && queue_.empty());
+  };
+  microseconds nap = kIdleNap;
   for (;;) {
-    changed_.wait(lock, [&] { return (!busy_ && !queue_.empty()) || (stop_ && queue_.empty()); });
+    if (pending_ && !stop_) {
+      if (!changed_.wait_for(lock, nap, due)) {
+        if (!busy_ && !polling_ && pending_) nap = std::max(kIdleNap, poll(lock));
+        continue;
+      }
+    } else {
+      changed_.wait(lock, [&] { return due() || pending_; });
+      nap = kIdleNap;
+      if (!due()) continue;
+    }
     if (queue_.empty()) return;
     busy_ = true;
     const Task task = std::move(queue_.front());

@@ -1,6 +1,8 @@
-// Runs a rank's operations one at a time, in the order in which they were started.
+// Runs a rank's operations one at a time, in the order in which they were started, and keeps posted
+// messages moving meanwhile.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -12,12 +14,16 @@
 
 namespace trireme {
 
+class CommWorker;
+
 struct Work::State {
+  void finish(const std::exception_ptr& result, double spent);  // sets done and wakes the waiters
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
   std::exception_ptr error;
   double seconds = 0;
+  CommWorker* driver = nullptr;  // of a posted message: who moves it on while somebody waits
 };
 
 // This is also the rule for MPI_THREAD_SERIALIZED: whoever executes an operation, the caller's
@@ -34,6 +40,16 @@ class CommWorker {
   Work start(std::function<void()> f);
   void set_cores(int first, int count);  // before the first start()
 
+  // Posted messages: `background` moves them on (Transport::progress). It is called by one thread at a
+  // time, never while an operation is under way: by those who wait for a message as often as it asks
+  // for, else by the worker's thread now and then.
+  using Background = std::function<std::chrono::microseconds()>;
+  using Done = std::function<void(std::exception_ptr)>;
+  void set_background(Background background) { background_ = std::move(background); }
+  // hand_over gives the message to the transport, with what to call when it has travelled.
+  Work post(const std::function<void(Done)>& hand_over);
+  void drive(Work::State& state);  // until it is done
+
  private:
   struct Task {
     std::function<void()> f;
@@ -41,11 +57,18 @@ class CommWorker {
   };
   void loop();
   static void execute(const Task& task);
+  void ensure_thread();                                                // with the lock held
+  std::chrono::microseconds poll(std::unique_lock<std::mutex>& lock);  // runs background_ unlocked
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> queue_;
-  bool busy_ = false;  // somebody executes an operation
+  bool busy_ = false;     // somebody executes an operation
+  bool polling_ = false;  // somebody runs background_, briefly
+  int waiting_ = 0;       // threads that wait for the end of that
+  bool pending_ = false;  // posted messages are under way
+  int64_t posts_ = 0;
+  Background background_;
   bool stop_ = false;
   int first_core_ = 0, core_count_ = 0;  // 0: wherever the process may run
   std::thread thread_;

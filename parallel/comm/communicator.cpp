@@ -218,6 +218,24 @@ void Communicator::recv(const Tensor& data, int from, int tag) {
               op.exchange({}, {&part, 1}, true));
 }
 
+Work Communicator::send_async(const ConstTensor& data, int to, int tag) {
+  check_operand("send", "data", data);
+  check_rank(*state_, "send", to);
+  check_tag(tag);
+  TRIREME_CHECK(to != rank(), "posted send of rank ", to, " to itself");
+  // The transport only reads what it sends.
+  return post_message(state_, CommKind::kSend, const_cast<void*>(data.raw()), data.bytes(), to,
+                      tag);
+}
+
+Work Communicator::recv_async(const Tensor& data, int from, int tag) {
+  check_operand("recv", "data", data);
+  check_rank(*state_, "recv", from);
+  check_tag(tag);
+  TRIREME_CHECK(from != rank(), "posted receive of rank ", from, " from itself");
+  return post_message(state_, CommKind::kRecv, data.raw(), data.bytes(), from, tag);
+}
+
 namespace {
 
 void do_send_recv(GroupState& group, const SendPart& send, const RecvPart& recv) {
@@ -314,10 +332,16 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, const std:
 Traffic Communicator::traffic() const {
   Traffic copy;
   TRIREME_RUN(copy = state_->traffic);
+  const std::lock_guard lock(state_->posted_mutex);
+  copy += state_->posted_traffic;
   return copy;
 }
 
-void Communicator::reset_traffic() { TRIREME_RUN(state_->traffic = {}); }
+void Communicator::reset_traffic() {
+  TRIREME_RUN(state_->traffic = {});
+  const std::lock_guard lock(state_->posted_mutex);
+  state_->posted_traffic = {};
+}
 
 #undef TRIREME_RUN
 #undef TRIREME_START

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -46,6 +47,9 @@ class Liveness {
   // Throws Error(kLostRank) when a rank is lost, when `awaited` (world rank, or -1) has died or has
   // left, or when `waited` seconds exceed the timeout. Cheap enough for every few milliseconds.
   void check(const OpInfo& op, int awaited, double waited);
+  // What goes on while this rank waits inside an operation: posted messages move on. Returns after how
+  // long to call it again; zero: no need.
+  std::function<std::chrono::microseconds()> background;
   void throw_if_lost(const OpInfo& op) const;
   [[noreturn]] void fail(const OpInfo& op, const std::string& reason);
 

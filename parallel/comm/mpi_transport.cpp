@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
-#include "parallel/comm/transport.h"
+#include "parallel/comm/posted_messages.h"
 
 namespace trireme {
 namespace {
+
+// Between looks at posted messages when somebody waits for one.
+constexpr auto kNap = std::chrono::microseconds(50);
 
 // MPI counts are int; longer messages travel as several pieces with one tag, which stay in order.
 constexpr int64_t kPiece = int64_t{1} << 30;
@@ -52,19 +55,30 @@ class MpiTransport final : public Transport {
     pending_.clear();
     for (const RecvPart& r : recvs)
       for_pieces(r.bytes, [&](int64_t offset, int bytes) {
-        MPI_Request* request = add({r.from, true, bytes});
-        check_mpi(MPI_Irecv(static_cast<std::byte*>(r.data) + offset, bytes, MPI_BYTE, r.from,
-                            r.tag, comm_, request),
-                  "MPI_Irecv");
+        start_receive(r, offset, bytes, add({r.from, true, bytes}));
       });
     for (const SendPart& s : sends)
       for_pieces(s.bytes, [&](int64_t offset, int bytes) {
-        MPI_Request* request = add({s.to, false, bytes});
-        check_mpi(MPI_Isend(static_cast<const std::byte*>(s.data) + offset, bytes, MPI_BYTE, s.to,
-                            s.tag, comm_, request),
-                  "MPI_Isend");
+        start_send(s, offset, bytes, add({s.to, false, bytes}));
       });
     wait_all(op, liveness);
+  }
+
+  void post(PostedPointer message) override { posted_.add(std::move(message)); }
+
+  std::chrono::microseconds progress(Liveness& liveness) override {
+    for (PostedPointer& message : posted_.take()) launch(std::move(message));
+    if (flights_.empty()) return {};
+    std::exception_ptr loss;
+    if (watch_.due())
+      for (const Flight& flight : flights_)
+        if (!loss) loss = watch_.look(liveness, *flight.message);
+    std::erase_if(flights_, [&](Flight& flight) {
+      if (!loss) return advance(flight);
+      flight.message->done(loss);
+      return true;
+    });
+    return flights_.empty() ? std::chrono::microseconds() : kNap;
   }
 
   void finish() override {
@@ -78,6 +92,60 @@ class MpiTransport final : public Transport {
     bool receives;
     int bytes;
   };
+
+  // A posted message whose pieces are under way; those before `next` have arrived.
+  struct Flight {
+    PostedPointer message;
+    std::vector<MPI_Request> requests;
+    std::vector<Pending> pending;
+    size_t next = 0;
+  };
+
+  void start_receive(const RecvPart& r, int64_t offset, int bytes, MPI_Request* request) {
+    check_mpi(MPI_Irecv(static_cast<std::byte*>(r.data) + offset, bytes, MPI_BYTE, r.from, r.tag,
+                        comm_, request),
+              "MPI_Irecv");
+  }
+
+  void start_send(const SendPart& s, int64_t offset, int bytes, MPI_Request* request) {
+    check_mpi(MPI_Isend(static_cast<const std::byte*>(s.data) + offset, bytes, MPI_BYTE, s.to,
+                        s.tag, comm_, request),
+              "MPI_Isend");
+  }
+
+  void launch(PostedPointer message) {
+    const PostedMessage& m = *message;
+    Flight flight{message, {}, {}};
+    try {
+      for_pieces(m.bytes, [&](int64_t offset, int bytes) {
+        flight.pending.push_back({m.peer, !m.sends, bytes});
+        MPI_Request* request = &flight.requests.emplace_back(MPI_REQUEST_NULL);
+        if (m.sends)
+          start_send({m.peer, m.tag, m.data, m.bytes}, offset, bytes, request);
+        else
+          start_receive({m.peer, m.tag, m.data, m.bytes}, offset, bytes, request);
+      });
+      flights_.push_back(std::move(flight));
+    } catch (...) {
+      message->done(std::current_exception());
+    }
+  }
+
+  // True when the message has ended, well or not.
+  static bool advance(Flight& flight) {
+    std::exception_ptr error;
+    try {
+      while (flight.next < flight.requests.size()) {
+        if (!test(flight.message->op, flight.pending[flight.next], &flight.requests[flight.next]))
+          return false;
+        ++flight.next;
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    flight.message->done(error);
+    return true;
+  }
 
   template <class F>
   static void for_pieces(int64_t bytes, F&& f) {
@@ -98,18 +166,24 @@ class MpiTransport final : public Transport {
   // Tests instead of waiting: a blocking MPI call could not notice a lost peer.
   void wait_all(const OpInfo& op, Liveness& liveness) {
     Patience patience(liveness, op);
-    for (size_t i = 0; i < requests_.size(); ++i) {
-      MPI_Status status;
-      for (int done = 0;;) {
-        const int code = MPI_Test(&requests_[i], &done, &status);
-        if (code != MPI_SUCCESS) fail_request(op, pending_[i], code);
-        if (done != 0) break;
+    for (size_t i = 0; i < requests_.size(); ++i)
+      while (!test(op, pending_[i], &requests_[i])) {
+        progress(liveness);
         patience.step(pending_[i].peer);
       }
-      int got = pending_[i].bytes;
-      if (pending_[i].receives) MPI_Get_count(&status, MPI_BYTE, &got);
-      if (got != pending_[i].bytes) fail_message_size(op, pending_[i].peer, got, pending_[i].bytes);
-    }
+  }
+
+  // Whether the request is complete; throws when it failed.
+  static bool test(const OpInfo& op, const Pending& pending, MPI_Request* request) {
+    MPI_Status status;
+    int done = 0;
+    const int code = MPI_Test(request, &done, &status);
+    if (code != MPI_SUCCESS) fail_request(op, pending, code);
+    if (done == 0) return false;
+    int got = pending.bytes;
+    if (pending.receives) MPI_Get_count(&status, MPI_BYTE, &got);
+    if (got != pending.bytes) fail_message_size(op, pending.peer, got, pending.bytes);
+    return true;
   }
 
   [[noreturn]] static void fail_request(const OpInfo& op, const Pending& pending, int code) {
@@ -127,6 +201,9 @@ class MpiTransport final : public Transport {
   int rank_ = 0, size_ = 1;
   std::vector<MPI_Request> requests_;  // kept between calls: no allocation in a step
   std::vector<Pending> pending_;
+  PostedQueue posted_;
+  std::vector<Flight> flights_;
+  PostedWatch watch_;
 };
 
 }  // namespace

@@ -21,8 +21,13 @@ constexpr int64_t kSmallBytes = 4096;
 constexpr int64_t kReduceBytes = 4096;
 constexpr int kSpins = 2000;
 
-void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected) {
-  const timespec nap{0, 25'000'000};  // then look at liveness
+constexpr auto kNap = std::chrono::microseconds(25'000);  // then look at liveness
+// The same while messages travel beside the reduction: often enough to keep them moving.
+constexpr auto kShortNap = std::chrono::microseconds(500);
+
+void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected,
+                std::chrono::microseconds most) {
+  const timespec nap{0, most.count() * 1000};
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, &nap, nullptr, 0);
 }
 
@@ -109,8 +114,9 @@ void NodeWindow::wait_for(const Counter& counter, uint32_t step, int rank, const
   }
   Patience patience(call.liveness, call.op);
   for (uint32_t seen; !reached(seen = counter.value.load(), step);) {
+    const auto again = call.liveness.background();
     counter.sleepers.fetch_add(1);
-    futex_wait(counter.value, seen);
+    futex_wait(counter.value, seen, again.count() > 0 ? std::clamp(again, kShortNap, kNap) : kNap);
     counter.sleepers.fetch_sub(1);
     patience.check(world_ranks_[static_cast<size_t>(rank)]);
   }

@@ -33,6 +33,33 @@ void arrange_nodes(GroupState& group) {
   }
 }
 
+int message_tag(const GroupState& group, int tag) { return group.context * kTagsPerContext + tag; }
+
+Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void* data,
+                  int64_t bytes, int peer, int tag) {
+  RankState& rank_state = *group->rank_state;
+  auto message = std::make_shared<PostedMessage>();
+  message->sends = kind == CommKind::kSend;
+  message->peer = group->members[static_cast<size_t>(peer)];
+  message->tag = message_tag(*group, tag);
+  message->data = static_cast<std::byte*>(data);
+  message->bytes = bytes;
+  message->op = {kind, &group->name, group->rank, group->size(), bytes, false};
+  message->keep = group;
+  rank_state.liveness.throw_if_lost(message->op);
+  {
+    const std::lock_guard lock(group->posted_mutex);
+    Traffic::Counter& counter = group->posted_traffic[kind];
+    ++counter.calls;
+    counter.payload_bytes += bytes;
+    if (message->sends) counter.sent_bytes += bytes;
+  }
+  return rank_state.worker.post([&](auto done) {
+    message->done = std::move(done);
+    rank_state.transport->post(std::move(message));
+  });
+}
+
 Operation::Operation(GroupState& group, CommKind kind, int64_t payload_bytes)
     : group_(group),
       info_{kind, &group.name, group.rank, group.size(), payload_bytes, false},
@@ -59,18 +86,17 @@ void Operation::exchange(std::span<const SendPart> sends, std::span<const RecvPa
   TRIREME_CHECK(sends.size() <= out.size() && recvs.size() <= in.size(), info_, ": ", sends.size(),
                 " sends and ", recvs.size(), " receives at once");
   size_t outs = 0, ins = 0;
-  const int base = group_.context * kTagsPerContext;
   for (SendPart part : sends) {
     if (part.bytes == 0 && !empty_too) continue;
     part.to = group_.members[static_cast<size_t>(part.to)];
-    part.tag += base;
+    part.tag = message_tag(group_, part.tag);
     counter_->sent_bytes += part.bytes;
     out[outs++] = part;
   }
   for (RecvPart part : recvs) {
     if (part.bytes == 0 && !empty_too) continue;
     part.from = group_.members[static_cast<size_t>(part.from)];
-    part.tag += base;
+    part.tag = message_tag(group_, part.tag);
     in[ins++] = part;
   }
   if (outs + ins == 0) return;

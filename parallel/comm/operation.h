@@ -1,6 +1,8 @@
 // One operation of a group under way: who, how many bytes, and the only door to the transport.
 #pragma once
 
+#include <mutex>
+
 #include "parallel/comm/rank_state.h"
 
 namespace trireme {
@@ -24,12 +26,20 @@ struct GroupState {
   std::unique_ptr<NodeWindow> window;
 
   uint64_t sequence = 0;  // collectives so far
-  Traffic traffic;
+  Traffic traffic;        // of operations; only the thread inside one touches it
+  std::mutex posted_mutex;
+  Traffic posted_traffic;  // of posted messages, counted by whoever posts them
 
   GroupState();
   ~GroupState();
   int size() const { return static_cast<int>(members.size()); }
 };
+
+// The complete tag of a message in a group.
+int message_tag(const GroupState& group, int tag);
+// Gives a message to the transport and counts it. `peer` is a group rank.
+Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void* data,
+                  int64_t bytes, int peer, int tag);
 
 // Fills nodes, node and local from the places of the members.
 void arrange_nodes(GroupState& group);

@@ -19,7 +19,10 @@ struct RankPlace {
 
 struct RankState {
   RankState(std::unique_ptr<Transport> link, const CommOptions& comm)
-      : transport(std::move(link)), options(comm), liveness(comm.timeout_s) {}
+      : transport(std::move(link)), options(comm), liveness(comm.timeout_s) {
+    liveness.background = [this] { return transport->progress(liveness); };
+    worker.set_background(liveness.background);
+  }
 
   std::unique_ptr<Transport> transport;
   CommOptions options;

@@ -3,18 +3,23 @@
 // A message nobody asked for yet is stored when it is short or when a wanted one waits behind it;
 // a long one is left in the network until its receive is posted, so that it is not copied twice.
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <list>
 
+#include "parallel/comm/posted_messages.h"
 #include "parallel/comm/tcp_socket.h"
 
 namespace trireme {
 namespace {
 
+// Between looks at posted messages when somebody waits for one.
+constexpr auto kNap = std::chrono::microseconds(50);
 constexpr int64_t kStored = 1 << 16;            // longest message that is always taken in
 constexpr int64_t kLongest = int64_t{1} << 40;  // a longer one is not ours
 
@@ -39,15 +44,22 @@ struct Inbox {
   std::list<Stored> stored;
 };
 
+// A message under way. Those of exchange() have no `posted`.
 struct Outgoing {
   Header header;
-  const SendPart* part;
+  int to;
+  const std::byte* data;
+  const OpInfo* op;
+  PostedPointer posted;
   int64_t written = 0;  // header included
-  int64_t total() const { return static_cast<int64_t>(sizeof header) + part->bytes; }
+  int64_t total() const { return static_cast<int64_t>(sizeof header) + header.bytes; }
+  bool done() const { return written == total(); }
 };
 
 struct Incoming {
-  const RecvPart* part;
+  RecvPart part;
+  const OpInfo* op;
+  PostedPointer posted;
   bool started = false;
   bool done = false;
 };
@@ -55,32 +67,62 @@ struct Incoming {
 class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TcpOptions& options)
-      : rank_(options.rank), sockets_(meet_ranks(options)), inboxes_(sockets_.size()) {}
+      : rank_(options.rank), sockets_(meet_ranks(options)), inboxes_(sockets_.size()) {
+    wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!wake_.open()) throw Error(concat("eventfd: ", std::strerror(errno)));
+  }
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(sockets_.size()); }
   const char* name() const override { return "tcp"; }
 
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs, const OpInfo& op,
                 Liveness& liveness) override {
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (const SendPart& s : sends) out.push_back({{s.tag, s.bytes}, &s});
-    for (const RecvPart& r : recvs) in.push_back({&r});
+    for (const SendPart& s : sends)
+      out_.push_back({{s.tag, s.bytes}, s.to, static_cast<const std::byte*>(s.data), &op, nullptr});
+    for (const RecvPart& r : recvs) in_.push_back({r, &op, nullptr});
     Patience patience(liveness, op);
-    for (;;) {
-      for (Incoming& i : in) take_stored(i, op);
-      for (size_t peer = 0; peer < sockets_.size(); ++peer)
-        if (sockets_[peer].open()) read_from(static_cast<int>(peer), in, op);
-      for (Outgoing& o : out) write_to(o, op, liveness);
-      const auto waiting = std::ranges::find_if(in, [](const Incoming& i) { return !i.done; });
-      const auto sending =
-          std::ranges::find_if(out, [](const Outgoing& o) { return o.written < o.total(); });
-      if (waiting == in.end() && sending == out.end()) return;
-      const int awaited = waiting != in.end() ? waiting->part->from : sending->part->to;
-      if (waiting != in.end()) check_open(*waiting, op, liveness);
-      patience.check(awaited);
-      sleep_until_ready(in, out);
+    try {
+      for (;;) {
+        start_posted();
+        move(liveness);
+        const auto mine = [](const auto& message) { return !message.posted; };
+        const auto waiting = std::ranges::find_if(in_, mine);
+        const auto sending = std::ranges::find_if(out_, mine);
+        if (waiting == in_.end() && sending == out_.end()) return;
+        patience.check(waiting != in_.end() ? waiting->part.from : sending->to);
+        sleep_until_ready();
+      }
+    } catch (...) {
+      std::erase_if(in_, [](const Incoming& i) { return !i.posted; });
+      std::erase_if(out_, [](const Outgoing& o) { return !o.posted; });
+      throw;
     }
+  }
+
+  void post(PostedPointer message) override {
+    posted_.add(std::move(message));
+    const uint64_t one = 1;  // for a thread that sleeps in exchange()
+    [[maybe_unused]] const ssize_t written = write(wake_.fd(), &one, sizeof one);
+  }
+
+  std::chrono::microseconds progress(Liveness& liveness) override {
+    start_posted();
+    if (in_.empty() && out_.empty()) return {};
+    try {
+      move(liveness);
+      const bool due = watch_.due();
+      const auto look = [&](const auto& messages) {
+        for (const auto& message : messages)
+          if (due && message.posted)
+            if (const auto loss = watch_.look(liveness, *message.posted))
+              std::rethrow_exception(loss);
+      };
+      look(in_);
+      look(out_);
+    } catch (...) {
+      fail_posted(std::current_exception());
+    }
+    return in_.empty() && out_.empty() ? std::chrono::microseconds() : kNap;
   }
 
   void tell_lost() noexcept override {
@@ -88,18 +130,64 @@ class TcpTransport final : public Transport {
   }
 
  private:
-  static void take_stored(Incoming& in, const OpInfo& op, std::list<Stored>& stored) {
+  void start_posted() {
+    for (PostedPointer& m : posted_.take()) {
+      if (m->sends)
+        out_.push_back({{m->tag, m->bytes}, m->peer, m->data, &m->op, std::move(m)});
+      else
+        in_.push_back({{m->peer, m->tag, m->data, m->bytes}, &m->op, std::move(m)});
+    }
+  }
+
+  // Reads and writes what can be now; removes and tells what is complete.
+  void move(Liveness& liveness) {
+    for (Incoming& i : in_) take_stored(i);
+    for (size_t peer = 0; peer < sockets_.size(); ++peer)
+      if (sockets_[peer].open()) read_from(static_cast<int>(peer));
+    // One message at a time to each peer.
+    blocked_.assign(sockets_.size(), false);
+    for (Outgoing& o : out_) {
+      const auto to = static_cast<size_t>(o.to);
+      if (!blocked_[to]) write_to(o, liveness);
+      blocked_[to] = blocked_[to] || !o.done();
+    }
+    std::vector<PostedPointer> complete;
+    std::erase_if(in_, [&](const Incoming& i) {
+      if (i.done && i.posted) complete.push_back(i.posted);
+      return i.done;
+    });
+    std::erase_if(out_, [&](const Outgoing& o) {
+      if (o.done() && o.posted) complete.push_back(o.posted);
+      return o.done();
+    });
+    for (const PostedPointer& message : complete) message->done(nullptr);
+    for (const Incoming& i : in_) check_open(i, liveness);
+  }
+
+  void fail_posted(const std::exception_ptr& error) {
+    std::vector<PostedPointer> failed;
+    const auto take = [&](auto& messages) {
+      std::erase_if(messages, [&](const auto& message) {
+        if (message.posted) failed.push_back(message.posted);
+        return message.posted != nullptr;
+      });
+    };
+    take(in_);
+    take(out_);
+    for (const PostedPointer& message : failed) message->done(error);
+  }
+
+  void take_stored(Incoming& in) {
+    if (in.started) return;
+    std::list<Stored>& stored = inbox(in.part.from).stored;
     const auto it =
-        std::ranges::find_if(stored, [&](const Stored& s) { return s.tag == in.part->tag; });
+        std::ranges::find_if(stored, [&](const Stored& s) { return s.tag == in.part.tag; });
     if (it == stored.end()) return;
     const auto got = static_cast<int64_t>(it->bytes.size());
-    if (got != in.part->bytes) fail_message_size(op, in.part->from, got, in.part->bytes);
-    if (got > 0) std::memcpy(in.part->data, it->bytes.data(), it->bytes.size());
+    if (got != in.part.bytes) fail_message_size(*in.op, in.part.from, got, in.part.bytes);
+    if (got > 0) std::memcpy(in.part.data, it->bytes.data(), it->bytes.size());
     in.started = in.done = true;
     stored.erase(it);
-  }
-  void take_stored(Incoming& in, const OpInfo& op) {
-    if (!in.started) take_stored(in, op, inbox(in.part->from).stored);
   }
 
   Inbox& inbox(int peer) { return inboxes_[static_cast<size_t>(peer)]; }
@@ -115,7 +203,7 @@ class TcpTransport final : public Transport {
   }
 
   // Reads all that is there and wanted.
-  void read_from(int peer, std::vector<Incoming>& in, const OpInfo& op) {
+  void read_from(int peer) {
     Inbox& box = inbox(peer);
     while (!box.finished) {
       if (box.header_bytes < sizeof(Header)) {
@@ -126,32 +214,32 @@ class TcpTransport final : public Transport {
         box.header_bytes += static_cast<size_t>(got);
         if (box.header_bytes < sizeof(Header)) continue;
         if (box.header.bytes < 0 || box.header.bytes > kLongest)
-          throw Error(concat(op, ": world rank ", peer, " sent a damaged message header"));
+          throw Error(concat("world rank ", peer, " sent a damaged message header"));
       }
-      if (box.into == nullptr && !choose_memory(peer, in, op)) return;
+      if (box.into == nullptr && !choose_memory(peer)) return;
       while (box.read < box.header.bytes) {
         const int64_t got = read_some(peer, box.into + box.read, box.header.bytes - box.read);
         if (got == 0) return;
         box.read += got;
       }
-      finish_message(peer, in, op);
+      finish_message(peer);
     }
   }
 
   // Decides where the message whose header has come goes; false: it waits in the network.
-  bool choose_memory(int peer, std::vector<Incoming>& in, const OpInfo& op) {
+  bool choose_memory(int peer) {
     Inbox& box = inbox(peer);
     bool blocks_another = false;
-    for (Incoming& i : in) {
-      if (i.started || i.part->from != peer) continue;
-      if (i.part->tag != box.header.tag) {
+    for (Incoming& i : in_) {
+      if (i.started || i.part.from != peer) continue;
+      if (i.part.tag != box.header.tag) {
         blocks_another = true;
         continue;
       }
-      if (box.header.bytes != i.part->bytes)
-        fail_message_size(op, peer, box.header.bytes, i.part->bytes);
+      if (box.header.bytes != i.part.bytes)
+        fail_message_size(*i.op, peer, box.header.bytes, i.part.bytes);
       i.started = true;
-      box.into = static_cast<std::byte*>(i.part->data);
+      box.into = static_cast<std::byte*>(i.part.data);
       if (box.into == nullptr) box.into = nowhere_;
       return true;
     }
@@ -161,7 +249,7 @@ class TcpTransport final : public Transport {
     return true;
   }
 
-  void finish_message(int peer, std::vector<Incoming>& in, const OpInfo& op) {
+  void finish_message(int peer) {
     Inbox& box = inbox(peer);
     const auto tag = static_cast<int>(box.header.tag);
     if (!box.store.empty()) {
@@ -169,54 +257,61 @@ class TcpTransport final : public Transport {
       box.stored.push_back({tag, std::move(box.store)});
       box.store = {};
     } else {
-      for (Incoming& i : in)
-        if (i.started && i.part->from == peer && i.part->tag == tag) i.done = true;
+      for (Incoming& i : in_)
+        if (i.started && i.part.from == peer && i.part.tag == tag) i.done = true;
     }
     box.header_bytes = 0;
     box.into = nullptr;
     box.read = 0;
-    for (Incoming& i : in)
-      if (i.part->from == peer) take_stored(i, op);
+    for (Incoming& i : in_)
+      if (i.part.from == peer) take_stored(i);
   }
 
-  void write_to(Outgoing& out, const OpInfo& op, Liveness& liveness) {
+  void write_to(Outgoing& out, Liveness& liveness) {
     constexpr auto kHeader = static_cast<int64_t>(sizeof(Header));
     while (out.written < out.total()) {
       const std::byte* at = reinterpret_cast<const std::byte*>(&out.header) + out.written;
       int64_t bytes = kHeader - out.written;
       if (bytes <= 0) {
-        at = static_cast<const std::byte*>(out.part->data) + (out.written - kHeader);
+        at = out.data + (out.written - kHeader);
         bytes = out.total() - out.written;
       }
-      const ssize_t sent = send(fd(out.part->to), at, static_cast<size_t>(bytes), MSG_NOSIGNAL);
+      const ssize_t sent = send(fd(out.to), at, static_cast<size_t>(bytes), MSG_NOSIGNAL);
       if (sent > 0) {
         out.written += sent;
         continue;
       }
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
-      liveness.throw_if_lost(op);
-      liveness.fail(op, concat("rank ", out.part->to, " closed its connection"));
+      liveness.throw_if_lost(*out.op);
+      liveness.fail(*out.op, concat("rank ", out.to, " closed its connection"));
     }
   }
 
-  void check_open(const Incoming& waiting, const OpInfo& op, Liveness& liveness) {
-    if (!inbox(waiting.part->from).finished) return;
-    liveness.throw_if_lost(op);
-    liveness.fail(op, concat("rank ", waiting.part->from, " closed its connection"));
+  void check_open(const Incoming& waiting, Liveness& liveness) {
+    if (!inbox(waiting.part.from).finished) return;
+    liveness.throw_if_lost(*waiting.op);
+    liveness.fail(*waiting.op, concat("rank ", waiting.part.from, " closed its connection"));
   }
 
-  void sleep_until_ready(const std::vector<Incoming>& in, const std::vector<Outgoing>& out) {
-    std::vector<pollfd> ready;
-    for (const Incoming& i : in)
-      if (!i.done) ready.push_back({fd(i.part->from), POLLIN, 0});
-    for (const Outgoing& o : out)
-      if (o.written < o.total()) ready.push_back({fd(o.part->to), POLLOUT, 0});
-    poll(ready.data(), ready.size(), 20);
+  void sleep_until_ready() {
+    ready_.assign(1, {wake_.fd(), POLLIN, 0});
+    for (const Incoming& i : in_) ready_.push_back({fd(i.part.from), POLLIN, 0});
+    for (const Outgoing& o : out_) ready_.push_back({fd(o.to), POLLOUT, 0});
+    poll(ready_.data(), ready_.size(), 20);
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t got = read(wake_.fd(), &count, sizeof count);
   }
 
   int rank_;
   std::vector<Socket> sockets_;
   std::vector<Inbox> inboxes_;
+  std::list<Incoming> in_;  // in the order of posting
+  std::list<Outgoing> out_;
+  std::vector<bool> blocked_;
+  std::vector<pollfd> ready_;
+  PostedQueue posted_;
+  PostedWatch watch_;
+  Socket wake_;  // an eventfd: written by post()
   std::byte nowhere_[1] = {};
 };
 

@@ -1,13 +1,15 @@
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <mutex>
 
-#include "parallel/comm/transport.h"
+#include "parallel/comm/posted_messages.h"
 
 namespace trireme {
 
-// One mailbox per rank. A send copies the message into the receiver's mailbox and is complete.
+// One mailbox per rank. A send copies the message to a receive that is posted there, or into the
+// mailbox, and is complete.
 class ThreadHub {
  public:
   struct Message {
@@ -19,6 +21,7 @@ class ThreadHub {
     std::mutex mutex;
     std::condition_variable arrived;
     std::deque<Message> messages;
+    std::deque<PostedPointer> posted;  // receives of the mailbox's rank
   };
   explicit ThreadHub(int size) : mailboxes(static_cast<size_t>(size)) {}
   std::vector<Mailbox> mailboxes;
@@ -35,8 +38,32 @@ class ThreadTransport final : public Transport {
 
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs, const OpInfo& op,
                 Liveness& liveness) override {
-    for (const SendPart& part : sends) post(part);
+    for (const SendPart& part : sends) put(part);
     for (const RecvPart& part : recvs) take(part, op, liveness);
+  }
+
+  void post(PostedPointer message) override {
+    if (!message->sends) return post_receive(std::move(message));
+    put({message->peer, message->tag, message->data, message->bytes});
+    message->done(nullptr);
+  }
+
+  // Senders complete the receives; this only looks for losses.
+  std::chrono::microseconds progress(Liveness& liveness) override {
+    ThreadHub::Mailbox& box = hub_->mailboxes[static_cast<size_t>(rank_)];
+    std::deque<PostedPointer> failed;
+    std::exception_ptr loss;
+    {
+      const std::lock_guard lock(box.mutex);
+      if (box.posted.empty()) return {};
+      if (!watch_.due()) return kNap;
+      for (const PostedPointer& message : box.posted)
+        if (!loss) loss = watch_.look(liveness, *message);
+      if (!loss) return kNap;
+      failed.swap(box.posted);
+    }
+    for (const PostedPointer& message : failed) message->done(loss);
+    return {};
   }
 
   void tell_lost() noexcept override {
@@ -44,15 +71,65 @@ class ThreadTransport final : public Transport {
   }
 
  private:
-  void post(const SendPart& part) {
-    const auto* begin = static_cast<const std::byte*>(part.data);
+  static constexpr auto kNap = std::chrono::microseconds(25'000);
+
+  static void copy_to(const PostedMessage& receive, const void* from, int64_t bytes) {
+    if (bytes != receive.bytes) fail_message_size(receive.op, receive.peer, bytes, receive.bytes);
+    if (bytes > 0) std::memcpy(receive.data, from, static_cast<size_t>(bytes));
+  }
+
+  // Under the lock, so that the receiver does not give up its memory meanwhile.
+  template <class Copy>
+  static std::exception_ptr try_copy(Copy&& copy) {
+    try {
+      copy();
+    } catch (...) {
+      return std::current_exception();
+    }
+    return nullptr;
+  }
+
+  void put(const SendPart& part) {
     ThreadHub::Mailbox& box = hub_->mailboxes[static_cast<size_t>(part.to)];
-    ThreadHub::Message message{rank_, part.tag, {begin, begin + part.bytes}};
+    PostedPointer receive;
+    std::exception_ptr error;
     {
       const std::lock_guard lock(box.mutex);
-      box.messages.push_back(std::move(message));
+      const auto at = std::ranges::find_if(box.posted, [&](const PostedPointer& p) {
+        return p->peer == rank_ && p->tag == part.tag;
+      });
+      if (at == box.posted.end()) {
+        const auto* begin = static_cast<const std::byte*>(part.data);
+        box.messages.push_back({rank_, part.tag, {begin, begin + part.bytes}});
+      } else {
+        receive = *at;
+        box.posted.erase(at);
+        error = try_copy([&] { copy_to(*receive, part.data, part.bytes); });
+      }
     }
-    box.arrived.notify_all();
+    if (receive)
+      receive->done(error);
+    else
+      box.arrived.notify_all();
+  }
+
+  void post_receive(PostedPointer message) {
+    ThreadHub::Mailbox& box = hub_->mailboxes[static_cast<size_t>(rank_)];
+    std::exception_ptr error;
+    {
+      const std::lock_guard lock(box.mutex);
+      const auto at = std::ranges::find_if(box.messages, [&](const ThreadHub::Message& m) {
+        return m.from == message->peer && m.tag == message->tag;
+      });
+      if (at == box.messages.end()) {
+        box.posted.push_back(std::move(message));
+        return;
+      }
+      error = try_copy(
+          [&] { copy_to(*message, at->bytes.data(), static_cast<int64_t>(at->bytes.size())); });
+      box.messages.erase(at);
+    }
+    message->done(error);
   }
 
   void take(const RecvPart& part, const OpInfo& op, Liveness& liveness) {
@@ -75,6 +152,7 @@ class ThreadTransport final : public Transport {
 
   std::shared_ptr<ThreadHub> hub_;
   int rank_;
+  PostedWatch watch_;
 };
 
 class SingleTransport final : public Transport {
@@ -86,6 +164,8 @@ class SingleTransport final : public Transport {
                 Liveness&) override {
     TRIREME_CHECK(sends.empty() && recvs.empty(), op, " has no peer");
   }
+  void post(PostedPointer message) override { TRIREME_UNREACHABLE(message->op, " has no peer"); }
+  std::chrono::microseconds progress(Liveness&) override { return {}; }
 };
 
 }  // namespace

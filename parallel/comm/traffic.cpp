@@ -19,16 +19,24 @@ const char* comm_kind_name(CommKind kind) {
   TRIREME_UNREACHABLE("comm kind ", static_cast<int>(kind));
 }
 
+Traffic::Counter& Traffic::Counter::operator+=(const Counter& other) {
+  calls += other.calls;
+  payload_bytes += other.payload_bytes;
+  sent_bytes += other.sent_bytes;
+  window_bytes += other.window_bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
 Traffic::Counter Traffic::total() const {
   Counter sum;
-  for (const Counter& c : counters) {
-    sum.calls += c.calls;
-    sum.payload_bytes += c.payload_bytes;
-    sum.sent_bytes += c.sent_bytes;
-    sum.window_bytes += c.window_bytes;
-    sum.seconds += c.seconds;
-  }
+  for (const Counter& c : counters) sum += c;
   return sum;
+}
+
+Traffic& Traffic::operator+=(const Traffic& other) {
+  for (size_t k = 0; k < kCommKinds; ++k) counters[k] += other.counters[k];
+  return *this;
 }
 
 }  // namespace trireme

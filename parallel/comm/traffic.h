@@ -28,12 +28,14 @@ struct Traffic {
     int64_t sent_bytes = 0;     // point-to-point: added at each send
     int64_t window_bytes = 0;   // node-local window: added at each copy into it
     double seconds = 0;         // wall time inside the operation, waiting for peers included
+    Counter& operator+=(const Counter& other);
   };
   std::array<Counter, kCommKinds> counters{};
 
   Counter& operator[](CommKind kind) { return counters[static_cast<size_t>(kind)]; }
   const Counter& operator[](CommKind kind) const { return counters[static_cast<size_t>(kind)]; }
   Counter total() const;
+  Traffic& operator+=(const Traffic& other);
 };
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 // Transport: bytes from one rank to another, under every collective between processes.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -22,6 +24,19 @@ struct RecvPart {
   int64_t bytes = 0;  // the message must have exactly this size
 };
 
+// A message that travels while its rank does other things.
+struct PostedMessage {
+  bool sends = false;  // else it receives
+  int peer = 0;        // world rank
+  int tag = 0;
+  std::byte* data = nullptr;  // only read when it sends
+  int64_t bytes = 0;          // the message has exactly this size
+  OpInfo op;
+  std::shared_ptr<const void> keep;              // what op refers to
+  std::function<void(std::exception_ptr)> done;  // called once, by any thread: null, or the error
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
+
 // Messages between two ranks with one tag arrive in the order they were sent. Tags lie in
 // [0, kTagLimit). Only one thread of a rank may be inside a transport at a time (Worker sees to it).
 class Transport {
@@ -40,6 +55,13 @@ class Transport {
   // not be reused after an error.
   virtual void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,
                         const OpInfo& op, Liveness& liveness) = 0;
+
+  // Takes over a message and returns at once, whatever the peer does. Any thread, at any time.
+  virtual void post(std::shared_ptr<PostedMessage> message) = 0;
+  // Moves posted messages on without waiting, and fails them when a rank is lost; only by the thread
+  // inside the transport, which exchange() does by itself while it waits. Returns after how long to
+  // call again when somebody waits for one of them; zero when none is under way. Throws nothing.
+  virtual std::chrono::microseconds progress(Liveness& liveness) = 0;
 
   // This rank gives up: wake peers that liveness does not reach. Throws nothing.
   virtual void tell_lost() noexcept {}

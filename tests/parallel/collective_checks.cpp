@@ -147,6 +147,46 @@ std::string check_messages(Communicator& g) {
   return "";
 }
 
+// Messages both ways around the ring, posted in an order in which blocking ones would wait for ever, while
+// collectives of the same ranks run before, between and after.
+std::string check_posted_messages(Communicator& g) {
+  if (g.size() == 1) return "";
+  const int next = (g.rank() + 1) % g.size(), previous = (g.rank() + g.size() - 1) % g.size();
+  for (const int64_t n : {0, 5, 50'000, 700'000}) {
+    const TestTensor up = make(DType::kF32, n), down = make(DType::kF32, n);
+    const TestTensor from_below = make(DType::kF32, n), from_above = make(DType::kF32, n);
+    const TestTensor second = make(DType::kF32, n), sum = make(DType::kF64, 3001);
+    fill(*up, g.rank());
+    fill(*down, g.rank() + 1);
+    fill(*sum, 2);
+    const Work late = g.recv_async(*from_above, next, 9);
+    g.all_reduce(*sum);
+    const Work early = g.recv_async(*from_below, previous, 8);
+    const Work reduced = g.all_reduce_async(*sum);
+    std::vector<Work> sends = {g.send_async(*up, next, 8), g.send_async(*down, next, 8),
+                               g.send_async(*down, previous, 9)};
+    early.wait();
+    g.barrier();
+    g.recv(*second, previous, 8);  // a blocking receive of a posted message
+    late.wait();
+    for (const Work& work : sends) work.wait();
+    reduced.wait();
+    std::string wrong = expect("recv_async from below", from_below,
+                               [&](int64_t i) { return operand(previous, i); });
+    if (wrong.empty())
+      wrong = expect("recv", second, [&](int64_t i) { return operand(previous + 1, i); });
+    if (wrong.empty())
+      wrong = expect("recv_async from above", from_above,
+                     [&](int64_t i) { return operand(next + 1, i); });
+    const double ranks = g.size();
+    if (wrong.empty())
+      wrong = expect("all_reduce beside messages", sum,
+                     [&](int64_t i) { return operand(2, i) * ranks * ranks; });
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
 std::string check_small_values(Communicator& g) {
   g.barrier();
   const auto name = [](int r) {
@@ -234,7 +274,7 @@ std::string check_collectives(Communicator& g) {
       for (const auto& check :
            {check_all_reduce, check_gather_and_scatter, check_broadcast, check_all_to_all})
         if (wrong.empty()) wrong = check(g, dtype, n);
-  for (const auto& check : {check_messages, check_small_values, check_split})
+  for (const auto& check : {check_messages, check_posted_messages, check_small_values, check_split})
     if (wrong.empty()) wrong = check(g);
   return wrong.empty() ? "" : concat("rank ", g.rank(), " of ", g.size(), ": ", wrong);
 }
