@@ -14,6 +14,7 @@
 #include "commands/parse_error.h"
 #include "commands/pretrain.h"
 #include "commands/report.h"
+#include "commands/schedule.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
 
@@ -63,6 +64,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_generate_command(app, line);
   add_checkpoint_command(app);
   add_report_command(app);
+  add_schedule_command(app);
   add_bench_command(app);
   add_completion_command(app);
   complete_footers(app);

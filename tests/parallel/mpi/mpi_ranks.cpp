@@ -1,6 +1,7 @@
 // The rank program of the MPI tests, started by mpirun (run_mpi_tests.py).
 //
 //   mpi_ranks collectives ALGORITHM RANKS_PER_NODE     every collective against plain loops
+//   mpi_ranks pipeline ALGORITHM RANKS_PER_NODE        every pipeline schedule
 //   mpi_ranks traffic ALGORITHM RANKS_PER_NODE BYTES   one all-reduce; prints this rank's counters
 //   mpi_ranks die RANK                                 that rank kills itself in an all-reduce
 //   mpi_ranks throw RANK                               that rank throws instead of joining
@@ -18,6 +19,7 @@
 #include "parallel/comm/world.h"
 #include "parallel/launch.h"
 #include "tests/parallel/collective_checks.h"
+#include "tests/parallel/pipeline/toy_stage.h"
 
 namespace trireme {
 namespace {
@@ -32,8 +34,7 @@ WorldOptions options(const Words& words) {
   return o;
 }
 
-int collectives(World& world) {
-  const std::string wrong = test::check_collectives(world.world());
+int report(const std::string& wrong) {
   if (!wrong.empty()) std::printf("%s\n", wrong.c_str());
   return wrong.empty() ? 0 : 1;
 }
@@ -114,10 +115,11 @@ int speed(World& world, const Words& words) {
 
 int run(const Words& words) {
   const std::string& what = words.at(0);
-  const bool has_options = what == "collectives" || what == "traffic";
+  const bool has_options = what == "collectives" || what == "traffic" || what == "pipeline";
   const auto world = make_world(options(has_options ? words : Words{what}));
   try {
-    if (what == "collectives") return collectives(*world);
+    if (what == "collectives") return report(test::check_collectives(world->world()));
+    if (what == "pipeline") return report(test::check_pipeline(world->world()));
     if (what == "traffic") return traffic(*world, std::atoll(words.at(3).c_str()));
     if (what == "die") return fail(*world, std::atoi(words.at(1).c_str()), true);
     if (what == "throw") return fail(*world, std::atoi(words.at(1).c_str()), false);

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,32 @@ class Collectives(unittest.TestCase):
 
     def test_virtual_nodes(self):
         self.check(4, "auto", 2)
+
+
+def sockets(ranks, *words):
+    """The same program without MPI: the processes find each other through torchrun's variables."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    processes = [subprocess.Popen([RANKS, *map(str, words)], env={**environment, "RANK": str(rank)},
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for rank in range(ranks)]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    return [process.returncode for process in processes], "".join(outputs)
+
+
+class Pipelines(unittest.TestCase):
+    """Every schedule, with messages too long to be buffered, next to collectives of the same ranks."""
+
+    def test_mpi(self):
+        for ranks, algorithm in ((2, "shm"), (3, "ring")):
+            done = mpirun(ranks, "pipeline", algorithm, 0)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_tcp(self):
+        codes, output = sockets(3, "pipeline", "auto", 0)
+        self.assertEqual(codes, [0, 0, 0], output)
 
 
 class TrafficOfOneAllReduce(unittest.TestCase):

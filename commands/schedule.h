@@ -1,0 +1,12 @@
+// trireme schedule show
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+CLI::App* add_schedule_command(CLI::App& parent);
+
+}  // namespace trireme

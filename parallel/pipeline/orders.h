@@ -1,0 +1,21 @@
+// The order of one rank in each family of schedules: pure functions of p, v, m and the rank.
+#pragma once
+
+#include "parallel/pipeline/schedule.h"
+
+namespace trireme {
+
+using Order = std::vector<Instruction>;
+
+// Groups of p micro-batches pass chunk 0, then chunk 1, ...; the last group may be smaller.
+Order forward_only_order(int stages, int chunks, int micro_batches);
+// GPipe (Huang et al. 2019, 1811.06965), backward in the order of the micro-batches.
+Order gpipe_order(int micro_batches);
+// PipeDream-Flush (Narayanan et al. 2021, 2006.09503).
+Order one_f_one_b_order(int stages, int micro_batches, int rank);
+// Narayanan et al. 2021, 2104.04473 section 2.2; stages divides micro_batches. With one chunk 1F1B.
+Order interleaved_order(int stages, int chunks, int micro_batches, int rank);
+// Qi et al. 2023, 2401.10241: memory 1 is ZB-H1, 2 is ZB-H2, in the order that meets their formulas.
+Order zero_bubble_order(int stages, int micro_batches, int rank, int memory);
+
+}  // namespace trireme

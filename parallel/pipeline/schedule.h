@@ -1,0 +1,75 @@
+// A pipeline schedule is data: for every rank the order in which it works on micro-batches.
+//
+// A model is cut into p v chunks of layers, p = stages (ranks), v = chunks of one rank. Chunk c of
+// rank r is model chunk c p + r, so that neighbouring chunks lie on neighbouring ranks. What is sent
+// and received follows from the order (parallel/pipeline/program.h); nothing here knows a layer.
+//
+// All training schedules take the weight gradients of a chunk in the order of the micro-batches, so
+// that their sums have the same bits in every schedule.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+enum class InstructionKind : uint8_t {
+  kForward,
+  kBackward,        // gradients of input and weights; the input's is sent when both are done
+  kBackwardInput,   // the first half alone,
+  kBackwardWeight,  // and the second, at any later time
+};
+const char* instruction_name(InstructionKind kind);  // forward, backward, backward_input, ...
+
+struct Instruction {
+  InstructionKind kind = InstructionKind::kForward;
+  int chunk = 0;  // of this rank, in [0, v)
+  int micro_batch = 0;
+  bool operator==(const Instruction&) const = default;
+};
+std::string text(const Instruction& instruction);  // forward of chunk 0, micro-batch 3
+
+enum class ScheduleKind : uint8_t {
+  kForwardOnly,  // evaluation and serving; not a training schedule
+  kGPipe,        // all forwards, then all backwards
+  k1F1B,         // one forward, one backward, after p - 1 - r forwards of rank r
+  kInterleaved,  // 1F1B over v chunks per rank; p divides m
+  kZbH1,         // 1F1B with weight gradients in what would be its bubble, and 1F1B's memory
+  kZbH2,         // p - 1 more micro-batches in flight and no bubble
+  kCustom,       // from a file
+};
+const char* schedule_name(ScheduleKind kind);  // forward_only, gpipe, 1f1b, interleaved_1f1b, ...
+
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::kGPipe;
+  std::string name;  // of the kind, or of the file
+  int stages = 1;
+  int chunks = 1;
+  int micro_batches = 1;
+  std::vector<std::vector<Instruction>> ranks;  // stages lists
+
+  int model_chunks() const { return stages * chunks; }
+  int model_chunk(int rank, int chunk) const { return chunk * stages + rank; }
+  bool trains() const { return kind != ScheduleKind::kForwardOnly; }
+};
+
+// Largest stages x chunks x micro-batches: 64 ranks with 16 chunks and 4096 micro-batches.
+inline constexpr int64_t kMostChunkVisits = int64_t{1} << 22;
+
+// InputError naming the configuration's keys for sizes that the kind cannot have. kCustom is refused.
+Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batches);
+
+// `schedule` is a name (gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2) or the path of a file (with a
+// slash or a dot), whose sizes must be the given ones.
+Schedule load_schedule(const std::string& schedule, int stages, int chunks, int micro_batches);
+// The file's own sizes. Format: docs/pipeline-parallelism.md. InputError naming file and instruction.
+Schedule read_schedule_file(const std::string& path);
+Schedule parse_schedule(const std::string& json_text, const std::string& what);
+std::string schedule_json(const Schedule& schedule);  // parse_schedule() reads it back
+
+// Every (chunk, micro-batch) of every rank forward once and, in training, backward once, whole or in
+// halves; indices in range; no rank waits for ever. InputError beginning with `what` otherwise.
+void check_schedule(const Schedule& schedule, const std::string& what);
+
+}  // namespace trireme
