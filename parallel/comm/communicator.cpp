@@ -218,7 +218,7 @@ void Communicator::recv(const Tensor& data, int from, int tag) {
               op.exchange({}, {&part, 1}, true));
 }
 
-Work Communicator::send_async(const ConstTensor& data, int to, int tag) {
+Work Communicator::post_send(const ConstTensor& data, int to, int tag) {
   check_operand("send", "data", data);
   check_rank(*state_, "send", to);
   check_tag(tag);
@@ -228,7 +228,7 @@ Work Communicator::send_async(const ConstTensor& data, int to, int tag) {
                       tag);
 }
 
-Work Communicator::recv_async(const Tensor& data, int from, int tag) {
+Work Communicator::post_recv(const Tensor& data, int from, int tag) {
   check_operand("recv", "data", data);
   check_rank(*state_, "recv", from);
   check_tag(tag);

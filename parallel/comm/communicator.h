@@ -9,7 +9,7 @@
 //   operand must stay alive and untouched until Work::wait(). A blocking operation runs in the
 //   calling thread when nothing is queued before it, else behind the queue.
 //   One thread of a rank at a time starts operations.
-//   Posted messages (send_async, recv_async) stand outside this order: they move on at once.
+//   Posted messages (post_send, post_recv) stand outside this order: they move on at once.
 //
 // Failure: a rank that dies, throws or stops answering for `timeout_s` makes every operation of the
 // others, waiting or later, throw Error(ExitCode::kLostRank) naming rank, group, operation and bytes.
@@ -101,8 +101,8 @@ class Communicator {
   // operations, in whatever order those are. Messages of one tag between two ranks are received in the
   // order in which they are sent and, on the other side, posted. Between different ranks. Traffic's
   // seconds do not count them.
-  Work send_async(const ConstTensor& data, int to, int tag = 0);
-  Work recv_async(const Tensor& data, int from, int tag = 0);
+  Work post_send(const ConstTensor& data, int to, int tag = 0);
+  Work post_recv(const Tensor& data, int from, int tag = 0);
   // Both at once, so that neighbours may exchange without deadlock.
   void send_recv(const ConstTensor& out, int to, const Tensor& in, int from, int tag = 0);
   Work send_recv_async(const ConstTensor& out, int to, const Tensor& in, int from, int tag = 0);

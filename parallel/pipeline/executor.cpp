@@ -105,14 +105,14 @@ class Pass {
     const PipelineMessage& m = program_.receives[static_cast<size_t>(receive)];
     Flight& flight = receives_[static_cast<size_t>(receive)];
     flight.memory = stage_.allocate_hidden(m.chunk, m.micro_batch, m.gradient);
-    if (!ctx_.planning()) flight.work = group_.recv_async(*flight.memory, m.peer, m.tag);
+    if (!ctx_.planning()) flight.work = group_.post_recv(*flight.memory, m.peer, m.tag);
   }
 
   void send(int send, Activation output) {
     const PipelineMessage& m = program_.sends[static_cast<size_t>(send)];
     Flight& flight = sends_[static_cast<size_t>(send)];
     flight.memory = std::move(output);
-    if (!ctx_.planning()) flight.work = group_.send_async(*flight.memory, m.peer, m.tag);
+    if (!ctx_.planning()) flight.work = group_.post_send(*flight.memory, m.peer, m.tag);
   }
 
   void retire(int send) {

@@ -1,7 +1,7 @@
 // What one rank does, messages included: derived from a schedule, the same on every run.
 //
 // Every message is posted, that is, it travels while its rank does other things (Communicator::
-// send_async, recv_async). Before instruction i a rank, in this order,
+// post_send, post_recv). Before instruction i a rank, in this order,
 //   1. allocates and posts the receives listed under i: those of instruction i + 1, so that a message
 //      travels while instruction i computes (and those of instruction 0 itself at the beginning),
 //   2. waits for the sends listed under i and frees what they sent,

@@ -159,24 +159,24 @@ std::string check_posted_messages(Communicator& g) {
     fill(*up, g.rank());
     fill(*down, g.rank() + 1);
     fill(*sum, 2);
-    const Work late = g.recv_async(*from_above, next, 9);
+    const Work late = g.post_recv(*from_above, next, 9);
     g.all_reduce(*sum);
-    const Work early = g.recv_async(*from_below, previous, 8);
+    const Work early = g.post_recv(*from_below, previous, 8);
     const Work reduced = g.all_reduce_async(*sum);
-    std::vector<Work> sends = {g.send_async(*up, next, 8), g.send_async(*down, next, 8),
-                               g.send_async(*down, previous, 9)};
+    std::vector<Work> sends = {g.post_send(*up, next, 8), g.post_send(*down, next, 8),
+                               g.post_send(*down, previous, 9)};
     early.wait();
     g.barrier();
     g.recv(*second, previous, 8);  // a blocking receive of a posted message
     late.wait();
     for (const Work& work : sends) work.wait();
     reduced.wait();
-    std::string wrong = expect("recv_async from below", from_below,
-                               [&](int64_t i) { return operand(previous, i); });
+    std::string wrong =
+        expect("post_recv from below", from_below, [&](int64_t i) { return operand(previous, i); });
     if (wrong.empty())
       wrong = expect("recv", second, [&](int64_t i) { return operand(previous + 1, i); });
     if (wrong.empty())
-      wrong = expect("recv_async from above", from_above,
+      wrong = expect("post_recv from above", from_above,
                      [&](int64_t i) { return operand(next + 1, i); });
     const double ranks = g.size();
     if (wrong.empty())
