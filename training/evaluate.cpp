@@ -14,26 +14,42 @@ Evaluator::Evaluator(const Model& model, ParameterStore& store, const Groups& gr
       groups_(groups),
       ctx_(ctx),
       micro_batch_size_(micro_batch_size),
-      sequence_length_(sequence_length) {}
+      sequence_length_(sequence_length),
+      schedule_(make_schedule(ScheduleKind::kForwardOnly, groups.layout.pp.size, model.chunks(),
+                              groups.layout.pp.size)),
+      executor_(schedule_, *groups.pp),
+      stage_(model, store, groups, ctx),
+      local_(static_cast<size_t>(groups.layout.pp.size)) {}
 
-void Evaluator::micro_batch(const MicroBatch& batch, const Tensor& loss_sum) {
-  fill_local_batch(batch, sequence_length_, groups_.layout, local_);
-  const Tokens tokens = tokens_of(local_);
-  Pass pass{ctx_, store_, tokens, &groups_};
+void Evaluator::forward(const Tensor& loss_sum) {
   double unused_scale = 1.0;
-  Activation x;
-  for (int chunk = 0; chunk < model_.chunks(); ++chunk)
-    x = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
-  model_.loss(pass, std::move(x), {loss_sum, Tensor(&unused_scale, DType::kF64, Shape{1}), {}});
+  stage_.begin(local_, {loss_sum, Tensor(&unused_scale, DType::kF64, Shape{1}), {}});
+  executor_.run(stage_, ctx_);
 }
 
 ArenaPlan Evaluator::plan() {
   const Mode before = std::exchange(ctx_.mode, Mode::kEval);
+  whole_ = shape_of_micro_batch(micro_batch_size_, sequence_length_);
+  for (MicroBatch& local : local_)
+    fill_local_batch(whole_, sequence_length_, groups_.layout, local);
   ctx_.arena.begin_planning();
-  micro_batch(shape_of_micro_batch(micro_batch_size_, sequence_length_),
-              Tensor(nullptr, DType::kF64, Shape{1}));
+  forward(Tensor(nullptr, DType::kF64, Shape{1}));
   ctx_.mode = before;
   return ctx_.arena.end_planning();
+}
+
+void Evaluator::fill(BatchSource& source, int64_t begin, int64_t total) {
+  // Every run has the planned size; samples past the end are padding, those past `total` are masked.
+  const Place& dp = groups_.layout.dp;
+  for (size_t i = 0; i < local_.size(); ++i) {
+    const int64_t group = begin + static_cast<int64_t>(i) * micro_batch_size_ * dp.size;
+    const int64_t first = first_sample(group, micro_batch_size_, dp.index);
+    source.fill(first, micro_batch_size_, whole_);
+    const int64_t wanted =
+        std::clamp<int64_t>(total - first, 0, micro_batch_size_) * sequence_length_;
+    std::fill(whole_.targets.begin() + wanted, whole_.targets.end(), kIgnoredTarget);
+    fill_local_batch(whole_, sequence_length_, groups_.layout, local_[i]);
+  }
 }
 
 EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaPlan& plan,
@@ -42,26 +58,20 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
   const int64_t all = source.num_samples();
   const int64_t total = max_samples > 0 ? std::min(max_samples, all) : all;
   const Layout& layout = groups_.layout;
-  const int64_t stride = micro_batch_size_ * layout.dp.size;
+  const int64_t stride = micro_batch_size_ * layout.dp.size * std::ssize(local_);
   double sums[2] = {0.0, 0.0};  // loss, tokens
   for (int64_t begin = 0; begin < total; begin += stride) {
-    const int64_t first = first_sample(begin, micro_batch_size_, layout.dp.index);
-    if (first < total) {
-      // Every call has the planned size; samples past the end are padding, those past max_samples
-      // are masked here.
-      source.fill(first, micro_batch_size_, batch_);
-      const int64_t wanted = std::min(micro_batch_size_, total - first) * sequence_length_;
-      std::fill(batch_.targets.begin() + wanted, batch_.targets.end(), kIgnoredTarget);
-      double loss = 0;
-      ctx_.arena.begin_step(plan);
-      micro_batch(batch_, Tensor(&loss, DType::kF64, Shape{1}));
-      ctx_.arena.end_step();
-      // Tensor-parallel ranks compute the same loss: one of them counts.
-      if (layout.tp.index == 0) {
-        sums[0] += loss;
-        sums[1] += static_cast<double>(std::ssize(local_.targets) -
-                                       std::ranges::count(local_.targets, kIgnoredTarget));
-      }
+    fill(source, begin, total);
+    double loss = 0;
+    ctx_.arena.begin_step(plan);
+    forward(Tensor(&loss, DType::kF64, Shape{1}));
+    ctx_.arena.end_step();
+    // Tensor-parallel ranks compute the same loss, and the last stage has it: one of them counts.
+    if (layout.tp.index == 0 && layout.pp.index + 1 == layout.pp.size) {
+      sums[0] += loss;
+      for (const MicroBatch& local : local_)
+        sums[1] += static_cast<double>(std::ssize(local.targets) -
+                                       std::ranges::count(local.targets, kIgnoredTarget));
     }
     if (progress) progress(std::min(total, begin + stride), total);
   }

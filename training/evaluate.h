@@ -16,7 +16,7 @@ class Evaluator {
   Evaluator(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
             int64_t micro_batch_size, int64_t sequence_length);
 
-  // The activations and scratch of one micro-batch, from a planning run.
+  // The activations and scratch of one run of the pipeline, from a planning run.
   ArenaPlan plan();
   // The first max_samples samples of `source` (0: all of them). Every rank gets the same result;
   // nothing that training depends on changes. progress(done, total) is called on every rank.
@@ -24,13 +24,18 @@ class Evaluator {
                  const std::function<void(int64_t, int64_t)>& progress = {});
 
  private:
-  void micro_batch(const MicroBatch& batch, const Tensor& loss_sum);
+  void fill(BatchSource& source, int64_t begin, int64_t total);
+  void forward(const Tensor& loss_sum);
   const Model& model_;
   ParameterStore& store_;
   const Groups& groups_;
   Ctx& ctx_;
   int64_t micro_batch_size_, sequence_length_;
-  MicroBatch batch_, local_;
+  Schedule schedule_;  // forward passes only, enough to keep all stages of a pipeline busy
+  PipelineExecutor executor_;
+  EvalStage stage_;
+  MicroBatch whole_;
+  std::vector<MicroBatch> local_;  // one per pass of the schedule
 };
 
 }  // namespace trireme

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "parallel/pipeline/schedule.h"
+#include "transformer/sharding.h"
 #include "transformer/stages.h"
 
 namespace trireme {
@@ -30,19 +32,6 @@ std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& repor
   }
   for (const Json& n : list) counts.push_back(n.get<int64_t>());
   return counts;
-}
-
-void check_heads(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  const int64_t tp = config.parallel.tp, heads = config.model.num_heads,
-                kv = config.model.num_kv_heads;
-  if (heads > 0 && heads % tp != 0)
-    report.error(values.spelled(kTp), concat(tp, " does not divide the model's ", heads,
-                                             " attention heads: a rank holds whole heads"));
-  else if (kv > 0 && kv % tp != 0 && tp % kv != 0)
-    report.error(values.spelled(kTp),
-                 concat(tp, " neither divides the model's ", kv,
-                        " key/value heads nor is divided by them, so that they cannot be shared "
-                        "evenly"));
 }
 
 }  // namespace
@@ -77,15 +66,24 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
 }
 
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  for (const char* key :
-       {kPp, kVirtual, "parallel.context_parallel_size", "parallel.expert_model_parallel_size",
-        "parallel.expert_tensor_parallel_size"})
+  for (const char* key : {"parallel.context_parallel_size", "parallel.expert_model_parallel_size",
+                          "parallel.expert_tensor_parallel_size"})
     if (values.integer(key) > 1)
       report.error(values.spelled(key),
                    concat(values.integer(key), " is not available in this version"));
-  check_heads(values, config, report);
+  if (config.model.num_heads > 0 && config.model.num_kv_heads > 0)
+    if (const std::string problem = head_problem(config.model, config.parallel.tp);
+        !problem.empty())
+      report.error(values.spelled(kTp), problem);
   const int chunks = config.parallel.pp * static_cast<int>(config.pipeline.virtual_stages);
   if (config.model.num_layers == 0) return;
+  try {
+    load_schedule(config.pipeline.schedule, config.parallel.pp,
+                  static_cast<int>(config.pipeline.virtual_stages),
+                  static_cast<int>(config.gradient_accumulation_steps));
+  } catch (const InputError& e) {
+    report.error(values.spelled("parallel.pipeline_schedule"), e.what());
+  }
   const std::string problem =
       stage_problem(config.model.num_layers, chunks, config.pipeline.layers);
   if (!problem.empty())

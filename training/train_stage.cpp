@@ -7,6 +7,12 @@ Tensor int_view(const std::vector<int32_t>& v) {
   return Tensor(const_cast<int32_t*>(v.data()), DType::kI32, Shape{std::ssize(v)});
 }
 
+Activation hidden_state(const Model& model, const ParameterStore& store, const Groups& groups,
+                        Ctx& ctx, const MicroBatch& batch) {
+  const int64_t rows = std::ssize(batch.tokens) / groups.layout.token_split().size;
+  return ctx.allocate("pipeline.hidden", store.dtype(), Shape{rows, model.config().hidden_size});
+}
+
 }  // namespace
 
 Tokens tokens_of(const MicroBatch& batch) {
@@ -20,7 +26,7 @@ Tokens tokens_of(const MicroBatch& batch) {
   return tokens;
 }
 
-TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups* groups, Ctx& ctx,
+TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
                        const Options& options)
     : model_(model),
       store_(store),
@@ -51,7 +57,7 @@ TrainStage::Work& TrainStage::work(int chunk, int micro_batch) {
 template <class Run>
 auto TrainStage::with_pass(int micro_batch, const Run& run) {
   const Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
-  Pass pass{ctx_, store_, tokens, groups_};
+  Pass pass{ctx_, store_, tokens, &groups_};
   return run(pass);
 }
 
@@ -75,24 +81,44 @@ Activation TrainStage::backward_input(int chunk, int micro_batch, Activation dy)
   return with_pass(micro_batch, [&](Pass& pass) {
     Work& w = work(chunk, micro_batch);
     if (model_.has_head(chunk)) dy = head_gradient(pass, w);
+    if (!options_.split_backward)
+      return model_.backward(pass, chunk, std::move(dy), std::move(w.saved), options_.recompute,
+                             count_block_);
     return model_.backward_input(pass, chunk, std::move(dy), std::move(w.saved), options_.recompute,
                                  w.deferred);
   });
 }
 
 void TrainStage::backward_weight(int chunk, int micro_batch) {
+  if (!options_.split_backward) return;  // done with the inputs
   with_pass(micro_batch, [&](Pass& pass) {
     model_.backward_weight(pass, chunk, std::move(work(chunk, micro_batch).deferred), count_block_);
   });
 }
 
-Activation TrainStage::backward(int chunk, int micro_batch, Activation dy) {
-  return with_pass(micro_batch, [&](Pass& pass) {
-    Work& w = work(chunk, micro_batch);
-    if (model_.has_head(chunk)) dy = head_gradient(pass, w);
-    return model_.backward(pass, chunk, std::move(dy), std::move(w.saved), options_.recompute,
-                           count_block_);
-  });
+Activation TrainStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
+  return hidden_state(model_, store_, groups_, ctx_, (*batches_)[static_cast<size_t>(micro_batch)]);
+}
+
+Activation EvalStage::forward(int chunk, int micro_batch, Activation x) {
+  const Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
+  Pass pass{ctx_, store_, tokens, &groups_};
+  Activation y = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
+  if (!model_.has_head(chunk)) return y;
+  model_.loss(pass, std::move(y), loss_);
+  return {};
+}
+
+Activation EvalStage::backward_input(int /*chunk*/, int /*micro_batch*/, Activation /*dy*/) {
+  TRIREME_UNREACHABLE("backward in an evaluation");
+}
+
+void EvalStage::backward_weight(int /*chunk*/, int /*micro_batch*/) {
+  TRIREME_UNREACHABLE("backward in an evaluation");
+}
+
+Activation EvalStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
+  return hidden_state(model_, store_, groups_, ctx_, (*batches_)[static_cast<size_t>(micro_batch)]);
 }
 
 }  // namespace trireme

@@ -1,23 +1,27 @@
-// What one rank computes of a training step: its chunks of the model, for one micro-batch at a time, in
-// whatever order a schedule asks for.
+// What one rank computes of a training step, or of an evaluation: its chunks of the model, for one
+// micro-batch at a time, in whatever order a schedule asks for.
 #pragma once
 
 #include <functional>
 #include <vector>
 
+#include "parallel/pipeline/executor.h"
 #include "training/data/batch_source.h"
 #include "transformer/model.h"
 
 namespace trireme {
 
-class TrainStage {
+class TrainStage final : public PipelineStage {
  public:
   struct Options {
     Recompute recompute = Recompute::kNone;
     int64_t micro_batches = 1;  // of a step
+    // The schedule computes gradients of inputs and weights at different times. Otherwise both are
+    // computed block by block, so that little waits.
+    bool split_backward = false;
   };
-  // groups may be null: one rank. Everything must outlive this object.
-  TrainStage(const Model& model, ParameterStore& store, const Groups* groups, Ctx& ctx,
+  // Everything must outlive this object.
+  TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
              const Options& options);
 
   // The step's micro-batches, already this rank's part of them, and where the loss goes.
@@ -25,13 +29,12 @@ class TrainStage {
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss,
              std::function<void(int)> block_ready);
 
-  // The hidden state enters and leaves (T / split, C): absent at the first chunk's input. The last
-  // chunk keeps its output for backward, where the loss is computed.
-  Activation forward(int chunk, int micro_batch, Activation x);
-  // dy is absent at the last chunk, the result at the first.
-  Activation backward_input(int chunk, int micro_batch, Activation dy);
-  void backward_weight(int chunk, int micro_batch);
-  Activation backward(int chunk, int micro_batch, Activation dy);
+  // The hidden state is this rank's share of the residual stream, (T / split, C). The last chunk of
+  // the model keeps its output for backward, where the loss is computed.
+  Activation forward(int chunk, int micro_batch, Activation x) override;
+  Activation backward_input(int chunk, int micro_batch, Activation dy) override;
+  void backward_weight(int chunk, int micro_batch) override;
+  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
 
  private:
   struct Work {  // of one chunk and micro-batch
@@ -45,7 +48,7 @@ class TrainStage {
   auto with_pass(int micro_batch, const Run& run);
   const Model& model_;
   ParameterStore& store_;
-  const Groups* groups_;
+  const Groups& groups_;
   Ctx& ctx_;
   Options options_;
   const std::vector<MicroBatch>* batches_ = nullptr;
@@ -54,6 +57,29 @@ class TrainStage {
   Model::BlockDone count_block_;
   std::vector<int64_t> passes_left_;  // of each parameter block, micro-batches to come
   std::vector<Work> work_;            // (chunk, micro-batch)
+};
+
+// The forward half alone: adds to loss.sum where the head is, keeps nothing.
+class EvalStage final : public PipelineStage {
+ public:
+  EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx)
+      : model_(model), store_(store), groups_(groups), ctx_(ctx) {}
+  void begin(const std::vector<MicroBatch>& batches, const Loss& loss) {
+    batches_ = &batches;
+    loss_ = loss;
+  }
+  Activation forward(int chunk, int micro_batch, Activation x) override;
+  Activation backward_input(int chunk, int micro_batch, Activation dy) override;
+  void backward_weight(int chunk, int micro_batch) override;
+  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+
+ private:
+  const Model& model_;
+  ParameterStore& store_;
+  const Groups& groups_;
+  Ctx& ctx_;
+  const std::vector<MicroBatch>* batches_ = nullptr;
+  Loss loss_;
 };
 
 // Views of a micro-batch's arrays.

@@ -17,6 +17,13 @@ constexpr int64_t kSlotBytes = 128;
 // kSums: loss, sum of squares of the gradients; reduced together.
 static_assert(kStepStateBytes <= kSlotBytes && kStepScalarsBytes <= kSlotBytes);
 
+bool splits_backward(const Schedule& schedule) {
+  for (const std::vector<Instruction>& rank : schedule.ranks)
+    for (const Instruction& instruction : rank)
+      if (instruction.kind == InstructionKind::kBackwardInput) return true;
+  return false;
+}
+
 }  // namespace
 
 MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length) {
@@ -70,8 +77,12 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       state_(state),
       groups_(groups),
       ctx_(ctx),
-      stage_(state.model, state.store, &groups, ctx,
-             {config.recompute, config.gradient_accumulation_steps}) {
+      schedule_(load_schedule(config.pipeline.schedule, config.parallel.pp,
+                              static_cast<int>(config.pipeline.virtual_stages),
+                              static_cast<int>(config.gradient_accumulation_steps))),
+      executor_(schedule_, *groups.pp),
+      stage_(state.model, state.store, groups, ctx,
+             {config.recompute, config.gradient_accumulation_steps, splits_backward(schedule_)}) {
   // All ranks of a data group hold the same gradients after the reduction: each counts its piece.
   for (const FlatRange& range : state.store.counted_ranges()) {
     const bool dense = range.begin < state.store.region_range(Region::kDense).end;
@@ -110,12 +121,7 @@ void TrainStep::forward_and_backward(const std::vector<MicroBatch>& batches) {
   stage_.begin(batches, loss, [this](int block) {
     if (sync_ && !ctx_.planning()) sync_->block_ready(block);
   });
-  const int chunks = state_.model.chunks();
-  for (int m = 0; m < static_cast<int>(batches.size()); ++m) {
-    Activation x;
-    for (int chunk = 0; chunk < chunks; ++chunk) x = stage_.forward(chunk, m, std::move(x));
-    for (int chunk = chunks; chunk-- > 0;) x = stage_.backward(chunk, m, std::move(x));
-  }
+  pipeline_ = executor_.run(stage_, ctx_);
 }
 
 ArenaPlan TrainStep::plan() {

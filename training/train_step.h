@@ -61,6 +61,7 @@ class TrainStep {
   StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
 
   double exposed_communication_seconds() const;
+  double pipeline_idle_seconds() const { return pipeline_.idle_seconds; }  // in the last step
 
  private:
   const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
@@ -73,10 +74,13 @@ class TrainStep {
   TrainState& state_;
   const Groups& groups_;
   Ctx& ctx_;
+  Schedule schedule_;
+  PipelineExecutor executor_;
   TrainStage stage_;
   std::vector<FlatRange> counted_;  // of the flat range, in this rank's part of the norm
   std::vector<MicroBatch> local_;   // where the whole batches do not serve
   std::unique_ptr<GradientSync> sync_;
+  PipelineReport pipeline_;
 };
 
 // A whole micro-batch of the right size and no meaning, for planning runs.

@@ -40,6 +40,17 @@ DimSlice head_slice(int64_t heads, int64_t width, const Place& tp) {
   return slice;
 }
 
+std::string head_problem(const ModelConfig& config, int tp) {
+  const int64_t heads = config.num_heads, kv = config.num_kv_heads;
+  if (heads % tp != 0)
+    return concat(tp, " does not divide the model's ", heads,
+                  " attention heads: a rank holds whole heads");
+  if (kv % tp != 0 && tp % kv != 0)
+    return concat(tp, " neither divides the model's ", kv,
+                  " key/value heads nor is divided by them, so that they cannot be shared evenly");
+  return "";
+}
+
 TensorBox box_of(const DimSlice& rows) { return {{rows.begin}, {rows.size()}}; }
 
 TensorBox box_of(const DimSlice& rows, const DimSlice& columns) {

@@ -3,6 +3,7 @@
 
 #include "parallel/layout.h"
 #include "parallel/parameter_store.h"
+#include "transformer/model_config.h"
 
 namespace trireme {
 
@@ -24,6 +25,9 @@ DimSlice replicated_slice(int64_t n, const Layout& layout);
 // Heads of `width` elements each: equal numbers of heads, or where there are fewer heads than ranks,
 // each held by size / heads neighbours. heads must divide the size or be divided by it.
 DimSlice head_slice(int64_t heads, int64_t width, const Place& tp);
+
+// "" or why the model's heads cannot be shared by `tp` ranks.
+std::string head_problem(const ModelConfig& config, int tp);
 
 // The box of a matrix (rows, columns) or, without columns, of a vector.
 TensorBox box_of(const DimSlice& rows);

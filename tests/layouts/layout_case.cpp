@@ -9,6 +9,8 @@
 namespace trireme::test {
 namespace {
 
+constexpr int64_t kGlobalBatch = 8;  // sequences
+
 const char* word(Recompute recompute) {
   switch (recompute) {
     case Recompute::kNone: return "";
@@ -20,26 +22,41 @@ const char* word(Recompute recompute) {
 
 // The values of a case that a sample must not miss.
 std::vector<std::string> traits(const LayoutCase& c) {
-  return {concat("tp", c.sizes.tp),
-          concat("cp", c.sizes.cp),
-          concat("pp", c.sizes.pp),
-          concat("dp", c.sizes.dp),
-          concat("sp", c.sizes.sequence_parallel),
-          concat("schedule ", c.schedule),
-          concat("virtual ", c.virtual_stages),
-          concat("recompute ", word(c.recompute)),
-          concat("packed ", c.packed),
-          concat("llama ", c.llama),
-          concat("dropout ", c.dropout)};
+  std::vector<std::string> out = variants(c);
+  for (const std::string& dim :
+       {concat("tp", c.sizes.tp), concat("cp", c.sizes.cp), concat("pp", c.sizes.pp),
+        concat("dp", c.sizes.dp), concat("sp", c.sizes.sequence_parallel)})
+    out.push_back(dim);
+  return out;
 }
 
 }  // namespace
 
+std::string mesh(const LayoutCase& c) {
+  std::string text =
+      concat("pp", c.sizes.pp, " dp", c.sizes.dp, " cp", c.sizes.cp, " tp", c.sizes.tp);
+  if (c.sizes.sequence_parallel) text += " sp";
+  return text;
+}
+
+std::vector<std::string> variants(const LayoutCase& c) {
+  std::vector<std::string> out;
+  out.push_back(concat("schedule ", c.schedule));
+  out.push_back(concat("model ", c.llama ? "llama" : "gpt2"));
+  if (c.virtual_stages > 1) out.push_back(concat(c.virtual_stages, " chunks a rank"));
+  if (!c.stage_layers.empty()) out.emplace_back("uneven stages");
+  if (c.recompute == Recompute::kSelective) out.emplace_back("selective recompute");
+  if (c.recompute == Recompute::kFull) out.emplace_back("full recompute");
+  if (c.packed) out.emplace_back("packed documents");
+  if (c.dropout) out.emplace_back("dropout");
+  return out;
+}
+
 std::string LayoutCase::name() const {
-  std::string text = concat("pp", sizes.pp, " dp", sizes.dp, " cp", sizes.cp, " tp", sizes.tp);
-  if (sizes.sequence_parallel) text += " sp";
-  if (sizes.pp > 1 || virtual_stages > 1) text += concat(", ", schedule);
+  std::string text = mesh(*this);
+  text += concat(", ", schedule);
   if (virtual_stages > 1) text += concat(" x", virtual_stages);
+  if (!stage_layers.empty()) text += " uneven";
   text += word(recompute);
   if (packed) text += ", packed";
   text += llama ? ", llama" : ", gpt2";
@@ -47,27 +64,64 @@ std::string LayoutCase::name() const {
   return concat(text, ", ", dtype_name(dtype));
 }
 
+namespace {
+
+std::vector<ParallelSizes> all_sizes(int most) {
+  std::vector<ParallelSizes> out;
+  for (const int pp : {1, 2, 4})
+    for (const int dp : {1, 2, 4})
+      for (const int tp : {1, 2, 4})
+        for (const bool sp : {false, true}) {
+          if (pp * dp * tp > most || (sp && tp == 1)) continue;
+          ParallelSizes sizes;
+          sizes.pp = pp;
+          sizes.dp = dp;
+          sizes.tp = tp;
+          sizes.sequence_parallel = sp;
+          out.push_back(sizes);
+        }
+  return out;
+}
+
+struct ScheduleChoice {
+  const char* name;
+  int virtual_stages;
+  std::vector<int64_t> layers;
+};
+
+std::vector<ScheduleChoice> schedules(const ParallelSizes& sizes) {
+  if (sizes.pp == 1) return {{"1f1b", 1, {}}, {"zb_h1", 1, {}}};
+  std::vector<ScheduleChoice> out = {{"gpipe", 1, {}},
+                                     {"1f1b", 1, {}},
+                                     {"interleaved_1f1b", 2, {}},
+                                     {"zb_h1", 1, {}},
+                                     {"zb_h2", 1, {}}};
+  if (sizes.pp == 2) out.push_back({"1f1b", 1, {5, 3}});
+  if ((kGlobalBatch / sizes.dp) % sizes.pp != 0) out.erase(out.begin() + 2);
+  return out;
+}
+
+}  // namespace
+
 std::vector<LayoutCase> all_cases(int most) {
   std::vector<LayoutCase> cases;
-  for (const int tp : {1, 2, 4})
-    for (const int dp : {1, 2, 4})
-      for (const bool sp : {false, true})
-        for (const Recompute recompute :
-             {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
-          for (const bool packed : {false, true})
-            for (const bool llama : {false, true})
-              for (const bool dropout : {false, true}) {
-                if (tp * dp > most || (sp && tp == 1)) continue;
-                LayoutCase c;
-                c.sizes.tp = tp;
-                c.sizes.dp = dp;
-                c.sizes.sequence_parallel = sp;
-                c.recompute = recompute;
-                c.packed = packed;
-                c.llama = llama;
-                c.dropout = dropout;
-                cases.push_back(c);
-              }
+  for (const ParallelSizes& sizes : all_sizes(most))
+    for (const ScheduleChoice& schedule : schedules(sizes))
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
+        for (const bool packed : {false, true})
+          for (const bool llama : {false, true})
+            for (const bool dropout : {false, true}) {
+              LayoutCase c;
+              c.sizes = sizes;
+              c.schedule = schedule.name;
+              c.virtual_stages = schedule.virtual_stages;
+              c.stage_layers = schedule.layers;
+              c.recompute = recompute;
+              c.packed = packed;
+              c.llama = llama;
+              c.dropout = dropout;
+              cases.push_back(c);
+            }
   return cases;
 }
 
@@ -117,14 +171,15 @@ RunConfig config_of(const LayoutCase& c) {
   config.parallel = c.sizes;
   config.pipeline.schedule = c.schedule;
   config.pipeline.virtual_stages = c.virtual_stages;
+  config.pipeline.layers = c.stage_layers;
   config.recompute = c.recompute;
   config.dtype = c.dtype;
-  config.train_batch_size = 8;
+  config.train_batch_size = kGlobalBatch;
   config.micro_batch_size = 1;
-  config.gradient_accumulation_steps = 8 / c.sizes.dp;
+  config.gradient_accumulation_steps = kGlobalBatch / c.sizes.dp;
   config.sequence_length = 23;
   config.train_steps = 5;
-  config.optimizer.lr = 5e-3;
+  config.optimizer.lr = 1e-3;  // larger steps would amplify rounding
   config.scheduler.style = DecayStyle::kConstant;
   config.comm.bucket_bytes = 16384;  // several buckets
   return config;
@@ -135,6 +190,7 @@ LayoutCase reference_of(const LayoutCase& c) {
   reference.sizes = {};
   reference.schedule = "1f1b";
   reference.virtual_stages = 1;
+  reference.stage_layers.clear();
   reference.recompute = Recompute::kNone;
   return reference;
 }

@@ -12,6 +12,7 @@ struct LayoutCase {
   ParallelSizes sizes;
   std::string schedule = "1f1b";
   int virtual_stages = 1;
+  std::vector<int64_t> stage_layers;  // empty: equal stages
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
   bool llama = true;    // else GPT-2: tied head, biases, learned positions
@@ -21,6 +22,11 @@ struct LayoutCase {
   int ranks() const { return world_size(sizes); }
   std::string name() const;  // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
 };
+
+// "pp2 dp1 cp1 tp4 sp": its line in the published table.
+std::string mesh(const LayoutCase& c);
+// What else it has: "schedule zb_h1", "recompute full", "packed documents", ...
+std::vector<std::string> variants(const LayoutCase& c);
 
 // Every case that fits `most` ranks, in a fixed order.
 std::vector<LayoutCase> all_cases(int most);

@@ -18,7 +18,7 @@ const LayoutResult& reference(const LayoutCase& c) {
 void expect_equal(const LayoutCase& c) {
   const LayoutResult& want = reference(c);
   const LayoutResult got = run_layout(c);
-  EXPECT_EQ(layout_difference(got, want, {}), "") << c.name();
+  EXPECT_EQ(layout_difference(got, want, c.dtype), "") << c.name();
   for (const auto& [group, bytes] : got.traffic) EXPECT_GT(bytes, 0) << c.name() << ": " << group;
 }
 
@@ -26,11 +26,13 @@ TEST(Layouts, TheReferenceLearnsAndIsItself) {
   LayoutCase c;
   const LayoutResult& one = reference(c);
   EXPECT_LT(one.losses.back(), one.losses.front());
-  EXPECT_EQ(layout_difference(run_layout(c), one, {0, 0}), "");
+  const LayoutResult again = run_layout(c);
+  EXPECT_EQ(again.losses, one.losses);
+  EXPECT_EQ(again.gradients, one.gradients);
 }
 
 TEST(Layouts, ASampleEqualsOneRank) {
-  for (const LayoutCase& c : sample_cases(all_cases(8), 40, 1)) expect_equal(c);
+  for (const LayoutCase& c : sample_cases(all_cases(8), 24, 1)) expect_equal(c);
 }
 
 TEST(Layouts, AWrongGradientIsNoticed) {
@@ -39,10 +41,10 @@ TEST(Layouts, AWrongGradientIsNoticed) {
   LayoutResult wrong = one;
   double& element = wrong.gradients[2].begin()->second[3];
   element += 1e-6 * (std::abs(element) + one.norms[2]);
-  EXPECT_NE(layout_difference(wrong, one, {}), "");
+  EXPECT_NE(layout_difference(wrong, one, c.dtype), "");
   wrong = one;
   wrong.norms[1] *= 1 + 1e-8;
-  EXPECT_NE(layout_difference(wrong, one, {}), "");
+  EXPECT_NE(layout_difference(wrong, one, c.dtype), "");
 }
 
 }  // namespace
