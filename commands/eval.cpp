@@ -67,6 +67,14 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   command
       ->add_option("--max-samples", o.max_samples, "Stop after this many sequences (default: all)")
       ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--tensor-parallel", o.tensor_parallel,
+                   "Ranks that split every matrix (default: 1)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--pipeline-parallel", o.pipeline_parallel,
+                   "Stages of neighbouring layers (default: 1)")
+      ->check(CLI::PositiveNumber);
   command->add_flag("--json", args->json, "Print one JSON object");
   add_ranks_option(*command, args->ranks);
   command->callback([args, line] { run(*args, line); });

@@ -25,6 +25,7 @@ struct Arguments {
 void run(const Arguments& args) {
   check_sampling_params(args.options.sampling);
   LoadedModel loaded(args.model);
+  loaded.load();
   const std::string spec =
       args.tokenizer.empty() ? loaded.run_config().data.tokenizer : args.tokenizer;
   if (spec.empty())

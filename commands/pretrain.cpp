@@ -1,7 +1,9 @@
 #include "training/pretrain.h"
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "commands/commands.h"
 #include "commands/key_flags.h"
@@ -28,6 +30,8 @@ RunConfig read_config(const Arguments& args, const CLI::App& command) {
     return load_run_config(args.config, with_key_flags(command, args.overrides), launcher.ranks);
   } catch (const InputError&) {
     if (launcher.rank == 0) throw;
+    // A launcher ends all ranks with the first that fails: rank 0 must have spoken by then.
+    std::this_thread::sleep_for(std::chrono::seconds(2));
     throw CLI::RuntimeError(static_cast<int>(ExitCode::kBadInput));
   }
 }

@@ -20,6 +20,21 @@ DataConfig data_of(const EvaluateOptions& options, const RunConfig& trained) {
   return data;
 }
 
+ParallelSizes sizes_of(const EvaluateOptions& options, const ModelConfig& model, int ranks) {
+  ParallelSizes sizes;
+  sizes.tp = options.tensor_parallel;
+  sizes.pp = options.pipeline_parallel;
+  if (ranks % (sizes.tp * sizes.pp) != 0)
+    fail_input("--tensor-parallel ", sizes.tp, " x --pipeline-parallel ", sizes.pp,
+               " does not divide the ", ranks, " ranks; give --ranks ", sizes.tp * sizes.pp);
+  sizes.dp = ranks / (sizes.tp * sizes.pp);
+  if (const std::string problem = head_problem(model, sizes.tp); !problem.empty())
+    fail_input("--tensor-parallel: ", problem);
+  if (sizes.pp > model.num_layers)
+    fail_input("--pipeline-parallel: ", stage_problem(model.num_layers, sizes.pp, {}));
+  return sizes;
+}
+
 }  // namespace
 
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
@@ -42,8 +57,9 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
   if (!source)
     fail_input(options.model, ": the run has no validation data (", why_no_validation(data),
                "); give --data PREFIX");
-  const ParallelSizes sizes{.dp = world.size()};
-  const Groups groups(world.world(), sizes);
+  const ParallelSizes sizes = sizes_of(options, trained.model, world.size());
+  const Groups groups(world.world(), sizes, kv_head_copies(trained.model, sizes.tp));
+  loaded.load(groups.layout);
   Evaluator evaluator(loaded.model(), loaded.parameters(), groups, ctx, micro, length);
   const ArenaPlan plan = evaluator.plan();
   ctx.arena.reserve(plan.capacity);

@@ -14,6 +14,8 @@ struct EvaluateOptions {
   int64_t sequence_length = 0;   // 0: as trained
   int64_t micro_batch_size = 0;  // 0: as trained
   int64_t max_samples = 0;       // 0: all
+  // Any layout, whatever the model was trained under; the ranks these leave share the samples.
+  int tensor_parallel = 1, pipeline_parallel = 1;
 };
 
 struct EvaluateReport {

@@ -10,7 +10,13 @@ LoadedModel::LoadedModel(const std::string& path) : checkpoint_(find_checkpoint(
   const CheckpointReader reader(checkpoint_);
   config_ = checkpoint_run_config(reader);
   step_ = reader.step();
-  model_ = std::make_unique<Model>(config_.model, config_.dtype);
+}
+
+void LoadedModel::load(const Layout& layout) {
+  const CheckpointReader reader(checkpoint_);
+  const std::vector<ChunkSpan> chunks =
+      chunks_of(split_layers(config_.model.num_layers, layout.pp.size, {}), layout.pp);
+  model_ = std::make_unique<Model>(config_.model, config_.dtype, layout, chunks);
   store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
   store_->allocate(false);
   load_parameters(reader, *store_);

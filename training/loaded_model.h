@@ -11,8 +11,11 @@ namespace trireme {
 
 class LoadedModel {
  public:
-  // InputError when `path` holds no whole checkpoint or its tensors do not fit its configuration.
+  // Finds the checkpoint and reads its configuration. InputError when `path` holds no whole one.
   explicit LoadedModel(const std::string& path);
+  // Reads the parameters that a rank at this place of a layout holds. InputError when the tensors do
+  // not fit the configuration.
+  void load(const Layout& layout = {});
   const std::string& checkpoint() const { return checkpoint_; }
   const RunConfig& run_config() const { return config_; }
   const Model& model() const { return *model_; }
