@@ -34,6 +34,18 @@ std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& repor
   return counts;
 }
 
+// Chunks are known to be no more than layers.
+void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
+                          ConfigReport& report) {
+  try {
+    load_schedule(config.pipeline.schedule, config.parallel.pp,
+                  static_cast<int>(config.pipeline.virtual_stages),
+                  static_cast<int>(config.gradient_accumulation_steps));
+  } catch (const InputError& e) {
+    report.error(values.spelled("parallel.pipeline_schedule"), e.what());
+  }
+}
+
 }  // namespace
 
 void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
@@ -75,17 +87,11 @@ void check_layout(const ConfigValues& values, const RunConfig& config, ConfigRep
     if (const std::string problem = head_problem(config.model, config.parallel.tp);
         !problem.empty())
       report.error(values.spelled(kTp), problem);
-  const int chunks = config.parallel.pp * static_cast<int>(config.pipeline.virtual_stages);
-  if (config.model.num_layers == 0) return;
-  try {
-    load_schedule(config.pipeline.schedule, config.parallel.pp,
-                  static_cast<int>(config.pipeline.virtual_stages),
-                  static_cast<int>(config.gradient_accumulation_steps));
-  } catch (const InputError& e) {
-    report.error(values.spelled("parallel.pipeline_schedule"), e.what());
-  }
+  const int64_t chunks = config.parallel.pp * config.pipeline.virtual_stages;
+  if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0) return;
   const std::string problem =
       stage_problem(config.model.num_layers, chunks, config.pipeline.layers);
+  if (problem.empty()) check_schedule_sizes(values, config, report);
   if (!problem.empty())
     report.error(values.spelled(config.pipeline.layers.empty() ? kPp : kLayout), problem);
 }

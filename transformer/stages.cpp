@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-std::string stage_problem(int64_t layers, int chunks, const std::vector<int64_t>& counts) {
+std::string stage_problem(int64_t layers, int64_t chunks, const std::vector<int64_t>& counts) {
   if (counts.empty())
     return chunks <= layers || chunks == 1
                ? ""

@@ -25,7 +25,7 @@ struct ChunkSpan {
 // the longer chunks in the middle, because embedding and head cost time too.
 std::vector<ChunkSpan> split_layers(int64_t layers, int chunks, const std::vector<int64_t>& counts);
 // "" or what is wrong with `counts` for that many layers and chunks.
-std::string stage_problem(int64_t layers, int chunks, const std::vector<int64_t>& counts);
+std::string stage_problem(int64_t layers, int64_t chunks, const std::vector<int64_t>& counts);
 
 // This rank's chunks.
 std::vector<ChunkSpan> chunks_of(const std::vector<ChunkSpan>& all, const Place& pp);

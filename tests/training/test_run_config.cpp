@@ -271,6 +271,7 @@ std::string other_value(const Key& key) {
   if (key.path == "scheduler.params.warmup_max_lr") return "0.0003";
   if (key.path == "scheduler.params.warmup_type") return "linear";
   if (key.path == "sequence_length") return "32";
+  if (key.path == "parallel.pipeline_schedule") return "gpipe";
   if (key.path == "parallel.order") return "cp-tp-dp-pp";
   // Sizes need ranks: TEST(RunConfig, Layouts).
   if (key.path.starts_with("parallel.") && key.kind == KeyKind::kInt) return "";
