@@ -36,6 +36,13 @@ struct LayoutProblem {
 };
 std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks);
 
+// What is reduced over the same ranks: a region of a rank's parameters.
+enum class Region : uint8_t {
+  kDense,   // over dp x cp
+  kExpert,  // over edp: the ranks that hold the same experts
+};
+inline constexpr int kRegions = 2;
+
 // Number of ranks along a dim and the index of this rank.
 struct Place {
   int size = 1;
@@ -48,6 +55,8 @@ struct Layout {
   Place ep, etp, edp;
   Place data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
   bool sequence_parallel = false;
+  // The ranks that hold the same parameters of a region, and this one's number.
+  const Place& of(Region region) const { return region == Region::kDense ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
   Place token_split() const { return sequence_parallel ? tp : Place{}; }
 };
