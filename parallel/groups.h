@@ -15,6 +15,9 @@ struct Groups {
   // (1 unless there are fewer such heads than tensor-parallel ranks).
   Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1);
 
+  // The ranks over which a region's gradients are summed: those that hold the same parameters.
+  Communicator& of(Region region) const { return region == Region::kDense ? *data : *edp; }
+
   Layout layout;
   Communicator& world;
   std::unique_ptr<Communicator> tp, cp, dp, pp;

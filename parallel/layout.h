@@ -40,6 +40,13 @@ struct LayoutProblem {
 };
 std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks);
 
+// What is reduced over the same ranks: a region of a rank's parameters.
+enum class Region : uint8_t {
+  kDense,   // over dp x cp
+  kExpert,  // over edp: the ranks that hold the same experts
+};
+inline constexpr int kRegions = 2;
+
 // Number of ranks along a dim and the index of this rank.
 struct Place {
   int size = 1;
@@ -54,6 +61,8 @@ struct Layout {
   bool sequence_parallel = false;
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;
+  // The ranks that hold the same parameters of a region, and this one's number.
+  const Place& of(Region region) const { return region == Region::kDense ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
   Place token_split() const { return sequence_parallel ? tp : Place{}; }
 };

@@ -98,6 +98,43 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   config.pipeline.layers = read_counts(values, report);
 }
 
+void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  constexpr const char* kStage = "zero_optimization.stage";
+  constexpr const char* kStrategy = "data_parallel_sharding_strategy";
+  constexpr const char* kDistributed = "use_distributed_optimizer";
+  const std::string offload = "zero_optimization.offload_optimizer.";
+  const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads",
+                                            "optim_grads_params"};
+  const auto strategy =
+      static_cast<int>(std::ranges::find(strategies, values.word(kStrategy)) - strategies.begin());
+  ZeroConfig& zero = config.zero;
+  zero.stage = values.given(kStage) ? static_cast<int>(values.integer(kStage)) : strategy;
+  if (values.given(kStrategy) && zero.stage != strategy)
+    report.error(values.spelled(kStrategy),
+                 concat(values.word(kStrategy), " means ", kStage, " ", strategy, ", but ",
+                        values.spelled(kStage), " is ", zero.stage));
+  if (values.flag(kDistributed) && zero.stage == 0) {
+    if (values.given(kStage) || values.given(kStrategy))
+      report.error(values.spelled(kDistributed),
+                   concat("divides the optimizer state, but ",
+                          values.spelled(values.given(kStage) ? kStage : kStrategy),
+                          " says that nothing is divided"));
+    zero.stage = 1;
+  }
+  zero.prefetch = values.flag("zero_optimization.stage3_prefetch");
+  OffloadConfig& out = zero.offload_optimizer;
+  const std::string device = values.word(offload + "device");
+  out.device = device == "cpu"    ? OffloadDevice::kCpu
+               : device == "nvme" ? OffloadDevice::kFile
+                                  : OffloadDevice::kNone;
+  out.path = values.word(offload + "nvme_path");
+  out.buffer_count = values.integer(offload + "buffer_count");
+  out.buffer_elements = values.integer(offload + "buffer_size");
+  if (out.device == OffloadDevice::kFile && out.path.empty())
+    report.error(values.spelled(offload + "device"),
+                 concat("nvme needs ", offload, "nvme_path, a folder on a disk"));
+}
+
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   for (const char* key :
        {"parallel.expert_model_parallel_size", "parallel.expert_tensor_parallel_size"})

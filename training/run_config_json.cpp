@@ -121,6 +121,20 @@ Json parallel_json(const RunConfig& config) {
           {"order", sizes.order}};
 }
 
+Json zero_json(const ZeroConfig& zero) {
+  const OffloadConfig& offload = zero.offload_optimizer;
+  const char* device = offload.device == OffloadDevice::kCpu    ? "cpu"
+                       : offload.device == OffloadDevice::kFile ? "nvme"
+                                                                : "none";
+  return {{"stage", zero.stage},
+          {"stage3_prefetch", zero.prefetch},
+          {"offload_optimizer",
+           {{"device", device},
+            {"nvme_path", word_or_null(offload.path)},
+            {"buffer_count", offload.buffer_count},
+            {"buffer_size", offload.buffer_elements}}}};
+}
+
 void add_places(const RunConfig& config, Json& json) {
   json["checkpoint"] = {{"save", word_or_null(config.checkpoint.save)},
                         {"load", word_or_null(config.checkpoint.load)},
@@ -166,6 +180,7 @@ Json run_config_to_json(const RunConfig& config) {
       {"optimizer", optimizer_json(config.optimizer)},
       {"scheduler", scheduler_json(config.scheduler)},
       {"parallel", parallel_json(config)},
+      {"zero_optimization", zero_json(config.zero)},
       {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
       {"data", data_json(config.data)},
   };

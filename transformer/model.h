@@ -59,6 +59,7 @@ class Model {
   void infer(Pass& pass, const Tensor& logits) const;
 
  private:
+  int last_layer_block() const;  // of the chunk with the head; -1: it has no layers
   const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
   struct Layer {
     Block block;

@@ -55,6 +55,7 @@ std::vector<std::string> variants(const LayoutCase& c) {
         concat("context ", heads ? "a2a" : "", heads && ring ? "+" : "", ring ? "p2p" : ""));
     out.push_back(concat("context ", context_balance_name(c.sizes.cp_balance)));
   }
+  if (c.zero > 0) out.push_back(concat("ZeRO stage ", c.zero));
   if (c.packed) out.emplace_back("packed documents");
   if (c.dropout) out.emplace_back("dropout");
   return out;
@@ -67,6 +68,7 @@ std::string LayoutCase::name() const {
   text += concat(", ", schedule);
   if (virtual_stages > 1) text += concat(" x", virtual_stages);
   if (!stage_layers.empty()) text += " uneven";
+  if (zero > 0) text += concat(", zero", zero);
   text += word(recompute);
   if (packed) text += ", packed";
   text += llama ? ", llama" : ", gpt2";
@@ -135,21 +137,24 @@ std::vector<LayoutCase> all_cases(int most) {
   std::vector<LayoutCase> cases;
   for (const ParallelSizes& sizes : all_sizes(most))
     for (const ScheduleChoice& schedule : schedules(sizes))
-      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
-        for (const bool packed : {false, true})
-          for (const bool llama : {false, true})
-            for (const bool dropout : {false, true}) {
-              LayoutCase c;
-              c.sizes = sizes;
-              c.schedule = schedule.name;
-              c.virtual_stages = schedule.virtual_stages;
-              c.stage_layers = schedule.layers;
-              c.recompute = recompute;
-              c.packed = packed;
-              c.llama = llama;
-              c.dropout = dropout;
-              cases.push_back(c);
-            }
+      for (int zero = 0; zero <= (sizes.dp > 1 ? 3 : 0); ++zero)
+        for (const Recompute recompute :
+             {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
+          for (const bool packed : {false, true})
+            for (const bool llama : {false, true})
+              for (const bool dropout : {false, true}) {
+                LayoutCase c;
+                c.sizes = sizes;
+                c.schedule = schedule.name;
+                c.virtual_stages = schedule.virtual_stages;
+                c.stage_layers = schedule.layers;
+                c.zero = zero;
+                c.recompute = recompute;
+                c.packed = packed;
+                c.llama = llama;
+                c.dropout = dropout;
+                cases.push_back(c);
+              }
   return cases;
 }
 
@@ -200,6 +205,7 @@ RunConfig config_of(const LayoutCase& c) {
   config.pipeline.schedule = c.schedule;
   config.pipeline.virtual_stages = c.virtual_stages;
   config.pipeline.layers = c.stage_layers;
+  config.zero.stage = c.zero;
   config.recompute = c.recompute;
   config.dtype = c.dtype;
   config.train_batch_size = kGlobalBatch;
@@ -219,6 +225,7 @@ LayoutCase reference_of(const LayoutCase& c) {
   reference.schedule = "1f1b";
   reference.virtual_stages = 1;
   reference.stage_layers.clear();
+  reference.zero = 0;
   reference.recompute = Recompute::kNone;
   return reference;
 }
