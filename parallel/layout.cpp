@@ -65,6 +65,9 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
     problems.push_back({kTensorKey, concat("the layout ", describe(sizes), " needs ",
                                            world_size(sizes), " ranks but the run has ", ranks,
                                            "; change the layout or start ", world_size(sizes))});
+  if (sizes.cp_exchange < 1 || sizes.cp % sizes.cp_exchange != 0)
+    problems.push_back({kContextKey, concat(sizes.cp, " ranks cannot exchange heads in groups of ",
+                                            sizes.cp_exchange)});
   const int stage = sizes.tp * sizes.cp * sizes.dp;
   if (stage % (sizes.ep * sizes.etp) != 0)
     problems.push_back({kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ",
@@ -78,6 +81,8 @@ Layout layout_of(const ParallelSizes& sizes, int rank) {
   TRIREME_CHECK(rank >= 0 && rank < world_size(sizes), "rank ", rank, " of ", world_size(sizes));
   Layout layout;
   layout.sequence_parallel = sizes.sequence_parallel && sizes.tp > 1;
+  layout.cp_balance = sizes.cp_balance;
+  layout.cp_exchange = sizes.cp_exchange;
   int rest = rank, stage_rank = 0, stage_stride = 1;
   for (const std::string& dim : dims_of(sizes.order)) {
     const int size = size_of(sizes, dim);

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/context/options.h"
+
 namespace trireme {
 
 struct ParallelSizes {
@@ -25,6 +27,8 @@ struct ParallelSizes {
   int etp = 1;  // expert tensor parallel: each expert's matrices split
   std::string order = "tp-cp-dp-pp";
   bool sequence_parallel = false;  // norms, dropout and residual split by tokens over tp
+  ContextBalance cp_balance = ContextBalance::kZigzag;
+  int cp_exchange = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())
   bool operator==(const ParallelSizes&) const = default;
 };
 
@@ -48,6 +52,8 @@ struct Layout {
   Place ep, etp, edp;
   Place data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
   bool sequence_parallel = false;
+  ContextBalance cp_balance = ContextBalance::kZigzag;
+  int cp_exchange = 1;
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
   Place token_split() const { return sequence_parallel ? tp : Place{}; }
 };

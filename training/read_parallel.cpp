@@ -46,6 +46,26 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   }
 }
 
+// How many context-parallel ranks exchange heads.
+void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  constexpr const char* kCommType = "parallel.cp_comm_type";
+  ParallelSizes& sizes = config.parallel;
+  config.cp_comm_type = parse_context_comm_type(values.word(kCommType));
+  sizes.cp_balance = parse_context_balance(values.word("parallel.cp_balance"));
+  const int64_t heads = config.model.num_heads;
+  if (heads == 0 || sizes.tp < 1 || sizes.cp < 1 || heads % sizes.tp != 0)
+    return;  // told elsewhere
+  const int exchange = ulysses_ranks(config.cp_comm_type, sizes.cp, heads / sizes.tp);
+  if (exchange == 0)
+    report.error(values.spelled(kCommType),
+                 concat("\"", context_comm_type_name(config.cp_comm_type), "\" cannot deal the ",
+                        heads / sizes.tp, " query heads of a tensor-parallel rank to ", sizes.cp,
+                        " context-parallel ranks: use \"p2p\", or another "
+                        "parallel.context_parallel_size"));
+  else
+    sizes.cp_exchange = exchange;
+}
+
 }  // namespace
 
 void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
@@ -59,6 +79,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.etp = size("parallel.expert_tensor_parallel_size");
   sizes.order = values.word("parallel.order");
   sizes.sequence_parallel = values.flag(kSequence);
+  read_context(values, config, report);
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   if (!values.is_auto(kDp)) {
     sizes.dp = size(kDp);
@@ -78,8 +99,8 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
 }
 
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  for (const char* key : {"parallel.context_parallel_size", "parallel.expert_model_parallel_size",
-                          "parallel.expert_tensor_parallel_size"})
+  for (const char* key :
+       {"parallel.expert_model_parallel_size", "parallel.expert_tensor_parallel_size"})
     if (values.integer(key) > 1)
       report.error(values.spelled(key),
                    concat(values.integer(key), " is not available in this version"));

@@ -82,6 +82,7 @@ struct RunConfig {
   int64_t max_consecutive_skips = 20;  // non-finite steps in a row before the run stops
   Recompute recompute = Recompute::kNone;
   ParallelSizes parallel;  // dp is what the other sizes leave of the ranks
+  ContextCommType cp_comm_type = ContextCommType::kP2P;
   PipelineConfig pipeline;
   DataConfig data;
   CheckpointConfig checkpoint;

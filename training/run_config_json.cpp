@@ -113,6 +113,8 @@ Json parallel_json(const RunConfig& config) {
           {"pipeline_layout",
            config.pipeline.layers.empty() ? Json("auto") : Json(config.pipeline.layers)},
           {"context_parallel_size", sizes.cp},
+          {"cp_comm_type", context_comm_type_name(config.cp_comm_type)},
+          {"cp_balance", context_balance_name(sizes.cp_balance)},
           {"expert_model_parallel_size", sizes.ep},
           {"expert_tensor_parallel_size", sizes.etp},
           {"data_parallel_size", sizes.dp},

@@ -8,8 +8,6 @@ namespace {
 void add_layouts(Schema& s) {
   s.refused("num_layers_per_virtual_pipeline_stage", {},
             "give parallel.virtual_pipeline_stages, the chunks on each rank");
-  for (const char* key : {"parallel.cp_comm_type", "parallel.cp_balance"})
-    s.no_effect(key, "sequences are not split over ranks");
   s.unavailable("parallelism.data_parallel_shard_degree", {"1"}, "sharded weights");
   s.unavailable("moe", {}, "mixture of experts");
   s.unavailable("num_experts", {"0", "1"}, "mixture of experts");

@@ -1,4 +1,5 @@
 // The keys that say how ranks share the work.
+#include "parallel/context/options.h"
 #include "training/run_schema.h"
 
 namespace trireme {
@@ -41,6 +42,16 @@ void add_parallel_keys(Schema& s) {
   size(s, "parallel.context_parallel_size", "ranks that split every sequence")
       .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
               "parallelism.cp", "parallelism.context_parallel_degree"});
+  s.choice(
+       "parallel.cp_comm_type", "p2p", context_comm_types(),
+       "what context-parallel ranks exchange in attention: keys and values around a ring (p2p), "
+       "heads (a2a), or heads between neighbours and keys between their groups")
+      .beside_trajectory()
+      .alias({"cp_comm_type"});
+  s.choice("parallel.cp_balance", "zigzag", context_balances(),
+           "chunks of a sequence on each context-parallel rank: an early and a late one, which "
+           "balances causal attention, or neighbours")
+      .beside_trajectory();
   size(s, "parallel.expert_model_parallel_size", "ranks that divide the experts among them")
       .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
               "expert_parallel_degree", "parallelism.expert_parallel_degree"});

@@ -23,6 +23,7 @@ Tokens tokens_of(const MicroBatch& batch) {
   tokens.positions = int_view(batch.positions);
   tokens.rows = ConstTensor(batch.rows.data(), DType::kI64, Shape{std::ssize(batch.rows)});
   tokens.cu_q = tokens.cu_k = int_view(batch.cu_seqlens);
+  tokens.context = batch.context.get();
   return tokens;
 }
 

@@ -75,7 +75,12 @@ class Gathered {
       result_.traffic[name] += total.sent_bytes + total.window_bytes;
     };
     count("tp", groups.tp);
-    count("cp", groups.cp);
+    if (groups.context != nullptr) {
+      const ContextAttention& context = *groups.context;
+      result_.traffic["cp"] += context.ring().traffic().total().sent_bytes;
+      if (context.ulysses() > 1)
+        result_.traffic["cp"] += context.exchange().traffic().total().sent_bytes;
+    }
     count("pp", groups.pp);
     count("dp x cp", groups.data);
     result_.parameter_elements.resize(static_cast<size_t>(groups.world.size()));
