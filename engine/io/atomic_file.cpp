@@ -160,11 +160,15 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::write(std::string_view characters) { write(std::as_bytes(std::span(characters))); }
 
-void AtomicFile::commit() {
-  TRIREME_CHECK(descriptor_ >= 0, "commit of ", path_, " after commit or failure");
+void AtomicFile::sync() {
+  TRIREME_CHECK(descriptor_ >= 0, "sync of ", path_, " after commit or failure");
   flush();
   // Delayed allocation reports a full disk here at the latest.
   if (::fsync(descriptor_) != 0) fail("write", errno);
+}
+
+void AtomicFile::commit() {
+  sync();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) fail_file("write", path_, errno);
@@ -175,6 +179,20 @@ void write_file_atomically(const std::string& path, std::string_view contents) {
   AtomicFile file(path, static_cast<int64_t>(contents.size()));
   file.write(contents);
   file.commit();
+}
+
+int append_whole(int descriptor, const std::string& path, std::string_view bytes) {
+  const std::span<const std::byte> data = std::as_bytes(std::span(bytes));
+  ssize_t written = 0;
+  do {
+    written = write_without_signal(descriptor, data.data(), data.size());
+  } while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(data.size())) return 0;
+  if (written < 0) return errno;
+  const off_t begin = ::lseek(descriptor, 0, SEEK_END) - written;
+  if (::ftruncate(descriptor, begin) != 0 || ::lseek(descriptor, begin, SEEK_SET) != begin)
+    fail_file("truncate", path, errno);  // what comes next would be glued to a part
+  return ENOSPC;
 }
 
 std::string read_small_file(const std::string& path, int64_t max_bytes) {

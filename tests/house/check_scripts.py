@@ -51,7 +51,8 @@ class Scripts(unittest.TestCase):
 
     def test_missing_packages_are_listed_for_both_families(self):
         self.stub("dpkg-query", "exit 1")
-        for purpose, names in (("build", ["g++", "gcc-c++"]), ("test", ["libgtest-dev", "gtest-devel"])):
+        for purpose, names in (("build", ["g++", "gcc-c++"]), ("test", ["libgtest-dev", "gtest-devel"]),
+                               ("fuzz", ["g++", "libclang-rt-16-dev", "compiler-rt"])):
             refused = self.run_stubbed(ROOT / "scripts/install_deps.sh", purpose, "--no-install")
             self.assertEqual(refused.returncode, 2)
             for text in ["apt-get install", "dnf install", *names]:
@@ -61,23 +62,80 @@ class Scripts(unittest.TestCase):
 
     def test_quickstart_refuses_before_it_works(self):
         for arguments, says in ((["--text", "/no/such/file"], "/no/such/file"), (["--text"], "needs a path"),
-                                (["--output", str(ROOT)], "not empty")):
+                                (["--output", str(ROOT)], "not empty"),
+                                (["--text", str(self.short_text()), "--output", str(self.folder / "new")], "1000")):
             refused = run(ROOT / "scripts/quickstart.sh", "--no-install", *arguments)
             self.assertEqual(refused.returncode, 2)
             self.assertIn(says, refused.stderr)
 
-    def test_slurm_job_requeues_after_a_saved_stop(self):
+    def short_text(self):
+        path = self.folder / "short.txt"
+        path.write_text("too short\n")
+        return path
+
+    def cut(self, *texts):
+        """The documents of some texts, {name: content}, in the order in which they are read."""
+        folder = self.folder / "documents"
+        subprocess.run(["rm", "-rf", folder], check=True)
+        names = b"".join(bytes(text) + b"\0" for text in texts)
+        subprocess.run(["bash", "-euc", '. scripts/lib/documents.sh; cut_into_documents "$1"', "cut", folder],
+                       cwd=ROOT, input=names, check=True, timeout=60)
+        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+    def test_texts_become_documents(self):
+        lines = "".join(f"line {i} of some length\n" for i in range(50))
+        for content in (lines, lines * 100, "word " * 400 + "\n", "\u20ac\u00e4" * 500 + "\n", "a\n" + "b" * 3000 + "\n"):
+            text = self.folder / "text.txt"
+            text.write_text(content)
+            documents = self.cut(text)
+            self.assertTrue(7 <= len(documents) <= 21, len(documents))
+            self.assertEqual(b"".join(documents.values()).decode(), content)
+            for document in documents.values():
+                document.decode()  # no character is cut
+                self.assertTrue(" " not in content or document[-1:] in b"\n ", document)
+        # Two texts of one name, and what is not cut.
+        for name, content in (("a/same.txt", lines), ("b/same.txt", lines.upper()), ("c/x.jsonl", '{"text": "t"}\n')):
+            (self.folder / name).parent.mkdir()
+            (self.folder / name).write_text(content)
+        documents = self.cut(*(self.folder / name for name in ("a/same.txt", "b/same.txt", "c/x.jsonl")))
+        whole = b"".join(documents.values()).decode()
+        self.assertEqual(len(whole), 2 * len(lines) + len('{"text": "t"}\n'))
+        self.assertEqual(documents["00003-x.jsonl"], b'{"text": "t"}\n')
+        held_out = "".join(name for name in list(documents)[-4:])
+        self.assertIn("00001-same", held_out)
+        self.assertIn("00002-same", held_out)
+
+    def slurm_job(self, codes, restarts=0, saves=False):
+        """The job script with one rank for each code: its own exit code, and whether it requeued itself."""
         self.stub("scontrol", f'echo "$@" >>"{self.folder}/requeued"')
-        cases = [(0, 0, 0, False), (3, 0, 0, True), (5, 7, 0, True), (3, 100, 3, False), (2, 0, 2, False), (1, 0, 1, False)]
-        for code, restarts, ends_with, requeued in cases:
-            self.stub("srun", f'echo "$@" >"{self.folder}/srun"; exit {code}')
-            (self.folder / "requeued").unlink(missing_ok=True)
-            ran = self.run_stubbed("bash", ROOT / "scripts/trireme.sbatch", "run.json", "--set", "a=b",
-                                   SLURM_JOB_ID="17", SLURM_CPUS_PER_TASK="2", SLURM_RESTART_COUNT=str(restarts))
-            self.assertEqual((ran.returncode, (self.folder / "requeued").exists()), (ends_with, requeued), code)
-            command = (self.folder / "srun").read_text()
-            self.assertIn("pretrain --config run.json --resume auto --set a=b", command)
+        self.stub("trireme", f'echo "$@" >"{self.folder}/command"\n'
+                             f'{"echo saved run/checkpoints/step-00000010 >&2" if saves else ""}\n'
+                             '[ "$CODE" -lt 128 ] || kill -KILL $$\nexit "$CODE"')
+        # As srun does it: every rank runs the command, the highest exit code is the answer.
+        self.stub("srun", 'while [[ $1 == --* ]]; do shift; done\nworst=0\n'
+                          f'for code in {codes}; do\n  CODE=$code "$@"; ended=$?\n'
+                          '  [ $ended -le $worst ] || worst=$ended\ndone\nexit $worst')
+        (self.folder / "requeued").unlink(missing_ok=True)
+        ran = self.run_stubbed("bash", ROOT / "scripts/trireme.sbatch", "run.json", "--set", "a=b",
+                               TRIREME=str(self.folder / "trireme"), SLURM_SUBMIT_DIR=str(self.folder),
+                               SLURM_JOB_ID="17", SLURM_CPUS_PER_TASK="2", SLURM_RESTART_COUNT=str(restarts))
+        return ran.returncode, (self.folder / "requeued").exists()
+
+    def test_slurm_job_requeues_what_a_restart_can_help(self):
+        requeued = (0, True)
+        for codes, restarts, outcome in (
+                ("0 0", 0, (0, False)), ("3 3", 0, requeued), ("3 3", 100, (3, False)), ("1 1", 0, (1, False)),
+                ("5 5", 7, requeued), ("137 5 5", 0, requeued), ("2 5 5", 0, (2, False)), ("5 137 2", 0, (2, False)),
+                ("4 137", 0, (4, False))):
+            self.assertEqual(self.slurm_job(codes, restarts, saves=True), outcome, codes)
+            self.assertEqual((self.folder / "command").read_text(),
+                             "pretrain --config run.json --resume auto --set a=b\n")
         self.assertNotEqual(self.run_stubbed("bash", ROOT / "scripts/trireme.sbatch").returncode, 0)
+
+    def test_slurm_job_ends_where_restarts_save_nothing(self):
+        for saves, outcome in ((False, (0, True)), (False, (0, True)), (True, (0, True)), (False, (0, True)),
+                               (False, (0, True)), (False, (5, False)), (False, (0, True))):
+            self.assertEqual(self.slurm_job("137 5", saves=saves), outcome)
 
 
 if __name__ == "__main__":
