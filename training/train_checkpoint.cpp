@@ -89,6 +89,9 @@ SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState&
       parts.push_back({flat.kind, spec.name, dims_of(spec.shape), spec.box, 0, view});
     }
   }
+  if (state.routers && groups.world.rank() == 0)
+    for (const RouterState::Named& t : state.routers->saved())
+      parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
   StepState step_state;
   std::memcpy(&step_state, state.step_state().raw(), sizeof step_state);
   const Json json = {{"step", position.step},
@@ -114,6 +117,12 @@ TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& 
       const CheckpointTensor& tensor =
           reader.require(flat.kind, spec.name, flat.flat.dtype(), dims_of(spec.shape));
       read_box(reader, tensor, spec, state.store.view_in(flat.flat, static_cast<ParamHandle>(h)));
+    }
+  if (state.routers)
+    for (const RouterState::Named& t : state.routers->saved()) {
+      const std::vector<int64_t> shape = dims_of(t.tensor.shape());
+      reader.read(reader.require(kKindRouter, t.name, t.tensor.dtype(), shape), whole_box(shape), 0,
+                  t.tensor);
     }
   return with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));

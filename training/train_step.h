@@ -7,6 +7,7 @@
 // in every layout.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ struct StepResult {
   std::string first_bad;     // name of the first non-finite gradient element of a skipped step
   int64_t consecutive_skips = 0;
   int64_t total_skips = 0;
+  // Mixture of experts: the losses of all layers' routers, of which each is a mean over the batch
+  // (balance, z, importance, load), and how evenly each layer used its experts.
+  std::array<double, 4> router_losses{};
+  std::vector<ExpertLoad> expert_loads;
 };
 
 // This rank's part of everything that is trained, and its bytes. Made first; memory is taken by allocate().
@@ -42,7 +47,8 @@ class TrainState {
   Model model;
   ParameterStore store;
   FlatOptimizer optimizer;
-  Tensor step_state() const;  // a StepState (optim/step_control.h)
+  std::unique_ptr<RouterState> routers;  // of a mixture of experts
+  Tensor step_state() const;             // a StepState (optim/step_control.h)
 
  private:
   friend class TrainStep;
@@ -70,6 +76,7 @@ class TrainStep {
   double local_sum_of_squares();
   void reduce_and_update(int64_t step);
   Tensor scalar(int slot, DType dtype, int64_t count = 1) const;
+  Tensor sums(int begin, int end) const;  // of kSums
   RunConfig config_;
   TrainState& state_;
   const Groups& groups_;
