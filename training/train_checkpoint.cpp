@@ -66,6 +66,18 @@ void read_box(const CheckpointReader& reader, const CheckpointTensor& tensor,
   reader.read(tensor, box, 0, destination);
 }
 
+std::vector<RouterState::Named> router_tensors(const Model& model) {
+  return model.routers() == nullptr ? std::vector<RouterState::Named>() : model.routers()->saved();
+}
+
+void load_routers(const CheckpointReader& reader, const Model& model) {
+  for (const RouterState::Named& t : router_tensors(model)) {
+    const std::vector<int64_t> shape = dims_of(t.tensor.shape());
+    reader.read(reader.require(kKindRouter, t.name, t.tensor.dtype(), shape), whole_box(shape), 0,
+                t.tensor);
+  }
+}
+
 }  // namespace
 
 SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
@@ -89,8 +101,8 @@ SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState&
       parts.push_back({flat.kind, spec.name, dims_of(spec.shape), spec.box, 0, view});
     }
   }
-  if (state.routers && groups.world.rank() == 0)
-    for (const RouterState::Named& t : state.routers->saved())
+  if (groups.world.rank() == 0)
+    for (const RouterState::Named& t : router_tensors(state.model))
       parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
   StepState step_state;
   std::memcpy(&step_state, state.step_state().raw(), sizeof step_state);
@@ -118,12 +130,7 @@ TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& 
           reader.require(flat.kind, spec.name, flat.flat.dtype(), dims_of(spec.shape));
       read_box(reader, tensor, spec, state.store.view_in(flat.flat, static_cast<ParamHandle>(h)));
     }
-  if (state.routers)
-    for (const RouterState::Named& t : state.routers->saved()) {
-      const std::vector<int64_t> shape = dims_of(t.tensor.shape());
-      reader.read(reader.require(kKindRouter, t.name, t.tensor.dtype(), shape), whole_box(shape), 0,
-                  t.tensor);
-    }
+  load_routers(reader, state.model);
   return with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
     std::memcpy(state.step_state().raw(), &step_state, sizeof step_state);
@@ -157,7 +164,8 @@ std::string find_checkpoint(const std::string& path) {
   return newest.directory;
 }
 
-void load_parameters(const CheckpointReader& reader, ParameterStore& store) {
+void load_parameters(const CheckpointReader& reader, const Model& model, ParameterStore& store) {
+  load_routers(reader, model);
   for (size_t h = 0; h < store.specs().size(); ++h) {
     const ParameterSpec& spec = store.specs()[h];
     const CheckpointTensor& tensor =

@@ -59,7 +59,6 @@ auto TrainStage::with_pass(int micro_batch, const Run& run) {
   Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
   tokens.sequence_length = options_.sequence_length;
   Pass pass{ctx_, store_, tokens, &groups_};
-  pass.routers = options_.routers;
   pass.loss_scale = loss_.scale;
   pass.router_losses = loss_.router_losses;
   return run(pass);

@@ -17,7 +17,6 @@ class TrainStage final : public PipelineStage {
     Recompute recompute = Recompute::kNone;
     int64_t micro_batches = 1;  // of a step
     int64_t sequence_length = 0;
-    RouterState* routers = nullptr;  // of a mixture of experts
     // The schedule computes gradients of inputs and weights at different times. Otherwise both are
     // computed block by block, so that little waits.
     bool split_backward = false;

@@ -50,9 +50,6 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
                     layout.pp)),
       store(model.parameters(), config.dtype),
       optimizer(config.optimizer, store, config.seed),
-      routers(config.model.moe.experts == 0
-                  ? nullptr
-                  : std::make_unique<RouterState>(config.model, config.dtype)),
       dtype_(config.dtype),
       loss_scale_(config.loss_scale) {}
 
@@ -88,7 +85,7 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       executor_(schedule_, *groups.pp),
       stage_(state.model, state.store, groups, ctx,
              {config.recompute, config.gradient_accumulation_steps, config.sequence_length,
-              state.routers.get(), splits_backward(schedule_)}) {
+              splits_backward(schedule_)}) {
   // All ranks of a data group hold the same gradients after the reduction: each counts its piece.
   for (const FlatRange& range : state.store.counted_ranges()) {
     const bool dense = range.begin < state.store.region_range(Region::kDense).end;
@@ -181,7 +178,8 @@ void TrainStep::reduce_and_update(int64_t step) {
   decide_step(scalars, scalar(kState, DType::kU8, kStepStateBytes), sums(kSquares, kSquares + 1),
               sums(kLoss, kLoss + 1), decision);
   state_.optimizer.update(ctx_, scalars);
-  if (state_.routers) state_.routers->finish_step(*groups_.dp, *groups_.pp);
+  if (state_.model.routers() != nullptr)
+    state_.model.routers()->finish_step(*groups_.dp, *groups_.pp);
 }
 
 StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
@@ -219,7 +217,7 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
   result.valid_tokens = valid;
   for (size_t i = 0; i < result.router_losses.size(); ++i)
     result.router_losses[i] = sums(kRouters, kSumCount).as<double>()[i] / count;
-  if (state_.routers) result.expert_loads = state_.routers->loads();
+  if (state_.model.routers() != nullptr) result.expert_loads = state_.model.routers()->loads();
   result.skipped = after.skipped > before.skipped;
   result.consecutive_skips = after.consecutive_skips;
   result.total_skips = after.skipped;

@@ -47,8 +47,7 @@ class TrainState {
   Model model;
   ParameterStore store;
   FlatOptimizer optimizer;
-  std::unique_ptr<RouterState> routers;  // of a mixture of experts
-  Tensor step_state() const;             // a StepState (optim/step_control.h)
+  Tensor step_state() const;  // a StepState (optim/step_control.h)
 
  private:
   friend class TrainStep;

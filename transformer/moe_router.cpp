@@ -74,6 +74,11 @@ void MoeRouter::mark_tokens(Pass& pass, const TokenShare& share, Saved& saved) c
   saved.valid = ctx.allocate("router.valid", DType::kU8, {share.count});
   saved.segments = ctx.allocate("router.segments", DType::kI32, {share.count});
   if (ctx.planning()) return;
+  if (!pass.tokens.rows.present()) {  // inference: every token is one
+    std::fill_n(saved.valid->as<uint8_t>(), share.count, uint8_t{1});
+    std::fill_n(saved.segments->as<int32_t>(), share.count, 0);
+    return;
+  }
   const auto* row = pass.tokens.rows.as<int64_t>();
   int64_t first = std::numeric_limits<int64_t>::max();
   for (int64_t t = 0; t < pass.tokens.count; ++t)

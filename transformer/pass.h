@@ -17,7 +17,7 @@ struct Pass {
   const Tokens& tokens;
   const Groups* groups = nullptr;  // nullptr: one rank holds the whole model
   KvCache* cache = nullptr;        // inference only
-  // Mixture of experts. routers: nullptr where the model has no selection biases and loads are not
+  // Mixture of experts. routers is set by the model; nullptr: no selection biases, loads are not
   // counted. The losses of routers enter the gradient where loss_scale is given (training).
   RouterState* routers = nullptr;
   ConstTensor loss_scale = {};  // (1) float64: what a token's gradient is multiplied with

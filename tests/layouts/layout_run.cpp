@@ -52,6 +52,8 @@ void place_box(const ParameterSpec& spec, const ConstTensor& local, std::vector<
   });
 }
 
+bool config_has_experts(const TrainState& state) { return state.model.routers() != nullptr; }
+
 class Gathered {
  public:
   explicit Gathered(LayoutResult& result) : result_(result) {}
@@ -78,6 +80,9 @@ class Gathered {
     count("cp", groups.cp);
     count("pp", groups.pp);
     count("dp x cp", groups.data);
+    count("ep", groups.ep);
+    count("etp", groups.etp);
+    if (config_has_experts(state)) count("edp", groups.edp);
     result_.parameter_elements.resize(static_cast<size_t>(groups.world.size()));
     result_.parameter_elements[static_cast<size_t>(groups.world.rank())] =
         state.store.parameter_count();

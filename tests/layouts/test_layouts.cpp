@@ -35,6 +35,10 @@ TEST(Layouts, ASampleEqualsOneRank) {
   for (const LayoutCase& c : sample_cases(all_cases(8), 24, 1)) expect_equal(c);
 }
 
+TEST(Layouts, ASampleWithExpertsEqualsOneRank) {
+  for (const LayoutCase& c : sample_cases(expert_cases(8), 16, 2)) expect_equal(c);
+}
+
 TEST(Layouts, AWrongGradientIsNoticed) {
   LayoutCase c;
   const LayoutResult& one = reference(c);

@@ -190,7 +190,10 @@ class Rank {
 }  // namespace
 
 std::vector<MoeCase> moe_cases() {
-  MoeConfig mixtral{.experts = 6, .experts_per_token = 2, .intermediate_size = 5};
+  MoeConfig mixtral;
+  mixtral.experts = 6;
+  mixtral.experts_per_token = 2;
+  mixtral.intermediate_size = 5;
   mixtral.balance_coef = 0.3;
   mixtral.z_coef = 0.2;
   MoeConfig qwen = mixtral;
