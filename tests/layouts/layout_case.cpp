@@ -222,26 +222,26 @@ std::vector<LayoutCase> sample_cases(const std::vector<LayoutCase>& all, size_t 
 
 std::vector<LayoutCase> expert_cases(int most) {
   std::vector<LayoutCase> cases;
-  for (const char* experts : {"mixtral", "qwen2_moe", "deepseek"})
-    for (const int tp : {1, 2, 4})
-      for (const int dp : {1, 2, 4})
-        for (const int ep : {1, 2, 4})
-          for (const int etp : {1, 2})
-            for (const bool sp : {false, true}) {
-              if (tp * dp > most || (sp && tp == 1) || tp * dp % (ep * etp) != 0) continue;
-              LayoutCase c;
-              c.sizes.tp = tp;
-              c.sizes.dp = dp;
-              c.sizes.ep = ep;
-              c.sizes.etp = etp;
-              c.sizes.sequence_parallel = sp;
-              c.experts = experts;
-              c.recompute = ep == 1   ? Recompute::kNone
-                            : ep == 2 ? Recompute::kSelective
-                                      : Recompute::kFull;
-              c.packed = etp == 2;
-              cases.push_back(c);
-            }
+  for (const ParallelSizes& dense : all_sizes(most))
+    for (const int ep : {1, 2, 4})
+      for (const int etp : {1, 2})
+        for (const char* experts : {"mixtral", "qwen2_moe", "deepseek"})
+          for (const int zero : {0, 1, 2, 3}) {
+            const int stage_ranks = dense.tp * dense.cp * dense.dp;
+            if (stage_ranks % (ep * etp) != 0) continue;
+            LayoutCase c;
+            c.sizes = dense;
+            c.sizes.ep = ep;
+            c.sizes.etp = etp;
+            c.zero = zero;
+            c.schedule = dense.pp > 1 && zero % 2 == 1 ? "zb_h1" : "1f1b";
+            c.experts = experts;
+            c.recompute = ep == 1   ? Recompute::kNone
+                          : ep == 2 ? Recompute::kSelective
+                                    : Recompute::kFull;
+            c.packed = etp == 2;
+            cases.push_back(c);
+          }
   return cases;
 }
 
