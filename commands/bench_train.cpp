@@ -33,7 +33,7 @@ ModelConfig named_model(const std::string& name) {
     m.num_layers = m.num_heads = m.num_kv_heads = 12;
     m.head_dim = 64;
     m.max_positions = 1024;
-    m.tie_word_embeddings = m.attention_bias = m.mlp_bias = true;
+    m.tie_word_embeddings = m.attention_bias = m.attention_output_bias = m.mlp_bias = true;
     return m;
   }
   if (name == "llama-15m") {

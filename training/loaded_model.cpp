@@ -21,7 +21,7 @@ void LoadedModel::load(const Layout& layout) {
   model_ = std::make_unique<Model>(config_.model, config_.dtype, layout, chunks);
   store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
   store_->allocate(false);
-  load_parameters(reader, *store_);
+  load_parameters(reader, *model_, *store_);
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "training/pretrain.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -234,6 +235,18 @@ StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds)
     m.extra.emplace_back(concat(time_category_name(category), "_ms"), ms);
   }
   m.extra.emplace_back("other_ms", std::max(0.0, m.step_ms - known));
+  if (config_.model.moe.experts == 0) return m;
+  constexpr std::array<const char*, 4> kLosses{"router_balance_loss", "router_z_loss",
+                                               "router_importance_loss", "router_load_loss"};
+  for (size_t i = 0; i < kLosses.size(); ++i)
+    m.extra.emplace_back(kLosses[i], result.router_losses[i]);
+  for (const ExpertLoad& load : result.expert_loads) {
+    const std::string layer = concat("expert_load_", load.layer);
+    m.extra.emplace_back(layer + "_max_over_mean", load.max_over_mean);
+    m.extra.emplace_back(layer + "_p50", load.p50);
+    m.extra.emplace_back(layer + "_p90", load.p90);
+    m.extra.emplace_back(layer + "_p99", load.p99);
+  }
   return m;
 }
 

@@ -15,6 +15,8 @@ constexpr const char* kPp = "parallel.pipeline_model_parallel_size";
 constexpr const char* kDp = "parallel.data_parallel_size";
 constexpr const char* kVirtual = "parallel.virtual_pipeline_stages";
 constexpr const char* kLayout = "parallel.pipeline_layout";
+constexpr const char* kEp = "parallel.expert_model_parallel_size";
+constexpr const char* kEtp = "parallel.expert_tensor_parallel_size";
 constexpr const char* kSequence = "parallel.sequence_parallel";
 
 // The list of layer counts, or nothing for "auto".
@@ -66,6 +68,19 @@ void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& r
     sizes.cp_exchange = exchange;
 }
 
+void check_experts(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const MoeConfig& moe = config.model.moe;
+  const auto check = [&](const char* key, int size, int64_t most, const char* what) {
+    if (size == 1 || size <= most) return;
+    report.error(values.spelled(key),
+                 config.model.moe.experts == 0
+                     ? concat(size, ": the model has no experts to divide; use 1")
+                     : concat(size, " is more than the model's ", most, what));
+  };
+  check(kEp, config.parallel.ep, moe.experts, " experts");
+  check(kEtp, config.parallel.etp, moe.intermediate_size, " columns of an expert");
+}
+
 }  // namespace
 
 void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
@@ -75,8 +90,8 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.tp = size(kTp);
   sizes.pp = size(kPp);
   sizes.cp = size("parallel.context_parallel_size");
-  sizes.ep = size("parallel.expert_model_parallel_size");
-  sizes.etp = size("parallel.expert_tensor_parallel_size");
+  sizes.ep = size(kEp);
+  sizes.etp = size(kEtp);
   sizes.order = values.word("parallel.order");
   sizes.sequence_parallel = values.flag(kSequence);
   read_context(values, config, report);
@@ -136,11 +151,7 @@ void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& repo
 }
 
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  for (const char* key :
-       {"parallel.expert_model_parallel_size", "parallel.expert_tensor_parallel_size"})
-    if (values.integer(key) > 1)
-      report.error(values.spelled(key),
-                   concat(values.integer(key), " is not available in this version"));
+  check_experts(values, config, report);
   if (config.model.num_heads > 0 && config.model.num_kv_heads > 0)
     if (const std::string problem = head_problem(config.model, config.parallel.tp);
         !problem.empty())

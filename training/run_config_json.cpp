@@ -206,7 +206,7 @@ Json run_config_json_schema() {
   Json schema = json_schema(run_schema());
   Json& model = schema["properties"]["model"];
   model["anyOf"] = Json::array({{{"type", "string"}}});
-  for (const ModelFamily family : {ModelFamily::kGpt2, ModelFamily::kLlama}) {
+  for (const ModelFamily family : kModelFamilies) {
     Json part = json_schema(model_schema(family));
     part.erase("$schema");
     model["anyOf"].push_back(std::move(part));
@@ -215,6 +215,9 @@ Json run_config_json_schema() {
 }
 
 std::string config_reference() {
+  std::string models;
+  for (const ModelFamily family : kModelFamilies)
+    models += markdown_reference(model_schema(family));
   return concat(
       "# Configuration reference\n\n",
       "Made from the schema by `trireme config reference`; `trireme config schema` prints the same "
@@ -225,8 +228,7 @@ std::string config_reference() {
       "`\"model\"` is relative to the file; data, output and checkpoints are relative to the "
       "current "
       "directory. Words of DeepSpeed, Megatron-LM and others are taken as the aliases say.\n\n",
-      markdown_reference(run_schema()), markdown_reference(model_schema(ModelFamily::kGpt2)),
-      markdown_reference(model_schema(ModelFamily::kLlama)));
+      markdown_reference(run_schema()), models);
 }
 
 RunConfig resolved_run_config(const Json& json) {

@@ -97,10 +97,26 @@ std::vector<CheckpointPart> owned_parts(const TrainState& state) {
   return parts;
 }
 
+std::vector<RouterState::Named> router_tensors(const Model& model) {
+  return model.routers() == nullptr ? std::vector<RouterState::Named>() : model.routers()->saved();
+}
+
+void load_routers(const CheckpointReader& reader, const Model& model) {
+  for (const RouterState::Named& t : router_tensors(model)) {
+    const std::vector<int64_t> shape = dims_of(t.tensor.shape());
+    reader.read(reader.require(kKindRouter, t.name, t.tensor.dtype(), shape), whole_box(shape), 0,
+                t.tensor);
+  }
+}
+
 }  // namespace
 
 SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups) {
+  std::vector<CheckpointPart> parts = owned_parts(state);
+  if (groups.world.rank() == 0)
+    for (const RouterState::Named& t : router_tensors(state.model))
+      parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
   StepState step_state;
   std::memcpy(&step_state, state.step_state().raw(), sizeof step_state);
   const Json json = {{"step", position.step},
@@ -116,11 +132,12 @@ SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState&
   return save_checkpoint({.root = config.checkpoint.save,
                           .step = position.step,
                           .keep_last = config.checkpoint.keep_last},
-                         owned_parts(state), json, ranks);
+                         parts, json, ranks);
 }
 
 TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& state) {
   for (const Stored& stored : stored_arrays(state)) read_stored(reader, state.store, stored);
+  load_routers(reader, state.model);
   return with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
     std::memcpy(state.step_state().raw(), &step_state, sizeof step_state);
@@ -154,7 +171,8 @@ std::string find_checkpoint(const std::string& path) {
   return newest.directory;
 }
 
-void load_parameters(const CheckpointReader& reader, ParameterStore& store) {
+void load_parameters(const CheckpointReader& reader, const Model& model, ParameterStore& store) {
+  load_routers(reader, model);
   read_stored(reader, store, {kKindParam, store.flat_values(), store.value_map()});
 }
 

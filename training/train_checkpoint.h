@@ -30,7 +30,7 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader);
 // checkpoint. Gives the newest whole checkpoint's directory, logging why newer ones were passed over.
 std::string find_checkpoint(const std::string& path);
 
-// Parameters only, for evaluation and generation.
-void load_parameters(const CheckpointReader& reader, ParameterStore& store);
+// Parameters and selection biases only, for evaluation and generation.
+void load_parameters(const CheckpointReader& reader, const Model& model, ParameterStore& store);
 
 }  // namespace trireme

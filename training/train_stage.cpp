@@ -58,8 +58,11 @@ TrainStage::Work& TrainStage::work(int chunk, int micro_batch) {
 
 template <class Run>
 auto TrainStage::with_pass(int micro_batch, const Run& run) {
-  const Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
+  Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
+  tokens.sequence_length = options_.sequence_length;
   Pass pass{ctx_, store_, tokens, &groups_};
+  pass.loss_scale = loss_.scale;
+  pass.router_losses = loss_.router_losses;
   return run(pass);
 }
 

@@ -16,6 +16,7 @@ class TrainStage final : public PipelineStage {
   struct Options {
     Recompute recompute = Recompute::kNone;
     int64_t micro_batches = 1;  // of a step
+    int64_t sequence_length = 0;
     // The schedule computes gradients of inputs and weights at different times. Otherwise both are
     // computed block by block, so that little waits.
     bool split_backward = false;

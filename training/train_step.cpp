@@ -1,5 +1,6 @@
 #include "training/train_step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -14,7 +15,8 @@ namespace {
 // Slots of TrainState::scalars_, one cache line or more each.
 enum Slot : int { kState, kScalars, kSums, kGradScale, kSlots };
 constexpr int64_t kSlotBytes = 128;
-// kSums: loss, sum of squares of the gradients; reduced together.
+// kSums: loss, sum of squares of the gradients, four losses of routers; reduced together.
+enum Sum : int { kLoss = 0, kSquares = 1, kRouters = 2, kSumCount = 6 };
 static_assert(kStepStateBytes <= kSlotBytes && kStepScalarsBytes <= kSlotBytes);
 
 bool splits_backward(const Schedule& schedule) {
@@ -83,7 +85,8 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
                               static_cast<int>(config.gradient_accumulation_steps))),
       executor_(schedule_, *groups.pp),
       stage_(state.model, state.store, groups, ctx,
-             {config.recompute, config.gradient_accumulation_steps, splits_backward(schedule_)}),
+             {config.recompute, config.gradient_accumulation_steps, config.sequence_length,
+              splits_backward(schedule_)}),
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap}) {
   ParameterStore& store = state.store;
   store.attach(groups, ctx, config.zero.prefetch);
@@ -98,6 +101,11 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
 Tensor TrainStep::scalar(int slot, DType dtype, int64_t count) const {
   if (state_.scalars_.data() == nullptr) return Tensor(nullptr, dtype, Shape{count});
   return state_.scalars_.tensor(dtype, Shape{count}, slot * kSlotBytes);
+}
+
+Tensor TrainStep::sums(int begin, int end) const {
+  if (state_.scalars_.data() == nullptr) return Tensor(nullptr, DType::kF64, Shape{end - begin});
+  return scalar(kSums, DType::kF64, kSumCount).slice(0, begin, end);
 }
 
 const std::vector<MicroBatch>& TrainStep::local_batches(const std::vector<MicroBatch>& batches) {
@@ -120,7 +128,8 @@ int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) c
 }
 
 void TrainStep::forward_and_backward(const std::vector<MicroBatch>& batches) {
-  const Loss loss{scalar(kSums, DType::kF64), scalar(kGradScale, DType::kF64), {}};
+  const Loss loss{
+      sums(kLoss, kLoss + 1), scalar(kGradScale, DType::kF64), {}, sums(kRouters, kSumCount)};
   stage_.begin(batches, loss, [this](int block, bool last) { sync_.block_done(block, last); });
   pipeline_ = executor_.run(stage_, ctx_);
 }
@@ -138,8 +147,7 @@ ArenaPlan TrainStep::plan() {
 }
 
 double TrainStep::local_sum_of_squares() {
-  const Tensor sums = scalar(kSums, DType::kF64, 2);
-  const Tensor sum = ctx_.planning() ? Tensor(nullptr, DType::kF64, Shape{1}) : sums.slice(0, 1, 2);
+  const Tensor sum = sums(kSquares, kSquares + 1);
   const DType dtype = state_.store.gradient_dtype();
   if (!ctx_.planning()) *sum.as<double>() = 0;
   for (const FlatRange& range : counted_) {
@@ -155,9 +163,12 @@ void TrainStep::reduce_and_update(int64_t step) {
   sync_.finish();
   local_sum_of_squares();
   if (ctx_.planning()) return;
-  const Tensor sums = scalar(kSums, DType::kF64, 2);  // loss, squares
-  if (groups_.layout.tp.index != 0) *sums.as<double>() = 0;
-  if (groups_.world.size() > 1) groups_.world.all_reduce(sums);
+  // Every tensor-parallel rank has the losses: one counts.
+  if (groups_.layout.tp.index != 0) {
+    *sums(kLoss, kLoss + 1).as<double>() = 0;
+    std::fill_n(sums(kRouters, kSumCount).as<double>(), kSumCount - kRouters, 0.0);
+  }
+  if (groups_.world.size() > 1) groups_.world.all_reduce(sums(0, kSumCount));
   StepDecision decision;
   decision.clip = config_.gradient_clipping;
   decision.learning_rate =
@@ -165,11 +176,13 @@ void TrainStep::reduce_and_update(int64_t step) {
   decision.dynamic_scale = config_.dtype == DType::kF16 && config_.loss_scale.static_scale == 0.0;
   decision.loss_scale = config_.loss_scale;
   const Tensor scalars = scalar(kScalars, DType::kU8, kStepScalarsBytes);
-  decide_step(scalars, scalar(kState, DType::kU8, kStepStateBytes), sums.slice(0, 1, 2),
-              sums.slice(0, 0, 1), decision);
+  decide_step(scalars, scalar(kState, DType::kU8, kStepStateBytes), sums(kSquares, kSquares + 1),
+              sums(kLoss, kLoss + 1), decision);
   state_.optimizer.update(ctx_, scalars);
   const int stage = state_.store.sharding().stage;
   if (stage == 1 || stage == 2) gather_updated_values(groups_, state_.store, ctx_.profile);
+  if (state_.model.routers() != nullptr)
+    state_.model.routers()->finish_step(*groups_.dp, *groups_.pp);
 }
 
 // The first in the model's order: (stage of the pipeline, element), over all ranks.
@@ -205,7 +218,7 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
   // A batch of masked tokens only has zero gradients, not infinite ones.
   const double count = static_cast<double>(std::max<int64_t>(1, valid));
   *scalar(kGradScale, DType::kF64).as<double>() = before.loss_scale / count;
-  *scalar(kSums, DType::kF64).as<double>() = 0;
+  std::fill_n(sums(0, kSumCount).as<double>(), kSumCount, 0.0);
 
   ctx_.mode = Mode::kTrain;
   ctx_.step = step;
@@ -229,6 +242,9 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
       learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
   result.loss_scale = before.loss_scale;
   result.valid_tokens = valid;
+  for (size_t i = 0; i < result.router_losses.size(); ++i)
+    result.router_losses[i] = sums(kRouters, kSumCount).as<double>()[i] / count;
+  if (state_.model.routers() != nullptr) result.expert_loads = state_.model.routers()->loads();
   result.skipped = after.skipped > before.skipped;
   result.consecutive_skips = after.consecutive_skips;
   result.total_skips = after.skipped;

@@ -7,6 +7,7 @@
 // in every layout.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ struct StepResult {
   std::string first_bad;
   int64_t consecutive_skips = 0;
   int64_t total_skips = 0;
+  // Mixture of experts: the losses of all layers' routers, of which each is a mean over the batch
+  // (balance, z, importance, load), and how evenly each layer used its experts.
+  std::array<double, 4> router_losses{};
+  std::vector<ExpertLoad> expert_loads;
 };
 
 // This rank's part of everything that is trained, and its bytes. Made first; memory is taken by allocate().
@@ -72,6 +77,7 @@ class TrainStep {
   void reduce_and_update(int64_t step);
   std::string name_first_bad();
   Tensor scalar(int slot, DType dtype, int64_t count = 1) const;
+  Tensor sums(int begin, int end) const;  // of kSums
   RunConfig config_;
   TrainState& state_;
   const Groups& groups_;

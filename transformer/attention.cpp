@@ -27,7 +27,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
   // (Radford et al. 2019, section 2.3).
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   o_proj_ = RowLinear(list, layout, prefix + (gpt2 ? ".c_proj" : ".o_proj"), config.hidden_size,
-                      width, q, {config.attention_bias, residual_std}, block);
+                      width, q, {config.attention_output_bias, residual_std}, block);
 }
 
 Attention::Heads Attention::split(const Tensor& qkv) const {

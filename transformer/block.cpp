@@ -20,7 +20,12 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
                  layer),
       norm2_(config, layout, list,
              prefix + (is_gpt2(config) ? ".ln_2" : ".post_attention_layernorm"), block),
-      mlp_(config, layout, list, prefix + ".mlp", block) {}
+      mlp_(config.moe.sparse(layer)
+               ? nullptr
+               : std::make_unique<Mlp>(config, layout, list, prefix + ".mlp", block)),
+      moe_(config.moe.sparse(layer)
+               ? std::make_unique<Moe>(config, layout, list, prefix, block, layer)
+               : nullptr) {}
 
 Activation Block::branch_dropout(Pass& pass, const char* name, Activation branch) const {
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
@@ -59,7 +64,7 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
   norm2_.forward(pass, n2, h, branch, x, kept.norm2);
   if (saved == nullptr) x.reset();
   const bool keep_act = recompute != Recompute::kSelective;
-  mlp_.forward(pass, branch, n2, saved != nullptr ? &kept.mlp : nullptr, keep_act);
+  feed_forward(pass, branch, n2, saved != nullptr ? &kept : nullptr, keep_act);
   if (saved == nullptr || recompute == Recompute::kSelective) n2.reset();
   branch = branch_dropout(pass, "mlp_branch", std::move(branch));
   add(ctx, branch, branch, h);
@@ -74,16 +79,26 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
   return branch;
 }
 
-void Block::restore_norm_outputs(Pass& pass, Saved& saved) const {
+void Block::feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+                         bool keep_act) const {
+  if (moe_)
+    moe_->forward(pass, y, x, saved != nullptr ? &saved->moe : nullptr, keep_act);
+  else
+    mlp_->forward(pass, y, x, saved != nullptr ? &saved->mlp : nullptr, keep_act);
+}
+
+void Block::restore_attention_input(Pass& pass, Saved& saved) const {
+  if (saved.n1.present()) return;
   Norm::Saved again;  // the same statistics; the kept ones stay
-  if (!saved.n1.present()) {
-    saved.n1 = pass.ctx.allocate("block.n1", saved.x->dtype(), saved.x->shape());
-    norm1_.forward(pass, saved.n1, {}, saved.x, {}, again);
-  }
-  if (!saved.n2.present()) {
-    saved.n2 = pass.ctx.allocate("block.n2", saved.h->dtype(), saved.h->shape());
-    norm2_.forward(pass, saved.n2, {}, saved.h, {}, again);
-  }
+  saved.n1 = pass.ctx.allocate("block.n1", saved.x->dtype(), saved.x->shape());
+  norm1_.forward(pass, saved.n1, {}, saved.x, {}, again);
+}
+
+void Block::restore_mlp_input(Pass& pass, Saved& saved) const {
+  if (saved.n2.present()) return;
+  Norm::Saved again;
+  saved.n2 = pass.ctx.allocate("block.n2", saved.h->dtype(), saved.h->shape());
+  norm2_.forward(pass, saved.n2, {}, saved.h, {}, again);
 }
 
 Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
@@ -105,7 +120,13 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
 
   if (drop) deferred.d_mlp = branch_gradient("mlp_branch", dy);
   Activation d_norm = ctx.allocate("block.d_norm", dtype, shape);
-  deferred.mlp = mlp_.backward_input(pass, d_norm, drop ? deferred.d_mlp : dy, saved.mlp);
+  const ConstTensor d_branch = drop ? *deferred.d_mlp : *dy;
+  if (moe_) {
+    restore_mlp_input(pass, saved);  // experts over their bound see the tokens again
+    deferred.moe = moe_->backward_input(pass, d_norm, d_branch, saved.n2, saved.moe);
+  } else {
+    deferred.mlp = mlp_->backward_input(pass, d_norm, d_branch, saved.mlp);
+  }
   Activation dh = ctx.allocate("block.dh", dtype, shape);
   norm2_.backward(pass, dh, d_norm, dy, saved.h, saved.norm2);
 
@@ -121,12 +142,16 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
 }
 
 void Block::backward_weight(Pass& pass, Deferred deferred) const {
-  restore_norm_outputs(pass, deferred.saved);
+  restore_attention_input(pass, deferred.saved);
+  restore_mlp_input(pass, deferred.saved);
   const Saved& saved = deferred.saved;
   const ConstTensor d_mlp = deferred.d_mlp.present() ? *deferred.d_mlp : *deferred.dy;
   const ConstTensor d_attention =
       deferred.d_attention.present() ? *deferred.d_attention : *deferred.dh;
-  mlp_.backward_weight(pass, d_mlp, saved.n2, saved.mlp, deferred.mlp);
+  if (moe_)
+    moe_->backward_weight(pass, d_mlp, saved.n2, saved.moe, deferred.moe);
+  else
+    mlp_->backward_weight(pass, d_mlp, saved.n2, saved.mlp, deferred.mlp);
   attention_.backward_weight(pass, d_attention, saved.n1, saved.attention, deferred.attention);
 }
 

@@ -1,9 +1,10 @@
 // One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with dropout on
-// the two branches where the model has it (GPT-2).
+// the two branches where the model has it (GPT-2), and in sparse layers a mixture of experts for the MLP.
 #pragma once
 
 #include "transformer/attention.h"
 #include "transformer/mlp.h"
+#include "transformer/moe.h"
 #include "transformer/norm.h"
 #include "transformer/recompute.h"
 
@@ -20,7 +21,8 @@ class Block {
     Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
     Norm::Saved norm1, norm2;
     Attention::Saved attention;
-    Mlp::Saved mlp;
+    Mlp::Saved mlp;  // one of the two
+    Moe::Saved moe;
   };
   // What is left to do for the weights after backward_input().
   struct Deferred {
@@ -28,6 +30,7 @@ class Block {
     Activation dy, dh;              // gradients of the two branches' outputs (after dropout)
     Activation d_mlp, d_attention;  // the same behind dropout; absent without dropout
     Mlp::Deferred mlp;
+    Moe::Deferred moe;
     Attention::Deferred attention;
   };
 
@@ -48,7 +51,10 @@ class Block {
   Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;
   Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                  Recompute recompute) const;
-  void restore_norm_outputs(Pass& pass, Saved& saved) const;
+  void feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+                    bool keep_act) const;
+  void restore_attention_input(Pass& pass, Saved& saved) const;
+  void restore_mlp_input(Pass& pass, Saved& saved) const;
 
   double dropout_;
   int layer_;
@@ -56,7 +62,8 @@ class Block {
   Norm norm1_;
   Attention attention_;
   Norm norm2_;
-  Mlp mlp_;
+  std::unique_ptr<Mlp> mlp_;  // one of the two
+  std::unique_ptr<Moe> moe_;
 };
 
 }  // namespace trireme

@@ -8,6 +8,11 @@ double training_flops_per_token(const ModelConfig& config, int64_t parameter_cou
   // The head's product uses V x C weights: its own, or the tied table's.
   if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;
   if (config.family == ModelFamily::kGpt2) n -= config.max_positions * config.hidden_size;
+  // A token passes k of the experts.
+  for (int64_t l = 0; l < config.num_layers; ++l)
+    if (config.moe.sparse(l))
+      n -= (config.moe.experts - config.moe.experts_per_token) * 3 * config.hidden_size *
+           config.moe.intermediate_size;
   const int64_t attention =
       config.num_layers * config.num_heads * config.head_dim * sequence_length;
   return 6.0 * static_cast<double>(n) + 6.0 * static_cast<double>(attention);

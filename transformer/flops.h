@@ -9,7 +9,8 @@ inline constexpr const char* kFlopsFormula =
     "6N + 6 L H D S (causal attention; N without input embeddings)";
 
 // N counts every parameter that takes part in a matrix product or a norm: all but the embedding
-// tables, plus the head where it is tied to one. Attention is counted for the causal half only;
+// tables, plus the head where it is tied to one; of a layer's experts only the k that a token passes.
+// Attention is counted for the causal half only;
 // recomputation is not counted.
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length);

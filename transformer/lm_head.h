@@ -11,9 +11,10 @@
 namespace trireme {
 
 struct Loss {
-  Tensor sum;         // (1) float64: += sum of the losses of the valid tokens
-  ConstTensor scale;  // (1) float64: what a token's gradient is multiplied with (training)
-  Tensor per_token;   // (T) float32 (float64), optional
+  Tensor sum;                 // (1) float64: += sum of the losses of the valid tokens
+  ConstTensor scale;          // (1) float64: what a token's gradient is multiplied with (training)
+  Tensor per_token;           // (T) float32 (float64), optional
+  Tensor router_losses = {};  // (4) float64: += the losses of routers (transformer/pass.h)
 };
 
 class LmHead {

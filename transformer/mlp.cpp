@@ -8,7 +8,7 @@ namespace trireme {
 
 Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
          const std::string& prefix, int block)
-    : gated_(config.family == ModelFamily::kLlama) {
+    : gated_(config.family != ModelFamily::kGpt2) {
   const int64_t c = config.hidden_size, f = config.intermediate_size;
   const DimSlice inner = even_slice(f, layout.tp);
   width_ = inner.size();

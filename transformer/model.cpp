@@ -50,6 +50,7 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
     head_ = std::make_unique<LmHead>(config, layout, list_, head_block_,
                                      here ? embedding_->token_table() : -1);
   }
+  if (config.moe.experts > 0) routers_ = std::make_unique<RouterState>(config, dtype);
   if (config.family == ModelFamily::kGpt2) return;
   const DType table = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
   const Shape shape{config.max_positions, config.head_dim};
@@ -61,6 +62,7 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
 
 Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
                           Recompute recompute) const {
+  pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   if (span(chunk).embedding) {
     const BlockUse use(pass.params, 0, layers.empty() ? -1 : layers[0].number);
@@ -78,6 +80,7 @@ Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
 
 Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved saved,
                                  Recompute recompute, Deferred& deferred) const {
+  pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   deferred.blocks.resize(layers.size());
   for (size_t l = layers.size(); l-- > 0;) {
@@ -108,6 +111,7 @@ void Model::backward_weight(Pass& pass, int chunk, Deferred deferred, const Bloc
 
 Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Recompute recompute,
                            const BlockDone& done) const {
+  pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   for (size_t l = layers.size(); l-- > 0;) {
     {

@@ -24,6 +24,9 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   const ParameterList& parameters() const { return list_; }
+  // Selection biases and loads of experts; nullptr in a dense model. They change in training and belong
+  // to what a checkpoint holds.
+  RouterState* routers() const { return routers_.get(); }
   int chunks() const { return static_cast<int>(chunks_.size()); }
   bool has_embedding(int chunk) const { return span(chunk).embedding; }
   bool has_head(int chunk) const { return span(chunk).head; }
@@ -73,6 +76,7 @@ class Model {
   std::unique_ptr<LmHead> head_;
   int head_block_ = -1;
   Buffer rotary_block_;
+  std::unique_ptr<RouterState> routers_;
   ConstTensor cos_sin_;  // (P, D), absent without rotary embedding
 };
 

@@ -1,5 +1,6 @@
 #include "transformer/model_config.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -54,15 +55,26 @@ ModelConfig read_gpt2(const ConfigValues& values, ConfigReport& report) {
   config.embedding_dropout = values.number("embd_pdrop");
   config.attention_dropout = values.number("attn_pdrop");
   config.tie_word_embeddings = values.flag("tie_word_embeddings");
-  config.attention_bias = true;
+  config.attention_bias = config.attention_output_bias = true;
   config.mlp_bias = true;
   check_divides(values, "n_head", config.num_heads, "n_embd", config.hidden_size, report);
   return config;
 }
 
-ModelConfig read_llama(const ConfigValues& values, ConfigReport& report) {
+// Qwen2 has biases on q, k and v only, the others on all projections or none.
+void read_biases(const ConfigValues& values, ModelConfig& config) {
+  if (config.family == ModelFamily::kQwen2Moe) {
+    config.attention_bias = values.flag("qkv_bias");
+    return;
+  }
+  if (config.family == ModelFamily::kMixtral) return;
+  config.attention_bias = config.attention_output_bias = values.flag("attention_bias");
+  if (config.family == ModelFamily::kLlama) config.mlp_bias = values.flag("mlp_bias");
+}
+
+ModelConfig read_llama(const ConfigValues& values, ModelFamily family, ConfigReport& report) {
   ModelConfig config;
-  config.family = ModelFamily::kLlama;
+  config.family = family;
   config.vocab_size = values.integer("vocab_size");
   config.hidden_size = values.integer("hidden_size");
   config.intermediate_size = values.integer("intermediate_size");
@@ -76,8 +88,8 @@ ModelConfig read_llama(const ConfigValues& values, ConfigReport& report) {
   config.initializer_range = values.number("initializer_range");
   config.attention_dropout = values.number("attention_dropout");
   config.tie_word_embeddings = values.flag("tie_word_embeddings");
-  config.attention_bias = values.flag("attention_bias");
-  config.mlp_bias = values.flag("mlp_bias");
+  read_biases(values, config);
+  if (family != ModelFamily::kLlama) config.moe = read_moe_config(values, family, report);
   check_divides(values, "num_key_value_heads", config.num_kv_heads, "num_attention_heads",
                 config.num_heads, report);
   const char* const kSource = values.given("head_dim") ? "head_dim" : "num_attention_heads";
@@ -93,27 +105,66 @@ ModelConfig read_llama(const ConfigValues& values, ConfigReport& report) {
   return config;
 }
 
+// "gpt2, llama and deepseek"
+std::string known_types(const std::string& last) {
+  std::string out;
+  for (ModelFamily f : kModelFamilies) {
+    const bool first = f == std::begin(kModelFamilies)[0], end = f == std::end(kModelFamilies)[-1];
+    out += concat(first ? "" : end ? " " + last + " " : ", ", model_type_name(f));
+  }
+  return out;
+}
+
+const char* architecture(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kMixtral: return "MixtralForCausalLM";
+    case ModelFamily::kQwen2Moe: return "Qwen2MoeForCausalLM";
+    case ModelFamily::kDeepseek: return "DeepseekForCausalLM";
+    default: return "LlamaForCausalLM";
+  }
+}
+
+// The reason for a family that someone may expect beside the known ones.
+std::string why_not(const Json& type) {
+  if (type == "deepseek_v2" || type == "deepseek_v3")
+    return " (multi-head latent attention); deepseek has its experts";
+  if (type == "qwen3_moe") return " (normalised queries and keys)";
+  return "";
+}
+
 }  // namespace
+
+const char* model_type_name(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kGpt2: return "gpt2";
+    case ModelFamily::kLlama: return "llama";
+    case ModelFamily::kMixtral: return "mixtral";
+    case ModelFamily::kQwen2Moe: return "qwen2_moe";
+    case ModelFamily::kDeepseek: return "deepseek";
+  }
+  TRIREME_UNREACHABLE("model family ", static_cast<int>(family));
+}
 
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report) {
   const std::string place = path.empty() ? "model_type" : path + ".model_type";
   const Json type = json.is_object() ? json.value("model_type", Json()) : Json();
-  if (type != "gpt2" && type != "llama") {
+  const auto* const found = std::ranges::find_if(
+      kModelFamilies, [&](ModelFamily f) { return type == model_type_name(f); });
+  if (found == std::end(kModelFamilies)) {
     if (!json.is_object())
       report.error(path.empty() ? "model" : path, "must be an object, got " + shown(json));
     else if (type.is_null())
-      report.error(place, "is required: gpt2 or llama");
+      report.error(place, "is required: " + known_types("or"));
     else if (type.is_string())
-      report.error(place,
-                   shown(type) + " is not available in this version; only gpt2 and llama are");
+      report.error(place, shown(type) + " is not available in this version" + why_not(type) +
+                              "; only " + known_types("and") + " are");
     else
       report.error(place, "must be a string, got " + shown(type));
     return {};
   }
-  const bool is_gpt2 = type == "gpt2";
-  const Schema& schema = model_schema(is_gpt2 ? ModelFamily::kGpt2 : ModelFamily::kLlama);
-  const ConfigValues values = read_config(schema, json, path, report);
-  ModelConfig config = is_gpt2 ? read_gpt2(values, report) : read_llama(values, report);
+  const ConfigValues values = read_config(model_schema(*found), json, path, report);
+  ModelConfig config =
+      *found == ModelFamily::kGpt2 ? read_gpt2(values, report) : read_llama(values, *found, report);
   config.bos_token_id = read_token_id(values, "bos_token_id", config.vocab_size, report);
   config.eos_token_id = read_token_id(values, "eos_token_id", config.vocab_size, report);
   return config;
@@ -154,8 +205,8 @@ Json model_config_to_json(const ModelConfig& config) {
             {"embd_pdrop", config.embedding_dropout},
             {"attn_pdrop", config.attention_dropout}};
   } else {
-    json = {{"model_type", "llama"},
-            {"architectures", Json::array({"LlamaForCausalLM"})},
+    json = {{"model_type", model_type_name(config.family)},
+            {"architectures", Json::array({architecture(config.family)})},
             {"vocab_size", config.vocab_size},
             {"max_position_embeddings", config.max_positions},
             {"hidden_size", config.hidden_size},
@@ -167,9 +218,14 @@ Json model_config_to_json(const ModelConfig& config) {
             {"hidden_act", "silu"},
             {"rms_norm_eps", config.norm_eps},
             {"rope_theta", config.rope_theta},
-            {"attention_bias", config.attention_bias},
-            {"mlp_bias", config.mlp_bias},
             {"attention_dropout", config.attention_dropout}};
+    if (config.family == ModelFamily::kLlama || config.family == ModelFamily::kDeepseek)
+      json["attention_bias"] = config.attention_bias;
+    if (config.family == ModelFamily::kQwen2Moe) json["qkv_bias"] = config.attention_bias;
+    if (config.family == ModelFamily::kLlama)
+      json["mlp_bias"] = config.mlp_bias;
+    else
+      write_moe_config(config.moe, config.family, json);
   }
   json["initializer_range"] = config.initializer_range;
   json["tie_word_embeddings"] = config.tie_word_embeddings;

@@ -5,6 +5,9 @@
 // model_type "llama": RMSNorm, RoPE, grouped-query attention, SwiGLU; keys num_hidden_layers,
 //   num_attention_heads, num_key_value_heads, hidden_size, intermediate_size, head_dim,
 //   max_position_embeddings, rope_theta, rms_norm_eps, attention_bias, mlp_bias, attention_dropout.
+// model_type "mixtral", "qwen2_moe", "deepseek": as llama, with experts (transformer/moe_config.h) in the
+//   place of the MLP in all or some layers; "deepseek" is DeepSeek-MoE's block with the routing of
+//   its later versions, but with grouped-query attention.
 // Shared: vocab_size, tie_word_embeddings, initializer_range, bos_token_id, eos_token_id.
 //
 // Sizes must be given; other keys that are absent take HuggingFace's defaults (gpt2: dropout 0.1,
@@ -17,10 +20,15 @@
 
 #include "engine/config/reader.h"
 #include "engine/config/schema.h"
+#include "transformer/moe_config.h"
 
 namespace trireme {
 
-enum class ModelFamily { kGpt2, kLlama };
+enum class ModelFamily { kGpt2, kLlama, kMixtral, kQwen2Moe, kDeepseek };
+inline constexpr ModelFamily kModelFamilies[] = {ModelFamily::kGpt2, ModelFamily::kLlama,
+                                                 ModelFamily::kMixtral, ModelFamily::kQwen2Moe,
+                                                 ModelFamily::kDeepseek};
+const char* model_type_name(ModelFamily family);  // "gpt2", ...
 
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
@@ -39,10 +47,12 @@ struct ModelConfig {
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;  // biases of q, k, v and o
-  bool mlp_bias = false;        // biases of up, down and, where there is one, gate
-  int64_t bos_token_id = -1;    // -1: none
+  bool attention_bias = false;         // biases of q, k and v
+  bool attention_output_bias = false;  // bias of o
+  bool mlp_bias = false;               // biases of up, down and, where there is one, gate
+  int64_t bos_token_id = -1;           // -1: none
   int64_t eos_token_id = -1;
+  MoeConfig moe;  // moe.experts is 0 in a dense model
   bool operator==(const ModelConfig&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // The HuggingFace keys of each model family.
 #include <sstream>
 
+#include "engine/core/error.h"
 #include "transformer/model_config.h"
 
 namespace trireme {
@@ -41,7 +42,6 @@ void add_shared(Schema& schema) {
   schema.refused("pruned_heads", {"{}"}, "pruned heads are not modelled");
   schema.unavailable("add_cross_attention", {"false"}, "cross attention");
   schema.unavailable("quantization_config", {}, "quantised weights");
-  schema.unavailable("sliding_window", {}, "sliding-window attention");
 }
 
 Schema make_gpt2_schema() {
@@ -85,6 +85,7 @@ Schema make_gpt2_schema() {
               "the MLP's activation; both words name GELU's tanh form")
       .not_yet({"gelu", "relu", "silu", "quick_gelu", "gelu_fast"});
   add_shared(schema);
+  schema.unavailable("sliding_window", {}, "sliding-window attention");
   schema.ignored("n_ctx");
   schema.ignored("reorder_and_upcast_attn");
   for (const char* key : {"summary_type", "summary_use_proj", "summary_activation",
@@ -97,9 +98,16 @@ Schema make_gpt2_schema() {
   return schema;
 }
 
-Schema make_llama_schema() {
-  Schema schema("Llama style model (model_type \"llama\")");
-  schema.choice("model_type", "llama", {"llama"}, "the family of the model");
+// What transformers takes for keys that are absent.
+struct LlamaDefaults {
+  const char* positions;
+  const char* rope_theta;
+  const char* norm_eps;
+  const char* bos;
+  const char* eos;
+};
+
+void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
   schema.integer("num_hidden_layers", "", "transformer blocks")
       .required()
       .at_least(1)
@@ -127,33 +135,82 @@ Schema make_llama_schema() {
       .or_null()
       .at_least(2)
       .at_most(kMaxWidth);
-  schema.integer("max_position_embeddings", "2048", "longest sequence")
+  schema.integer("max_position_embeddings", preset.positions, "longest sequence")
       .at_least(1)
       .at_most(kMaxPositions);
-  schema.number("rope_theta", "10000", "base of the rotary frequencies")
+  schema.number("rope_theta", preset.rope_theta, "base of the rotary frequencies")
       .above(0)
       .alias({"rope_parameters.rope_theta"});
-  schema.number("rms_norm_eps", "1e-06", "added to the mean square in RMSNorm").above(0).at_most(1);
-  schema.boolean("attention_bias", false, "biases of the q, k, v and o projections");
-  schema.boolean("mlp_bias", false, "biases of the gate, up and down projections");
+  schema.number("rms_norm_eps", preset.norm_eps, "added to the mean square in RMSNorm")
+      .above(0)
+      .at_most(1);
   schema.number("attention_dropout", "0", "dropout of attention probabilities")
       .at_least(0)
       .below(1);
   schema.boolean("tie_word_embeddings", false, "the head uses the token embedding's weights");
-  schema.any("bos_token_id", "1", "token id", "token id that begins a text").or_null();
-  schema.any("eos_token_id", "2", "token id", "token id that ends a text; of a list the first")
+  schema.any("bos_token_id", preset.bos, "token id", "token id that begins a text").or_null();
+  schema
+      .any("eos_token_id", preset.eos, "token id", "token id that ends a text; of a list the first")
       .or_null();
   schema.choice("hidden_act", "silu", {"silu"}, "the gate's activation")
       .synonym("swish", "silu")
       .not_yet({"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"});
   add_shared(schema);
-  schema.ignored("pretraining_tp");  // the same result computed in slices
   schema.unavailable("rope_scaling", {}, "scaled rotary frequencies");
   schema.unavailable("rope_parameters.rope_type", {"\"default\""}, "scaled rotary frequencies");
   schema.unavailable("partial_rotary_factor", {"1"}, "rotary on a part of the head");
   schema.unavailable("use_sliding_window", {"false"}, "sliding-window attention");
-  schema.unavailable("num_local_experts", {"0", "1"}, "mixture of experts");
-  schema.unavailable("num_experts", {"0", "1"}, "mixture of experts");
+}
+
+void add_attention_bias(Schema& schema) {
+  schema.boolean("attention_bias", false, "biases of the q, k, v and o projections");
+}
+
+Schema make_llama_schema() {
+  Schema schema("Llama style model (model_type \"llama\")");
+  schema.choice("model_type", "llama", {"llama"}, "the family of the model");
+  add_llama_keys(schema, {"2048", "10000", "1e-06", "1", "2"});
+  add_attention_bias(schema);
+  schema.boolean("mlp_bias", false, "biases of the gate, up and down projections");
+  schema.ignored("pretraining_tp");  // the same result computed in slices
+  schema.unavailable("sliding_window", {}, "sliding-window attention");
+  schema.unavailable("num_local_experts", {"0", "1"}, "mixture of experts in a llama");
+  schema.unavailable("num_experts", {"0", "1"}, "mixture of experts in a llama");
+  schema.finish();
+  return schema;
+}
+
+Schema make_mixtral_schema() {
+  Schema schema("Mixtral style model: experts in every layer (model_type \"mixtral\")");
+  schema.choice("model_type", "mixtral", {"mixtral"}, "the family of the model");
+  add_llama_keys(schema, {"131072", "1000000", "1e-05", "1", "2"});
+  schema.unavailable("sliding_window", {}, "sliding-window attention");
+  add_moe_keys(schema, ModelFamily::kMixtral);
+  schema.finish();
+  return schema;
+}
+
+Schema make_qwen2_moe_schema() {
+  Schema schema("Qwen2-MoE style model: experts beside a shared MLP (model_type \"qwen2_moe\")");
+  schema.choice("model_type", "qwen2_moe", {"qwen2_moe"}, "the family of the model");
+  add_llama_keys(schema, {"32768", "10000", "1e-06", "null", "null"});
+  schema.boolean("qkv_bias", true, "biases of the q, k and v projections");
+  schema.ignored("sliding_window");  // counts with use_sliding_window only
+  schema.ignored("max_window_layers");
+  add_moe_keys(schema, ModelFamily::kQwen2Moe);
+  schema.finish();
+  return schema;
+}
+
+Schema make_deepseek_schema() {
+  Schema schema(
+      "DeepSeek-MoE style model: fine experts beside shared ones (model_type \"deepseek\")");
+  schema.choice("model_type", "deepseek", {"deepseek"}, "the family of the model");
+  add_llama_keys(schema, {"2048", "10000", "1e-06", "100000", "100001"});
+  add_attention_bias(schema);
+  schema.ignored("pretraining_tp");
+  schema.unavailable("sliding_window", {}, "sliding-window attention");
+  add_moe_keys(schema, ModelFamily::kDeepseek);
   schema.finish();
   return schema;
 }
@@ -163,7 +220,17 @@ Schema make_llama_schema() {
 const Schema& model_schema(ModelFamily family) {
   static const Schema gpt2 = make_gpt2_schema();
   static const Schema llama = make_llama_schema();
-  return family == ModelFamily::kGpt2 ? gpt2 : llama;
+  static const Schema mixtral = make_mixtral_schema();
+  static const Schema qwen2_moe = make_qwen2_moe_schema();
+  static const Schema deepseek = make_deepseek_schema();
+  switch (family) {
+    case ModelFamily::kGpt2: return gpt2;
+    case ModelFamily::kLlama: return llama;
+    case ModelFamily::kMixtral: return mixtral;
+    case ModelFamily::kQwen2Moe: return qwen2_moe;
+    case ModelFamily::kDeepseek: return deepseek;
+  }
+  TRIREME_UNREACHABLE("model family ", static_cast<int>(family));
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include "parallel/groups.h"
 #include "parallel/parameter_store.h"
 #include "transformer/kv_cache.h"
+#include "transformer/router_state.h"
 #include "transformer/tokens.h"
 
 namespace trireme {
@@ -16,6 +17,11 @@ struct Pass {
   const Tokens& tokens;
   const Groups* groups = nullptr;  // nullptr: one rank holds the whole model
   KvCache* cache = nullptr;        // inference only
+  // Mixture of experts. routers is set by the model; nullptr: no selection biases, loads are not
+  // counted. The losses of routers enter the gradient where loss_scale is given (training).
+  RouterState* routers = nullptr;
+  ConstTensor loss_scale = {};  // (1) float64: what a token's gradient is multiplied with
+  Tensor router_losses = {};    // (4) float64, += as router_losses() says; on all tp ranks alike
 
   // The residual stream holds the rows of `token_split()` of the tokens: all of them, or with
   // sequence parallelism this tensor-parallel rank's share.

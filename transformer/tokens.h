@@ -11,8 +11,11 @@ struct Tokens {
   ConstTensor targets;    // (T) int32, kIgnoredTarget where there is no loss; absent in inference
   ConstTensor positions;  // (T) int32: position inside the document
   ConstTensor rows;       // (T) int64: global index of the token, keys dropout
-  ConstTensor cu_q;       // (N + 1) int32: offsets of the sequences among the queries
-  ConstTensor cu_k;       // (N + 1) int32: offsets among the keys; cu_q unless there is a KV cache
+  // Tokens of a sample, whose first global index is a multiple of it; 0: not known. The balancing
+  // loss of experts may be one for each sample.
+  int64_t sequence_length = 0;
+  ConstTensor cu_q;  // (N + 1) int32: offsets of the sequences among the queries
+  ConstTensor cu_k;  // (N + 1) int32: offsets among the keys; cu_q unless there is a KV cache
   // Where sequences are spread over context-parallel ranks, in the place of cu_q and cu_k.
   const ContextPlan* context = nullptr;
 };

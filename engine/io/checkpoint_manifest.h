@@ -23,6 +23,7 @@ inline constexpr const char* kKindMaster = "master";
 inline constexpr const char* kKindExpAvg = "exp_avg";
 inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
 inline constexpr const char* kKindMomentum = "momentum";
+inline constexpr const char* kKindRouter = "router";  // selection biases and shares of experts
 
 struct CheckpointSlice {
   TensorPart part;

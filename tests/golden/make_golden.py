@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the reference numbers that the C++ model is checked against.
 
-GPT-2 and Llama are written out below in plain PyTorch, in float64, from their papers; gradients are
+GPT-2, Llama and Mixtral are written out below in plain PyTorch, in float64, from their papers; gradients are
 PyTorch's, the optimizer is torch.optim.AdamW. Nothing here is shared with the C++ sources, so an
 agreement of the two is evidence for both. README.md in this folder describes the files.
 
@@ -41,7 +41,11 @@ LLAMA = {
 # Everything the plain Llama leaves at its default, changed.
 LLAMA_VARIANT = dict(LLAMA, head_dim=8, num_key_value_heads=1, rope_theta=500.0, rms_norm_eps=1e-5,
                      attention_bias=True, mlp_bias=True, tie_word_embeddings=True)
-MODELS = {"gpt2": (GPT2, 11), "llama": (LLAMA, 22), "llama_variant": (LLAMA_VARIANT, 33)}
+MIXTRAL = {k: v for k, v in LLAMA.items() if k not in ("attention_bias", "mlp_bias")}
+MIXTRAL.update(model_type="mixtral", intermediate_size=20, num_local_experts=5, num_experts_per_tok=2,
+               router_aux_loss_coef=0.05, router_z_loss_coef=0.01)
+MODELS = {"gpt2": (GPT2, 11), "llama": (LLAMA, 22), "llama_variant": (LLAMA_VARIANT, 33),
+          "mixtral": (MIXTRAL, 44)}
 
 
 # ---------------------------------------------------------------- the models
@@ -83,7 +87,21 @@ def gpt2_logits(config, p, ids, positions, cu_seqlens):
         q, k, v = (part.reshape(-1, heads, channels // heads) for part in qkv.split(channels, -1))
         x = x + conv1d(attention(q, k, v, cu_seqlens).reshape(-1, channels), h + "attn.c_proj")
         x = x + conv1d(gelu_tanh(conv1d(norm(x, h + "ln_2"), h + "mlp.c_fc")), h + "mlp.c_proj")
-    return norm(x, "transformer.ln_f") @ p["transformer.wte.weight"].T
+    return norm(x, "transformer.ln_f") @ p["transformer.wte.weight"].T, 0.0
+
+
+def mixture(config, y, router, expert):
+    """All experts for all tokens, of which each keeps its k best (Mixtral); and the router's losses."""
+    experts, k = config["num_local_experts"], config["num_experts_per_tok"]
+    logits = y @ router.T
+    probability = logits.softmax(-1)
+    best, chosen = probability.topk(k, dim=-1)
+    mask = torch.nn.functional.one_hot(chosen, experts).sum(1).to(y.dtype)
+    weights = mask * probability / best.sum(-1, keepdim=True)
+    out = sum(weights[:, e:e + 1] * expert(e) for e in range(experts))
+    share = mask.sum(0) / (k * y.shape[0])  # of the choices; no gradient passes it
+    balance = config["router_aux_loss_coef"] * experts * (share * probability.mean(0)).sum()
+    return out, balance + config["router_z_loss_coef"] * (logits.logsumexp(-1) ** 2).mean()
 
 
 def llama_logits(config, p, ids, positions, cu_seqlens):
@@ -107,7 +125,12 @@ def llama_logits(config, p, ids, positions, cu_seqlens):
         return torch.cat([low * angle.cos() - high * angle.sin(),
                           high * angle.cos() + low * angle.sin()], -1)
 
+    def swiglu(y, gate, up, down):
+        gated = linear(y, gate)
+        return linear(gated * torch.sigmoid(gated) * linear(y, up), down)
+
     x = p["model.embed_tokens.weight"][ids]
+    auxiliary = 0.0
     for layer in range(config["num_hidden_layers"]):
         h = f"model.layers.{layer}."
         y = norm(x, h + "input_layernorm")
@@ -117,10 +140,16 @@ def llama_logits(config, p, ids, positions, cu_seqlens):
         mixed = attention(q, k, v, cu_seqlens).reshape(-1, heads * width)
         x = x + linear(mixed, h + "self_attn.o_proj")
         y = norm(x, h + "post_attention_layernorm")
-        gate = linear(y, h + "mlp.gate_proj")
-        x = x + linear(gate * torch.sigmoid(gate) * linear(y, h + "mlp.up_proj"), h + "mlp.down_proj")
+        if config["model_type"] == "mixtral":
+            moe = h + "block_sparse_moe."
+            mixed, losses = mixture(
+                config, y, p[moe + "gate.weight"],
+                lambda e: swiglu(y, *(f"{moe}experts.{e}.{w}" for w in ("w1", "w3", "w2"))))
+            x, auxiliary = x + mixed, auxiliary + losses
+        else:
+            x = x + swiglu(y, h + "mlp.gate_proj", h + "mlp.up_proj", h + "mlp.down_proj")
     head = "model.embed_tokens" if config["tie_word_embeddings"] else "lm_head"
-    return norm(x, "model.norm") @ p[head + ".weight"].T
+    return norm(x, "model.norm") @ p[head + ".weight"].T, auxiliary
 
 
 def gpt2_shapes(config):
@@ -148,9 +177,16 @@ def llama_shapes(config):
         for name, shape in (("self_attn.q_proj", (q, c)), ("self_attn.k_proj", (kv, c)),
                             ("self_attn.v_proj", (kv, c)), ("self_attn.o_proj", (c, q))):
             yield h + name + ".weight", shape
-            if config["attention_bias"]:
+            if config.get("attention_bias"):
                 yield h + name + ".bias", shape[:1]
         yield h + "post_attention_layernorm.weight", (c,)
+        if config["model_type"] == "mixtral":
+            moe = h + "block_sparse_moe."
+            yield moe + "gate.weight", (config["num_local_experts"], c)
+            for e in range(config["num_local_experts"]):
+                for name, shape in (("w1", (f, c)), ("w2", (c, f)), ("w3", (f, c))):
+                    yield f"{moe}experts.{e}.{name}.weight", shape
+            continue
         for name, shape in (("mlp.gate_proj", (f, c)), ("mlp.up_proj", (f, c)), ("mlp.down_proj", (c, f))):
             yield h + name + ".weight", shape
             if config["mlp_bias"]:
@@ -160,7 +196,9 @@ def llama_shapes(config):
         yield "lm_head.weight", (config["vocab_size"], c)
 
 
-FAMILIES = {"gpt2": (gpt2_logits, gpt2_shapes), "llama": (llama_logits, llama_shapes)}
+# logits and the routers' losses; names and shapes of the parameters
+FAMILIES = {"gpt2": (gpt2_logits, gpt2_shapes), "llama": (llama_logits, llama_shapes),
+            "mixtral": (llama_logits, llama_shapes)}
 
 
 # ---------------------------------------------------------------- weights, tokens, one step
@@ -187,19 +225,20 @@ def random_tokens(config, generator, cu_seqlens):
             "cu_seqlens": torch.tensor(cu_seqlens)}
 
 
-def loss_of(config, weights, batch):
-    """Sum of the losses of the tokens that have one, over their number."""
-    logits = FAMILIES[config["model_type"]][0](config, weights, batch["input_ids"], batch["positions"],
+def losses_of(config, weights, batch):
+    """Sum of the losses of the tokens that have one, over their number; and that plus the routers' losses."""
+    logits, auxiliary = FAMILIES[config["model_type"]][0](config, weights, batch["input_ids"], batch["positions"],
                                                batch["cu_seqlens"].tolist())
     valid = batch["targets"] != IGNORED
     picked = logits[valid].gather(1, batch["targets"][valid, None])[:, 0]
-    return (logits[valid].logsumexp(-1) - picked).sum() / valid.sum()
+    language = (logits[valid].logsumexp(-1) - picked).sum() / valid.sum()
+    return language, language + auxiliary
 
 
 def loss_and_gradients(config, weights, batch):
     leaves = {name: w.clone().requires_grad_() for name, w in weights.items()}
-    loss = loss_of(config, leaves, batch)
-    loss.backward()
+    loss, total = losses_of(config, leaves, batch)
+    total.backward()
     return loss.detach(), {name: leaf.grad for name, leaf in leaves.items()}
 
 
@@ -207,7 +246,7 @@ def spot_check(config, weights, batch, gradients, generator):
     """The gradient along one random direction, by central differences: guards against a wrong graph."""
     direction = {n: torch.randn(w.shape, generator=generator, dtype=torch.float64) for n, w in weights.items()}
     step = 1e-5
-    ends = [loss_of(config, {n: w + sign * step * direction[n] for n, w in weights.items()}, batch)
+    ends = [losses_of(config, {n: w + sign * step * direction[n] for n, w in weights.items()}, batch)[1]
             for sign in (1, -1)]
     measured = float(ends[0] - ends[1]) / (2 * step)
     analytic = sum(float((gradients[n] * direction[n]).sum()) for n in weights)
@@ -229,8 +268,8 @@ def train(config, weights, batches, clip):
     losses, norms = [], []
     for batch in batches:
         optimizer.zero_grad()
-        loss = loss_of(config, leaves, batch)
-        loss.backward()
+        loss, total = losses_of(config, leaves, batch)
+        total.backward()
         norm = math.sqrt(sum(float((w.grad ** 2).sum()) for w in leaves.values()))
         if clip:
             for w in leaves.values():

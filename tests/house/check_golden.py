@@ -7,7 +7,7 @@ import sys
 
 from source import ROOT, finish
 
-MODELS = ("gpt2", "llama", "llama_variant")
+MODELS = ("gpt2", "llama", "llama_variant", "mixtral")
 TENSOR_FILES = ("weights.safetensors", "dense.safetensors", "packed.safetensors", "steps.safetensors")
 MAX_BYTES = 2_000_000
 

@@ -26,9 +26,43 @@ std::vector<std::string> traits(const LayoutCase& c) {
   std::vector<std::string> out = variants(c);
   for (const std::string& dim :
        {concat("tp", c.sizes.tp), concat("cp", c.sizes.cp), concat("pp", c.sizes.pp),
-        concat("dp", c.sizes.dp), concat("sp", c.sizes.sequence_parallel)})
+        concat("dp", c.sizes.dp), concat("sp", c.sizes.sequence_parallel),
+        concat("ep", c.sizes.ep, " ", c.experts), concat("etp", c.sizes.etp)})
     out.push_back(dim);
   return out;
+}
+
+// Experts that the dimensions do not divide, with everything that is exchanged: losses over samples and
+// over the last step, biases that move, capacity, shared experts.
+void set_experts(const LayoutCase& c, ModelConfig& model) {
+  MoeConfig& moe = model.moe;
+  moe.experts = 6;
+  moe.experts_per_token = 2;
+  moe.intermediate_size = 13;
+  moe.balance_coef = 0.1;
+  moe.z_coef = 0.01;
+  if (c.experts == "mixtral") {
+    model.family = ModelFamily::kMixtral;
+    moe.balance_scope = BalanceScope::kGlobal;
+    moe.capacity_factor = 1.25;
+  } else if (c.experts == "qwen2_moe") {
+    model.family = ModelFamily::kQwen2Moe;
+    moe.normalise_weights = false;
+    moe.shared_intermediate_size = 11;
+    moe.shared_gate = true;
+    moe.sparse_step = 2;
+    moe.sparse_phase = 1;
+    model.attention_bias = true;
+  } else {
+    model.family = ModelFamily::kDeepseek;
+    moe.sigmoid_scores = moe.selection_bias = true;
+    moe.bias_update_speed = 0.01;
+    moe.groups = 3;
+    moe.kept_groups = 2;
+    moe.shared_intermediate_size = 26;
+    moe.balance_scope = BalanceScope::kSequence;
+    moe.first_sparse = 2;
+  }
 }
 
 }  // namespace
@@ -36,6 +70,7 @@ std::vector<std::string> traits(const LayoutCase& c) {
 std::string mesh(const LayoutCase& c) {
   std::string text =
       concat("pp", c.sizes.pp, " dp", c.sizes.dp, " cp", c.sizes.cp, " tp", c.sizes.tp);
+  if (c.sizes.ep > 1 || c.sizes.etp > 1) text += concat(" ep", c.sizes.ep, " etp", c.sizes.etp);
   if (c.sizes.sequence_parallel) text += " sp";
   return text;
 }
@@ -43,7 +78,7 @@ std::string mesh(const LayoutCase& c) {
 std::vector<std::string> variants(const LayoutCase& c) {
   std::vector<std::string> out;
   out.push_back(concat("schedule ", c.schedule));
-  out.push_back(concat("model ", c.llama ? "llama" : "gpt2"));
+  out.push_back(concat("model ", !c.experts.empty() ? c.experts : c.llama ? "llama" : "gpt2"));
   if (c.virtual_stages > 1) out.push_back(concat(c.virtual_stages, " chunks a rank"));
   if (!c.stage_layers.empty()) out.emplace_back("uneven stages");
   if (c.recompute == Recompute::kSelective) out.emplace_back("selective recompute");
@@ -71,7 +106,7 @@ std::string LayoutCase::name() const {
   if (zero > 0) text += concat(", zero", zero);
   text += word(recompute);
   if (packed) text += ", packed";
-  text += llama ? ", llama" : ", gpt2";
+  text += !experts.empty() ? ", " + experts : llama ? ", llama" : ", gpt2";
   if (dropout) text += ", dropout";
   return concat(text, ", ", dtype_name(dtype));
 }
@@ -185,6 +220,31 @@ std::vector<LayoutCase> sample_cases(const std::vector<LayoutCase>& all, size_t 
   return sample;
 }
 
+std::vector<LayoutCase> expert_cases(int most) {
+  std::vector<LayoutCase> cases;
+  for (const ParallelSizes& dense : all_sizes(most))
+    for (const int ep : {1, 2, 4})
+      for (const int etp : {1, 2})
+        for (const char* experts : {"mixtral", "qwen2_moe", "deepseek"})
+          for (const int zero : {0, 1, 2, 3}) {
+            const int stage_ranks = dense.tp * dense.cp * dense.dp;
+            if (stage_ranks % (ep * etp) != 0) continue;
+            LayoutCase c;
+            c.sizes = dense;
+            c.sizes.ep = ep;
+            c.sizes.etp = etp;
+            c.zero = zero;
+            c.schedule = dense.pp > 1 && zero % 2 == 1 ? "zb_h1" : "1f1b";
+            c.experts = experts;
+            c.recompute = ep == 1   ? Recompute::kNone
+                          : ep == 2 ? Recompute::kSelective
+                                    : Recompute::kFull;
+            c.packed = etp == 2;
+            cases.push_back(c);
+          }
+  return cases;
+}
+
 RunConfig config_of(const LayoutCase& c) {
   RunConfig config;
   ModelConfig& model = config.model;
@@ -199,7 +259,8 @@ RunConfig config_of(const LayoutCase& c) {
   model.max_positions = 32;
   model.initializer_range = 0.2;
   model.tie_word_embeddings = !c.llama;
-  model.attention_bias = model.mlp_bias = !c.llama;
+  model.attention_bias = model.attention_output_bias = model.mlp_bias = !c.llama;
+  if (!c.experts.empty()) set_experts(c, model);
   if (c.dropout) model.residual_dropout = model.embedding_dropout = model.attention_dropout = 0.1;
   config.parallel = c.sizes;
   config.pipeline.schedule = c.schedule;

@@ -16,6 +16,7 @@ struct LayoutCase {
   int zero = 0;                       // stage
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
+  std::string experts;  // "mixtral", "qwen2_moe", "deepseek": a model with experts instead
   bool llama = true;    // else GPT-2: tied head, biases, learned positions
   bool dropout = false;
   DType dtype = DType::kF64;
@@ -35,6 +36,9 @@ std::vector<LayoutCase> all_cases(int most);
 // appears in the sample.
 std::vector<LayoutCase> sample_cases(const std::vector<LayoutCase>& all, size_t count,
                                      uint64_t seed);
+
+// Models with experts over every division of them.
+std::vector<LayoutCase> expert_cases(int most);
 
 // The configuration of a case: a model whose vocabulary, sequence and inner width the dimensions do
 // not divide, 8 sequences a step, 5 steps.

@@ -53,6 +53,8 @@ void place_part(const ParameterSpec& spec, int64_t begin, const ConstTensor& loc
   });
 }
 
+bool config_has_experts(const TrainState& state) { return state.model.routers() != nullptr; }
+
 class Gathered {
  public:
   explicit Gathered(LayoutResult& result) : result_(result) {}
@@ -86,6 +88,9 @@ class Gathered {
     }
     count("pp", groups.pp);
     count("dp x cp", groups.data);
+    count("ep", groups.ep);
+    count("etp", groups.etp);
+    if (config_has_experts(state)) count("edp", groups.edp);
     const Traffic mine = groups.data->traffic();
     for (size_t k = 0; k < kCommKinds; ++k)
       result_.data_traffic.counters[k].sent_bytes += mine.counters[k].sent_bytes;

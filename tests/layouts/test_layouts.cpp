@@ -44,6 +44,10 @@ TEST(Layouts, EveryExchangeOfContextRanksEqualsOneRank) {
       expect_equal(c);
 }
 
+TEST(Layouts, ASampleWithExpertsEqualsOneRank) {
+  for (const LayoutCase& c : sample_cases(expert_cases(8), 16, 2)) expect_equal(c);
+}
+
 TEST(Layouts, AWrongGradientIsNoticed) {
   LayoutCase c;
   const LayoutResult& one = reference(c);

@@ -22,7 +22,7 @@ ModelConfig tiny(ModelFamily family) {
   c.head_dim = 6;
   c.max_positions = 32;
   c.initializer_range = 0.2;  // large enough that tokens differ
-  c.attention_bias = c.mlp_bias = family == ModelFamily::kGpt2;
+  c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
   c.tie_word_embeddings = family == ModelFamily::kGpt2;
   return c;
 }

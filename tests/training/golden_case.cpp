@@ -66,7 +66,7 @@ SafetensorsReader GoldenCase::open(const std::string& file) const {
 std::vector<double> GoldenCase::reference(const SafetensorsReader& file, const std::string& prefix,
                                           const ParameterSpec& spec) const {
   const auto tensor = [&](const std::string& name) { return file.tensor(prefix + name); };
-  if (config_.model.family == ModelFamily::kLlama || spec.name.find(".h.") == std::string::npos)
+  if (config_.model.family != ModelFamily::kGpt2 || spec.name.find(".h.") == std::string::npos)
     return to_doubles(tensor(spec.name));
   const int64_t c = config_.model.hidden_size;
   const std::string parts[] = {".q_proj", ".k_proj", ".v_proj"};

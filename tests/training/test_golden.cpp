@@ -69,6 +69,9 @@ void expect_gradients(const GoldenCase& golden, const SafetensorsReader& referen
 }
 
 class GoldenTest : public ::testing::TestWithParam<const char*> {};
+// What does not hold with experts: their choice is not continuous, so rounding may change it, and
+// the losses that balance them are defined on a micro-batch.
+class DenseGoldenTest : public GoldenTest {};
 
 TEST_P(GoldenTest, LossAndEveryGradientInFloat64) {
   for (const char* file : {"dense", "packed"}) {
@@ -142,7 +145,7 @@ TEST_P(GoldenTest, RecomputePoliciesAreBitIdentical) {
   }
 }
 
-TEST_P(GoldenTest, LowerPrecisionsFollowFloat64) {
+TEST_P(DenseGoldenTest, LowerPrecisionsFollowFloat64) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     SCOPED_TRACE(std::string(dtype_name(dtype)));
     GoldenCase golden(GetParam(), dtype);
@@ -183,7 +186,7 @@ MicroBatch half(const MicroBatch& whole, size_t n) {
   return out;
 }
 
-TEST_P(GoldenTest, AccumulatedMicroBatchesEqualOneBatch) {
+TEST_P(DenseGoldenTest, AccumulatedMicroBatchesEqualOneBatch) {
   GoldenCase golden(GetParam(), DType::kF64);
   const SafetensorsReader reference = golden.open("dense");
   const MicroBatch whole = golden.batch(reference);
@@ -215,8 +218,12 @@ TEST_P(GoldenTest, AWrongWeightIsNoticed) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenTest, ::testing::Values("gpt2", "llama", "llama_variant"),
-                         [](const auto& model) { return std::string(model.param); });
+std::string model_name(const ::testing::TestParamInfo<const char*>& model) { return model.param; }
+INSTANTIATE_TEST_SUITE_P(Models, GoldenTest,
+                         ::testing::Values("gpt2", "llama", "llama_variant", "mixtral"),
+                         model_name);
+INSTANTIATE_TEST_SUITE_P(Models, DenseGoldenTest,
+                         ::testing::Values("gpt2", "llama", "llama_variant"), model_name);
 
 }  // namespace
 }  // namespace trireme::test

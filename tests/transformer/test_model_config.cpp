@@ -116,7 +116,8 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
   EXPECT_EQ(problem(gpt2(R"(, "add_cross_attention": true)")),
             "model.add_cross_attention: true" + not_here + "; only false is");
   EXPECT_EQ(problem(parse_json(R"({"model_type": "mamba"})", "t")),
-            "model.model_type: \"mamba\"" + not_here + "; only gpt2 and llama are");
+            "model.model_type: \"mamba\"" + not_here +
+                "; only gpt2, llama, mixtral, qwen2_moe and deepseek are");
 }
 
 TEST(ModelConfig, SizesMustFit) {
@@ -152,7 +153,8 @@ TEST(ModelConfig, SizesMustFit) {
 }
 
 TEST(ModelConfig, MissingAndUnknownKeys) {
-  EXPECT_EQ(problem(parse_json("{}", "t")), "model.model_type: is required: gpt2 or llama");
+  EXPECT_EQ(problem(parse_json("{}", "t")),
+            "model.model_type: is required: gpt2, llama, mixtral, qwen2_moe or deepseek");
   EXPECT_EQ(problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");
@@ -201,6 +203,96 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
 TEST(ModelConfig, EveryKeyHasHelp) {
   for (const ModelFamily family : {ModelFamily::kGpt2, ModelFamily::kLlama})
     for (const Key& key : model_schema(family).keys()) EXPECT_GE(key.help.size(), 5u) << key.path;
+}
+
+Json moe(const std::string& type, const std::string& more = "") {
+  return parse_json(concat(R"({"model_type": ")", type, R"(", "vocab_size": 1000, "hidden_size": 64,
+      "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4)",
+                           more, "}"),
+                    type);
+}
+
+TEST(MoeConfig, FamiliesHaveHuggingFacesDefaults) {
+  const ModelConfig mixtral = read(moe("mixtral"));
+  EXPECT_EQ(mixtral.family, ModelFamily::kMixtral);
+  EXPECT_EQ(mixtral.moe.experts, 8);
+  EXPECT_EQ(mixtral.moe.experts_per_token, 2);
+  EXPECT_EQ(mixtral.moe.intermediate_size, 96);
+  EXPECT_TRUE(mixtral.moe.normalise_weights);
+  EXPECT_FALSE(mixtral.moe.sigmoid_scores);
+  EXPECT_EQ(mixtral.moe.balance_coef, 0.001);
+  EXPECT_EQ(mixtral.rope_theta, 1e6);
+  EXPECT_EQ(mixtral.norm_eps, 1e-5);
+  EXPECT_FALSE(mixtral.attention_bias);
+
+  const ModelConfig qwen = read(moe("qwen2_moe"));
+  EXPECT_EQ(qwen.moe.experts, 60);
+  EXPECT_EQ(qwen.moe.experts_per_token, 4);
+  EXPECT_EQ(qwen.moe.intermediate_size, 1408);
+  EXPECT_EQ(qwen.moe.shared_intermediate_size, 5632);
+  EXPECT_TRUE(qwen.moe.shared_gate);
+  EXPECT_FALSE(qwen.moe.normalise_weights);
+  EXPECT_TRUE(qwen.attention_bias);
+  EXPECT_FALSE(qwen.attention_output_bias);
+
+  const ModelConfig dense = read(llama());
+  EXPECT_EQ(dense.moe, MoeConfig());
+  EXPECT_FALSE(dense.moe.sparse(0));
+}
+
+TEST(MoeConfig, SparseLayersAreThoseOfTheFamily) {
+  const auto layers = [](const ModelConfig& config) {
+    std::string out;
+    for (int64_t l = 0; l < config.num_layers; ++l) out += config.moe.sparse(l) ? 's' : 'd';
+    return out;
+  };
+  EXPECT_EQ(layers(read(moe("mixtral"))), "ssssss");
+  EXPECT_EQ(layers(read(moe("qwen2_moe", R"(, "decoder_sparse_step": 2)"))), "dsdsds");
+  EXPECT_EQ(layers(read(moe("qwen2_moe", R"(, "mlp_only_layers": [0, 4])"))), "dsssds");
+  EXPECT_EQ(layers(read(moe("deepseek", R"(, "first_k_dense_replace": 1)"))), "dsssss");
+  EXPECT_EQ(layers(read(moe("deepseek", R"(, "moe_layer_freq": 3)"))), "sddsdd");
+}
+
+TEST(MoeConfig, DeepSeekRoutingIsReadAndWritten) {
+  const ModelConfig config =
+      read(moe("deepseek", R"(, "n_routed_experts": 16, "n_shared_experts": 2,
+      "num_experts_per_tok": 4, "moe_intermediate_size": 24, "scoring_func": "sigmoid",
+      "topk_method": "noaux_tc", "n_group": 4, "topk_group": 2, "routed_scaling_factor": 2.5,
+      "norm_topk_prob": true, "aux_loss_alpha": 0.0001, "seq_aux": true,
+      "router_bias_update_speed": 0.001, "router_z_loss_coef": 0.01, "expert_capacity_factor": 1.5,
+      "router_aux_loss_scope": "global")"));
+  EXPECT_TRUE(config.moe.sigmoid_scores);
+  EXPECT_TRUE(config.moe.selection_bias);
+  EXPECT_EQ(config.moe.groups, 4);
+  EXPECT_EQ(config.moe.kept_groups, 2);
+  EXPECT_EQ(config.moe.weight_scale, 2.5);
+  EXPECT_EQ(config.moe.shared_intermediate_size, 48);
+  EXPECT_FALSE(config.moe.shared_gate);
+  EXPECT_EQ(config.moe.balance_scope, BalanceScope::kGlobal);
+  EXPECT_EQ(config.moe.capacity_factor, 1.5);
+  for (const char* type : {"mixtral", "qwen2_moe", "deepseek"}) {
+    const ModelConfig one = read(moe(type, R"(, "noisy_gating": true, "router_load_loss_coef": 0.5,
+        "router_importance_loss_coef": 0.25, "router_bias_update_speed": 0.5)"));
+    EXPECT_EQ(read(model_config_to_json(one)), one) << type;
+  }
+  EXPECT_EQ(read(model_config_to_json(config)), config);
+}
+
+TEST(MoeConfig, WhatDoesNotFitIsNamed) {
+  EXPECT_EQ(problem(moe("deepseek", R"(, "kv_lora_rank": 512)")),
+            "model.kv_lora_rank: 512 is not available in this version");
+  EXPECT_NE(problem(moe("deepseek_v3")).find("multi-head latent attention"), std::string::npos);
+  EXPECT_NE(problem(moe("qwen3_moe")).find("normalised queries and keys"), std::string::npos);
+  EXPECT_EQ(problem(moe("mixtral", R"(, "num_local_experts": 4, "num_experts_per_tok": 5)")),
+            "model.num_experts_per_tok: 5 is more than the 4 experts that a token may choose from");
+  EXPECT_EQ(problem(moe("deepseek", R"(, "n_group": 7, "topk_method": "group_limited_greedy")")),
+            "model.n_group: 7 does not divide n_routed_experts 60");
+  EXPECT_EQ(problem(moe("mixtral", R"(, "router_load_loss_coef": 0.1)")),
+            "model.router_load_loss_coef: needs noisy_gating: the load is a probability under its "
+            "noise");
+  EXPECT_NE(problem(moe("mixtral", R"(, "router_jitter_noise": 0.1)")), "");
+  EXPECT_EQ(problem(moe("qwen2_moe", R"(, "mlp_only_layers": [-1])")),
+            "model.mlp_only_layers: must hold layer numbers, got -1");
 }
 
 }  // namespace

@@ -35,7 +35,9 @@ class Sweep {
   explicit Sweep(const Options& options) : options_(options) {}
 
   bool run() {
-    const std::vector<LayoutCase> all = all_cases(options_.most);
+    std::vector<LayoutCase> all = all_cases(options_.most);
+    const std::vector<LayoutCase> experts = expert_cases(options_.most);
+    all.insert(all.end(), experts.begin(), experts.end());
     std::vector<LayoutCase> cases =
         options_.sample < all.size() ? sample_cases(all, options_.sample, options_.seed) : all;
     std::vector<LayoutCase> low;
