@@ -22,6 +22,9 @@ if(TRIREME_SANITIZE)
                          -fno-sanitize-recover=all)
   target_link_options(trireme_options INTERFACE -fsanitize=address,undefined)
 endif()
+if(TRIREME_FUZZ)  # coverage of every library guides the fuzzer; its own main comes with the targets
+  target_compile_options(trireme_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # trireme_library(NAME [DEPENDS target...]): one static library from the .cpp files of this folder.
 function(trireme_library name)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what is missing to build Trireme (and, with "test", to test it), after saying what and why.
+# Installs what is missing to build Trireme (and, with "test", to test it; with "fuzz", to fuzz it), after
+# saying what and why.
 #
-#   scripts/install_deps.sh [build|test] [--no-install]
+#   scripts/install_deps.sh [build|test|fuzz] [--no-install]
 #
 # With --no-install, or where nothing may be installed, it lists what is missing and exits with 2.
 set -euo pipefail
@@ -12,9 +13,9 @@ purpose=build
 install=yes
 for argument in "$@"; do
   case "$argument" in
-    build | test) purpose=$argument ;;
+    build | test | fuzz) purpose=$argument ;;
     --no-install) install=no ;;
-    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "install_deps.sh: unknown argument \"$argument\" (see --help)" >&2 && exit 2 ;;
   esac
 done

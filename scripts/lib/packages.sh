@@ -25,6 +25,8 @@ libbenchmark-dev|google-benchmark-devel|test|micro-benchmarks
 python3|python3|test|house checks and end-to-end tests
 clang-format-14|clang-tools-extra|test|source format check
 clang-tidy-16|clang-tools-extra|test|static analysis, in test.sh --all
+clang-16|clang|fuzz|compiler with libFuzzer
+libclang-rt-16-dev|compiler-rt|fuzz|libFuzzer and the sanitizers of clang
 END
 }
 
@@ -38,11 +40,12 @@ is_installed() {
   fi
 }
 
-# missing_packages build|test: the lines of trireme_packages that are not installed ("test" includes "build").
+# missing_packages build|test|fuzz: the lines of trireme_packages that are not installed ("test" and "fuzz" include
+# "build").
 missing_packages() {
   local line debian fedora for
   trireme_packages | while IFS='|' read -r debian fedora for line; do
-    [ "$for" = build ] || [ "$1" = test ] || continue
+    [ "$for" = build ] || [ "$for" = "$1" ] || continue
     is_installed "$debian" "$fedora" || printf '%s|%s|%s\n' "$debian" "$fedora" "$line"
   done
 }

@@ -51,7 +51,8 @@ class Scripts(unittest.TestCase):
 
     def test_missing_packages_are_listed_for_both_families(self):
         self.stub("dpkg-query", "exit 1")
-        for purpose, names in (("build", ["g++", "gcc-c++"]), ("test", ["libgtest-dev", "gtest-devel"])):
+        for purpose, names in (("build", ["g++", "gcc-c++"]), ("test", ["libgtest-dev", "gtest-devel"]),
+                               ("fuzz", ["g++", "libclang-rt-16-dev", "compiler-rt"])):
             refused = self.run_stubbed(ROOT / "scripts/install_deps.sh", purpose, "--no-install")
             self.assertEqual(refused.returncode, 2)
             for text in ["apt-get install", "dnf install", *names]:
