@@ -160,11 +160,15 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::write(std::string_view characters) { write(std::as_bytes(std::span(characters))); }
 
-void AtomicFile::commit() {
-  TRIREME_CHECK(descriptor_ >= 0, "commit of ", path_, " after commit or failure");
+void AtomicFile::sync() {
+  TRIREME_CHECK(descriptor_ >= 0, "sync of ", path_, " after commit or failure");
   flush();
   // Delayed allocation reports a full disk here at the latest.
   if (::fsync(descriptor_) != 0) fail("write", errno);
+}
+
+void AtomicFile::commit() {
+  sync();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) fail_file("write", path_, errno);

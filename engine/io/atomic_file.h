@@ -31,6 +31,9 @@ class AtomicFile {
   // Appends. Small pieces are gathered in a buffer of 64 KiB, large ones go straight to the system.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view characters);
+  // Makes what was written durable under the temporary name: whatever a full disk can refuse is refused
+  // here. For files that replace a pair together; commit() does it too.
+  void sync();
   // Makes it durable under its final name. Nothing may be written afterwards.
   void commit();
 

@@ -142,25 +142,22 @@ bool is_whole(const std::string& directory) {
   }
 }
 
-// Keeps `saved`, which is whole and which `latest` names, and whatever whole one has a higher step: a run
-// that went back to an earlier step must not cost the later one.
+// Keeps keep_last whole checkpoints up to `saved`, which is one of them and which `latest` names, and all
+// of higher steps: a run that went back to an earlier step must not cost what came later.
 std::vector<std::string> prune(const std::string& root, int64_t keep_last,
                                const std::string& saved) {
   std::vector<std::string> names, removed;
   for (const auto& entry : fs::directory_iterator(root)) {
     const std::string name = entry.path().filename().string();
     int64_t step = 0;
-    if (parse_step_directory_name(name, step) && name != saved) names.push_back(name);
+    if (parse_step_directory_name(name, step) && name < saved) names.push_back(name);
   }
   std::sort(names.begin(), names.end(), std::greater<>());
   int64_t kept = 1;
-  bool newest = true;
   for (const std::string& name : names) {
     const std::string directory = concat(root, "/", name);
     if (!is_whole(directory)) continue;  // not counted, and kept for its owner to look at
-    const bool keep = kept < keep_last || (newest && name > saved);
-    newest = false;
-    if (keep) {
+    if (kept < keep_last) {
       ++kept;
       continue;
     }

@@ -78,8 +78,9 @@ class TokenFile {
   const std::byte* documents_ = nullptr;  // (documents + 1) int64
 };
 
-// Writes a pair. Both files grow under temporary names; commit() makes the .bin durable first and
-// the .idx last, so that a pair with an .idx is whole. An existing pair is replaced by commit().
+// Writes a pair. Both files grow under temporary names; commit() makes both durable there, then names
+// the .bin first and the .idx last, so that a pair with an .idx is whole. An existing pair is replaced
+// by commit(), and stays as it is when the disk has no room for the new one.
 class TokenFileWriter {
  public:
   TokenFileWriter(const std::string& prefix, TokenType type);

@@ -105,6 +105,9 @@ void TokenFileWriter::commit() {
     pointer += length * token_type_size(type_);
   }
   index_.write(std::as_bytes(std::span(documents_)));
+  // Both are whole on the disk before the older pair is touched: a full one costs nothing.
+  data_.sync();
+  index_.sync();
   // An older pair loses its index before its data changes: at no moment does an index lie beside the
   // data of another.
   std::error_code ignored;

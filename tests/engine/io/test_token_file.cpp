@@ -1,5 +1,6 @@
 // Token files: Megatron's bytes, round trips, DeepSpeed's codes, hostile indices.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <filesystem>
@@ -181,6 +182,26 @@ TEST(TokenFile, WriterKeepsTheOldPairUntilCommit) {
   TokenFileWriter writer(dir / "v", TokenType::kU16);
   EXPECT_THROW(writer.add_document(std::vector<int32_t>{65536}), Error);
   EXPECT_THROW(writer.add_document(std::vector<int32_t>{-1}), Error);
+}
+
+TEST(TokenFile, AFullDiskKeepsTheOldPair) {
+  const ScratchDirectory dir;
+  const std::string prefix = dir / "w";
+  write(prefix, TokenType::kU16, {{1, 2, 3}});
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  for (const rlim_t most : {500, 3000}) {  // the .bin does not fit; the .bin fits, the .idx does not
+    TokenFileWriter writer(prefix, TokenType::kU16);
+    for (int i = 0; i < 400; ++i) writer.add_document(std::vector<int32_t>{4, 5});
+    rlimit small = before;
+    small.rlim_cur = most;
+    setrlimit(RLIMIT_FSIZE, &small);
+    EXPECT_THROW(writer.commit(), InputError) << most;
+    setrlimit(RLIMIT_FSIZE, &before);
+    const TokenFile kept(prefix);
+    EXPECT_EQ(kept.num_tokens(), 3);
+    EXPECT_EQ(tokens_of(kept, 0), (std::vector<int32_t>{1, 2, 3}));
+  }
 }
 
 TEST(TokenFile, ReadsEveryTypeAndDeepSpeedsCodes) {
