@@ -193,6 +193,7 @@ void PretrainRun::save() {
   const SavedCheckpoint saved = save_train_checkpoint(config_, state_, position_, groups_);
   last_saved_ = position_.step;
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
+  if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
 }
 
 StopRequest PretrainRun::agreed_request(SignalRequests& signals) {

@@ -10,6 +10,7 @@ namespace {
 constexpr double kMaxCount = 9007199254740991.0;  // integers a JSON number holds exactly: 2^53 - 1
 constexpr double kMaxBatch = 1 << 24;
 constexpr double kMaxSteps = 1e12;
+constexpr double kMaxTrainSteps = 99'999'999;  // checkpoints have eight digits: step-00000100
 
 void add_run(Schema& s) {
   s.any("model", "", "path or object",
@@ -51,7 +52,7 @@ void add_run(Schema& s) {
   s.integer("train_steps", "", "optimizer steps of the whole run")
       .required()
       .at_least(1)
-      .at_most(kMaxSteps)
+      .at_most(kMaxTrainSteps)
       .beside_trajectory()
       .alias({"train_iters", "max_steps", "training.steps", "tokens.train_steps"});
   s.integer("seed", "1234", "of the initial weights, the data order and dropout")

@@ -132,6 +132,12 @@ TEST(RunConfig, CrossChecks) {
             "`trireme data prepare` writes");
 }
 
+TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
+  EXPECT_EQ(problem({"train_steps=99999999"}), "");
+  EXPECT_EQ(problem({"train_steps=100000000"}),
+            "train_steps: must be at least 1 and at most 99999999, got 100000000");
+}
+
 TEST(RunConfig, SchedulerChecks) {
   EXPECT_EQ(problem({"scheduler.params.warmup_steps=101"}),
             "scheduler.params.warmup_steps: 101 is more than train_steps 100");
