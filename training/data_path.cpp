@@ -74,14 +74,18 @@ Json data_path_to_json(const std::vector<BlendPart>& parts) {
   return list;
 }
 
-std::string split_problem(const std::string& split) {
+std::string read_split(const std::string& split, std::array<double, 3>& weights) {
   std::string rule = "must be up to three numbers, not negative and not all 0, like 969,30,1";
+  weights = {};
   double sum = 0;
-  int count = 0;
+  size_t count = 0;
   std::istringstream stream(split);
   for (std::string word; std::getline(stream, word, ',');) {
-    double part = 0;
-    if (!as_number(word, part) || part < 0 || ++count > 3) return rule;
+    const size_t begin = word.find_first_not_of(' ');
+    if (begin == std::string::npos || count == weights.size()) return rule;
+    double& part = weights[count++];
+    if (!as_number(word.substr(begin, word.find_last_not_of(' ') + 1 - begin), part) || part < 0)
+      return rule;
     sum += part;
   }
   return sum > 0 && std::isfinite(sum) ? "" : rule;

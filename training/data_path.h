@@ -1,6 +1,7 @@
 // A blend of token files as configurations write it.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ std::vector<BlendPart> read_data_path(const Json& value, const std::string& path
                                       ConfigReport& report);
 Json data_path_to_json(const std::vector<BlendPart>& parts);  // null when empty
 
-// Three numbers at least 0, not all 0: "969,30,1"; missing ones are 0. Returns "" or the problem.
-std::string split_problem(const std::string& split);
+// Three numbers at least 0, not all 0: "969,30,1", with or without spaces; missing ones are 0. Returns
+// "" or the problem.
+std::string read_split(const std::string& split, std::array<double, 3>& weights);
 
 }  // namespace trireme

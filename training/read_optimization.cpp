@@ -113,9 +113,13 @@ void read_decay_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
   else if (!wsd && !values.is_auto(kKey) && decay < warmup)
     report.error(values.spelled(kKey),
                  concat("the decay ends at step ", decay, ", before the warm-up does at ", warmup));
-  // An automatic decay gives way to the warm-up.
-  if (wsd && values.is_auto(kKey))
-    config.scheduler.decay_steps = std::min(decay, config.train_steps - warmup);
+  if (!wsd || !values.is_auto(kKey)) return;
+  // An automatic decay gives way to the warm-up, but not altogether.
+  if (warmup == config.train_steps)
+    return report.error(values.spelled("scheduler.params.warmup_steps"),
+                        concat(warmup, " leaves no step of train_steps ", config.train_steps,
+                               " for the decay of WSD"));
+  config.scheduler.decay_steps = std::min(decay, config.train_steps - warmup);
 }
 
 DecayStyle style_of(const std::string& type) {

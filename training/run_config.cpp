@@ -1,6 +1,7 @@
 // Reading: document -> checked RunConfig. What belongs together is read by one function each.
 #include "training/run_config.h"
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "engine/config/parse.h"
 #include "engine/config/reference.h"
 #include "engine/core/error.h"
+#include "engine/text/tokenizer.h"
 #include "training/batch_rule.h"
 #include "training/data_path.h"
 #include "training/read_optimization.h"
@@ -29,17 +31,28 @@ void read_precision(const ConfigValues& values, RunConfig& config, ConfigReport&
   config.loss_scale.min_scale = values.number("fp16.min_loss_scale");
 }
 
-void check_eod(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  const DataConfig& data = config.data;
+// The masks depend on the end of a document, so it becomes part of the configuration where they are used:
+// a tokenizer that is another one when the run goes on is then refused instead of obeyed.
+void read_eod(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  DataConfig& data = config.data;
+  const bool given = values.given("data.eod_token_id");
+  if (given) data.eod_token_id = values.integer("data.eod_token_id");
+  const bool masks = data.reset_position_ids || data.reset_attention_mask || data.eod_mask_loss;
+  if (masks && !given && !data.tokenizer.empty()) {
+    try {
+      data.eod_token_id = load_tokenizer(data.tokenizer)->eod_id();
+    } catch (const InputError& e) {
+      return report.error(values.spelled("data.tokenizer"), e.what());
+    }
+  }
+  if (masks && data.eod_token_id < 0) data.eod_token_id = config.model.eos_token_id;
   if (data.eod_token_id >= config.model.vocab_size && config.model.vocab_size > 0)
     report.error(values.spelled("data.eod_token_id"),
                  concat("must be below the model's vocab_size ", config.model.vocab_size, ", got ",
-                        data.eod_token_id));
-  const bool known =
-      data.eod_token_id >= 0 || !data.tokenizer.empty() || config.model.eos_token_id >= 0;
+                        data.eod_token_id, given ? "" : " from data.tokenizer"));
   for (const char* key :
        {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
-    if (values.flag(key) && !known)
+    if (values.flag(key) && data.eod_token_id < 0)
       report.error(values.spelled(key),
                    "needs to know the end of a document: give data.eod_token_id or data.tokenizer");
 }
@@ -67,14 +80,14 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   data.valid = read("data.valid_data_path");
   data.test = read("data.test_data_path");
   data.split = whole ? "" : values.word("data.split");
-  if (const std::string problem = whole ? "" : split_problem(data.split); !problem.empty())
+  std::array<double, 3> parts{};
+  if (const std::string problem = whole ? "" : read_split(data.split, parts); !problem.empty())
     report.error(values.spelled("data.split"), concat(problem, ", got ", shown(Json(data.split))));
   data.tokenizer = values.word("data.tokenizer");
   data.reset_position_ids = values.flag("data.reset_position_ids");
   data.reset_attention_mask = values.flag("data.reset_attention_mask");
   data.eod_mask_loss = values.flag("data.eod_mask_loss");
-  data.eod_token_id = values.given("data.eod_token_id") ? values.integer("data.eod_token_id") : -1;
-  check_eod(values, config, report);
+  read_eod(values, config, report);
 }
 
 Recompute recompute_of(const std::string& word) {

@@ -34,7 +34,9 @@ struct DataConfig {
   bool reset_position_ids = false;    // packed documents: positions restart after eod
   bool reset_attention_mask = false;  // packed documents: no attention across eod
   bool eod_mask_loss = false;
-  int64_t eod_token_id = -1;  // -1: the tokenizer's, else the model's eos_token_id
+  // Where one of the three is set and the file names no id: the tokenizer's, else the model's
+  // eos_token_id. -1: not known, and not needed.
+  int64_t eod_token_id = -1;
 };
 
 struct CheckpointConfig {

@@ -42,10 +42,19 @@ TEST(DataPath, SaysWhatIsWrong) {
 }
 
 TEST(Split, ThreeNumbersNotAllZero) {
-  for (const char* good : {"969,30,1", "90,10", "1", "0.9,0.1,0", "0,0,1"})
-    EXPECT_EQ(split_problem(good), "") << good;
-  for (const char* bad : {"", "0,0,0", "1,-1", "a", "1,2,3,4", "1 2", "nan", "inf", "1e999"})
-    EXPECT_NE(split_problem(bad), "") << bad;
+  using Weights = std::array<double, 3>;
+  Weights weights{};
+  const std::vector<std::pair<const char*, Weights>> all_good = {
+      {"969,30,1", {969, 30, 1}}, {"969, 30, 1", {969, 30, 1}}, {" 90 ,10", {90, 10, 0}},
+      {"1", {1, 0, 0}},           {"0.9,0.1,0", {0.9, 0.1, 0}}, {"0,0,1", {0, 0, 1}},
+      {"9e2,5e1", {900, 50, 0}}};
+  for (const auto& [good, want] : all_good) {
+    EXPECT_EQ(read_split(good, weights), "") << good;
+    EXPECT_EQ(weights, want) << good;
+  }
+  for (const char* bad :
+       {"", " ", "0,0,0", "1,-1", "a", "1,2,3,4", "1 2", "1,,2", "nan", "inf", "1e999"})
+    EXPECT_NE(read_split(bad, weights), "") << bad;
 }
 
 }  // namespace

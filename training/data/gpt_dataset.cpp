@@ -8,39 +8,15 @@
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
 #include "training/data/shuffle.h"
+#include "training/data_path.h"
 
 namespace trireme {
-namespace {
-
-// The numbers in a split string; anything between them separates, as Megatron reads it.
-std::vector<double> split_weights(const std::string& split) {
-  std::vector<double> weights;
-  for (size_t i = 0; i < split.size();) {
-    const size_t begin = split.find_first_of("0123456789.", i);
-    if (split.find('-', i) < begin) fail_input("data.split \"", split, "\" has a negative weight");
-    if (begin == std::string::npos) break;
-    size_t end = split.find_first_not_of("0123456789.", begin);
-    if (end == std::string::npos) end = split.size();
-    const std::string number = split.substr(begin, end - begin);
-    if (std::count(number.begin(), number.end(), '.') > 1 || number == ".") {
-      fail_input("data.split \"", split, "\": \"", number, "\" is no number");
-    }
-    weights.push_back(std::stod(number));
-    i = end;
-  }
-  return weights;
-}
-
-}  // namespace
 
 std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t num_sequences) {
-  std::vector<double> weights = split_weights(split);
+  std::array<double, 3> weights{};
+  if (const std::string problem = read_split(split, weights); !problem.empty())
+    fail_input("data.split \"", split, "\" ", problem);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (weights.empty() || weights.size() > 3 || !(sum > 0) || !std::isfinite(sum)) {
-    fail_input("data.split \"", split, "\" must be one to three weights for training, validation ",
-               "and test, such as \"969,30,1\"");
-  }
-  weights.resize(3, 0.0);
   std::array<SequenceRange, 3> ranges;
   double fraction = 0;
   for (size_t i = 0; i < 3; ++i) {
