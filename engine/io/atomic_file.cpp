@@ -181,6 +181,20 @@ void write_file_atomically(const std::string& path, std::string_view contents) {
   file.commit();
 }
 
+int append_whole(int descriptor, const std::string& path, std::string_view bytes) {
+  const std::span<const std::byte> data = std::as_bytes(std::span(bytes));
+  ssize_t written = 0;
+  do {
+    written = write_without_signal(descriptor, data.data(), data.size());
+  } while (written < 0 && errno == EINTR);
+  if (written == static_cast<ssize_t>(data.size())) return 0;
+  if (written < 0) return errno;
+  const off_t begin = ::lseek(descriptor, 0, SEEK_END) - written;
+  if (::ftruncate(descriptor, begin) != 0 || ::lseek(descriptor, begin, SEEK_SET) != begin)
+    fail_file("truncate", path, errno);  // what comes next would be glued to a part
+  return ENOSPC;
+}
+
 std::string read_small_file(const std::string& path, int64_t max_bytes) {
   std::error_code error;
   const auto bytes = fs::file_size(path, error);

@@ -60,6 +60,11 @@ void write_file_atomically(const std::string& path, std::string_view contents);
 // The whole of a small text file; InputError when it cannot be read or is larger than max_bytes.
 std::string read_small_file(const std::string& path, int64_t max_bytes = 64 << 20);
 
+// Appends to an open file all of the bytes in one call, or nothing: what a full disk takes only in part is
+// cut off again. Returns 0, or the errno of what the system refused. For records that are worth less than
+// the program that writes them.
+int append_whole(int descriptor, const std::string& path, std::string_view bytes);
+
 // Makes renames and creations inside `directory` durable.
 void sync_directory(const std::string& directory);
 // Creates the directory and its parents; InputError naming the one that cannot be made.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/observe/log.h"
 
 namespace trireme {
 namespace {
@@ -95,19 +97,17 @@ MetricsFile::MetricsFile(MetricsFile&& other) noexcept { *this = std::move(other
 MetricsFile& MetricsFile::operator=(MetricsFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(warned_, other.warned_);
   return *this;
 }
 
 void MetricsFile::write(const nlohmann::ordered_json& record) {
   TRIREME_CHECK(descriptor_ >= 0, "metrics are written to no file");
-  const std::string line = record.dump() + "\n";
-  ssize_t written = 0;
-  do {
-    written = ::write(descriptor_, line.data(), line.size());
-  } while (written < 0 && errno == EINTR);
-  if (written != static_cast<ssize_t>(line.size())) {
-    fail_file("write", path_, written < 0 ? errno : ENOSPC, static_cast<int64_t>(line.size()));
-  }
+  const int error_number = append_whole(descriptor_, path_, record.dump() + "\n");
+  if (error_number == 0 || std::exchange(warned_, true)) return;
+  log_warning(
+      "cannot write ", path_, ": ", std::strerror(error_number),
+      "; the run goes on without this record, and without those to come until there is room");
 }
 
 void MetricsFile::write(const StepMetrics& metrics) { write(step_metrics_to_json(metrics)); }

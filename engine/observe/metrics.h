@@ -20,13 +20,16 @@ class MetricsFile {
   ~MetricsFile();
   MetricsFile(MetricsFile&& other) noexcept;
   MetricsFile& operator=(MetricsFile&& other) noexcept;
-  // Each line reaches the system in one call before write() returns. InputError on a full disk.
+  // Each line reaches the system in one call before write() returns. Where the system takes none of it or
+  // only a part (a full disk), the file stays as it was, the first such record is warned of, and the run
+  // goes on: a record is not worth a run.
   void write(const nlohmann::ordered_json& record);
   void write(const StepMetrics& metrics);
 
  private:
   std::string path_;
   int descriptor_ = -1;
+  bool warned_ = false;
 };
 
 // All whole records of a file; a torn last line is ignored, any other bad line is an InputError.

@@ -6,11 +6,13 @@
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <span>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/observe/log.h"
 
 namespace trireme {
 namespace {
@@ -102,7 +104,9 @@ TensorBoardWriter::TensorBoardWriter(const std::string& directory, int64_t first
   append_varint(session, 1);
   std::string start = event(time, first_step);
   append_bytes(start, 7, session);
-  append(tfrecord(version) + tfrecord(start));
+  if (const int error_number =
+          append_whole(descriptor_, path_, tfrecord(version) + tfrecord(start)))
+    fail_file("write", path_, error_number);
 }
 
 TensorBoardWriter::~TensorBoardWriter() {
@@ -116,15 +120,17 @@ TensorBoardWriter::TensorBoardWriter(TensorBoardWriter&& other) noexcept {
 TensorBoardWriter& TensorBoardWriter::operator=(TensorBoardWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(warned_, other.warned_);
   return *this;
 }
 
 void TensorBoardWriter::append(const std::string& bytes) {
   TRIREME_CHECK(descriptor_ >= 0, "TensorBoard events are written to no file");
-  const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
-  if (written != static_cast<ssize_t>(bytes.size())) {
-    fail_file("write", path_, written < 0 ? errno : ENOSPC, static_cast<int64_t>(bytes.size()));
-  }
+  const int error_number = append_whole(descriptor_, path_, bytes);
+  if (error_number == 0 || std::exchange(warned_, true)) return;
+  log_warning(
+      "cannot write ", path_, ": ", std::strerror(error_number),
+      "; the run goes on without these events, and without those to come until there is room");
 }
 
 void TensorBoardWriter::scalar(int64_t step, std::string_view tag, double value) {

@@ -25,12 +25,14 @@ class TensorBoardWriter {
   TensorBoardWriter& operator=(TensorBoardWriter&& other) noexcept;
 
   void scalar(int64_t step, std::string_view tag, double value);
-  void write(const StepMetrics& metrics);  // all of a step's scalars
+  // All of a step's scalars. What finds no room on the disk is left out, with one warning.
+  void write(const StepMetrics& metrics);
 
  private:
   void append(const std::string& bytes);
   std::string path_;
   int descriptor_ = -1;
+  bool warned_ = false;
 };
 
 }  // namespace trireme

@@ -1,7 +1,9 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -108,6 +110,26 @@ TEST(AtomicFile, AFileSizeLimitIsAnErrorNotASignal) {
   EXPECT_NE(message.find(path), std::string::npos) << message;
   EXPECT_EQ(read_small_file(path), "old");
   EXPECT_FALSE(fs::exists(path + ".tmp"));
+}
+
+TEST(AppendWhole, TakesAllOrNothing) {
+  const ScratchDirectory dir;
+  const std::string path = dir / "file";
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_EQ(append_whole(descriptor, path, "first\n"), 0);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 10;
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_NE(append_whole(descriptor, path, "second\n"), 0);  // four bytes of it fit
+  small.rlim_cur = 6;
+  setrlimit(RLIMIT_FSIZE, &small);
+  EXPECT_EQ(append_whole(descriptor, path, "third\n"), EFBIG);  // no byte of it fits
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(append_whole(descriptor, path, "fourth\n"), 0);
+  ::close(descriptor);
+  EXPECT_EQ(read_small_file(path), "first\nfourth\n");
 }
 
 TEST(AtomicFile, AFullDiskIsNamedAndLeavesNothing) {

@@ -190,7 +190,8 @@ TEST(TokenFile, AFullDiskKeepsTheOldPair) {
   write(prefix, TokenType::kU16, {{1, 2, 3}});
   rlimit before{};
   getrlimit(RLIMIT_FSIZE, &before);
-  for (const rlim_t most : {rlim_t{500}, rlim_t{3000}}) {  // the .bin does not fit; the .bin fits, the .idx does not
+  for (const rlim_t most :
+       {rlim_t{500}, rlim_t{3000}}) {  // the .bin does not fit; the .bin fits, the .idx does not
     TokenFileWriter writer(prefix, TokenType::kU16);
     for (int i = 0; i < 400; ++i) writer.add_document(std::vector<int32_t>{4, 5});
     rlimit small = before;

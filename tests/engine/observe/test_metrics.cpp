@@ -7,6 +7,7 @@
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/observe/metrics.h"
+#include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme {
@@ -87,6 +88,25 @@ TEST(Metrics, AFreshRunReplacesAndAnAbsentFileResumes) {
   EXPECT_EQ(read_metrics(dir / "m").size(), 1u);
   MetricsFile(dir / "new", 10).write(metrics_of(11));
   EXPECT_EQ(read_metrics(dir / "new").size(), 1u);
+}
+
+TEST(Metrics, AFullDiskCostsRecordsAndNothingElse) {
+  const ScratchDirectory dir;
+  const test::SmallDisk disk(dir / "disk", 64 << 10);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
+  const std::string path = disk / "metrics.jsonl";
+  MetricsFile file(path);
+  ::testing::internal::CaptureStderr();
+  for (int64_t step = 1; step <= 1000; ++step) file.write(metrics_of(step));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("No space left"), std::string::npos) << said;
+  EXPECT_EQ(said.find("warning"), said.rfind("warning")) << said;  // once
+  const std::string whole = read_small_file(path);
+  EXPECT_EQ(whole.back(), '\n');
+  const auto records = read_metrics(path);
+  ASSERT_GT(records.size(), 10u);
+  ASSERT_LT(records.size(), 1000u);
+  for (size_t i = 0; i < records.size(); ++i) EXPECT_EQ(records[i]["step"], i + 1);
 }
 
 TEST(Metrics, ADamagedLineInTheMiddleIsNamed) {
