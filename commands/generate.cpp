@@ -42,6 +42,7 @@ void run(const Arguments& args) {
     GenerateOptions options = args.options;
     options.sampling.seed += static_cast<uint64_t>(n);
     options.stop_token = tokenizer->eod_id();
+    options.vocab_size = tokenizer->vocab_size();
     StreamDecoder decoder(*tokenizer);
     if (n > 0) std::printf("\n---\n");
     std::fputs(args.prompt.c_str(), stdout);

@@ -36,6 +36,8 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
   if (std::ssize(prompt) >= config.max_positions)
     fail_input("the prompt has ", prompt.size(), " tokens; the model has ", config.max_positions,
                " positions and needs room for at least one more");
+  const int64_t choices = options.vocab_size > 0 ? options.vocab_size : config.vocab_size;
+  TRIREME_CHECK(choices <= config.vocab_size, choices, " ids of ", config.vocab_size);
   const int64_t room = config.max_positions - std::ssize(prompt);
   const int64_t limit = std::min(options.max_new_tokens, room);
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);
@@ -48,7 +50,8 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
   out.reason = limit < options.max_new_tokens ? StopReason::kContextFull : StopReason::kLength;
   forward(model, params, ctx, cache, prompt, logits_view);
   for (int64_t n = 0; n < limit; ++n) {
-    const SampledToken token = sampler.sample(logits, std::ssize(prompt) + n);
+    const SampledToken token = sampler.sample(std::span(logits).first(static_cast<size_t>(choices)),
+                                              std::ssize(prompt) + n);
     if (token.id == options.stop_token) {
       out.reason = StopReason::kStopToken;
       break;

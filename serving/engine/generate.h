@@ -14,13 +14,16 @@ struct GenerateOptions {
   SamplingParams sampling;
   int64_t max_new_tokens = 256;
   int32_t stop_token = -1;  // ends the text and is not part of it; -1: none
+  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
+  // rows of the padding were hardly trained. 0: the model's vocabulary.
+  int64_t vocab_size = 0;
 };
 
 enum class StopReason { kLength, kStopToken, kContextFull };
 
 struct Generation {
   std::vector<int32_t> tokens;   // new ones only
-  std::vector<double> logprobs;  // of each
+  std::vector<double> logprobs;  // of each, among the ids that may be chosen
   StopReason reason = StopReason::kLength;
 };
 

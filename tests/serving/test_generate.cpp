@@ -86,6 +86,20 @@ TEST_P(GenerateTest, StopsAtTheStopTokenTheContextAndTheCaller) {
   EXPECT_EQ(calls, 3);
 }
 
+TEST_P(GenerateTest, ChoosesNoIdOfThePadding) {
+  Fixture f(GetParam());
+  const std::vector<int32_t> prompt = {1, 2, 3};
+  GenerateOptions options;
+  options.sampling.temperature = 2;
+  const auto largest = [&] {
+    const std::vector<int32_t> tokens = generate(f.model, f.store, f.ctx, prompt, options).tokens;
+    return *std::ranges::max_element(tokens);
+  };
+  EXPECT_GE(largest(), 10);
+  options.vocab_size = 10;
+  EXPECT_LT(largest(), 10);
+}
+
 TEST_P(GenerateTest, RefusesEmptyAndOverlongPrompts) {
   Fixture f(GetParam());
   EXPECT_THROW(generate(f.model, f.store, f.ctx, {}, {}), InputError);
