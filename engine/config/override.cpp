@@ -68,7 +68,12 @@ void apply_override(const Schema& schema, const Override& change, Json& document
   } catch (const InputError&) {
     value = change.value;  // not JSON: a string without its quotes
   }
-  if (const Key* key = schema.find_any(change.path)) erase_key(*key, document);
+  if (const Key* key = schema.find_any(change.path)) {
+    // A folder may be called 2024, a split be 100.
+    const bool word = value.is_number() || value.is_boolean();
+    if (key->kind == KeyKind::kString && word) value = change.value;
+    erase_key(*key, document);
+  }
   Json* node = &document;
   for (size_t i = 0; i + 1 < names.size(); ++i) {
     if (node->is_null()) *node = Json::object();

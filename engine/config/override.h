@@ -10,8 +10,9 @@
 namespace trireme {
 
 struct Override {
-  std::string path;   // "optimizer.params.lr"
-  std::string value;  // JSON text, or any other text for a string
+  std::string path;  // "optimizer.params.lr"
+  std::string
+      value;  // JSON text, or any other text for a string; a string's key takes 2024 as text
 };
 
 // Splits "a.b=v" at the first '='. Throws InputError.

@@ -36,6 +36,10 @@ TEST(Override, ValuesAreJsonOrElseStrings) {
   EXPECT_EQ(applied("{}", "name=a=b c"), R"({"name":"a=b c"})");
   EXPECT_EQ(applied("{}", "name="), R"({"name":""})");
   EXPECT_EQ(applied("{}", "name=null"), R"({"name":null})");
+  EXPECT_EQ(applied("{}", "name=2024"), R"({"name":"2024"})");
+  EXPECT_EQ(applied("{}", "name=1.50"), R"({"name":"1.50"})");
+  EXPECT_EQ(applied("{}", "name=true"), R"({"name":"true"})");
+  EXPECT_EQ(applied("{}", R"(name="2024")"), R"({"name":"2024"})");
   EXPECT_EQ(applied("{}", R"(list=[0.3,"a"])"), R"({"list":[0.3,"a"]})");
 }
 
