@@ -259,9 +259,9 @@ int64_t train_tokenizer(const TrainTokenizerOptions& options) {
   int64_t used = 0;
   TextRecord record;
   const auto next = [&](std::string& sentence) {
-    for (;;) {
+    while (used < options.max_bytes) {
       while (at >= text.size()) {
-        if (used >= options.max_bytes || !reader.next(&record)) return false;
+        if (!reader.next(&record)) return false;
         text = reader.document(std::move(record));
         at = 0;
       }
@@ -271,6 +271,7 @@ int64_t train_tokenizer(const TrainTokenizerOptions& options) {
       used += static_cast<int64_t>(sentence.size()) + 1;
       if (!sentence.empty()) return true;
     }
+    return false;
   };
   const std::string model = train_sentencepiece(
       {.vocab_size = options.vocab_size, .model_type = options.model_type}, next);

@@ -210,6 +210,15 @@ TEST(TrainTokenizer, ReadsNoMoreThanItsBudget) {
   EXPECT_THROW(train_tokenizer(options), InputError);  // c.txt is binary
   options.max_bytes = 1000;
   EXPECT_NO_THROW(train_tokenizer(options));  // and is not reached
+  // A part of one long document, too: what stands behind it leaves no trace.
+  const auto model_of = [&](const std::string& more) {
+    put(dir / "d.txt", text + more);
+    options.inputs = {dir / "d.txt"};
+    options.overwrite = true;
+    train_tokenizer(options);
+    return read_small_file(dir / "x.model");
+  };
+  EXPECT_EQ(model_of("quite other quick brown foxes\n"), model_of(""));
 }
 
 TEST(Inspect, ShowsWhatIsThere) {
