@@ -9,6 +9,7 @@
 #include "engine/io/safetensors.h"
 #include "engine/io/sharded_checkpoint.h"
 #include "engine/observe/progress.h"
+#include "training/run_directory.h"
 
 namespace trireme {
 namespace {
@@ -117,12 +118,12 @@ void inspect(const CheckpointArguments& arguments) {
   if (is_safetensors(arguments.path)) {
     inspect_safetensors(arguments.path);
   } else {
-    inspect_checkpoint(CheckpointReader(arguments.path), arguments.tensors);
+    inspect_checkpoint(CheckpointReader(checkpoint_place(arguments.path)), arguments.tensors);
   }
 }
 
 void verify(const CheckpointArguments& arguments) {
-  const CheckpointReader reader(arguments.path);
+  const CheckpointReader reader(checkpoint_place(arguments.path));
   const std::vector<std::string> problems = reader.verify();
   if (!problems.empty()) {
     std::string all;
@@ -142,7 +143,7 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
   CLI::App* command = parent.add_subcommand(name, description);
   command
       ->add_option("path", arguments->path,
-                   "A step directory, or the directory that holds `latest`")
+                   "A run, a step directory, or the directory that holds `latest`")
       ->required()
       ->type_name("PATH");
   command->callback([arguments, action] { action(*arguments); });

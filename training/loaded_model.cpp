@@ -2,11 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 
 namespace trireme {
 
-LoadedModel::LoadedModel(const std::string& path) : checkpoint_(find_checkpoint(path)) {
+LoadedModel::LoadedModel(const std::string& path)
+    : checkpoint_(find_checkpoint(checkpoint_place(path))) {
   const CheckpointReader reader(checkpoint_);
   config_ = checkpoint_run_config(reader);
   step_ = reader.step();

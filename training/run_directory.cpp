@@ -111,6 +111,20 @@ std::string events_path(const RunConfig& config) {
   return (fs::path(config.output_dir) / "tensorboard").string();
 }
 
+std::string checkpoint_place(const std::string& path) {
+  const fs::path folder = path;
+  if (fs::exists(folder / kManifestName) || fs::exists(folder / "latest")) return path;
+  if (fs::is_directory(folder / "checkpoints")) return (folder / "checkpoints").string();
+  std::ifstream in(folder / "resolved_config.json");
+  const Json json = in ? Json::parse(in, nullptr, false) : Json();
+  if (!json.is_object() || !json.contains("checkpoint")) return path;
+  const Json& checkpoint = json["checkpoint"];
+  if (!checkpoint.is_object() || !checkpoint.contains("save") || !checkpoint["save"].is_string())
+    return path;
+  const std::string save = checkpoint["save"];
+  return fs::is_directory(save) ? save : path;
+}
+
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   ResumePlan plan;
   if (resume.empty() && holds_run(config))
@@ -124,7 +138,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   }
   if (const bool path = !resume.empty() && resume != "auto"; path || plan.checkpoint.empty()) {
     const std::string& from = path ? resume : config.checkpoint.load;
-    if (!from.empty()) plan.checkpoint = find_checkpoint(from);
+    if (!from.empty()) plan.checkpoint = find_checkpoint(checkpoint_place(from));
   }
   if (!plan.checkpoint.empty()) {
     check_same_run(config, plan);

@@ -153,8 +153,9 @@ TEST(RunConfig, SchedulerChecks) {
             "scheduler.params.decay_style: is for scheduler.type WSD, not for cosine");
   EXPECT_EQ(read({"scheduler.type=wsd"}).scheduler.decay_steps, 10);
   EXPECT_EQ(read({"scheduler.type=WSD", "warmup_steps=95"}).scheduler.decay_steps, 5);
-  EXPECT_EQ(problem({"scheduler.type=WSD", "scheduler.params.warmup_steps=100"}),
-            "scheduler.params.warmup_steps: 100 leaves no step of train_steps 100 for the decay of WSD");
+  EXPECT_EQ(
+      problem({"scheduler.type=WSD", "scheduler.params.warmup_steps=100"}),
+      "scheduler.params.warmup_steps: 100 leaves no step of train_steps 100 for the decay of WSD");
   EXPECT_EQ(read({"lr_decay_style=inverse-square-root"}).scheduler.style, DecayStyle::kInverseSqrt);
   EXPECT_EQ(read({"scheduler.type=WSD", "lr_wsd_decay_style=minus_sqrt"}).scheduler.wsd_decay,
             WsdDecay::kMinusSqrt);
@@ -309,8 +310,9 @@ TEST(RunConfig, DocumentsAndTheirEnds) {
   EXPECT_EQ(problem({"data.eod_mask_loss=true", "data.eod_token_id=256"}), "");
   EXPECT_EQ(problem({"data.eod_token_id=257"}),
             "data.eod_token_id: must be below the model's vocab_size 257, got 257");
-  EXPECT_EQ(problem({"data.eod_mask_loss=true", "data.tokenizer=byte", "model.vocab_size=256"}),
-            "data.eod_token_id: must be below the model's vocab_size 256, got 256 from data.tokenizer");
+  EXPECT_EQ(
+      problem({"data.eod_mask_loss=true", "data.tokenizer=byte", "model.vocab_size=256"}),
+      "data.eod_token_id: must be below the model's vocab_size 256, got 256 from data.tokenizer");
   EXPECT_NE(problem({"data.eod_mask_loss=true", "data.tokenizer=no.model"}).find("no.model"),
             std::string::npos);
 }
@@ -327,7 +329,8 @@ TEST(RunConfig, TheEndOfDocumentsIsPartOfWhatMasksDo) {
   EXPECT_EQ(eod({"data.eod_mask_loss=true", "model.eos_token_id=5"}), 5);
   EXPECT_EQ(eod({"data.eod_mask_loss=true", "data.tokenizer=byte", "model.eos_token_id=5"}), 256);
   EXPECT_EQ(eod({"data.eod_mask_loss=true", "data.tokenizer=byte", "data.eod_token_id=7"}), 7);
-  const std::string masked = trajectory_hash(read({"data.eod_mask_loss=true", "data.tokenizer=byte"}));
+  const std::string masked =
+      trajectory_hash(read({"data.eod_mask_loss=true", "data.tokenizer=byte"}));
   EXPECT_EQ(trajectory_hash(read({"data.eod_mask_loss=true", "data.eod_token_id=256"})), masked);
   EXPECT_NE(trajectory_hash(read({"data.eod_mask_loss=true", "data.eod_token_id=255"})), masked);
 }

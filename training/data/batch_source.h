@@ -56,8 +56,8 @@ struct BatchSourceOptions {
 
 // Which sequences of a token file belong to which set: when config.split is empty, or config.valid or
 // config.test is given, every file is used whole for the set that lists it; else config.split divides
-// the files of config.train. Where masks need the end-of-document id and config.eod_token_id is -1, the tokenizer
-// of config.tokenizer says it.
+// the files of config.train. Where masks need the end-of-document id and config.eod_token_id is -1 (a configuration that was
+// read has it resolved), the tokenizer of config.tokenizer says it.
 //
 // Opening checks what can be checked at once: the files, the split, the tokenizer's vocabulary and
 // the first tokens of each file against the model's vocabulary. InputError otherwise.
