@@ -192,6 +192,7 @@ void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
   const SavedCheckpoint saved = save_train_checkpoint(config_, state_, position_, groups_);
   last_saved_ = position_.step;
+  // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
 }

@@ -33,6 +33,7 @@ class Pretrain(tiny_run.RunTest):
         log = (self.folder / "run" / "train.log").read_text()
         self.assertIn("lm loss:", log)
         self.assertIn("validation loss at iteration 30", log)
+        self.assertRegex(log, "saved .*step-[0-9]")  # what scripts/trireme.sbatch looks for
         # The resolved configuration is a configuration: it gives the same run.
         self.trireme("pretrain", "--config", "run/resolved_config.json", "--set", "output_dir=again",
                      "--set", "checkpoint.save=again/checkpoints")

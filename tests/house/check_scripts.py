@@ -67,18 +67,37 @@ class Scripts(unittest.TestCase):
             self.assertEqual(refused.returncode, 2)
             self.assertIn(says, refused.stderr)
 
-    def test_slurm_job_requeues_after_a_saved_stop(self):
+    def slurm_job(self, codes, restarts=0, saves=False):
+        """The job script with one rank for each code: its own exit code, and whether it requeued itself."""
         self.stub("scontrol", f'echo "$@" >>"{self.folder}/requeued"')
-        cases = [(0, 0, 0, False), (3, 0, 0, True), (5, 7, 0, True), (3, 100, 3, False), (2, 0, 2, False), (1, 0, 1, False)]
-        for code, restarts, ends_with, requeued in cases:
-            self.stub("srun", f'echo "$@" >"{self.folder}/srun"; exit {code}')
-            (self.folder / "requeued").unlink(missing_ok=True)
-            ran = self.run_stubbed("bash", ROOT / "scripts/trireme.sbatch", "run.json", "--set", "a=b",
-                                   SLURM_JOB_ID="17", SLURM_CPUS_PER_TASK="2", SLURM_RESTART_COUNT=str(restarts))
-            self.assertEqual((ran.returncode, (self.folder / "requeued").exists()), (ends_with, requeued), code)
-            command = (self.folder / "srun").read_text()
-            self.assertIn("pretrain --config run.json --resume auto --set a=b", command)
+        self.stub("trireme", f'echo "$@" >"{self.folder}/command"\n'
+                             f'{"echo saved run/checkpoints/step-00000010 >&2" if saves else ""}\n'
+                             '[ "$CODE" -lt 128 ] || kill -KILL $$\nexit "$CODE"')
+        # As srun does it: every rank runs the command, the highest exit code is the answer.
+        self.stub("srun", 'while [[ $1 == --* ]]; do shift; done\nworst=0\n'
+                          f'for code in {codes}; do\n  CODE=$code "$@"; ended=$?\n'
+                          '  [ $ended -le $worst ] || worst=$ended\ndone\nexit $worst')
+        (self.folder / "requeued").unlink(missing_ok=True)
+        ran = self.run_stubbed("bash", ROOT / "scripts/trireme.sbatch", "run.json", "--set", "a=b",
+                               TRIREME=str(self.folder / "trireme"), SLURM_SUBMIT_DIR=str(self.folder),
+                               SLURM_JOB_ID="17", SLURM_CPUS_PER_TASK="2", SLURM_RESTART_COUNT=str(restarts))
+        return ran.returncode, (self.folder / "requeued").exists()
+
+    def test_slurm_job_requeues_what_a_restart_can_help(self):
+        requeued = (0, True)
+        for codes, restarts, outcome in (
+                ("0 0", 0, (0, False)), ("3 3", 0, requeued), ("3 3", 100, (3, False)), ("1 1", 0, (1, False)),
+                ("5 5", 7, requeued), ("137 5 5", 0, requeued), ("2 5 5", 0, (2, False)), ("5 137 2", 0, (2, False)),
+                ("4 137", 0, (4, False))):
+            self.assertEqual(self.slurm_job(codes, restarts, saves=True), outcome, codes)
+            self.assertEqual((self.folder / "command").read_text(),
+                             "pretrain --config run.json --resume auto --set a=b\n")
         self.assertNotEqual(self.run_stubbed("bash", ROOT / "scripts/trireme.sbatch").returncode, 0)
+
+    def test_slurm_job_ends_where_restarts_save_nothing(self):
+        for saves, outcome in ((False, (0, True)), (False, (0, True)), (True, (0, True)), (False, (0, True)),
+                               (False, (0, True)), (False, (5, False)), (False, (0, True))):
+            self.assertEqual(self.slurm_job("137 5", saves=saves), outcome)
 
 
 if __name__ == "__main__":
