@@ -32,6 +32,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/lib/documents.sh
 
 for text in "${texts[@]}"; do
   [ -r "$text" ] || refuse "--text $text: no such file or folder"
@@ -48,20 +49,6 @@ fi
 
 step() { printf '\n== %s (%d s so far)\n' "$1" "$SECONDS"; }
 
-# A document is what validation keeps apart, so long texts are cut into pieces of 40 lines. Names begin
-# with the number of the piece: the pieces held out, the last in order, are ends of several texts.
-cut_into_documents() {
-  local file name
-  mkdir -p "$output/text"
-  while IFS= read -r -d '' file; do
-    name=$(basename "$file")
-    case "$name" in
-      *.jsonl | *.json | *.gz | *.zst) cp "$file" "$output/text/" ;;
-      *) split -l 40 -a 5 -d --additional-suffix="-$name.txt" "$file" "$output/text/part-" ;;
-    esac
-  done
-}
-
 list_texts() {
   if [ ${#texts[@]} -gt 0 ]; then
     find "${texts[@]}" -type f -size +0 -print0
@@ -70,12 +57,15 @@ list_texts() {
   fi | sort -z
 }
 
+bytes=$(list_texts | xargs -0 -r cat -- | wc -c)
+[ "$bytes" -ge 1000 ] || refuse "the texts hold $bytes bytes; give at least 1000, a book rather than a page"
+
 step "building"
 scripts/build.sh "${install[@]}"
 trireme=build/release/trireme
 
 step "making tokens"
-list_texts | cut_into_documents
+list_texts | cut_into_documents "$output/text"
 "$trireme" data prepare -i "$output/text" -o "$output/tokens" --tokenizer byte --append-eod
 
 step "training configs/quickstart.json"

@@ -62,10 +62,48 @@ class Scripts(unittest.TestCase):
 
     def test_quickstart_refuses_before_it_works(self):
         for arguments, says in ((["--text", "/no/such/file"], "/no/such/file"), (["--text"], "needs a path"),
-                                (["--output", str(ROOT)], "not empty")):
+                                (["--output", str(ROOT)], "not empty"),
+                                (["--text", str(self.short_text()), "--output", str(self.folder / "new")], "1000")):
             refused = run(ROOT / "scripts/quickstart.sh", "--no-install", *arguments)
             self.assertEqual(refused.returncode, 2)
             self.assertIn(says, refused.stderr)
+
+    def short_text(self):
+        path = self.folder / "short.txt"
+        path.write_text("too short\n")
+        return path
+
+    def cut(self, *texts):
+        """The documents of some texts, {name: content}, in the order in which they are read."""
+        folder = self.folder / "documents"
+        subprocess.run(["rm", "-rf", folder], check=True)
+        names = b"".join(bytes(text) + b"\0" for text in texts)
+        subprocess.run(["bash", "-euc", '. scripts/lib/documents.sh; cut_into_documents "$1"', "cut", folder],
+                       cwd=ROOT, input=names, check=True, timeout=60)
+        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+    def test_texts_become_documents(self):
+        lines = "".join(f"line {i} of some length\n" for i in range(50))
+        for content in (lines, lines * 100, "word " * 400 + "\n", "\u20ac\u00e4" * 500 + "\n", "a\n" + "b" * 3000 + "\n"):
+            text = self.folder / "text.txt"
+            text.write_text(content)
+            documents = self.cut(text)
+            self.assertTrue(7 <= len(documents) <= 21, len(documents))
+            self.assertEqual(b"".join(documents.values()).decode(), content)
+            for document in documents.values():
+                document.decode()  # no character is cut
+                self.assertTrue(" " not in content or document[-1:] in b"\n ", document)
+        # Two texts of one name, and what is not cut.
+        for name, content in (("a/same.txt", lines), ("b/same.txt", lines.upper()), ("c/x.jsonl", '{"text": "t"}\n')):
+            (self.folder / name).parent.mkdir()
+            (self.folder / name).write_text(content)
+        documents = self.cut(*(self.folder / name for name in ("a/same.txt", "b/same.txt", "c/x.jsonl")))
+        whole = b"".join(documents.values()).decode()
+        self.assertEqual(len(whole), 2 * len(lines) + len('{"text": "t"}\n'))
+        self.assertEqual(documents["00003-x.jsonl"], b'{"text": "t"}\n')
+        held_out = "".join(name for name in list(documents)[-4:])
+        self.assertIn("00001-same", held_out)
+        self.assertIn("00002-same", held_out)
 
     def slurm_job(self, codes, restarts=0, saves=False):
         """The job script with one rank for each code: its own exit code, and whether it requeued itself."""
