@@ -5,6 +5,7 @@ import subprocess
 import unittest
 
 import harness
+import manifest
 import tiny_run
 
 
@@ -102,18 +103,21 @@ class BadRun(tiny_run.RunTest):
         self.configure(model={**tiny_run.config()["model"], "hidden_size": 64}, output_dir="other")
         self.refused("hidden_size", arguments=("--resume", "run"))
         # A checkpoint whose stored configuration was edited: the weights no longer fit it.
-        path = self.folder / "run/checkpoints/step-00000006/manifest.json"
-        text = path.read_text()
-        self.assertIn('"hidden_size": 32', text.replace('\\"', '"').replace(":32", ": 32"))
-        path.write_text(text.replace("hidden_size", "hidden_sizf"))
-        self.assert_refused("eval", "run/checkpoints/step-00000006", says=["manifest.json"])
+        checkpoint = "run/checkpoints/step-00000006"
+        path = self.folder / checkpoint / "manifest.json"
+        manifest.edit(path, '"intermediate_size": 64', '"intermediate_size": 96')
+        self.assert_refused("eval", checkpoint, says=[checkpoint, "has shape", "the config wants", "96"])
+        manifest.edit(path, "intermediate_size", "intermediate_sizf")
+        self.assert_refused("eval", checkpoint, says=[checkpoint, "intermediate_sizf", "intermediate_size"])
+        path.write_text(path.read_text().replace("intermediate_sizf", "intermediate_size"))  # without a new seal
+        self.assert_refused("eval", checkpoint, says=[str(path.relative_to(self.folder)), "checksum"])
 
     def test_world_size_the_configuration_cannot_use(self):
         self.configure(train_batch_size=8, gradient_accumulation_steps=2)
         before = self.snapshot()
         process = self.start("pretrain", "--config", "run.json", ranks=3)
         _, stderr = process.communicate(timeout=60)
-        self.assertNotEqual(process.returncode, 0)
+        self.assertEqual(process.returncode, 2, stderr)
         self.assertIn("train_batch_size", stderr)
         self.assertEqual(stderr.count("trireme: error: "), 1, stderr)  # not once a rank
         self.assertEqual(self.snapshot(), before)
@@ -132,10 +136,7 @@ class BadRun(tiny_run.RunTest):
 @unittest.skipUnless(os.geteuid() == 0 and harness.can_mount_tmpfs(), "mounting a small tmpfs needs root")
 class FullDisk(tiny_run.RunTest):
     def test_full_disk_during_save_keeps_what_was_there(self):
-        disk = self.folder / "disk"
-        disk.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", disk], check=True)
-        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        disk = self.disk("700k")
         # One checkpoint of about 340 kB fits, a second one beside it does not.
         self.configure(output_dir="disk/run", checkpoint={"save_interval": 10, "keep_last": 0})
         _, stderr = self.pretrain(expect=2)
@@ -146,6 +147,39 @@ class FullDisk(tiny_run.RunTest):
         self.trireme("checkpoint", "verify", "disk/run/checkpoints/step-00000010")
         self.assertEqual(json.loads(self.trireme("eval", "disk/run", "--json")[0])["checkpoint"],
                          "disk/run/checkpoints/step-00000010")
+
+    def disk(self, size):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], check=True)
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        return disk
+
+    def test_full_disk_under_the_records_does_not_end_a_run(self):
+        self.disk("40k")
+        self.configure(output_dir="disk/run", train_steps=120,
+                       checkpoint={"save": "elsewhere", "save_interval": 50})
+        _, stderr = self.pretrain()
+        self.assertEqual(stderr.count("cannot write disk/run/metrics.jsonl"), 1, stderr)
+        steps = [record["step"] for record in self.records("disk/run")]  # every line is whole
+        self.assertEqual(steps, sorted(set(steps)))
+        self.assertTrue(0 < len(steps) < 120, len(steps))
+        # The checkpoints are found where checkpoint.save put them.
+        newest = "elsewhere/step-00000120"
+        self.assertEqual(json.loads(self.trireme("eval", "disk/run", "--json")[0])["checkpoint"], newest)
+        for command in ("verify", "inspect"):
+            self.assertIn(newest, self.trireme("checkpoint", command, "disk/run")[0])
+
+    def test_full_disk_while_data_are_replaced_keeps_the_old(self):
+        disk = self.disk("100k")
+        self.write("new.txt", tiny_run.text(6000, 3))
+        self.write("old.txt", tiny_run.text(6000, 4)[:30000])
+        self.trireme("data", "prepare", "--input", "old.txt", "--output", "disk/tokens")
+        before = {path.name: path.read_bytes() for path in disk.iterdir()}
+        _, stderr = self.trireme("data", "prepare", "--input", "new.txt", "--output", "disk/tokens", "--overwrite",
+                                 expect=2)
+        self.assertIn("disk/tokens", stderr)
+        self.assertEqual({path.name: path.read_bytes() for path in disk.iterdir()}, before)
 
 
 if __name__ == "__main__":
