@@ -40,6 +40,17 @@ class Pretrain(tiny_run.RunTest):
         self.assertEqual(self.losses("again"), self.losses())
         self.assertEqual(self.weights(30, "again"), self.weights(30))
 
+    def test_masks_know_the_end_of_documents_in_later_commands(self):
+        data = {"train_data_path": "train", "valid_data_path": "valid", "tokenizer": "byte", "eod_mask_loss": True}
+        self.configure(data=data, train_steps=6)
+        self.pretrain()
+        resolved = json.loads((self.folder / "run/resolved_config.json").read_text())
+        self.assertEqual(resolved["data"]["eod_token_id"], 256)
+        self.trireme("eval", "run", "--data", "valid")
+        self.configure(data={**data, "eod_token_id": 10}, train_steps=7)  # other masks: another run
+        _, stderr = self.pretrain("--resume", "auto", expect=2)
+        self.assertIn("data.eod_token_id 256 -> 10", stderr)
+
     def test_validate_writes_nothing(self):
         before = self.snapshot()
         out, _ = self.pretrain("--validate")
