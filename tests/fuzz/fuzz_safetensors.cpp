@@ -26,7 +26,7 @@ void read_every_byte(const std::string& path) {
     for (const std::byte b : reader.bytes(entry)) sum += static_cast<uint64_t>(b);
     try {
       const trireme::ConstTensor tensor = reader.tensor(entry.name);
-      TRIREME_CHECK(tensor.numel() == 0 || tensor.data() != nullptr, "a tensor without data");
+      TRIREME_CHECK(tensor.numel() == 0 || tensor.raw() != nullptr, "a tensor without data");
     } catch (const trireme::InputError&) {  // a dtype or rank that the engine does not have
     }
   }
