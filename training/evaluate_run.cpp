@@ -24,10 +24,11 @@ ParallelSizes sizes_of(const EvaluateOptions& options, const ModelConfig& model,
   ParallelSizes sizes;
   sizes.tp = options.tensor_parallel;
   sizes.pp = options.pipeline_parallel;
-  if (ranks % (sizes.tp * sizes.pp) != 0)
+  const int64_t copy = int64_t{sizes.tp} * sizes.pp;  // ranks that hold the model once
+  if (ranks % copy != 0)
     fail_input("--tensor-parallel ", sizes.tp, " x --pipeline-parallel ", sizes.pp,
-               " does not divide the ", ranks, " ranks; give --ranks ", sizes.tp * sizes.pp);
-  sizes.dp = ranks / (sizes.tp * sizes.pp);
+               " does not divide the ", ranks, " ranks; give --ranks ", copy);
+  sizes.dp = static_cast<int>(ranks / copy);
   if (const std::string problem = head_problem(model, sizes.tp); !problem.empty())
     fail_input("--tensor-parallel: ", problem);
   if (sizes.pp > model.num_layers)

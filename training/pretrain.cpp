@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -180,7 +181,10 @@ void PretrainRun::check_divergence(const StepResult& result) const {
 
 void PretrainRun::evaluate(StepMetrics* metrics) {
   if (!validation_data_) return;
-  const int64_t samples = config_.eval_steps * config_.train_batch_size;
+  // 0: all of them, which is also what more samples than an integer counts come to.
+  const int64_t batch = config_.train_batch_size;
+  const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
+  const int64_t samples = countable ? config_.eval_steps * batch : 0;
   const EvalResult result = evaluator_.run(*validation_data_, samples, eval_plan_);
   metrics->validation_loss = result.loss;
 }

@@ -37,6 +37,15 @@ std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& repor
 // Chunks are known to be no more than layers.
 void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
                           ConfigReport& report) {
+  constexpr int64_t kMostOperations = 1 << 26;  // a schedule is held as a list of them
+  const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
+  if (chunks > kMostOperations / config.gradient_accumulation_steps) {
+    report.error(values.spelled(kPp), concat(chunks, " pipeline chunks x ",
+                                             config.gradient_accumulation_steps,
+                                             " micro-batches are more than ", kMostOperations,
+                                             " passes in one step"));
+    return;
+  }
   try {
     load_schedule(config.pipeline.schedule, config.parallel.pp,
                   static_cast<int>(config.pipeline.virtual_stages),
@@ -59,6 +68,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.etp = size("parallel.expert_tensor_parallel_size");
   sizes.order = values.word("parallel.order");
   sizes.sequence_parallel = values.flag(kSequence);
+  // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   if (!values.is_auto(kDp)) {
     sizes.dp = size(kDp);
@@ -87,7 +97,7 @@ void check_layout(const ConfigValues& values, const RunConfig& config, ConfigRep
     if (const std::string problem = head_problem(config.model, config.parallel.tp);
         !problem.empty())
       report.error(values.spelled(kTp), problem);
-  const int64_t chunks = config.parallel.pp * config.pipeline.virtual_stages;
+  const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0) return;
   const std::string problem =
       stage_problem(config.model.num_layers, chunks, config.pipeline.layers);

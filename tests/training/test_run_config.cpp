@@ -242,6 +242,24 @@ TEST(RunConfig, Layouts) {
       "but the run has 2; change the layout or start 3");
 }
 
+TEST(RunConfig, HostileSizesAreMistakesAndNotOverflows) {
+  for (const std::vector<std::string>& sizes : std::vector<std::vector<std::string>>{
+           {"parallel.expert_model_parallel_size=65536",
+            "parallel.expert_tensor_parallel_size=65536"},
+           {"parallel.data_parallel_size=1048576", "parallel.tensor_model_parallel_size=1048576",
+            "parallel.context_parallel_size=1048576",
+            "parallel.pipeline_model_parallel_size=1048576"},
+           {"parallel.pipeline_model_parallel_size=1048576",
+            "parallel.virtual_pipeline_stages=1048576"},
+           {"train_batch_size=16777216", "train_micro_batch_size_per_gpu=16777216",
+            "gradient_accumulation_steps=16777216", "parallel.data_parallel_size=1048576"}})
+    EXPECT_NE(problem(sizes), "") << sizes.front();
+  Json manifest = run_config_to_json(read({}));
+  manifest["train_micro_batch_size_per_gpu"] = int64_t{1} << 40;
+  manifest["gradient_accumulation_steps"] = int64_t{1} << 40;
+  EXPECT_THROW(resolved_run_config(manifest), InputError);
+}
+
 TEST(RunConfig, ModelProblemsCarryTheirPath) {
   EXPECT_EQ(problem({"model.hidden_size=66"}),
             "model.num_attention_heads: 4 does not divide hidden_size 66");
