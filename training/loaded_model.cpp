@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-LoadedModel::LoadedModel(const std::string& path) : checkpoint_(find_checkpoint(path)) {
+LoadedModel::LoadedModel(const std::string& checkpoint) : checkpoint_(checkpoint) {
   const CheckpointReader reader(checkpoint_);
   config_ = checkpoint_run_config(reader);
   step_ = reader.step();

@@ -10,11 +10,11 @@
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
 #include "engine/ops/peak.h"
+#include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "training/evaluate.h"
 #include "training/run_directory.h"
 #include "training/run_records.h"
-#include "training/signals.h"
 #include "training/train_checkpoint.h"
 #include "training/train_step.h"
 #include "transformer/flops.h"
@@ -25,7 +25,8 @@ namespace {
 // The run of one rank, in the order in which a run happens.
 class PretrainRun {
  public:
-  PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options);
+  PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
+              SignalRequests& signals);
   ExitCode run();
 
  private:
@@ -36,7 +37,7 @@ class PretrainRun {
   StepResult train_one_step();
   void evaluate(StepMetrics* metrics);
   void save();
-  StopRequest agreed_request(SignalRequests& signals);
+  StopRequest agreed_request();
   void check_divergence(const StepResult& result) const;
   StepMetrics describe_step(const StepResult& result, double seconds) const;
 
@@ -45,6 +46,7 @@ class PretrainRun {
   Communicator& group_;  // all ranks
   Groups groups_;
   PretrainOptions options_;
+  SignalRequests& signals_;
   Ctx ctx_;
   Profile profile_;
   TrainState state_;
@@ -61,12 +63,14 @@ class PretrainRun {
   std::unique_ptr<RunRecords> records_;
 };
 
-PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options)
+PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
+                         SignalRequests& signals)
     : config_(config),
       world_(world),
       group_(world.world()),
       groups_(group_, config.parallel, kv_head_copies(config.model, config.parallel.tp)),
       options_(options),
+      signals_(signals),
       ctx_(pin_rank(world, config.threads_per_rank), "activations"),
       state_(config, groups_.layout),
       step_(config, state_, groups_, ctx_),
@@ -113,35 +117,29 @@ std::string PretrainRun::memory_report() const {
 }
 
 void PretrainRun::start_or_resume() {
-  // Rank 0 looks, all agree: nobody starts a run that another rank refuses.
-  std::string outcome;
-  if (group_.rank() == 0) {
-    try {
-      const ResumePlan plan = plan_resume(config_, options_.resume);
-      for (const std::string& note : plan.notes) log_warning(note);
-      outcome = "+" + plan.checkpoint;
-    } catch (const InputError& e) {
-      outcome = concat("-", e.what());
-    }
-  }
-  outcome = group_.broadcast_string(outcome, 0);
-  if (outcome.front() == '-') throw InputError(outcome.substr(1));
-  const std::string checkpoint = outcome.substr(1);
+  std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
+  const std::string checkpoint = from_rank_0(group_, [&] {
+    ResumePlan plan = plan_resume(config_, options_.resume);
+    resume_notes = std::move(plan.notes);
+    return plan.checkpoint;
+  });
 
   state_.allocate();
   ctx_.arena.reserve(std::max(train_plan_.capacity, eval_plan_.capacity));
   if (checkpoint.empty()) {
     state_.initialize(ctx_);
   } else {
-    position_ = load_train_checkpoint(CheckpointReader(checkpoint), state_);
+    agreed(group_,
+           [&] { position_ = load_train_checkpoint(CheckpointReader(checkpoint), state_); });
     last_saved_ = position_.step;
   }
-  if (group_.rank() == 0) {
+  agreed(group_, [&] {
+    if (group_.rank() != 0) return;
     sweep_leftovers(config_.checkpoint.save);
     write_run_directory(config_);
     records_ = std::make_unique<RunRecords>(config_, position_.step);
-  }
-  group_.barrier();
+  });
+  for (const std::string& note : resume_notes) log_warning(note);
   for (const std::string& note : config_.notes) log_info(note);
   if (group_.rank() == 0 && !no_validation_.empty())
     log_warning("no validation loss will be taken: ", no_validation_);
@@ -191,13 +189,14 @@ void PretrainRun::evaluate(StepMetrics* metrics) {
 
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
-  const SavedCheckpoint saved = save_train_checkpoint(config_, state_, position_, groups_);
+  SavedCheckpoint saved;
+  agreed(group_, [&] { saved = save_train_checkpoint(config_, state_, position_, groups_); });
   last_saved_ = position_.step;
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
 }
 
-StopRequest PretrainRun::agreed_request(SignalRequests& signals) {
-  const auto mine = static_cast<int64_t>(signals.take());
+StopRequest PretrainRun::agreed_request() {
+  const auto mine = static_cast<int64_t>(signals_.take());
   if (group_.size() == 1) return static_cast<StopRequest>(mine);
   return static_cast<StopRequest>(group_.all_reduce_scalar(mine, ReduceOp::kMax));
 }
@@ -237,11 +236,11 @@ StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds)
 }
 
 ExitCode PretrainRun::run() {
-  open_data();
+  agreed(group_, [&] { open_data(); });
   make_plans();
   if (options_.validate_only) {
+    from_rank_0(group_, [&] { return plan_resume(config_, options_.resume).checkpoint; });
     if (group_.rank() == 0) {
-      plan_resume(config_, options_.resume);
       if (!no_validation_.empty()) log_warning("no validation loss: ", no_validation_);
       std::printf("configuration is valid for %d rank%s\n%s%s", group_.size(),
                   group_.size() == 1 ? "" : "s", memory_report().c_str(),
@@ -258,7 +257,7 @@ ExitCode PretrainRun::run() {
   const bool half = config_.dtype == DType::kBF16;
   peak_tflops_ = (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
 
-  SignalRequests signals(world_.size() == 1 || detect_launcher().name == "srun");
+  signals_.training_begins(world_.size() == 1 || detect_launcher().name == "srun");
   while (position_.step < config_.train_steps) {
     profile_.clear();
     const auto begin = std::chrono::steady_clock::now();
@@ -270,7 +269,7 @@ ExitCode PretrainRun::run() {
       evaluate(&metrics);
     if (records_) records_->write(metrics);
     check_divergence(result);
-    const StopRequest request = agreed_request(signals);
+    const StopRequest request = agreed_request();
     const int64_t interval = config_.checkpoint.save_interval;
     if (last || request != StopRequest::kNone || (interval > 0 && position_.step % interval == 0))
       save();
@@ -284,8 +283,9 @@ ExitCode PretrainRun::run() {
 
 }  // namespace
 
-ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options) {
-  return PretrainRun(config, world, options).run();
+ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
+                  SignalRequests& signals) {
+  return PretrainRun(config, world, options, signals).run();
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 """Training runs from outside: what they write, signals, resuming, ranks, evaluation, generation."""
 import json
+import pathlib
 import signal
 import time
 
@@ -61,6 +62,20 @@ class Pretrain(tiny_run.RunTest):
         self.assertEqual((self.folder / "run/checkpoints/latest").read_text().strip(), f"step-{stopped:08d}")
         self.assert_refused("pretrain", "--config", "run.json", says=["holds another run", "--resume auto"])
 
+    def test_a_signal_before_the_first_step_waits_for_it(self):
+        self.configure(train_steps=400)
+        process = self.start("pretrain", "--config", "run.json")
+        deadline = time.monotonic() + 60
+        caught = 0
+        while time.monotonic() < deadline and process.poll() is None and not caught >> (signal.SIGUSR2 - 1) & 1:
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            caught = int(status.split("SigCgt:")[1].split()[0], 16)
+        self.assertFalse((self.folder / "run").exists())
+        process.send_signal(signal.SIGUSR2)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3)
+        self.assertEqual([r["step"] for r in self.records()], [1])
+
     def test_resumed_run_is_bit_exact(self):
         self.pretrain("--set", "output_dir=whole")
         process = self.start("pretrain", "--config", "run.json")
@@ -88,6 +103,8 @@ class Pretrain(tiny_run.RunTest):
         shard.write_bytes(data)
         _, error = self.trireme("checkpoint", "verify", "run/checkpoints/step-00000030", expect=2)
         self.assertIn(shard.name, error)
+        for command in (("eval",), ("generate",), ("pretrain", "--config", "run.json", "--resume")):
+            self.assert_refused(*command, "run/checkpoints/step-00000030", says=["damaged", shard.name])
         whole = self.losses()
         _, stderr = self.pretrain("--resume", "auto")
         self.assertIn("step-00000030", stderr)
