@@ -40,6 +40,19 @@ class Pretrain(tiny_run.RunTest):
         self.assertEqual(self.losses("again"), self.losses())
         self.assertEqual(self.weights(30, "again"), self.weights(30))
 
+    def test_test_data_is_evaluated_once_at_the_end(self):
+        data = {"train_data_path": "train", "valid_data_path": "valid", "tokenizer": "byte"}
+        self.configure(data={**data, "test_data_path": "valid"})
+        self.pretrain()
+        self.assertEqual([r["step"] for r in self.records() if "test_loss" in r], [30])
+        self.assertEqual(self.records()[-1]["test_loss"], self.records()[-1]["validation_loss"])
+        self.assertIn("validation loss at iteration 30 on test set | lm loss value: ",
+                      (self.folder / "run/train.log").read_text())
+        self.write("letter.txt", "a")
+        self.trireme("data", "prepare", "--input", "letter.txt", "--output", "letter")
+        self.configure(data={**data, "test_data_path": "letter"}, output_dir="other")
+        self.assert_refused("pretrain", "--config", "run.json", says="data.test_data_path")
+
     def test_validate_writes_nothing(self):
         before = self.snapshot()
         out, _ = self.pretrain("--validate")
