@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
@@ -35,7 +36,7 @@ class PretrainRun {
   std::string memory_report() const;
   void start_or_resume();
   StepResult train_one_step();
-  void evaluate(StepMetrics* metrics);
+  std::optional<double> evaluate(BatchSource* data);
   void save();
   StopRequest agreed_request();
   void check_divergence(const StepResult& result) const;
@@ -52,7 +53,7 @@ class PretrainRun {
   TrainState state_;
   TrainStep step_;
   Evaluator evaluator_;
-  std::unique_ptr<BatchSource> train_data_, validation_data_;
+  std::unique_ptr<BatchSource> train_data_, validation_data_, test_data_;
   std::string no_validation_;  // why there is no validation_data_
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
@@ -89,6 +90,9 @@ void PretrainRun::open_data() {
   train_data_ = make_train_source(config_.data, source,
                                   checked_mul(config_.train_steps, config_.train_batch_size));
   validation_data_ = make_validation_source(config_.data, source);
+  test_data_ = make_test_source(config_.data, source);
+  if (!test_data_ && !config_.data.test.empty())
+    fail_input("data.test_data_path holds no two tokens of one file: nothing to test on");
   if (validation_data_) return;
   no_validation_ = why_no_validation(config_.data);
   if (config_.eval_interval > 0)
@@ -99,12 +103,13 @@ void PretrainRun::open_data() {
 
 void PretrainRun::make_plans() {
   train_plan_ = step_.plan();
-  if (validation_data_) eval_plan_ = evaluator_.plan();
+  if (validation_data_ || test_data_) eval_plan_ = evaluator_.plan();
 }
 
 std::string PretrainRun::memory_report() const {
   const ParameterStore& store = state_.store;
   const int64_t activations = std::max(train_plan_.capacity, eval_plan_.capacity);
+  const int64_t positions = state_.model.position_bytes(config_.sequence_length);
   const auto line = [](const char* what, int64_t bytes) {
     return concat("  ", what, " ", format_bytes(bytes), " (", bytes, " bytes)\n");
   };
@@ -113,7 +118,8 @@ std::string PretrainRun::memory_report() const {
                 line("gradients               ", store.gradient_bytes()),
                 line("optimizer state         ", state_.optimizer.state_bytes()),
                 line("activations and scratch ", activations),
-                line("total                   ", state_.bytes() + activations));
+                line("rotary table            ", positions),
+                line("total                   ", state_.bytes() + activations + positions));
 }
 
 void PretrainRun::start_or_resume() {
@@ -125,6 +131,7 @@ void PretrainRun::start_or_resume() {
   });
 
   state_.allocate();
+  state_.model.reserve_positions(config_.sequence_length);
   ctx_.arena.reserve(std::max(train_plan_.capacity, eval_plan_.capacity));
   if (checkpoint.empty()) {
     state_.initialize(ctx_);
@@ -177,14 +184,14 @@ void PretrainRun::check_divergence(const StepResult& result) const {
               ExitCode::kDiverged);
 }
 
-void PretrainRun::evaluate(StepMetrics* metrics) {
-  if (!validation_data_) return;
+// The loss on evaluation.eval_iters batches of `data`; nothing without data.
+std::optional<double> PretrainRun::evaluate(BatchSource* data) {
+  if (data == nullptr) return {};
   // 0: all of them, which is also what more samples than an integer counts come to.
   const int64_t batch = config_.train_batch_size;
   const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
   const int64_t samples = countable ? config_.eval_steps * batch : 0;
-  const EvalResult result = evaluator_.run(*validation_data_, samples, eval_plan_);
-  metrics->validation_loss = result.loss;
+  return evaluator_.run(*data, samples, eval_plan_).loss;
 }
 
 void PretrainRun::save() {
@@ -266,7 +273,8 @@ ExitCode PretrainRun::run() {
     StepMetrics metrics = describe_step(result, took.count());
     const bool last = position_.step == config_.train_steps;
     if (last || (config_.eval_interval > 0 && position_.step % config_.eval_interval == 0))
-      evaluate(&metrics);
+      metrics.validation_loss = evaluate(validation_data_.get());
+    if (last) metrics.test_loss = evaluate(test_data_.get());
     if (records_) records_->write(metrics);
     check_divergence(result);
     const StopRequest request = agreed_request();
