@@ -59,7 +59,8 @@ CLI::App* add_pretrain_command(CLI::App& app, const CommandLine& line) {
   command->footer(
       "Signals: SIGUSR1 saves and goes on, SIGUSR2 saves and stops (exit code 3). With one process "
       "Ctrl-C saves and stops too;\n"
-      "with several ranks it ends them: `kill -USR2` the mpirun process, which hands the signal on.\n"
+      "with several ranks it ends them: `kill -USR2` the mpirun process, which hands the signal "
+      "on.\n"
       "Several ranks: --ranks N here, or mpirun -n N trireme pretrain ..., srun, torchrun "
       "variables.\n"
       "Every key of the configuration is also a flag: --train-steps 10, --optimizer-params-lr "

@@ -10,7 +10,8 @@
 namespace trireme {
 namespace {
 
-constexpr auto kLauncherTakes = std::chrono::seconds(5);  // to end the ranks after the first failure
+constexpr auto kLauncherTakes =
+    std::chrono::seconds(5);  // to end the ranks after the first failure
 
 // Each different message of `said` ("+": none, "-message") once, by the first rank that has it.
 void speak(const std::vector<std::string>& said, int rank) {

@@ -80,10 +80,10 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
   const int64_t experts = limited_product({sizes.ep, sizes.etp});
   const int64_t world = limited_product({sizes.tp, sizes.cp, sizes.dp, sizes.pp});
   if (experts > kMostRanks || stage % experts != 0)
-    problems.push_back({kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ",
-                                           limited_text(experts), " does not divide the ",
-                                           limited_text(stage),
-                                           " ranks of a pipeline stage (dp x cp x tp)")});
+    problems.push_back(
+        {kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ", limited_text(experts),
+                            " does not divide the ", limited_text(stage),
+                            " ranks of a pipeline stage (dp x cp x tp)")});
   if (world != ranks) {
     // The experts' part of the description needs sizes that divide.
     ParallelSizes dense = sizes;
@@ -126,10 +126,10 @@ std::string describe(const ParallelSizes& sizes) {
       concat("pp=", sizes.pp, " x dp=", sizes.dp, " x cp=", sizes.cp, " x tp=", sizes.tp);
   if (sizes.sequence_parallel) text += " (sequence parallel)";
   if (sizes.ep > 1 || sizes.etp > 1)
-    text += concat(" (experts edp=",
-                   limited_product({sizes.tp, sizes.cp, sizes.dp}) /
-                       limited_product({sizes.ep, sizes.etp}),
-                   " x ep=", sizes.ep, " x etp=", sizes.etp, ")");
+    text += concat(
+        " (experts edp=",
+        limited_product({sizes.tp, sizes.cp, sizes.dp}) / limited_product({sizes.ep, sizes.etp}),
+        " x ep=", sizes.ep, " x etp=", sizes.etp, ")");
   return text;
 }
 

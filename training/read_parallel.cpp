@@ -40,10 +40,9 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   constexpr int64_t kMostOperations = 1 << 26;  // a schedule is held as a list of them
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (chunks > kMostOperations / config.gradient_accumulation_steps) {
-    report.error(values.spelled(kPp), concat(chunks, " pipeline chunks x ",
-                                             config.gradient_accumulation_steps,
-                                             " micro-batches are more than ", kMostOperations,
-                                             " passes in one step"));
+    report.error(values.spelled(kPp),
+                 concat(chunks, " pipeline chunks x ", config.gradient_accumulation_steps,
+                        " micro-batches are more than ", kMostOperations, " passes in one step"));
     return;
   }
   try {
@@ -53,6 +52,13 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   } catch (const InputError& e) {
     report.error(values.spelled("parallel.pipeline_schedule"), e.what());
   }
+}
+
+// A resolved configuration names the number of ranks twice: in dp and in the batch rule.
+std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
+  if (problem.key != kTp || values.is_auto(kDp)) return "";
+  return concat(", or let the number of ranks follow: --set ", kDp,
+                "=auto --set gradient_accumulation_steps=auto");
 }
 
 }  // namespace
@@ -81,7 +87,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
     sizes.dp = static_cast<int>(world_size / model);
   }
   for (const LayoutProblem& problem : layout_problems(sizes, world_size))
-    report.error(values.spelled(problem.key), problem.text);
+    report.error(values.spelled(problem.key), concat(problem.text, way_out(values, problem)));
   config.pipeline.virtual_stages = size(kVirtual);
   config.pipeline.schedule = values.word("parallel.pipeline_schedule");
   config.pipeline.layers = read_counts(values, report);

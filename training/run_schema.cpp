@@ -60,7 +60,8 @@ void add_run(Schema& s) {
   s.choice("device", "auto", {"auto", "cpu"}, "where to compute")
       .not_yet({"cuda"})
       .beside_trajectory();
-  s.boolean("deterministic", true, "two runs of one layout are bit-identical; they always are, false changes nothing")
+  s.boolean("deterministic", true,
+            "two runs of one layout are bit-identical; they always are, false changes nothing")
       .beside_trajectory()
       .alias({"deterministic_mode"});
   s.number("gradient_clipping", "1", "largest norm of the whole gradient; 0: no clipping")

@@ -14,12 +14,12 @@ enum class StopRequest : int { kNone = 0, kSave = 1, kSaveAndStop = 2 };  // ord
 
 class SignalRequests {
  public:
-  SignalRequests();  // SIGUSR1 and SIGUSR2; make it first of all: their default ends the process
+  SignalRequests();   // SIGUSR1 and SIGUSR2; make it first of all: their default ends the process
   ~SignalRequests();  // restores the previous actions
   SignalRequests(const SignalRequests&) = delete;
   SignalRequests& operator=(const SignalRequests&) = delete;
   void training_begins(bool sigterm_saves);  // SIGINT and SIGTERM too
-  StopRequest take();  // the strongest request since the last call
+  StopRequest take();                        // the strongest request since the last call
 };
 
 }  // namespace trireme

@@ -136,9 +136,10 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
   if (!fs::exists(path)) fail_input(path, ": no such run or checkpoint directory");
   if (fs::exists(fs::path(path) / kManifestName)) {
     if (const std::vector<std::string> damage = CheckpointReader(path).verify(); !damage.empty())
-      fail_input("checkpoint ", path, " is damaged: ", damage.front(),
-                 damage.size() > 1 ? concat(" (and ", damage.size() - 1, " more)") : "",
-                 "; use another checkpoint, or the run directory, where the newest whole one is found");
+      fail_input(
+          "checkpoint ", path, " is damaged: ", damage.front(),
+          damage.size() > 1 ? concat(" (and ", damage.size() - 1, " more)") : "",
+          "; use another checkpoint, or the run directory, where the newest whole one is found");
     return {path, {}};
   }
   const fs::path inside = fs::path(path) / "checkpoints";

@@ -159,8 +159,8 @@ class PlacedBlocks {
   };
 
   size_t births_before(int64_t event) const {
-    const auto at = std::ranges::lower_bound(by_birth_, event, {},
-                                             [&](size_t i) { return blocks_[i].born; });
+    const auto at =
+        std::ranges::lower_bound(by_birth_, event, {}, [&](size_t i) { return blocks_[i].born; });
     return static_cast<size_t>(at - by_birth_.begin());
   }
 
