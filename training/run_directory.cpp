@@ -98,13 +98,13 @@ void check_same_run(const RunConfig& config, ResumePlan& plan) {
         concat("train_steps ", saved.train_steps, " -> ", config.train_steps, ": ", change));
 }
 
-// A run that goes on writes to its folder from its step on: what lies there must be this run's. Whether
-// the folder names one.
-bool check_records(const RunConfig& config) {
+// A run that goes on writes to its folder from its step on: what lies there must be this run's. Without
+// its configuration only its own checkpoint can say so. Whether the folder names a run.
+bool check_records(const RunConfig& config, bool own_checkpoint) {
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
   std::error_code ignored;
   if (!fs::exists(resolved, ignored)) {
-    if (fs::exists(metrics_path(config), ignored))
+    if (!own_checkpoint && fs::exists(metrics_path(config), ignored))
       fail_input("output_dir ", config.output_dir, " holds the records of a run without its ",
                  "resolved_config.json, so nobody knows which; use another output_dir");
     return false;
@@ -131,6 +131,7 @@ std::string events_path(const RunConfig& config) {
 
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   ResumePlan plan;
+  bool own_checkpoint = false;  // found among those that this run saves
   if (resume.empty() && holds_run(config))
     fail_input("output_dir ", config.output_dir,
                " holds another run; continue it with "
@@ -139,6 +140,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
     const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save);
     plan.notes = newest.skipped;
     plan.checkpoint = newest.directory;
+    own_checkpoint = !plan.checkpoint.empty();
   }
   if (const bool path = !resume.empty() && resume != "auto"; path || plan.checkpoint.empty()) {
     const std::string& from = path ? resume : config.checkpoint.load;
@@ -149,7 +151,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
     }
   }
   if (!plan.checkpoint.empty()) check_same_run(config, plan);
-  if (!resume.empty() && check_records(config) && plan.checkpoint.empty())
+  if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())
     plan.notes.push_back("no checkpoint yet: the run starts from the beginning");
   return plan;
 }
