@@ -126,15 +126,15 @@ CLI::App* add_bench_train(CLI::App& parent) {
   BenchTrainOptions& o = args->options;
   command->add_option("--batch", o.batch, "Sequences of a step")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 20));
   command->add_option("--sequence-length", o.sequence_length, "Tokens of a sequence")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->add_option("--steps", o.steps, "Timed steps, after two that are not")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1'000'000));
   command->add_option("--threads", o.threads, "Threads (default: all cores)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 4096));
   command->add_flag("--json", args->json, "Print one JSON object");
   command->callback([args] { run(*args); });
   return command;

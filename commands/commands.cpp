@@ -17,6 +17,8 @@
 #include "commands/schedule.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
+#include "engine/observe/log.h"
+#include "parallel/agree.h"
 
 namespace trireme {
 namespace {
@@ -28,8 +30,7 @@ constexpr const char* kFooter =
     "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: docs/exit-codes.md";
 
 int fail(const std::string& message, ExitCode code) {
-  std::fflush(stdout);
-  std::fprintf(stderr, "trireme: error: %s\n", message.c_str());
+  report_failure(message);
   return static_cast<int>(code);
 }
 
@@ -97,6 +98,8 @@ int run_command_line(int argc, char** argv) {
     CLI::App app(kDescription, "trireme");
     add_commands(app, line);
     return finish(parse_and_run(app, line));
+  } catch (const ReportedError& e) {
+    return static_cast<int>(e.code());
   } catch (const Error& e) {
     return fail(e.what(), e.code());
   } catch (const std::bad_alloc&) {

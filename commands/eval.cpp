@@ -9,6 +9,7 @@
 #include "commands/commands.h"
 #include "commands/rank_options.h"
 #include "engine/observe/log.h"
+#include "parallel/agree.h"
 #include "training/evaluate_run.h"
 
 namespace trireme {
@@ -38,8 +39,9 @@ void print(const EvaluateReport& report, bool json) {
 }
 
 void run(const Arguments& args, const CommandLine& line) {
-  ensure_ranks(args.ranks, line.argc, line.argv);
-  const std::unique_ptr<World> world = make_world(world_options(CommConfig{}));
+  before_connecting([&] { ensure_ranks(args.ranks, line.argc, line.argv); });
+  std::unique_ptr<World> world;
+  before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
   const EvaluateReport report = evaluate_checkpoint(args.options, *world);
   if (world->rank() == 0) print(report, args.json);

@@ -7,8 +7,10 @@
 #include "commands/commands.h"
 #include "commands/generate.h"
 #include "engine/core/cpu.h"
+#include "engine/observe/log.h"
 #include "engine/text/tokenizer.h"
 #include "training/loaded_model.h"
+#include "training/train_checkpoint.h"
 
 namespace trireme {
 namespace {
@@ -24,7 +26,9 @@ struct Arguments {
 
 void run(const Arguments& args) {
   check_sampling_params(args.options.sampling);
-  LoadedModel loaded(args.model);
+  const NewestCheckpoint newest = find_checkpoint(checkpoint_place(args.model));
+  for (const std::string& why : newest.skipped) log_warning(why);
+  LoadedModel loaded(newest.directory);
   loaded.load();
   const std::string spec =
       args.tokenizer.empty() ? loaded.run_config().data.tokenizer : args.tokenizer;

@@ -1,9 +1,7 @@
 #include "training/pretrain.h"
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
-#include <thread>
 
 #include "commands/commands.h"
 #include "commands/key_flags.h"
@@ -11,6 +9,7 @@
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
+#include "parallel/agree.h"
 
 namespace trireme {
 namespace {
@@ -22,27 +21,20 @@ struct Arguments {
   int ranks = 0;
 };
 
-// The number of ranks is known before they are connected: a bad configuration costs nothing. Every
-// rank reads the same file and finds the same mistakes; one says so.
-RunConfig read_config(const Arguments& args, const CLI::App& command) {
-  const LauncherInfo launcher = detect_launcher();
-  try {
-    return load_run_config(args.config, with_key_flags(command, args.overrides), launcher.ranks);
-  } catch (const InputError&) {
-    if (launcher.rank == 0) throw;
-    // A launcher ends all ranks with the first that fails: rank 0 must have spoken by then.
-    std::this_thread::sleep_for(std::chrono::seconds(2));
-    throw CLI::RuntimeError(static_cast<int>(ExitCode::kBadInput));
-  }
-}
-
 void run(const Arguments& args, const CLI::App& command, const CommandLine& line) {
-  ensure_ranks(args.ranks, line.argc, line.argv);
-  const RunConfig config = read_config(args, command);
-  set_active_isa(parse_isa(config.isa));
-  const std::unique_ptr<World> world = make_world(world_options(config.comm));
+  SignalRequests signals;
+  RunConfig config;
+  before_connecting([&] {
+    ensure_ranks(args.ranks, line.argc, line.argv);
+    // The number of ranks is known before they are connected: a bad configuration costs nothing.
+    config = load_run_config(args.config, with_key_flags(command, args.overrides),
+                             detect_launcher().ranks);
+    set_active_isa(parse_isa(config.isa));
+  });
+  std::unique_ptr<World> world;
+  before_connecting([&] { world = make_world(world_options(config.comm)); });
   set_log_rank(world->rank());
-  const ExitCode code = pretrain(config, *world, args.options);
+  const ExitCode code = pretrain(config, *world, args.options, signals);
   if (code != ExitCode::kDone) throw CLI::RuntimeError(static_cast<int>(code));
 }
 
@@ -65,8 +57,10 @@ CLI::App* add_pretrain_command(CLI::App& app, const CommandLine& line) {
                     "Check everything, print the bytes each rank will need, train nothing");
   add_ranks_option(*command, args->ranks);
   command->footer(
-      "Signals: SIGUSR1 saves and goes on, SIGUSR2 saves and stops (exit code 3), Ctrl-C the "
-      "same.\n"
+      "Signals: SIGUSR1 saves and goes on, SIGUSR2 saves and stops (exit code 3). With one process "
+      "Ctrl-C saves and stops too;\n"
+      "with several ranks it ends them: `kill -USR2` the mpirun process, which hands the signal "
+      "on.\n"
       "Several ranks: --ranks N here, or mpirun -n N trireme pretrain ..., srun, torchrun "
       "variables.\n"
       "Every key of the configuration is also a flag: --train-steps 10, --optimizer-params-lr "

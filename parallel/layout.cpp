@@ -1,6 +1,7 @@
 #include "parallel/layout.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "engine/core/tensor.h"
 
@@ -39,6 +40,20 @@ int size_of(const ParallelSizes& sizes, const std::string& dim) {
   return sizes.pp;
 }
 
+// Sizes come from files: their product may exceed any integer. More ranks than this nobody has.
+constexpr int64_t kMostRanks = int64_t{1} << 30;
+
+// The product, or kMostRanks + 1 where it is more.
+int64_t limited_product(std::initializer_list<int> sizes) {
+  int64_t product = 1;
+  for (const int size : sizes) product = std::min(product * size, kMostRanks + 1);
+  return product;
+}
+
+std::string limited_text(int64_t product) {
+  return product > kMostRanks ? concat("more than ", kMostRanks) : text(product);
+}
+
 }  // namespace
 
 int world_size(const ParallelSizes& sizes) {
@@ -61,18 +76,26 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
                                                  "\"tp-cp-dp-pp\", got \"",
                                                  sizes.order, "\"")});
   if (!problems.empty()) return problems;
-  if (world_size(sizes) != ranks)
-    problems.push_back({kTensorKey, concat("the layout ", describe(sizes), " needs ",
-                                           world_size(sizes), " ranks but the run has ", ranks,
-                                           "; change the layout or start ", world_size(sizes))});
   if (sizes.cp_exchange < 1 || sizes.cp % sizes.cp_exchange != 0)
     problems.push_back({kContextKey, concat(sizes.cp, " ranks cannot exchange heads in groups of ",
                                             sizes.cp_exchange)});
-  const int stage = sizes.tp * sizes.cp * sizes.dp;
-  if (stage % (sizes.ep * sizes.etp) != 0)
-    problems.push_back({kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ",
-                                           sizes.ep * sizes.etp, " does not divide the ", stage,
-                                           " ranks of a pipeline stage (dp x cp x tp)")});
+  const int64_t stage = limited_product({sizes.tp, sizes.cp, sizes.dp});
+  const int64_t experts = limited_product({sizes.ep, sizes.etp});
+  const int64_t world = limited_product({sizes.tp, sizes.cp, sizes.dp, sizes.pp});
+  if (experts > kMostRanks || stage % experts != 0)
+    problems.push_back(
+        {kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ", limited_text(experts),
+                            " does not divide the ", limited_text(stage),
+                            " ranks of a pipeline stage (dp x cp x tp)")});
+  if (world != ranks) {
+    // The experts' part of the description needs sizes that divide.
+    ParallelSizes dense = sizes;
+    if (!problems.empty()) dense.ep = dense.etp = 1;
+    problems.insert(problems.begin(),
+                    {kTensorKey, concat("the layout ", describe(dense), " needs ",
+                                        limited_text(world), " ranks but the run has ", ranks,
+                                        "; change the layout or start ", limited_text(world))});
+  }
   return problems;
 }
 
@@ -108,8 +131,10 @@ std::string describe(const ParallelSizes& sizes) {
       concat("pp=", sizes.pp, " x dp=", sizes.dp, " x cp=", sizes.cp, " x tp=", sizes.tp);
   if (sizes.sequence_parallel) text += " (sequence parallel)";
   if (sizes.ep > 1 || sizes.etp > 1)
-    text += concat(" (experts edp=", sizes.tp * sizes.cp * sizes.dp / (sizes.ep * sizes.etp),
-                   " x ep=", sizes.ep, " x etp=", sizes.etp, ")");
+    text += concat(
+        " (experts edp=",
+        limited_product({sizes.tp, sizes.cp, sizes.dp}) / limited_product({sizes.ep, sizes.etp}),
+        " x ep=", sizes.ep, " x etp=", sizes.etp, ")");
   return text;
 }
 

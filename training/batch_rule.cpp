@@ -52,6 +52,10 @@ void read_batch(const ConfigValues& values, int data_ranks, RunConfig& config,
     given.passes = quotient(values, given.total, given.micro * data_ranks,
                             concat(kMicro, " ", given.micro, " x ", ranks), report);
   }
+  if (given.micro * given.passes > (int64_t{1} << 40))
+    return report.error(values.spelled(kTotal),
+                        concat(given.total, " is not ", kMicro, " ", given.micro, " x ", kPasses,
+                               " ", given.passes, " x ", ranks));
   const int64_t product = given.micro * given.passes * data_ranks;
   if (size(kTotal) != 0 && size(kMicro) != 0 && size(kPasses) != 0 && product != given.total)
     report.error(

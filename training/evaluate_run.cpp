@@ -3,8 +3,11 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "engine/observe/log.h"
+#include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "training/loaded_model.h"
+#include "training/train_checkpoint.h"
 
 namespace trireme {
 namespace {
@@ -24,10 +27,11 @@ ParallelSizes sizes_of(const EvaluateOptions& options, const ModelConfig& model,
   ParallelSizes sizes;
   sizes.tp = options.tensor_parallel;
   sizes.pp = options.pipeline_parallel;
-  if (ranks % (sizes.tp * sizes.pp) != 0)
+  const int64_t copy = int64_t{sizes.tp} * sizes.pp;  // ranks that hold the model once
+  if (ranks % copy != 0)
     fail_input("--tensor-parallel ", sizes.tp, " x --pipeline-parallel ", sizes.pp,
-               " does not divide the ", ranks, " ranks; give --ranks ", sizes.tp * sizes.pp);
-  sizes.dp = ranks / (sizes.tp * sizes.pp);
+               " does not divide the ", ranks, " ranks; give --ranks ", copy);
+  sizes.dp = static_cast<int>(ranks / copy);
   if (const std::string problem = head_problem(model, sizes.tp); !problem.empty())
     fail_input("--tensor-parallel: ", problem);
   if (sizes.pp > model.num_layers)
@@ -35,31 +39,50 @@ ParallelSizes sizes_of(const EvaluateOptions& options, const ModelConfig& model,
   return sizes;
 }
 
-}  // namespace
-
-EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
-  const auto begin = std::chrono::steady_clock::now();
-  Ctx ctx(pin_rank(world, 0), "activations");
-  LoadedModel loaded(options.model);
-  const RunConfig& trained = loaded.run_config();
+int64_t length_of(const EvaluateOptions& options, const RunConfig& trained) {
   const int64_t length =
       options.sequence_length > 0 ? options.sequence_length : trained.sequence_length;
   if (length > trained.model.max_positions)
     fail_input("--sequence-length ", length, " is above the model's ", trained.model.max_positions,
                " positions");
-  const int64_t micro =
-      options.micro_batch_size > 0 ? options.micro_batch_size : trained.micro_batch_size;
+  return length;
+}
+
+std::unique_ptr<BatchSource> open_source(const EvaluateOptions& options, const RunConfig& trained,
+                                         int64_t length) {
   const DataConfig data = data_of(options, trained);
-  const auto source = make_validation_source(
+  std::unique_ptr<BatchSource> source = make_validation_source(
       data,
       {.sequence_length = length, .vocab_size = trained.model.vocab_size, .seed = trained.seed});
   if (!source && !options.data.empty()) fail_input("--data ", options.data, " holds no two tokens");
   if (!source)
     fail_input(options.model, ": the run has no validation data (", why_no_validation(data),
                "); give --data PREFIX");
-  const ParallelSizes sizes = sizes_of(options, trained.model, world.size());
+  return source;
+}
+
+}  // namespace
+
+EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
+  const auto begin = std::chrono::steady_clock::now();
+  Ctx ctx(pin_rank(world, 0), "activations");
+  LoadedModel loaded(from_rank_0(world.world(), [&] {
+    const NewestCheckpoint newest = find_checkpoint(checkpoint_place(options.model));
+    for (const std::string& why : newest.skipped) log_warning(why);
+    return newest.directory;
+  }));
+  const RunConfig& trained = loaded.run_config();
+  int64_t length = 0, micro = 0;
+  std::unique_ptr<BatchSource> source;
+  ParallelSizes sizes;
+  agreed(world.world(), [&] {
+    length = length_of(options, trained);
+    micro = options.micro_batch_size > 0 ? options.micro_batch_size : trained.micro_batch_size;
+    source = open_source(options, trained, length);
+    sizes = sizes_of(options, trained.model, world.size());
+  });
   const Groups groups(world.world(), sizes, kv_head_copies(trained.model, sizes.tp));
-  loaded.load(groups.layout);
+  agreed(world.world(), [&] { loaded.load(groups.layout); });
   Evaluator evaluator(loaded.model(), loaded.parameters(), groups, ctx, micro, length);
   const ArenaPlan plan = evaluator.plan();
   ctx.arena.reserve(plan.capacity);

@@ -7,8 +7,7 @@
 
 namespace trireme {
 
-LoadedModel::LoadedModel(const std::string& path)
-    : checkpoint_(find_checkpoint(checkpoint_place(path))) {
+LoadedModel::LoadedModel(const std::string& checkpoint) : checkpoint_(checkpoint) {
   const CheckpointReader reader(checkpoint_);
   config_ = checkpoint_run_config(reader);
   step_ = reader.step();

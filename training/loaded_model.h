@@ -11,8 +11,8 @@ namespace trireme {
 
 class LoadedModel {
  public:
-  // Finds the checkpoint and reads its configuration. InputError when `path` holds no whole one.
-  explicit LoadedModel(const std::string& path);
+  // Reads the configuration of a checkpoint that find_checkpoint() gave.
+  explicit LoadedModel(const std::string& checkpoint);
   // Reads the parameters that a rank at this place of a layout holds. InputError when the tensors do
   // not fit the configuration.
   void load(const Layout& layout = {});

@@ -4,17 +4,19 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
 #include "engine/ops/peak.h"
+#include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "training/evaluate.h"
 #include "training/run_directory.h"
 #include "training/run_records.h"
-#include "training/signals.h"
 #include "training/train_checkpoint.h"
 #include "training/train_step.h"
 #include "transformer/flops.h"
@@ -25,7 +27,8 @@ namespace {
 // The run of one rank, in the order in which a run happens.
 class PretrainRun {
  public:
-  PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options);
+  PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
+              SignalRequests& signals);
   ExitCode run();
 
  private:
@@ -34,9 +37,9 @@ class PretrainRun {
   std::string memory_report() const;
   void start_or_resume();
   StepResult train_one_step();
-  void evaluate(StepMetrics* metrics);
+  std::optional<double> evaluate(BatchSource* data);
   void save();
-  StopRequest agreed_request(SignalRequests& signals);
+  StopRequest agreed_request();
   void check_divergence(const StepResult& result) const;
   StepMetrics describe_step(const StepResult& result, double seconds) const;
 
@@ -45,12 +48,13 @@ class PretrainRun {
   Communicator& group_;  // all ranks
   Groups groups_;
   PretrainOptions options_;
+  SignalRequests& signals_;
   Ctx ctx_;
   Profile profile_;
   TrainState state_;
   TrainStep step_;
   Evaluator evaluator_;
-  std::unique_ptr<BatchSource> train_data_, validation_data_;
+  std::unique_ptr<BatchSource> train_data_, validation_data_, test_data_;
   std::string no_validation_;  // why there is no validation_data_
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
@@ -61,12 +65,14 @@ class PretrainRun {
   std::unique_ptr<RunRecords> records_;
 };
 
-PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options)
+PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
+                         SignalRequests& signals)
     : config_(config),
       world_(world),
       group_(world.world()),
       groups_(group_, config.parallel, kv_head_copies(config.model, config.parallel.tp)),
       options_(options),
+      signals_(signals),
       ctx_(pin_rank(world, config.threads_per_rank), "activations"),
       state_(config, groups_.layout),
       step_(config, state_, groups_, ctx_),
@@ -85,6 +91,9 @@ void PretrainRun::open_data() {
   train_data_ = make_train_source(config_.data, source,
                                   checked_mul(config_.train_steps, config_.train_batch_size));
   validation_data_ = make_validation_source(config_.data, source);
+  test_data_ = make_test_source(config_.data, source);
+  if (!test_data_ && !config_.data.test.empty())
+    fail_input("data.test_data_path holds no two tokens of one file: nothing to test on");
   if (validation_data_) return;
   no_validation_ = why_no_validation(config_.data);
   if (config_.eval_interval > 0)
@@ -95,12 +104,13 @@ void PretrainRun::open_data() {
 
 void PretrainRun::make_plans() {
   train_plan_ = step_.plan();
-  if (validation_data_) eval_plan_ = evaluator_.plan();
+  if (validation_data_ || test_data_) eval_plan_ = evaluator_.plan();
 }
 
 std::string PretrainRun::memory_report() const {
   const ParameterStore& store = state_.store;
   const int64_t activations = std::max(train_plan_.capacity, eval_plan_.capacity);
+  const int64_t positions = state_.model.position_bytes(config_.sequence_length);
   const auto line = [](const char* what, int64_t bytes) {
     return concat("  ", what, " ", format_bytes(bytes), " (", bytes, " bytes)\n");
   };
@@ -112,39 +122,35 @@ std::string PretrainRun::memory_report() const {
                     ? std::string()
                     : line("optimizer state, in file", state_.optimizer.file_bytes()),
                 line("activations and scratch ", activations),
-                line("total                   ", state_.bytes() + activations));
+                line("rotary table            ", positions),
+                line("total                   ", state_.bytes() + activations + positions));
 }
 
 void PretrainRun::start_or_resume() {
-  // Rank 0 looks, all agree: nobody starts a run that another rank refuses.
-  std::string outcome;
-  if (group_.rank() == 0) {
-    try {
-      const ResumePlan plan = plan_resume(config_, options_.resume);
-      for (const std::string& note : plan.notes) log_warning(note);
-      outcome = "+" + plan.checkpoint;
-    } catch (const InputError& e) {
-      outcome = concat("-", e.what());
-    }
-  }
-  outcome = group_.broadcast_string(outcome, 0);
-  if (outcome.front() == '-') throw InputError(outcome.substr(1));
-  const std::string checkpoint = outcome.substr(1);
+  std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
+  const std::string checkpoint = from_rank_0(group_, [&] {
+    ResumePlan plan = plan_resume(config_, options_.resume);
+    resume_notes = std::move(plan.notes);
+    return plan.checkpoint;
+  });
 
   state_.allocate();
+  state_.model.reserve_positions(config_.sequence_length);
   ctx_.arena.reserve(std::max(train_plan_.capacity, eval_plan_.capacity));
   if (checkpoint.empty()) {
     state_.initialize(ctx_);
   } else {
-    position_ = load_train_checkpoint(CheckpointReader(checkpoint), state_);
+    agreed(group_,
+           [&] { position_ = load_train_checkpoint(CheckpointReader(checkpoint), state_); });
     last_saved_ = position_.step;
   }
-  if (group_.rank() == 0) {
+  agreed(group_, [&] {
+    if (group_.rank() != 0) return;
     sweep_leftovers(config_.checkpoint.save);
     write_run_directory(config_);
     records_ = std::make_unique<RunRecords>(config_, position_.step);
-  }
-  group_.barrier();
+  });
+  for (const std::string& note : resume_notes) log_warning(note);
   for (const std::string& note : config_.notes) log_info(note);
   if (group_.rank() == 0 && !no_validation_.empty())
     log_warning("no validation loss will be taken: ", no_validation_);
@@ -182,24 +188,28 @@ void PretrainRun::check_divergence(const StepResult& result) const {
               ExitCode::kDiverged);
 }
 
-void PretrainRun::evaluate(StepMetrics* metrics) {
-  if (!validation_data_) return;
-  const int64_t samples = config_.eval_steps * config_.train_batch_size;
-  const EvalResult result = evaluator_.run(*validation_data_, samples, eval_plan_);
-  metrics->validation_loss = result.loss;
+// The loss on evaluation.eval_iters batches of `data`; nothing without data.
+std::optional<double> PretrainRun::evaluate(BatchSource* data) {
+  if (data == nullptr) return {};
+  // 0: all of them, which is also what more samples than an integer counts come to.
+  const int64_t batch = config_.train_batch_size;
+  const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
+  const int64_t samples = countable ? config_.eval_steps * batch : 0;
+  return evaluator_.run(*data, samples, eval_plan_).loss;
 }
 
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
-  const SavedCheckpoint saved = save_train_checkpoint(config_, state_, position_, groups_);
+  SavedCheckpoint saved;
+  agreed(group_, [&] { saved = save_train_checkpoint(config_, state_, position_, groups_); });
   last_saved_ = position_.step;
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
 }
 
-StopRequest PretrainRun::agreed_request(SignalRequests& signals) {
-  const auto mine = static_cast<int64_t>(signals.take());
+StopRequest PretrainRun::agreed_request() {
+  const auto mine = static_cast<int64_t>(signals_.take());
   if (group_.size() == 1) return static_cast<StopRequest>(mine);
   return static_cast<StopRequest>(group_.all_reduce_scalar(mine, ReduceOp::kMax));
 }
@@ -251,11 +261,11 @@ StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds)
 }
 
 ExitCode PretrainRun::run() {
-  open_data();
+  agreed(group_, [&] { open_data(); });
   make_plans();
   if (options_.validate_only) {
+    from_rank_0(group_, [&] { return plan_resume(config_, options_.resume).checkpoint; });
     if (group_.rank() == 0) {
-      plan_resume(config_, options_.resume);
       if (!no_validation_.empty()) log_warning("no validation loss: ", no_validation_);
       std::printf("configuration is valid for %d rank%s\n%s%s", group_.size(),
                   group_.size() == 1 ? "" : "s", memory_report().c_str(),
@@ -272,7 +282,7 @@ ExitCode PretrainRun::run() {
   const bool half = config_.dtype == DType::kBF16;
   peak_tflops_ = (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
 
-  SignalRequests signals(world_.size() == 1 || detect_launcher().name == "srun");
+  signals_.training_begins(world_.size() == 1 || detect_launcher().name == "srun");
   while (position_.step < config_.train_steps) {
     profile_.clear();
     const auto begin = std::chrono::steady_clock::now();
@@ -281,10 +291,11 @@ ExitCode PretrainRun::run() {
     StepMetrics metrics = describe_step(result, took.count());
     const bool last = position_.step == config_.train_steps;
     if (last || (config_.eval_interval > 0 && position_.step % config_.eval_interval == 0))
-      evaluate(&metrics);
+      metrics.validation_loss = evaluate(validation_data_.get());
+    if (last) metrics.test_loss = evaluate(test_data_.get());
     if (records_) records_->write(metrics);
     check_divergence(result);
-    const StopRequest request = agreed_request(signals);
+    const StopRequest request = agreed_request();
     const int64_t interval = config_.checkpoint.save_interval;
     if (last || request != StopRequest::kNone || (interval > 0 && position_.step % interval == 0))
       save();
@@ -298,8 +309,9 @@ ExitCode PretrainRun::run() {
 
 }  // namespace
 
-ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options) {
-  return PretrainRun(config, world, options).run();
+ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
+                  SignalRequests& signals) {
+  return PretrainRun(config, world, options, signals).run();
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 
 #include "parallel/comm/world.h"
 #include "training/run_config.h"
+#include "training/signals.h"
 
 namespace trireme {
 
@@ -15,6 +16,7 @@ struct PretrainOptions {
 
 // Runs on every rank of `world`. kDone, or kStoppedSaved when a signal asked for it; throws Error with
 // kDiverged after max_consecutive_skips non-finite steps in a row.
-ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options);
+ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
+                  SignalRequests& signals);
 
 }  // namespace trireme

@@ -39,6 +39,14 @@ std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& repor
 // Chunks are known to be no more than layers.
 void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
                           ConfigReport& report) {
+  constexpr int64_t kMostOperations = 1 << 26;  // a schedule is held as a list of them
+  const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
+  if (chunks > kMostOperations / config.gradient_accumulation_steps) {
+    report.error(values.spelled(kPp),
+                 concat(chunks, " pipeline chunks x ", config.gradient_accumulation_steps,
+                        " micro-batches are more than ", kMostOperations, " passes in one step"));
+    return;
+  }
   try {
     load_schedule(config.pipeline.schedule, config.parallel.pp,
                   static_cast<int>(config.pipeline.virtual_stages),
@@ -81,6 +89,13 @@ void check_experts(const ConfigValues& values, const RunConfig& config, ConfigRe
   check(kEtp, config.parallel.etp, moe.intermediate_size, " columns of an expert");
 }
 
+// A resolved configuration names the number of ranks twice: in dp and in the batch rule.
+std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
+  if (problem.key != kTp || values.is_auto(kDp)) return "";
+  return concat(", or let the number of ranks follow: --set ", kDp,
+                "=auto --set gradient_accumulation_steps=auto");
+}
+
 }  // namespace
 
 void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
@@ -95,6 +110,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.order = values.word("parallel.order");
   sizes.sequence_parallel = values.flag(kSequence);
   read_context(values, config, report);
+  // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   if (!values.is_auto(kDp)) {
     sizes.dp = size(kDp);
@@ -107,7 +123,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
     sizes.dp = static_cast<int>(world_size / model);
   }
   for (const LayoutProblem& problem : layout_problems(sizes, world_size))
-    report.error(values.spelled(problem.key), problem.text);
+    report.error(values.spelled(problem.key), concat(problem.text, way_out(values, problem)));
   config.pipeline.virtual_stages = size(kVirtual);
   config.pipeline.schedule = values.word("parallel.pipeline_schedule");
   config.pipeline.layers = read_counts(values, report);
@@ -156,7 +172,7 @@ void check_layout(const ConfigValues& values, const RunConfig& config, ConfigRep
     if (const std::string problem = head_problem(config.model, config.parallel.tp);
         !problem.empty())
       report.error(values.spelled(kTp), problem);
-  const int64_t chunks = config.parallel.pp * config.pipeline.virtual_stages;
+  const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0) return;
   const std::string problem =
       stage_problem(config.model.num_layers, chunks, config.pipeline.layers);

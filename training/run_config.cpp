@@ -110,7 +110,7 @@ void read_places(const ConfigValues& values, RunConfig& config) {
   config.eval_steps = values.integer("evaluation.eval_iters");
 }
 
-void read_machine(const ConfigValues& values, RunConfig& config) {
+void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   config.device = values.word("device");
   config.recompute = recompute_of(values.word("activation_checkpointing.granularity"));
   config.comm.backend = values.word("comm.backend");
@@ -122,6 +122,9 @@ void read_machine(const ConfigValues& values, RunConfig& config) {
   config.threads_per_rank = static_cast<int>(values.integer("cpu.threads_per_rank"));
   config.isa = values.word("cpu.isa");
   config.deterministic = values.flag("deterministic");
+  if (!config.deterministic)
+    report.note(values.spelled("deterministic"),
+                "false changes nothing: this program has no faster kernels that are not");
 }
 
 void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
@@ -155,7 +158,7 @@ RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {
   read_scheduler(values, config, report);
   read_data(values, config, report);
   read_places(values, config);
-  read_machine(values, config);
+  read_machine(values, config, report);
   config.notes = report.notes();
   return config;
 }

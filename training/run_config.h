@@ -47,7 +47,7 @@ struct CheckpointConfig {
 };
 
 struct CommConfig {
-  std::string backend = "auto";     // auto, mpi, tcp (threads is for tests and --thread-ranks)
+  std::string backend = "auto";     // auto, mpi, tcp
   std::string algorithm = "auto";   // auto, ring, shm
   int64_t ranks_per_node = 0;       // 0: as the hosts are; else virtual nodes
   int64_t bucket_bytes = 25 << 20;  // comm.bucket_size elements of fp32

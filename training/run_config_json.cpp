@@ -227,7 +227,12 @@ std::string config_reference() {
       "names are errors, all reported at once. `\"auto\"` may stand only where it is listed. "
       "`\"model\"` is relative to the file; data, output and checkpoints are relative to the "
       "current "
-      "directory. Words of DeepSpeed, Megatron-LM and others are taken as the aliases say.\n\n",
+      "directory. Words of DeepSpeed, Megatron-LM and others are taken as the aliases say.\n\n"
+      "The `resolved_config.json` of a run is a configuration too. It fixes "
+      "`parallel.data_parallel_size` and all three batch sizes, so it fits one number of ranks; "
+      "for "
+      "another add `--set parallel.data_parallel_size=auto --set "
+      "gradient_accumulation_steps=auto`.\n\n",
       markdown_reference(run_schema()), models);
 }
 
@@ -237,8 +242,12 @@ RunConfig resolved_run_config(const Json& json) {
                ? json[key].get<int64_t>()
                : int64_t{0};
   };
-  const int64_t share =
-      number("train_micro_batch_size_per_gpu") * number("gradient_accumulation_steps");
+  const int64_t micro = number("train_micro_batch_size_per_gpu");
+  const int64_t passes = number("gradient_accumulation_steps");
+  constexpr int64_t kMost =
+      1 << 24;  // the schema's bound; the product of any two integers overflows
+  const bool sizes = micro > 0 && micro <= kMost && passes > 0 && passes <= kMost;
+  const int64_t share = sizes ? micro * passes : 0;
   const int64_t batch = number("train_batch_size");
   if (share <= 0 || batch <= 0 || batch % share != 0 || batch / share > 1 << 20)
     fail_input("it is not a resolved configuration: train_batch_size ", batch,

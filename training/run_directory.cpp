@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/override.h"
@@ -97,6 +98,23 @@ void check_same_run(const RunConfig& config, ResumePlan& plan) {
         concat("train_steps ", saved.train_steps, " -> ", config.train_steps, ": ", change));
 }
 
+// A run that goes on writes to its folder from its step on: what lies there must be this run's. Without
+// its configuration only its own checkpoint can say so. Whether the folder names a run.
+bool check_records(const RunConfig& config, bool own_checkpoint) {
+  const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
+  std::error_code ignored;
+  if (!fs::exists(resolved, ignored)) {
+    if (!own_checkpoint && fs::exists(metrics_path(config), ignored))
+      fail_input("output_dir ", config.output_dir, " holds the records of a run without its ",
+                 "resolved_config.json, so nobody knows which; use another output_dir");
+    return false;
+  }
+  const RunConfig saved = read_resolved(resolved.string());
+  if (trajectory_hash(saved) == trajectory_hash(config)) return true;
+  fail_input("output_dir ", config.output_dir, " holds the records of another run (",
+             differences(saved, config), "); use another output_dir");
+}
+
 }  // namespace
 
 std::string metrics_path(const RunConfig& config) {
@@ -127,6 +145,7 @@ std::string checkpoint_place(const std::string& path) {
 
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   ResumePlan plan;
+  bool own_checkpoint = false;  // found among those that this run saves
   if (resume.empty() && holds_run(config))
     fail_input("output_dir ", config.output_dir,
                " holds another run; continue it with "
@@ -135,23 +154,19 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
     const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save);
     plan.notes = newest.skipped;
     plan.checkpoint = newest.directory;
+    own_checkpoint = !plan.checkpoint.empty();
   }
   if (const bool path = !resume.empty() && resume != "auto"; path || plan.checkpoint.empty()) {
     const std::string& from = path ? resume : config.checkpoint.load;
-    if (!from.empty()) plan.checkpoint = find_checkpoint(checkpoint_place(from));
+    if (!from.empty()) {
+      NewestCheckpoint found = find_checkpoint(checkpoint_place(from));
+      plan.checkpoint = std::move(found.directory);
+      std::ranges::move(found.skipped, std::back_inserter(plan.notes));
+    }
   }
-  if (!plan.checkpoint.empty()) {
-    check_same_run(config, plan);
-    return plan;
-  }
-  // Killed before its first checkpoint: the same run starts again from the beginning.
-  const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
-  if (resume.empty() || !fs::exists(resolved)) return plan;
-  const RunConfig saved = read_resolved(resolved.string());
-  if (trajectory_hash(saved) != trajectory_hash(config))
-    fail_input("output_dir ", config.output_dir, " holds another run without a checkpoint (",
-               differences(saved, config), "); use another output_dir");
-  plan.notes.push_back("no checkpoint yet: the run starts from the beginning");
+  if (!plan.checkpoint.empty()) check_same_run(config, plan);
+  if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())
+    plan.notes.push_back("no checkpoint yet: the run starts from the beginning");
   return plan;
 }
 

@@ -61,7 +61,8 @@ void add_run(Schema& s) {
   s.choice("device", "auto", {"auto", "cpu"}, "where to compute")
       .not_yet({"cuda"})
       .beside_trajectory();
-  s.boolean("deterministic", true, "two runs of one layout are bit-identical")
+  s.boolean("deterministic", true,
+            "two runs of one layout are bit-identical; they always are, false changes nothing")
       .beside_trajectory()
       .alias({"deterministic_mode"});
   s.number("gradient_clipping", "1", "largest norm of the whole gradient; 0: no clipping")
@@ -192,7 +193,7 @@ void add_data(Schema& s) {
       .beside_trajectory()
       .alias({"valid_data_path"});
   s.any("data.test_data_path", "null", "prefix or list",
-        "token files for the final test, beside train_data_path")
+        "token files whose loss is taken once, after the last step, beside train_data_path")
       .or_null()
       .beside_trajectory()
       .alias({"test_data_path"});

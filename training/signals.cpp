@@ -39,10 +39,13 @@ void install(int signal) {
 
 }  // namespace
 
-SignalRequests::SignalRequests(bool sigterm_saves) {
+SignalRequests::SignalRequests() {
   g_request = 0;
   install(SIGUSR1);
   install(SIGUSR2);
+}
+
+void SignalRequests::training_begins(bool sigterm_saves) {
   install(SIGINT);
   if (sigterm_saves) install(SIGTERM);
 }

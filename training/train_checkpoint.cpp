@@ -4,8 +4,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/observe/log.h"
-
 namespace trireme {
 namespace {
 
@@ -156,19 +154,25 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader) {
   });
 }
 
-std::string find_checkpoint(const std::string& path) {
+NewestCheckpoint find_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   if (!fs::exists(path)) fail_input(path, ": no such run or checkpoint directory");
-  if (fs::exists(fs::path(path) / kManifestName)) return path;
+  if (fs::exists(fs::path(path) / kManifestName)) {
+    if (const std::vector<std::string> damage = CheckpointReader(path).verify(); !damage.empty())
+      fail_input(
+          "checkpoint ", path, " is damaged: ", damage.front(),
+          damage.size() > 1 ? concat(" (and ", damage.size() - 1, " more)") : "",
+          "; use another checkpoint, or the run directory, where the newest whole one is found");
+    return {path, {}};
+  }
   const fs::path inside = fs::path(path) / "checkpoints";
   const std::string root = fs::is_directory(inside) ? inside.string() : path;
   const NewestCheckpoint newest = find_newest_whole(root);
-  for (const std::string& why : newest.skipped) log_warning(why);
   if (newest.directory.empty())
     fail_input(path,
                " holds no whole checkpoint; give a run directory, its checkpoints/ folder or "
                "one step-NNNNNNNN folder");
-  return newest.directory;
+  return newest;
 }
 
 void load_parameters(const CheckpointReader& reader, const Model& model, ParameterStore& store) {

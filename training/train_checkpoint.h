@@ -27,8 +27,10 @@ TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& 
 RunConfig checkpoint_run_config(const CheckpointReader& reader);
 
 // Resolves what a user names: a run directory (its checkpoints/), a directory of checkpoints, or one
-// checkpoint. Gives the newest whole checkpoint's directory, logging why newer ones were passed over.
-std::string find_checkpoint(const std::string& path);
+// checkpoint. Gives the newest whole checkpoint and why newer ones were passed over. Every byte is read:
+// one rank calls it and tells the others. InputError where there is none, or where the one that `path`
+// names is damaged.
+NewestCheckpoint find_checkpoint(const std::string& path);
 
 // Parameters and selection biases only, for evaluation and generation.
 void load_parameters(const CheckpointReader& reader, const Model& model, ParameterStore& store);

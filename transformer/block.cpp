@@ -13,7 +13,6 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
              const std::string& prefix, int block, int layer)
     : dropout_(config.residual_dropout),
       layer_(layer),
-      width_(config.hidden_size),
       norm1_(config, layout, list, prefix + (is_gpt2(config) ? ".ln_1" : ".input_layernorm"),
              block),
       attention_(config, layout, list, prefix + (is_gpt2(config) ? ".attn" : ".self_attn"), block,

@@ -58,7 +58,6 @@ class Block {
 
   double dropout_;
   int layer_;
-  int64_t width_;  // C
   Norm norm1_;
   Attention attention_;
   Norm norm2_;

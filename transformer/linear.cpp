@@ -3,8 +3,7 @@
 namespace trireme {
 
 ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& parts, int64_t in,
-                           const LinearInit& init, int block)
-    : in_(in) {
+                           const LinearInit& init, int block) {
   for (const LinearPart& part : parts) {
     last_weight_ = list.add({.name = part.name + ".weight",
                              .shape = Shape{part.out, in},

@@ -40,7 +40,7 @@ class ColumnLinear {
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:
-  int64_t in_ = 0, out_ = 0;
+  int64_t out_ = 0;
   ParamHandle first_weight_ = -1, last_weight_ = -1;
   ParamHandle first_bias_ = -1, last_bias_ = -1;
 };

@@ -1,5 +1,6 @@
 #include "transformer/model.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "engine/ops/rotary.h"
@@ -51,19 +52,44 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
                                      here ? embedding_->token_table() : -1);
   }
   if (config.moe.experts > 0) routers_ = std::make_unique<RouterState>(config, dtype);
-  if (config.family == ModelFamily::kGpt2) return;
-  const DType table = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  const Shape shape{config.max_positions, config.head_dim};
-  rotary_block_ = Buffer("rotary table", checked_mul(shape.numel(), dtype_size(table)));
-  const Tensor cos_sin = rotary_block_.tensor(table, shape);
-  rotary_table(cos_sin, config.rope_theta);
-  cos_sin_ = cos_sin;
+  table_dtype_ = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+int64_t Model::position_bytes(int64_t positions) const {
+  if (config_.family == ModelFamily::kGpt2) return 0;
+  return checked_mul(checked_mul(positions, config_.head_dim), dtype_size(table_dtype_));
+}
+
+void Model::reserve_positions(int64_t positions) const {
+  if (config_.family == ModelFamily::kGpt2) return;
+  if (cos_sin_.present() && cos_sin_.size(0) >= positions) return;
+  rotary_block_ = Buffer("rotary table", position_bytes(positions));
+  const Tensor table = rotary_block_.tensor(table_dtype_, Shape{positions, config_.head_dim});
+  rotary_table(table, config_.rope_theta);
+  cos_sin_ = table;
+}
+
+ConstTensor Model::rotary_rows(const Pass& pass) const {
+  if (config_.family == ModelFamily::kGpt2) return {};
+  if (pass.ctx.planning())
+    return {nullptr, table_dtype_, Shape{config_.max_positions, config_.head_dim}};
+  const ConstTensor& positions = pass.tokens.positions;
+  const auto* first = positions.as<int32_t>();
+  const int64_t tokens = positions.numel();
+  const int64_t last = tokens == 0 ? 0 : *std::max_element(first, first + tokens);
+  const int64_t have = cos_sin_.present() ? cos_sin_.size(0) : 0;
+  // Generation asks for one more each time: twice as many at once. A position beyond the model's is
+  // found by the op.
+  if (last >= have && have < config_.max_positions)
+    reserve_positions(std::min(config_.max_positions, std::max(last + 1, 2 * have)));
+  return cos_sin_;
 }
 
 Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
                           Recompute recompute) const {
   pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
+  const ConstTensor cos_sin = rotary_rows(pass);
   if (span(chunk).embedding) {
     const BlockUse use(pass.params, 0, layers.empty() ? -1 : layers[0].number);
     x = embedding_->forward(pass);
@@ -72,7 +98,7 @@ Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
   for (size_t l = 0; l < layers.size(); ++l) {
     const BlockUse use(pass.params, layers[l].number,
                        l + 1 < layers.size() ? layers[l + 1].number : -1);
-    x = layers[l].block.forward(pass, std::move(x), cos_sin_,
+    x = layers[l].block.forward(pass, std::move(x), cos_sin,
                                 saved != nullptr ? &saved->blocks[l] : nullptr, recompute);
   }
   return x;
@@ -82,10 +108,11 @@ Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved sav
                                  Recompute recompute, Deferred& deferred) const {
   pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
+  const ConstTensor cos_sin = rotary_rows(pass);
   deferred.blocks.resize(layers.size());
   for (size_t l = layers.size(); l-- > 0;) {
     const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
-    dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin_, std::move(saved.blocks[l]),
+    dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin, std::move(saved.blocks[l]),
                                         recompute, deferred.blocks[l]);
   }
   if (!span(chunk).embedding) return dy;
@@ -113,11 +140,12 @@ Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Re
                            const BlockDone& done) const {
   pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
+  const ConstTensor cos_sin = rotary_rows(pass);
   for (size_t l = layers.size(); l-- > 0;) {
     {
       const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
       Block::Deferred deferred;
-      dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin_, std::move(saved.blocks[l]),
+      dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin, std::move(saved.blocks[l]),
                                           recompute, deferred);
       layers[l].block.backward_weight(pass, std::move(deferred));
     }

@@ -31,6 +31,12 @@ class Model {
   bool has_embedding(int chunk) const { return span(chunk).embedding; }
   bool has_head(int chunk) const { return span(chunk).head; }
 
+  // The rotary table, float32 (float64 when computing in float64). It is made when a pass needs it and
+  // grows with the positions; reserve_positions() makes it at once, so that later passes take no memory.
+  // position_bytes(): its size, 0 without rotary embedding.
+  int64_t position_bytes(int64_t positions) const;
+  void reserve_positions(int64_t positions) const;
+
   struct Saved {
     std::vector<Block::Saved> blocks;
   };
@@ -63,6 +69,8 @@ class Model {
 
  private:
   int last_layer_block() const;  // of the chunk with the head; -1: it has no layers
+  // The table with a row for every position of the pass; a fake one when planning.
+  ConstTensor rotary_rows(const Pass& pass) const;
   const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
   struct Layer {
     Block block;
@@ -78,6 +86,10 @@ class Model {
   Buffer rotary_block_;
   std::unique_ptr<RouterState> routers_;
   ConstTensor cos_sin_;  // (P, D), absent without rotary embedding
+  // A table of constants made on demand: growing it changes no result.
+  DType table_dtype_ = DType::kF32;
+  mutable Buffer rotary_block_;
+  mutable ConstTensor cos_sin_;  // (P, D), P the positions so far; absent without rotary embedding
 };
 
 // Parameters of the whole model.

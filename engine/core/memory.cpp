@@ -115,26 +115,92 @@ std::string ArenaPlan::table(int rows) const {
   return out;
 }
 
+namespace {
+
+// The placed blocks of a plan by lifetime, so that each new one is compared with those that are alive at
+// the same time and not with all: a step of many micro-batches repeats the same few thousand blocks.
+// Time is counted in births: block k of by_birth_ is born at k.
+class PlacedBlocks {
+ public:
+  explicit PlacedBlocks(const std::vector<ArenaPlan::Block>& blocks)
+      : blocks_(blocks), by_birth_(blocks.size()), placed_(blocks.size(), false) {
+    std::iota(by_birth_.begin(), by_birth_.end(), size_t{0});
+    std::ranges::stable_sort(by_birth_, {}, [&](size_t i) { return blocks[i].born; });
+    newest_.resize(2 * blocks.size(), kNone);
+  }
+
+  void add(size_t index) {
+    placed_[index] = true;
+    // The nodes of a segment tree over time that together cover the block's life.
+    size_t begin = births_before(blocks_[index].born) + blocks_.size();
+    size_t end = births_before(blocks_[index].died) + blocks_.size();
+    for (; begin < end; begin /= 2, end /= 2) {
+      if (begin % 2 == 1) push(begin++, index);
+      if (end % 2 == 1) push(--end, index);
+    }
+  }
+
+  // Every placed block whose lifetime overlaps that of `block`, once: it is alive when `block` is born,
+  // or born while `block` lives.
+  void alive_with(const ArenaPlan::Block& block, std::vector<const ArenaPlan::Block*>& out) const {
+    out.clear();
+    const size_t birth = births_before(block.born);
+    for (size_t node = birth + blocks_.size(); node > 0; node /= 2)
+      for (size_t e = newest_[node]; e != kNone; e = entries_[e].older)
+        out.push_back(&blocks_[entries_[e].block]);
+    for (size_t k = birth; k < by_birth_.size(); ++k) {
+      const ArenaPlan::Block& other = blocks_[by_birth_[k]];
+      if (other.born >= block.died) break;
+      if (other.born > block.born && placed_[by_birth_[k]]) out.push_back(&other);
+    }
+  }
+
+ private:
+  static constexpr size_t kNone = static_cast<size_t>(-1);
+  struct Entry {
+    size_t block, older;  // older: the node's entry before this one
+  };
+
+  size_t births_before(int64_t event) const {
+    const auto at =
+        std::ranges::lower_bound(by_birth_, event, {}, [&](size_t i) { return blocks_[i].born; });
+    return static_cast<size_t>(at - by_birth_.begin());
+  }
+
+  void push(size_t node, size_t block) {
+    entries_.push_back({block, newest_[node]});
+    newest_[node] = entries_.size() - 1;
+  }
+
+  const std::vector<ArenaPlan::Block>& blocks_;
+  std::vector<size_t> by_birth_;
+  std::vector<bool> placed_;
+  std::vector<size_t> newest_;  // entry of each node; node n has the children 2n and 2n + 1
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
 void pack_intervals(ArenaPlan& plan) {
   std::vector<size_t> order(plan.blocks.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(
       order, [&](size_t a, size_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
-  std::vector<const ArenaPlan::Block*> placed;  // sorted by offset
+  PlacedBlocks placed(plan.blocks);
+  std::vector<const ArenaPlan::Block*> others;
   plan.capacity = 0;
   for (size_t index : order) {
     ArenaPlan::Block& block = plan.blocks[index];
     int64_t offset = 0;
-    for (const ArenaPlan::Block* other : placed) {
-      const bool alive_together = block.born < other->died && other->born < block.died;
-      if (!alive_together) continue;
+    placed.alive_with(block, others);
+    std::ranges::sort(others, {}, &ArenaPlan::Block::offset);
+    for (const ArenaPlan::Block* other : others) {
       if (offset + block.bytes <= other->offset) break;  // fits in the gap before `other`
       offset = std::max(offset, other->offset + other->bytes);
     }
     block.offset = offset;
     plan.capacity = std::max(plan.capacity, offset + block.bytes);
-    const auto at = std::ranges::upper_bound(placed, offset, {}, &ArenaPlan::Block::offset);
-    placed.insert(at, &block);
+    placed.add(index);
   }
 }
 

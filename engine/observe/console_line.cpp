@@ -38,10 +38,18 @@ std::string console_line(const StepMetrics& m) {
   return line;
 }
 
-std::string validation_line(int64_t step, double loss) {
+namespace {
+
+std::string loss_line(int64_t step, const char* where, double loss) {
   return fmt::format(
-      "validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", step, loss,
-      std::exp(loss));
+      "validation loss at iteration {}{} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", step,
+      where, loss, std::exp(loss));
 }
+
+}  // namespace
+
+std::string validation_line(int64_t step, double loss) { return loss_line(step, "", loss); }
+
+std::string test_line(int64_t step, double loss) { return loss_line(step, " on test set", loss); }
 
 }  // namespace trireme

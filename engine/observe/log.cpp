@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 
@@ -81,6 +82,15 @@ void log_message(LogLevel level, const std::string& message) {
   console_print(Stream::kErr, line);
   if (const auto file = current_file()) {
     file->log(file_level(level), "[{}] {}", local_time_text(), line);
+  }
+}
+
+void report_failure(const std::string& message) {
+  const std::string line = "trireme: error: " + message;
+  std::fflush(stdout);
+  console_print(Stream::kErr, line);
+  if (const auto file = current_file()) {
+    file->error("[{}] {}", local_time_text(), line);
   }
 }
 

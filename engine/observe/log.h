@@ -17,6 +17,9 @@ void set_log_rank(int rank);                  // default: 0
 void open_log_file(const std::string& path);  // appends; InputError when it cannot be opened
 void close_log_file();
 void log_message(LogLevel level, const std::string& message);
+// The line of a failure that ends the program, by whatever rank: "trireme: error: message", to stderr and
+// to train.log.
+void report_failure(const std::string& message);
 // A line that carries its own time (console_line.h): to stdout and to train.log as it is, rank 0 only.
 void log_line(const std::string& line);
 

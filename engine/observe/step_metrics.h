@@ -32,6 +32,7 @@ struct StepMetrics {
   int64_t skipped_iterations = 0;  // so far
   int64_t nan_iterations = 0;      // so far
   std::optional<double> validation_loss;
+  std::optional<double> test_loss;                    // of the last step only
   std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
 };
 

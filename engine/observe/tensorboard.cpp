@@ -153,6 +153,7 @@ void TensorBoardWriter::write(const StepMetrics& m) {
   add("tokens-per-second", m.tokens_per_second);
   if (m.mfu.has_value()) add("mfu", *m.mfu);
   if (m.validation_loss.has_value()) add("lm loss validation", *m.validation_loss);
+  if (m.test_loss.has_value()) add("lm loss test", *m.test_loss);
   append(bytes);
 }
 

@@ -141,7 +141,7 @@ void Liveness::check(const OpInfo& op, int awaited, double waited) {
   }
   if (waited > timeout_s_) {
     const std::string who = awaited < 0 ? "its peers" : concat("rank ", awaited);
-    fail(op, concat("waited ", static_cast<int64_t>(waited), " s for ", who, " (comm.timeout_s)"));
+    fail(op, concat("waited ", static_cast<int64_t>(waited), " s for ", who, " (comm.timeout)"));
   }
 }
 

@@ -106,10 +106,14 @@ std::unique_ptr<World> make_world(const WorldOptions& options) {
     transport = make_single_transport();
   else
     fail_input("comm.backend \"", backend, "\" is not one of auto, mpi, tcp, single");
-  if (launcher.kind == Launcher::kMpi && backend == "mpi" && transport->size() != launcher.ranks)
-    fail_input(launcher.name, " started ", launcher.ranks, " processes but MPI sees ",
-               transport->size(), "; use the launcher of the MPI library this program is linked ",
-               "with (Slurm: srun --mpi=pmix)");
+  // The configuration was read for the launcher's number of ranks.
+  if (transport->size() != launcher.ranks)
+    fail_input(launcher.kind == Launcher::kNone ? "no known launcher" : launcher.name, " started ",
+               launcher.ranks, launcher.ranks == 1 ? " process" : " processes",
+               " but comm.backend ", backend, " sees ", transport->size(), "; ",
+               backend == "mpi" ? "use the launcher of the MPI library this program is linked with "
+                                  "(mpirun; Slurm: srun --mpi=pmix), or comm.backend auto"
+                                : "use comm.backend auto");
   return std::make_unique<World>(
       connect_rank(std::move(transport), options.comm, options.build_id));
 }

@@ -98,6 +98,22 @@ class BadRun(tiny_run.RunTest):
         self.pretrain("--set", "train_steps=6")
         self.refused("run", "holds another run", "--resume auto")
 
+    def test_a_mistake_of_all_ranks_is_said_once(self):
+        self.pretrain("--set", "train_steps=6")
+        self.refused("holds another run", arguments=("--ranks", "2"))
+        self.assert_refused("eval", "run", "--data", "nowhere", "--ranks", "2", says="nowhere")
+        self.assert_refused("eval", "nowhere", "--ranks", "2", says="nowhere")
+        self.configure(output_dir="new", data={"train_data_path": "nowhere", "tokenizer": "byte"},
+                       evaluation={"eval_interval": 0})
+        self.refused("nowhere", arguments=("--ranks", "2"))
+        self.configure(train_stepz=5)
+        self.refused("train_stepz", arguments=("--ranks", "2"))
+
+    def test_ranks_that_the_backend_does_not_see(self):
+        self.configure(comm={"backend": "mpi"})
+        self.refused("torchrun variables started 2 processes", "comm.backend mpi sees 1",
+                     environment={"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"})
+
     def test_configuration_that_disagrees_with_the_weights(self):
         self.pretrain("--set", "train_steps=6")
         self.configure(model={**tiny_run.config()["model"], "hidden_size": 64}, output_dir="other")

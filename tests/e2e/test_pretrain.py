@@ -1,5 +1,6 @@
 """Training runs from outside: what they write, signals, resuming, ranks, evaluation, generation."""
 import json
+import pathlib
 import signal
 import time
 
@@ -51,6 +52,19 @@ class Pretrain(tiny_run.RunTest):
         _, stderr = self.pretrain("--resume", "auto", expect=2)
         self.assertIn("data.eod_token_id 256 -> 10", stderr)
 
+    def test_test_data_is_evaluated_once_at_the_end(self):
+        data = {"train_data_path": "train", "valid_data_path": "valid", "tokenizer": "byte"}
+        self.configure(data={**data, "test_data_path": "valid"})
+        self.pretrain()
+        self.assertEqual([r["step"] for r in self.records() if "test_loss" in r], [30])
+        self.assertEqual(self.records()[-1]["test_loss"], self.records()[-1]["validation_loss"])
+        self.assertIn("validation loss at iteration 30 on test set | lm loss value: ",
+                      (self.folder / "run/train.log").read_text())
+        self.write("letter.txt", "a")
+        self.trireme("data", "prepare", "--input", "letter.txt", "--output", "letter")
+        self.configure(data={**data, "test_data_path": "letter"}, output_dir="other")
+        self.assert_refused("pretrain", "--config", "run.json", says="data.test_data_path")
+
     def test_validate_writes_nothing(self):
         before = self.snapshot()
         out, _ = self.pretrain("--validate")
@@ -72,6 +86,20 @@ class Pretrain(tiny_run.RunTest):
         self.assertIn(f"step-{stopped:08d}", [p.name for p in (self.folder / "run/checkpoints").iterdir()])
         self.assertEqual((self.folder / "run/checkpoints/latest").read_text().strip(), f"step-{stopped:08d}")
         self.assert_refused("pretrain", "--config", "run.json", says=["holds another run", "--resume auto"])
+
+    def test_a_signal_before_the_first_step_waits_for_it(self):
+        self.configure(train_steps=400)
+        process = self.start("pretrain", "--config", "run.json")
+        deadline = time.monotonic() + 60
+        caught = 0
+        while time.monotonic() < deadline and process.poll() is None and not caught >> (signal.SIGUSR2 - 1) & 1:
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            caught = int(status.split("SigCgt:")[1].split()[0], 16)
+        self.assertFalse((self.folder / "run").exists())
+        process.send_signal(signal.SIGUSR2)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3)
+        self.assertEqual([r["step"] for r in self.records()], [1])
 
     def test_resumed_run_is_bit_exact(self):
         self.pretrain("--set", "output_dir=whole")
@@ -100,6 +128,8 @@ class Pretrain(tiny_run.RunTest):
         shard.write_bytes(data)
         _, error = self.trireme("checkpoint", "verify", "run/checkpoints/step-00000030", expect=2)
         self.assertIn(shard.name, error)
+        for command in (("eval",), ("generate",), ("pretrain", "--config", "run.json", "--resume")):
+            self.assert_refused(*command, "run/checkpoints/step-00000030", says=["damaged", shard.name])
         whole = self.losses()
         _, stderr = self.pretrain("--resume", "auto")
         self.assertIn("step-00000030", stderr)

@@ -61,6 +61,15 @@ class Resume(tiny_run.RunTest):
         (self.folder / "disk/train.idx").rename(self.folder / "disk/other.idx")
         self.refused("data.train_data_path=disk/other", says=["another configuration", "data.train_data_path"])
 
+    def test_records_of_another_run_are_not_overwritten(self):
+        self.pretrain("--set", "train_steps=10")
+        self.pretrain("--set", "train_steps=10", "--set", "seed=8", "--set", "output_dir=other")
+        self.assert_refused("pretrain", "--config", "run.json", "--set", "train_steps=10", "--set", "output_dir=other",
+                            "--resume", "run", says=["other", "records of another run", "seed 8 -> 7"])
+        (self.folder / "other/resolved_config.json").unlink()
+        self.assert_refused("pretrain", "--config", "run.json", "--set", "train_steps=10", "--set", "output_dir=other",
+                            "--resume", "run", says=["other", "resolved_config.json"])
+
     def test_checkpoint_load_is_where_a_new_run_begins(self):
         self.configure(scheduler=CONSTANT)
         self.pretrain("--set", "train_steps=20")

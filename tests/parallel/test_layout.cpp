@@ -74,6 +74,24 @@ TEST(Layout, ProblemsNameTheKeyAndTheNumbers) {
             "\"tp-cp-dp\"");
 }
 
+TEST(Layout, HostileSizesAreRefusedAndNotMultiplied) {
+  const auto all = [](const ParallelSizes& sizes) {
+    std::string said;
+    for (const LayoutProblem& problem : layout_problems(sizes, 4)) said += problem.text + "\n";
+    return said;
+  };
+  constexpr int kHuge = 1 << 20;
+  // 65536 x 65536 is 0 in 32 bits.
+  const std::string experts = all(sizes_of(1, 4, 1, 1, 65536, 65536));
+  EXPECT_NE(experts.find("= more than 1073741824 does not divide the 4 ranks"), std::string::npos)
+      << experts;
+  const std::string dense = all(sizes_of(kHuge, kHuge, kHuge, kHuge));
+  EXPECT_NE(dense.find("needs more than 1073741824 ranks but the run has 4"), std::string::npos)
+      << dense;
+  const std::string both = all(sizes_of(1, 1, 1, 1, 65536, 65536));
+  EXPECT_NE(both.find("needs 1 ranks but the run has 4"), std::string::npos) << both;
+}
+
 TEST(Groups, EachDimHasItsCommunicator) {
   run_threads(8, [](Communicator& world) {
     const ParallelSizes sizes = sizes_of(2, 1, 2, 2, 2, 2);

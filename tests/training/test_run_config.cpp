@@ -274,7 +274,54 @@ TEST(RunConfig, Layouts) {
   EXPECT_EQ(
       problem({"dp=3"}, 2),
       "parallel.tensor_model_parallel_size: the layout pp=1 x dp=3 x cp=1 x tp=1 needs 3 ranks "
-      "but the run has 2; change the layout or start 3");
+      "but the run has 2; change the layout or start 3, or let the number of ranks follow: --set "
+      "parallel.data_parallel_size=auto --set gradient_accumulation_steps=auto");
+}
+
+TEST(RunConfig, HostileSizesAreMistakesAndNotOverflows) {
+  for (const std::vector<std::string>& sizes : std::vector<std::vector<std::string>>{
+           {"parallel.expert_model_parallel_size=65536",
+            "parallel.expert_tensor_parallel_size=65536"},
+           {"parallel.data_parallel_size=1048576", "parallel.tensor_model_parallel_size=1048576",
+            "parallel.context_parallel_size=1048576",
+            "parallel.pipeline_model_parallel_size=1048576"},
+           {"parallel.pipeline_model_parallel_size=1048576",
+            "parallel.virtual_pipeline_stages=1048576"},
+           {"train_batch_size=16777216", "train_micro_batch_size_per_gpu=16777216",
+            "gradient_accumulation_steps=16777216", "parallel.data_parallel_size=1048576"}})
+    EXPECT_NE(problem(sizes), "") << sizes.front();
+  Json manifest = run_config_to_json(read({}));
+  manifest["train_micro_batch_size_per_gpu"] = int64_t{1} << 40;
+  manifest["gradient_accumulation_steps"] = int64_t{1} << 40;
+  EXPECT_THROW(resolved_run_config(manifest), InputError);
+}
+
+TEST(RunConfig, AResolvedConfigurationNamesTheWayToOtherRanks) {
+  Json resolved = run_config_to_json(read({}, 2));
+  try {
+    read_run_config(resolved, 1);
+    FAIL() << "two ranks are fixed";
+  } catch (const InputError& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("needs 2 ranks but the run has 1"), std::string::npos) << what;
+    EXPECT_NE(what.find("--set parallel.data_parallel_size=auto --set "
+                        "gradient_accumulation_steps=auto"),
+              std::string::npos)
+        << what;
+  }
+  ConfigReport report;
+  for (const char* change :
+       {"parallel.data_parallel_size=auto", "gradient_accumulation_steps=auto"})
+    apply_override(run_schema(), parse_override(change), resolved, report);
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(read_run_config(resolved, 1).gradient_accumulation_steps, 2);
+}
+
+TEST(RunConfig, DeterminismIsNotAChoiceAndThatIsSaid) {
+  EXPECT_TRUE(read({"deterministic=true"}).notes.empty());
+  const std::vector<std::string> notes = read({"deterministic=false"}).notes;
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_NE(notes[0].find("deterministic"), std::string::npos) << notes[0];
 }
 
 TEST(RunConfig, ContextLayouts) {

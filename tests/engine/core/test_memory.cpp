@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "engine/core/memory.h"
@@ -312,6 +314,71 @@ TEST(ArenaRegion, NothingMayOutliveItsRegion) {
   }
   kept.reset();
   EXPECT_THROW(arena.end_planning(), Error);
+}
+
+// Offsets by the definition: largest first, each at the lowest place that is free while it lives.
+int64_t packed_by_definition(ArenaPlan plan) {
+  std::vector<size_t> order(plan.blocks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(
+      order, [&](size_t a, size_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
+  std::vector<const ArenaPlan::Block*> placed;
+  int64_t capacity = 0;
+  for (const size_t index : order) {
+    ArenaPlan::Block& block = plan.blocks[index];
+    std::ranges::stable_sort(placed, {}, &ArenaPlan::Block::offset);
+    block.offset = 0;
+    for (const ArenaPlan::Block* other : placed) {
+      if (block.born >= other->died || other->born >= block.died) continue;
+      if (block.offset + block.bytes <= other->offset) break;
+      block.offset = std::max(block.offset, other->offset + other->bytes);
+    }
+    capacity = std::max(capacity, block.offset + block.bytes);
+    placed.push_back(&block);
+  }
+  return capacity;
+}
+
+// `passes` equal micro-batches of random lifetimes, after one block that lives through all of them.
+ArenaPlan plan_of_passes(int64_t passes, int64_t blocks, uint64_t seed) {
+  ArenaPlan plan;
+  const int64_t events = 2 * blocks;
+  plan.blocks.push_back({"whole step", 640, 0, 0, passes * events + 1});
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      const auto draw = [&](uint64_t n, int64_t below) {
+        const uint64_t word = philox_word({seed, n}, static_cast<uint64_t>(b));
+        return static_cast<int64_t>(word % static_cast<uint64_t>(below));
+      };
+      const int64_t born = 1 + draw(0, events - 1), died = born + 1 + draw(1, events - born);
+      const int64_t begin = pass * events;
+      plan.blocks.push_back({"block", 64 * (1 + draw(2, 50)), 0, begin + born, begin + died});
+    }
+  }
+  return plan;
+}
+
+TEST(PackIntervals, PlacesWhereTheDefinitionDoes) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    ArenaPlan plan = plan_of_passes(3, 25, seed);
+    const int64_t expected = packed_by_definition(plan);
+    pack_intervals(plan);
+    EXPECT_EQ(plan.capacity, expected) << seed;
+    for (const ArenaPlan::Block& a : plan.blocks)
+      for (const ArenaPlan::Block& b : plan.blocks) {
+        const bool together = a.born < b.died && b.born < a.died;
+        const bool share = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+        ASSERT_FALSE(&a != &b && together && share) << seed;
+      }
+  }
+}
+
+// Comparing every block with every other would take minutes here.
+TEST(PackIntervals, ManyMicroBatchesCostWhatTheyAre) {
+  ArenaPlan one = plan_of_passes(1, 60, 1), many = plan_of_passes(3000, 60, 1);
+  pack_intervals(one);
+  pack_intervals(many);
+  EXPECT_EQ(many.capacity, one.capacity);
 }
 
 TEST(Arena, RefusesWhatDoesNotFitItsBlock) {
