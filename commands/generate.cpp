@@ -10,6 +10,7 @@
 #include "engine/observe/log.h"
 #include "engine/text/tokenizer.h"
 #include "training/loaded_model.h"
+#include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 
 namespace trireme {

@@ -7,6 +7,7 @@
 #include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "training/loaded_model.h"
+#include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 
 namespace trireme {

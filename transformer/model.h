@@ -83,9 +83,7 @@ class Model {
   std::unique_ptr<Embedding> embedding_;    // where this rank has it
   std::unique_ptr<LmHead> head_;
   int head_block_ = -1;
-  Buffer rotary_block_;
   std::unique_ptr<RouterState> routers_;
-  ConstTensor cos_sin_;  // (P, D), absent without rotary embedding
   // A table of constants made on demand: growing it changes no result.
   DType table_dtype_ = DType::kF32;
   mutable Buffer rotary_block_;
