@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/core/dtype.h"
 
@@ -18,6 +19,20 @@ struct OptimizerConfig {
   bool nesterov = false;
   DType state_dtype = DType::kF32;  // of exp_avg and exp_avg_sq: float32 or bfloat16
   bool master_weights = true;       // false with bf16: stochastic rounding
+};
+
+// Where optimizer states live between updates.
+enum class OffloadDevice {
+  kNone,  // beside the parameters
+  kCpu,   // in host memory: for a build that computes on the CPU the same memory
+  kFile,  // in a file
+};
+
+struct OffloadConfig {
+  OffloadDevice device = OffloadDevice::kNone;
+  std::string path;                   // kFile: the folder
+  int64_t buffer_count = 3;           // kFile: windows of the file in memory, at least 2
+  int64_t buffer_elements = 1 << 22;  // of each state in a window
 };
 
 struct SchedulerConfig {

@@ -1,23 +1,26 @@
 #include "optim/flat_optimizer.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "engine/io/checkpoint_manifest.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/optimizer_step.h"
 
 namespace trireme {
 
-FlatOptimizer::FlatOptimizer(const OptimizerConfig& config, ParameterStore& store, uint64_t seed)
-    : config_(config), store_(store), seed_(seed) {
-  // Segments tile the whole range: alignment padding belongs to the segment before it and stays
-  // zero, because its gradient is zero and a decayed zero is zero.
-  for (size_t h = 0; h < store.specs().size(); ++h) {
-    const FlatRange range = store.range(static_cast<ParamHandle>(h));
-    const bool decay = store.specs()[h].decay;
-    if (!segments_.empty()) segments_.back().range.end = range.begin;
-    if (!segments_.empty() && segments_.back().decay == decay) continue;
-    segments_.push_back({range, decay});
-  }
-  if (!segments_.empty()) segments_.back().range.end = store.flat_size();
+FlatOptimizer::FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload,
+                             ParameterStore& store, uint64_t seed)
+    : config_(config),
+      store_(store),
+      seed_(seed),
+      storage_(kinds(), store.state_map().size(), offload) {
+  // Alignment padding is in no segment: it stays zero.
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
+    store.state_map().for_each(store.range(h), [&](const FlatRange& part, int64_t offset) {
+      segments_.push_back({part, offset, h});
+    });
+  std::ranges::sort(segments_, {}, &Segment::offset);
 }
 
 bool FlatOptimizer::has_master() const {
@@ -35,70 +38,97 @@ DType FlatOptimizer::state_dtype() const {
   return store_.dtype() == DType::kF64 ? DType::kF64 : config_.state_dtype;
 }
 
-int64_t FlatOptimizer::state_bytes() const {
-  const int64_t n = store_.flat_size();
-  const int64_t moments = (has_first_moment() ? 1 : 0) + (has_second_moment() ? 1 : 0);
-  return n * (has_master() ? 4 : 0) + n * moments * dtype_size(state_dtype());
+std::vector<StateStorage::Kind> FlatOptimizer::kinds() const {
+  std::vector<StateStorage::Kind> out;
+  if (has_master()) out.push_back({kKindMaster, DType::kF32});
+  if (has_second_moment()) {
+    out.push_back({kKindExpAvg, state_dtype()});
+    out.push_back({kKindExpAvgSq, state_dtype()});
+  } else if (has_first_moment()) {
+    out.push_back({kKindMomentum, state_dtype()});
+  }
+  return out;
 }
 
-void FlatOptimizer::allocate() {
-  const int64_t n = store_.flat_size();
-  const int64_t bytes = n * dtype_size(state_dtype());
-  if (has_master()) master_ = Buffer("master weights", n * dtype_size(DType::kF32));
-  if (has_first_moment()) first_ = Buffer("first moment", bytes);
-  if (has_second_moment()) second_ = Buffer("second moment", bytes);
+// f(segment) for what of the segments lies in a window of the states.
+template <class F>
+void FlatOptimizer::for_each_part(const FlatRange& window, F&& f) const {
+  const auto end_of = [](const Segment& s) { return s.offset + s.flat.size(); };
+  auto at = std::ranges::upper_bound(segments_, window.begin, {}, end_of);
+  for (; at != segments_.end() && at->offset < window.end; ++at) {
+    const int64_t begin = std::max(window.begin, at->offset);
+    const int64_t end = std::min(window.end, end_of(*at));
+    const int64_t flat = at->flat.begin + (begin - at->offset);
+    f(Segment{{flat, flat + (end - begin)}, begin, at->parameter});
+  }
 }
 
 void FlatOptimizer::initialize(Ctx& ctx) {
-  if (has_master())
-    cast(ctx, master_.tensor(DType::kF32, Shape{store_.flat_size()}), store_.flat_values());
+  if (!has_master()) return;
+  storage_.for_each_window([&](const FlatRange& window, std::span<const Tensor> states) {
+    for_each_part(window, [&](const Segment& part) {
+      const int64_t at = part.offset - window.begin,
+                    value = store_.value_map().offset(part.flat.begin);
+      cast(ctx, states[0].slice(0, at, at + part.flat.size()),
+           store_.flat_values().slice(0, value, value + part.flat.size()));
+    });
+  });
 }
 
 void FlatOptimizer::update(Ctx& ctx, const ConstTensor& scalars) {
-  for (const Segment& segment : segments_) update_segment(ctx, scalars, segment);
+  StepScalars decided;
+  std::memcpy(&decided, scalars.raw(), sizeof decided);
+  if (decided.skip != 0) return;  // nothing to read from a file either
+  storage_.for_each_window([&](const FlatRange& window, std::span<const Tensor> states) {
+    for_each_part(window, [&](const Segment& part) {
+      std::vector<Tensor> mine;
+      const int64_t at = part.offset - window.begin;
+      for (const Tensor& state : states) mine.push_back(state.slice(0, at, at + part.flat.size()));
+      update_part(ctx, scalars, part, mine);
+    });
+  });
 }
 
-void FlatOptimizer::update_segment(Ctx& ctx, const ConstTensor& scalars, const Segment& segment) {
-  const auto part = [&](const Buffer& buffer, DType dtype) {
-    if (buffer.data() == nullptr) return Tensor();
-    return buffer.tensor(dtype, Shape{store_.flat_size()})
-        .slice(0, segment.range.begin, segment.range.end);
+void FlatOptimizer::update_part(Ctx& ctx, const ConstTensor& scalars, const Segment& part,
+                                std::span<const Tensor> states) {
+  const auto cut = [&](const Tensor& array, const ShardMap& map) {
+    const int64_t at = map.offset(part.flat.begin);
+    return array.slice(0, at, at + part.flat.size());
   };
-  const Tensor param = store_.flat_values().slice(0, segment.range.begin, segment.range.end);
-  const Tensor grad = store_.flat_gradients().slice(0, segment.range.begin, segment.range.end);
-  const Tensor master = part(master_, DType::kF32);
-  const Tensor first = part(first_, state_dtype());
-  const RandomKey rounding{seed_, stream_id("stochastic_rounding")};
-  const double decay = segment.decay ? config_.weight_decay : 0.0;
+  const Tensor param = cut(store_.flat_values(), store_.value_map());
+  const Tensor grad = cut(store_.flat_gradients(), store_.gradient_map());
+  const Tensor master = has_master() ? states[0] : Tensor();
+  const Tensor first = has_first_moment() ? states[kinds_before_moments()] : Tensor();
+  const ParameterSpec& spec = store_.specs()[static_cast<size_t>(part.parameter)];
+  // The same random bits for an element wherever it lies.
+  const uint64_t stream = substream(stream_id("stochastic_rounding"), stream_id(spec.name));
+  const RandomKey rounding{seed_, stream};
+  ElementIndex index = spec.element_index();
+  index.offset = part.flat.begin - store_.range(part.parameter).begin;
+  const double decay = spec.decay ? config_.weight_decay : 0.0;
   if (config_.type == OptimizerType::kSgd) {
     sgd_step(ctx, param, master, grad, first, scalars,
              {.momentum = config_.momentum,
               .weight_decay = decay,
               .nesterov = config_.nesterov,
               .rounding = rounding,
-              .element0 = segment.range.begin});
+              .index = index});
   } else {
-    adamw_step(ctx, param, master, grad, first, part(second_, state_dtype()), scalars,
+    adamw_step(ctx, param, master, grad, first, states[kinds_before_moments() + 1], scalars,
                {.beta1 = config_.beta1,
                 .beta2 = config_.beta2,
                 .eps = config_.eps,
                 .weight_decay = decay,
                 .decoupled = config_.type == OptimizerType::kAdamW,
                 .rounding = rounding,
-                .element0 = segment.range.begin});
+                .index = index});
   }
 }
 
 std::vector<FlatOptimizer::State> FlatOptimizer::states() const {
   std::vector<State> out;
-  const Shape shape{store_.flat_size()};
-  if (has_master()) out.push_back({kKindMaster, master_.tensor(DType::kF32, shape)});
-  if (has_second_moment()) {
-    out.push_back({kKindExpAvg, first_.tensor(state_dtype(), shape)});
-    out.push_back({kKindExpAvgSq, second_.tensor(state_dtype(), shape)});
-  } else if (has_first_moment()) {
-    out.push_back({kKindMomentum, first_.tensor(state_dtype(), shape)});
-  }
+  for (size_t k = 0; k < storage_.kinds().size(); ++k)
+    out.push_back({storage_.kinds()[k].name, storage_.whole(k)});
   return out;
 }
 

@@ -1,10 +1,11 @@
-// Optimizer state over the flat range of a ParameterStore, and the update.
+// Optimizer state over the part of a ParameterStore's flat range that this rank updates, and the update.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "optim/config.h"
+#include "optim/state_storage.h"
 #include "parallel/parameter_store.h"
 
 namespace trireme {
@@ -13,15 +14,17 @@ struct Ctx;
 
 class FlatOptimizer {
  public:
-  // Keeps a reference to the store. States are laid out like the store's flat range.
-  FlatOptimizer(const OptimizerConfig& config, ParameterStore& store, uint64_t seed);
-  void allocate();
+  // Keeps a reference to the store. States lie as its state_map() says.
+  FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload, ParameterStore& store,
+                uint64_t seed);
+  void allocate() { storage_.allocate(); }
   // Master weights start as the parameters' values.
   void initialize(Ctx& ctx);
-  int64_t state_bytes() const;
+  int64_t state_bytes() const { return storage_.memory_bytes(); }
+  int64_t file_bytes() const { return storage_.file_bytes(); }  // of states kept in a file
 
-  // One update of every parameter from the store's gradients; `scalars` as in
-  // engine/ops/optimizer_step.h. Norms and biases are not decayed.
+  // One update of every parameter this rank holds states of, from the store's gradients; `scalars` as
+  // in engine/ops/optimizer_step.h. Norms and biases are not decayed.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
   // The states for a checkpoint: "master", "exp_avg", "exp_avg_sq" or "momentum".
@@ -32,20 +35,26 @@ class FlatOptimizer {
   std::vector<State> states() const;
 
  private:
-  struct Segment {  // neighbours in the flat range with equal treatment
-    FlatRange range;
-    bool decay = false;
+  struct Segment {   // a parameter's part of one piece
+    FlatRange flat;  // of the store's flat range
+    int64_t offset;  // in the states
+    ParamHandle parameter;
   };
-  void update_segment(Ctx& ctx, const ConstTensor& scalars, const Segment& segment);
+  template <class F>
+  void for_each_part(const FlatRange& window, F&& f) const;
+  void update_part(Ctx& ctx, const ConstTensor& scalars, const Segment& part,
+                   std::span<const Tensor> states);
+  size_t kinds_before_moments() const { return has_master() ? 1 : 0; }
   DType state_dtype() const;
   bool has_master() const;
   bool has_second_moment() const;
   bool has_first_moment() const;
+  std::vector<StateStorage::Kind> kinds() const;
   OptimizerConfig config_;
   ParameterStore& store_;
   uint64_t seed_;
-  std::vector<Segment> segments_;
-  Buffer master_, first_, second_;
+  std::vector<Segment> segments_;  // by offset
+  StateStorage storage_;
 };
 
 }  // namespace trireme

@@ -1,70 +1,139 @@
 #include "parallel/gradient_sync.h"
 
 #include <chrono>
+#include <cstring>
+
+#include "engine/ops/elementwise.h"
 
 namespace trireme {
 
-GradientSync::GradientSync(const Groups& groups, ParameterStore& store, const Options& options)
-    : groups_(groups), store_(store) {
-  for (int r = 0; r < kRegions; ++r) {
-    const auto region = static_cast<Region>(r);
-    std::unique_ptr<GradientReducer>& reducer = reducers_.emplace_back();
-    if (store.region_range(region).size() == 0) continue;
-    // Backward usually completes the last block first.
-    std::vector<FlatRange> order;
-    for (int b = store.blocks(); b-- > 0;) order.push_back(store.block_range(b, region));
-    Communicator& group = region == Region::kDense ? *groups.data : *groups.edp;
-    reducer = std::make_unique<GradientReducer>(group, store.flat_gradients(), order, options);
-  }
+GradientSync::GradientSync(const Groups& groups, ParameterStore& store, Ctx& ctx,
+                           const Options& options)
+    : groups_(groups),
+      store_(store),
+      ctx_(ctx),
+      options_(options),
+      accumulated_(static_cast<size_t>(store.blocks()), false) {}
+
+// After a failure a reduction may still be writing to the arena.
+GradientSync::~GradientSync() {
+  for (const Pending& pending : pending_)
+    for (const Work& work : pending.work) try {
+        work.wait();
+      } catch (const Error&) {  // NOLINT: whoever waited for the step has it already
+      }
 }
 
-int GradientSync::position(int block) const { return store_.blocks() - 1 - block; }
-
-bool GradientSync::waits_for_other_stage(int block) const {
-  for (const PartialRange& part : store_.partial_ranges(block))
-    if (part.sum == PartialSum::kTiedStages && groups_.tied->size() > 1) return true;
-  return false;
+GradientReducer& GradientSync::reducer(Region region) {
+  std::unique_ptr<GradientReducer>& known = reducers_[static_cast<size_t>(region)];
+  if (!known) {
+    // Backward usually completes the last block first.
+    std::vector<FlatRange> order;
+    for (int b = store_.blocks(); b-- > 0;) order.push_back(store_.block_range(b, region));
+    known = std::make_unique<GradientReducer>(groups_.of(region), store_.flat_gradients(), order,
+                                              options_);
+  }
+  return *known;
 }
 
 void GradientSync::add_parts(int block) {
   for (const PartialRange& part : store_.partial_ranges(block)) {
-    Communicator& group = part.sum == PartialSum::kTensor     ? *groups_.tp
-                          : part.sum == PartialSum::kKvCopies ? *groups_.kv
-                                                              : *groups_.tied;
-    if (group.size() == 1) continue;
-    group.all_reduce(store_.flat_gradients().slice(0, part.range.begin, part.range.end));
+    if (part.sum == PartialSum::kTiedStages) continue;
+    Communicator& group = part.sum == PartialSum::kTensor ? *groups_.tp : *groups_.kv;
+    if (group.size() > 1) group.all_reduce(store_.whole_gradients(block, part.range));
   }
 }
 
-void GradientSync::block_ready(int block) {
-  store_.finish_gradients(block);
-  // The other stage may need messages of ours before it gets there: not while the pipeline runs.
-  if (waits_for_other_stage(block)) {
-    late_.push_back(block);
-    return;
-  }
-  add_parts(block);
-  for (const auto& reducer : reducers_)
-    if (reducer) reducer->block_ready(position(block));
+// What another stage has to say about a table comes when both have their sum over micro-batches. Then
+// the pipeline is empty: in the middle of a step one stage would wait for the other, which may need
+// messages of the first to get there.
+void GradientSync::add_tied_stages() {
+  Communicator& group = *groups_.tied;
+  if (group.size() == 1) return;
+  const ShardMap& reduced = store_.sharding().stage == 0 ? store_.gradient_map() : store_.owned();
+  for (int block = 0; block < store_.blocks(); ++block)
+    for (const PartialRange& part : store_.partial_ranges(block)) {
+      if (part.sum != PartialSum::kTiedStages) continue;
+      reduced.for_each(part.range, [&](const FlatRange& piece, int64_t) {
+        const int64_t at = store_.gradient_map().offset(piece.begin);
+        group.all_reduce(store_.flat_gradients().slice(0, at, at + piece.size()));
+      });
+    }
 }
 
-void GradientSync::wait_all(Profile* profile) {
+void GradientSync::scatter(int block) {
+  Pending& pending = pending_.emplace_back();
+  pending.block = block;
+  if (!ctx_.planning())
+    for (const Tile& tile : store_.block_tiles(block)) {
+      Communicator& group = groups_.of(tile.region);
+      if (group.size() > 1)
+        pending.work.push_back(
+            group.reduce_scatter_v_async(store_.whole_gradients(block, tile.range)));
+    }
+  // What the next micro-batch writes goes elsewhere.
+  if (store_.sharding().stage >= 2) pending.whole = store_.take_gradients(block);
+}
+
+// Waits for a block's reduction; where gradients are stored as shards, adds this rank's piece and gives
+// the whole block back.
+void GradientSync::settle(Pending& pending) {
   const auto begin = std::chrono::steady_clock::now();
   {
-    const TimeScope scope(profile, TimeCategory::kCommunication);
-    for (const int block : late_) {
-      add_parts(block);
-      for (const auto& reducer : reducers_)
-        if (reducer) reducer->block_ready(position(block));
-    }
-    late_.clear();
+    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+    for (const Work& work : pending.work) work.wait();
   }
-  for (const auto& reducer : reducers_)
-    if (reducer) reducer->wait_all(profile);
-  exposed_seconds_ =
+  waiting_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (!pending.whole.present() || ctx_.planning()) return;
+  const bool first = !accumulated_[static_cast<size_t>(pending.block)];
+  accumulated_[static_cast<size_t>(pending.block)] = true;
+  for (const Tile& tile : store_.block_tiles(pending.block))
+    store_.owned().for_each(tile.range, [&](const FlatRange& piece, int64_t at) {
+      const Tensor sum = store_.flat_gradients().slice(0, at, at + piece.size());
+      const Tensor mine = pending.whole.view(piece);
+      if (first)
+        std::memcpy(sum.raw(), mine.raw(), static_cast<size_t>(sum.bytes()));
+      else
+        add(ctx_, sum, sum, mine);
+    });
 }
 
-double GradientSync::exposed_seconds() const { return exposed_seconds_; }
+void GradientSync::block_done(int block, bool last) {
+  const int stage = store_.sharding().stage;
+  if (stage < 2 && (!last || ctx_.planning())) return;
+  store_.finish_gradients(block);
+  if (!ctx_.planning()) add_parts(block);
+  if (stage == 0) {
+    for (const Region region : {Region::kDense, Region::kExpert})
+      if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
+    return;
+  }
+  // With shards, two whole blocks are alive at most: the one being reduced and the one being written.
+  scatter(block);
+  const size_t keep = !options_.overlap ? 0 : stage == 1 ? pending_.size() : 1;
+  while (pending_.size() > keep) {
+    settle(pending_.front());
+    pending_.erase(pending_.begin());
+  }
+}
+
+void GradientSync::finish() {
+  for (Pending& pending : pending_) settle(pending);
+  pending_.clear();  // gives whole blocks back
+  accumulated_.assign(accumulated_.size(), false);
+  if (ctx_.planning()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  for (const auto& reducer : reducers_)
+    if (reducer) reducer->wait_all(ctx_.profile);
+  {
+    const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+    add_tied_stages();
+  }
+  exposed_seconds_ =
+      waiting_seconds_ +
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  waiting_seconds_ = 0;
+}
 
 }  // namespace trireme

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/context/context_attention.h"
 #include "parallel/layout.h"
 
 namespace trireme {
@@ -15,13 +15,17 @@ struct Groups {
   // (1 unless there are fewer such heads than tensor-parallel ranks).
   Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1);
 
+  // The ranks over which a region's gradients are summed: those that hold the same parameters.
+  Communicator& of(Region region) const { return region == Region::kDense ? *data : *edp; }
+
   Layout layout;
   Communicator& world;
   std::unique_ptr<Communicator> tp, cp, dp, pp;
   std::unique_ptr<Communicator> ep, etp, edp;
-  std::unique_ptr<Communicator> data;  // dp x cp: the same dense parameters, other tokens
-  std::unique_ptr<Communicator> kv;    // tp ranks with the same key/value heads
-  std::unique_ptr<Communicator> tied;  // first and last stage, which share a tied embedding
+  std::unique_ptr<Communicator> data;         // dp x cp: the same dense parameters, other tokens
+  std::unique_ptr<Communicator> kv;           // tp ranks with the same key/value heads
+  std::unique_ptr<Communicator> tied;         // first and last stage, which share a tied embedding
+  std::unique_ptr<ContextAttention> context;  // over cp; absent where that is one rank
 };
 
 }  // namespace trireme

@@ -79,7 +79,8 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
   const int64_t stage = limited_product({sizes.tp, sizes.cp, sizes.dp});
   const int64_t experts = limited_product({sizes.ep, sizes.etp});
   const int64_t world = limited_product({sizes.tp, sizes.cp, sizes.dp, sizes.pp});
-  if (experts > kMostRanks || stage % experts != 0)
+  const bool experts_fit = experts <= kMostRanks && stage % experts == 0;
+  if (!experts_fit)
     problems.push_back(
         {kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ", limited_text(experts),
                             " does not divide the ", limited_text(stage),
@@ -87,12 +88,15 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
   if (world != ranks) {
     // The experts' part of the description needs sizes that divide.
     ParallelSizes dense = sizes;
-    if (!problems.empty()) dense.ep = dense.etp = 1;
+    if (!experts_fit) dense.ep = dense.etp = 1;
     problems.insert(problems.begin(),
                     {kTensorKey, concat("the layout ", describe(dense), " needs ",
                                         limited_text(world), " ranks but the run has ", ranks,
                                         "; change the layout or start ", limited_text(world))});
   }
+  if (sizes.cp_exchange < 1 || sizes.cp % sizes.cp_exchange != 0)
+    problems.push_back({kContextKey, concat(sizes.cp, " ranks cannot exchange heads in groups of ",
+                                            sizes.cp_exchange)});
   return problems;
 }
 
@@ -101,6 +105,8 @@ Layout layout_of(const ParallelSizes& sizes, int rank) {
   TRIREME_CHECK(rank >= 0 && rank < world_size(sizes), "rank ", rank, " of ", world_size(sizes));
   Layout layout;
   layout.sequence_parallel = sizes.sequence_parallel && sizes.tp > 1;
+  layout.cp_balance = sizes.cp_balance;
+  layout.cp_exchange = sizes.cp_exchange;
   int rest = rank, stage_rank = 0, stage_stride = 1;
   for (const std::string& dim : dims_of(sizes.order)) {
     const int size = size_of(sizes, dim);

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "parallel/context/options.h"
+
 namespace trireme {
 
 struct ParallelSizes {
@@ -25,6 +27,8 @@ struct ParallelSizes {
   int etp = 1;  // expert tensor parallel: each expert's matrices split
   std::string order = "tp-cp-dp-pp";
   bool sequence_parallel = false;  // norms, dropout and residual split by tokens over tp
+  ContextBalance cp_balance = ContextBalance::kZigzag;
+  int cp_exchange = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())
   bool operator==(const ParallelSizes&) const = default;
 };
 
@@ -35,6 +39,13 @@ struct LayoutProblem {
   std::string text;
 };
 std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks);
+
+// What is reduced over the same ranks: a region of a rank's parameters.
+enum class Region : uint8_t {
+  kDense,   // over dp x cp
+  kExpert,  // over edp: the ranks that hold the same experts
+};
+inline constexpr int kRegions = 2;
 
 // Number of ranks along a dim and the index of this rank.
 struct Place {
@@ -48,6 +59,10 @@ struct Layout {
   Place ep, etp, edp;
   Place data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
   bool sequence_parallel = false;
+  ContextBalance cp_balance = ContextBalance::kZigzag;
+  int cp_exchange = 1;
+  // The ranks that hold the same parameters of a region, and this one's number.
+  const Place& of(Region region) const { return region == Region::kDense ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
   Place token_split() const { return sequence_parallel ? tp : Place{}; }
 };

@@ -3,33 +3,39 @@
 #include <algorithm>
 #include <cstring>
 
+#include "parallel/block_gather.h"
+#include "parallel/comm/collectives.h"
+
 namespace trireme {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // elements: a cache line for every element type
-
-// Flat index in the logical tensor of the first element of row `row` of the box (its last dimension
-// is the row).
-int64_t first_of_row(const ParameterSpec& spec, int64_t row) {
-  const bool whole = spec.box.extent.empty();
-  const int last = spec.shape.rank() - 1;
-  const auto start = [&](int d) { return whole ? 0 : spec.box.start[static_cast<size_t>(d)]; };
-  const Shape local = spec.local_shape();
-  int64_t index = start(last);
-  int64_t stride = spec.shape[last];
-  for (int d = last - 1; d >= 0; --d) {
-    index += (row % local[d] + start(d)) * stride;
-    row /= local[d];
-    stride *= spec.shape[d];
-  }
-  return index;
-}
 
 }  // namespace
 
 Shape ParameterSpec::local_shape() const {
   if (box.extent.empty()) return shape;
   return Shape(std::span<const int64_t>(box.extent));
+}
+
+ElementIndex ParameterSpec::element_index() const {
+  const Shape local = local_shape();
+  int cut = 0;  // the last dimension of which the box holds a part
+  for (int d = 1; d < shape.rank(); ++d)
+    if (local[d] != shape[d]) cut = d;
+  int64_t inner = 1;  // elements of the logical tensor for a step along `cut`
+  for (int d = cut + 1; d < shape.rank(); ++d) inner *= shape[d];
+  const auto start = [&](int d) {
+    return box.extent.empty() ? int64_t{0} : box.start[static_cast<size_t>(d)];
+  };
+  if (cut == 0) return {.first = start(0) * inner};
+  int64_t outer = inner;
+  for (int d = 1; d <= cut; ++d) outer *= shape[d];
+  for (int d = 1; d < cut; ++d)
+    TRIREME_CHECK(local[d] == shape[d], name, " is cut in dimensions ", d, " and ", cut);
+  return {.first = start(0) * outer + start(cut) * inner,
+          .width = local[cut] * inner,
+          .stride = shape[cut] * inner};
 }
 
 ParamHandle ParameterList::add(ParameterSpec spec) {
@@ -43,13 +49,18 @@ ParamHandle ParameterList::add(ParameterSpec spec) {
   return static_cast<ParamHandle>(specs_.size()) - 1;
 }
 
-ParameterStore::ParameterStore(const ParameterList& list, DType dtype)
+ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sharding& sharding)
     : specs_(list.specs()),
       dtype_(dtype),
       ranges_(list.specs().size()),
-      written_(list.specs().size(), false) {
+      written_(list.specs().size(), false),
+      sharding_(sharding) {
+  TRIREME_CHECK(sharding.stage >= 0 && sharding.stage <= 3, "ZeRO stage ", sharding.stage);
   for (int region = 0; region < kRegions; ++region) place(static_cast<Region>(region));
+  cut_tiles();
 }
+
+ParameterStore::~ParameterStore() = default;
 
 void ParameterStore::place(Region region) {
   const int blocks = specs_.empty() ? 0 : specs_.back().block + 1;
@@ -70,6 +81,58 @@ void ParameterStore::place(Region region) {
     tile.end = flat_size_;
     tiles.push_back(tile);
   }
+}
+
+void ParameterStore::cut_tiles() {
+  for (int r = 0; r < kRegions; ++r)
+    for (int block = 0; block < blocks(); ++block) {
+      const auto region = static_cast<Region>(r);
+      const FlatRange whole = block_range(block, region);
+      std::vector<int64_t> cuts{whole.begin};
+      for (const PartialRange& part : partial_ranges(block)) {
+        const bool inside = part.range.begin >= whole.begin && part.range.end <= whole.end;
+        if (part.sum != PartialSum::kTiedStages || !inside) continue;
+        cuts.push_back(part.range.begin);
+        cuts.push_back(round_up(part.range.end, kAlignment));
+      }
+      cuts.push_back(whole.end);
+      for (size_t i = 0; i + 1 < cuts.size(); ++i)
+        if (cuts[i] < cuts[i + 1]) tiles_.push_back({{cuts[i], cuts[i + 1]}, block, region});
+    }
+  std::vector<FlatRange> all, mine;
+  for (const Tile& tile : tiles_) {
+    const Place& place = sharding_.of(tile.region);
+    const Piece piece = piece_of(tile.range.size(), place.size, place.index);
+    all.push_back(tile.range);
+    mine.push_back({tile.range.begin + piece.begin, tile.range.begin + piece.end});
+  }
+  whole_ = ShardMap(all);
+  owned_ = ShardMap(mine);
+}
+
+std::vector<Tile> ParameterStore::block_tiles(int block) const {
+  std::vector<Tile> out;
+  for (const Tile& tile : tiles_)
+    if (tile.block == block) out.push_back(tile);
+  return out;
+}
+
+void ParameterStore::attach(const Groups& groups, Ctx& ctx, bool prefetch) {
+  arena_ = &ctx.arena;
+  if (sharding_.stage >= 2)
+    block_gradients_ =
+        std::make_unique<BlockBuffers>("block gradients", gradient_dtype(), blocks());
+  if (sharding_.stage >= 3) gather_ = std::make_unique<BlockGather>(groups, *this, ctx, prefetch);
+}
+
+void ParameterStore::acquire(int block, int next) {
+  if (sharding_.stage < 3) return;
+  TRIREME_CHECK(gather_ != nullptr, "a divided store is not attached to groups");
+  gather_->acquire(block, next);
+}
+
+void ParameterStore::release(int block) {
+  if (gather_ != nullptr) gather_->release(block);
 }
 
 FlatRange ParameterStore::region_range(Region region) const {
@@ -131,16 +194,25 @@ Shape ParameterStore::fused_shape(ParamHandle first, ParamHandle last) const {
 
 Tensor ParameterStore::value(ParamHandle first, ParamHandle last) const {
   check_fused(first, last);
-  // Before allocate() (a planning run) the view has a shape but no memory.
   const Shape shape = fused_shape(first, last);
+  const FlatRange part{range(first).begin, range(last).end};
+  if (sharding_.stage >= 3) {
+    const int block = block_of(first);
+    TRIREME_CHECK(gather_ != nullptr && gather_->holds(block),
+                  specs_[static_cast<size_t>(first)].name, " is used while its block is released");
+    return gather_->view(block, part).reshape(shape);
+  }
+  // Before allocate() (a planning run) the view has a shape but no memory.
   if (values_.data() == nullptr) return Tensor(nullptr, dtype_, shape);
-  return values_.tensor(dtype_, shape, range(first).begin * dtype_size(dtype_));
+  return values_.tensor(dtype_, shape, part.begin * dtype_size(dtype_));
 }
 
 GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
   check_fused(first, last);
   const Shape shape = fused_shape(first, last);
   const DType dtype = gradient_dtype();
+  const int block = block_of(first);
+  if (sharding_.stage >= 2) open_gradients(block);
   // Tracked before there is memory too: a planning run must ask for the same products.
   const bool accumulate = written_[static_cast<size_t>(first)];
   for (ParamHandle h = first; h <= last; ++h) {
@@ -148,40 +220,65 @@ GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
                   specs_[static_cast<size_t>(h)].name, " was written apart from its fused matrix");
     written_[static_cast<size_t>(h)] = true;
   }
+  if (sharding_.stage >= 2) {
+    const FlatRange part{range(first).begin, range(last).end};
+    return {block_gradients_->view(block, part).reshape(shape), accumulate};
+  }
   if (gradients_.data() == nullptr) return {Tensor(nullptr, dtype, shape), accumulate};
   return {gradients_.tensor(dtype, shape, range(first).begin * dtype_size(dtype)), accumulate};
 }
 
-Tensor ParameterStore::flat_values() const { return values_.tensor(dtype_, Shape{flat_size_}); }
+Tensor ParameterStore::flat_values() const {
+  return values_.tensor(dtype_, Shape{value_map().size()});
+}
 
 Tensor ParameterStore::flat_gradients() const {
-  return gradients_.tensor(gradient_dtype(), Shape{flat_size_});
+  return gradients_.tensor(gradient_dtype(), Shape{gradient_map().size()});
+}
+
+Tensor ParameterStore::whole_gradients(int block, const FlatRange& part) const {
+  if (sharding_.stage >= 2) return block_gradients_->view(block, part);
+  return flat_gradients().slice(0, part.begin, part.end);
+}
+
+void ParameterStore::open_gradients(int block) {
+  TRIREME_CHECK(block_gradients_ != nullptr, "a divided store is not attached to groups");
+  if (block_gradients_->holds(block)) return;
+  block_gradients_->open(*arena_, block,
+                         {block_range(block, Region::kDense), block_range(block, Region::kExpert)});
+}
+
+WholeBlock ParameterStore::take_gradients(int block) {
+  for (size_t h = 0; h < specs_.size(); ++h)
+    if (specs_[h].block == block) written_[h] = false;
+  return block_gradients_->take(block);
 }
 
 void ParameterStore::initialize(uint64_t seed, int threads) {
+  constexpr int64_t kChunk = 4096;  // elements, the work of one thread at a time
   for (size_t h = 0; h < specs_.size(); ++h) {
     const ParameterSpec& spec = specs_[h];
-    const Tensor view = value(static_cast<ParamHandle>(h));
     const RandomKey key{seed, stream_id(spec.name)};
-    // A box is rows of `width` elements; row r of it begins at a global element.
-    const Shape local = spec.local_shape();
-    const int64_t width = local[local.rank() - 1];
-    const int64_t rows = local.numel() == 0 ? 0 : local.numel() / width;
-    dispatch_float("initialize", dtype_, [&]<class T>() {
-      T* data = view.as<T>();
+    const auto initial = [&](int64_t index) {
+      if (spec.init != InitKind::kNormal) return spec.init == InitKind::kOnes ? 1.0 : 0.0;
+      return spec.init_std * philox_normal(key, static_cast<uint64_t>(index));
+    };
+    value_map().for_each(ranges_[h], [&](const FlatRange& part, int64_t offset) {
+      ElementIndex index = spec.element_index();
+      index.offset = part.begin - ranges_[h].begin;
+      const int64_t n = part.size();
+      dispatch_float("initialize", dtype_, [&]<class T>() {
+        T* data = flat_values().as<T>() + offset;
 #pragma omp parallel for num_threads(threads) schedule(static)
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t first = first_of_row(spec, r);
-        for (int64_t i = 0; i < width; ++i) {
-          double v = spec.init == InitKind::kOnes ? 1.0 : 0.0;
-          if (spec.init == InitKind::kNormal)
-            v = spec.init_std * philox_normal(key, static_cast<uint64_t>(first + i));
-          if constexpr (std::is_same_v<T, double>)
-            data[r * width + i] = v;
-          else
-            data[r * width + i] = T(static_cast<float>(v));
-        }
-      }
+        for (int64_t chunk = 0; chunk < ceil_div(n, kChunk); ++chunk)
+          for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
+            const double v = initial(index.of(i));
+            if constexpr (std::is_same_v<T, double>)
+              data[i] = v;
+            else
+              data[i] = T(static_cast<float>(v));
+          }
+      });
     });
   }
 }
@@ -189,15 +286,33 @@ void ParameterStore::initialize(uint64_t seed, int threads) {
 void ParameterStore::begin_gradients() { written_.assign(written_.size(), false); }
 
 void ParameterStore::finish_gradients(int block) {
-  for (size_t h = 0; h < specs_.size(); ++h) {
-    if (specs_[h].block != block || written_[h] || gradients_.data() == nullptr) continue;
-    const Tensor view = view_in(flat_gradients(), static_cast<ParamHandle>(h));
+  const bool in_arena = sharding_.stage >= 2;
+  if (in_arena) open_gradients(block);
+  const bool planning = in_arena ? arena_->planning() : gradients_.data() == nullptr;
+  const auto zero = [&](const FlatRange& part) {
+    if (part.size() == 0 || planning) return;
+    const Tensor view = whole_gradients(block, part);
     std::memset(view.raw(), 0, static_cast<size_t>(view.bytes()));
-    written_[h] = true;
+  };
+  for (const Region region : {Region::kDense, Region::kExpert}) {
+    // Padding is reduced with the rest: an arena's memory holds anything.
+    const FlatRange whole = block_range(block, region);
+    int64_t end = whole.begin;
+    for (const ParamHandle h : by_offset_) {
+      const ParameterSpec& spec = specs_[static_cast<size_t>(h)];
+      if (spec.block != block || spec.region != region) continue;
+      if (in_arena) zero({end, range(h).begin});
+      if (!written_[static_cast<size_t>(h)]) zero(range(h));
+      written_[static_cast<size_t>(h)] = true;
+      end = range(h).end;
+    }
+    if (in_arena) zero({end, whole.end});
   }
 }
 
 Tensor ParameterStore::view_in(const Tensor& flat, ParamHandle h) const {
+  TRIREME_CHECK(flat.numel() == flat_size_, "a view in ", flat.shape(), " of ", flat_size_,
+                " elements");
   const FlatRange r = range(h);
   return flat.slice(0, r.begin, r.end).reshape(specs_[static_cast<size_t>(h)].local_shape());
 }
@@ -205,7 +320,8 @@ Tensor ParameterStore::view_in(const Tensor& flat, ParamHandle h) const {
 std::string ParameterStore::element_name(int64_t flat_index) const {
   for (size_t h = 0; h < specs_.size(); ++h)
     if (flat_index >= ranges_[h].begin && flat_index < ranges_[h].end)
-      return concat(specs_[h].name, "[", flat_index - ranges_[h].begin, "]");
+      return concat(specs_[h].name, "[",
+                    specs_[h].element_index().of(flat_index - ranges_[h].begin), "]");
   return concat("padding element ", flat_index);
 }
 

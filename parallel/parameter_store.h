@@ -6,26 +6,33 @@
 // a region holds what is reduced over the same ranks: first everything dense, then the experts.
 // Logical tensors that one product reads together (q, k, v; gate, up) lie without a gap, so that the
 // fused matrix is a view.
+//
+// The ranks that hold the same parameters may divide these arrays among them (ZeRO, Rajbhandari et al.
+// 2020; docs/zero.md). A block is cut into *tiles*; of each tile, rank i of the region's N ranks owns
+// piece_of(size, N, i), and what it owns of all tiles, stored one behind the other, is its shard. Every
+// array is either whole or such a shard; a ShardMap says where its elements lie, and the code that uses
+// them does not ask which it is.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/core/element_index.h"
 #include "engine/core/memory.h"
 #include "engine/core/random.h"
 #include "engine/io/tensor_box.h"
+#include "parallel/block_buffers.h"
+#include "parallel/layout.h"
 
 namespace trireme {
 
-enum class InitKind { kZeros, kOnes, kNormal };
+struct Groups;
+class BlockGather;
+struct Ctx;
 
-// The ranks whose micro-batches a gradient is summed over: a region of the flat range.
-enum class Region : uint8_t {
-  kDense,   // dp x cp
-  kExpert,  // edp: ranks that hold the same experts
-};
-inline constexpr int kRegions = 2;
+enum class InitKind { kZeros, kOnes, kNormal };
 
 // Where each rank computes only a part of a gradient, even for its own micro-batch: the ranks whose
 // parts must be added before the gradient is reduced over the region's ranks.
@@ -53,6 +60,8 @@ struct ParameterSpec {
   int copy = 0;
 
   Shape local_shape() const;  // of the box
+  // Where the elements of the flattened box lie in the flattened logical tensor.
+  ElementIndex element_index() const;
 };
 
 using ParamHandle = int;  // index into the list
@@ -66,10 +75,19 @@ class ParameterList {
   std::vector<ParameterSpec> specs_;
 };
 
-struct FlatRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
+// A part of a block that is divided among ranks on its own. Usually all of the block's region; a table
+// that another pipeline stage holds too is a tile, so that its shards are alike on both stages.
+struct Tile {
+  FlatRange range;
+  int block = 0;
+  Region region = Region::kDense;
+};
+
+// What is divided among the ranks that hold the same parameters.
+struct Sharding {
+  int stage = 0;        // 1: optimizer state; 2: gradients too; 3: values too
+  Place dense, expert;  // Layout::data and Layout::edp
+  const Place& of(Region region) const { return region == Region::kDense ? dense : expert; }
 };
 
 struct PartialRange {
@@ -86,7 +104,13 @@ struct GradientSlot {
 class ParameterStore {
  public:
   // Lays out the list; allocates nothing until allocate() is called, so that a plan can be made.
-  ParameterStore(const ParameterList& list, DType dtype);
+  ParameterStore(const ParameterList& list, DType dtype, const Sharding& sharding = {});
+  ~ParameterStore();
+  ParameterStore(const ParameterStore&) = delete;
+  ParameterStore& operator=(const ParameterStore&) = delete;
+  // From stage 2 on, blocks are brought together in the arena of `ctx`; to be called before the first
+  // planning run. prefetch: values of the next block are gathered while one is at work.
+  void attach(const Groups& groups, Ctx& ctx, bool prefetch);
   // Gradients are float32, or float64 for float64 parameters.
   void allocate(bool with_gradients);
 
@@ -96,8 +120,8 @@ class ParameterStore {
   int64_t flat_size() const { return flat_size_; }    // elements, with alignment padding
   int64_t parameter_count() const { return count_; }  // elements of the boxes
   int blocks() const { return static_cast<int>(block_ranges_[0].size()); }
-  // Blocks tile their region, regions tile the flat range; alignment padding belongs to the block
-  // before it.
+  // Blocks follow one another in their region, regions in the flat range; alignment padding belongs to
+  // the block before it.
   FlatRange block_range(int block, Region region = Region::kDense) const {
     return block_ranges_[static_cast<size_t>(region)][static_cast<size_t>(block)];
   }
@@ -107,30 +131,54 @@ class ParameterStore {
   // Ranges that count in the gradient norm on this rank: all but those of copies.
   std::vector<FlatRange> counted_ranges() const;
   FlatRange range(ParamHandle h) const { return ranges_[static_cast<size_t>(h)]; }
-  int64_t value_bytes() const { return flat_size_ * dtype_size(dtype_); }
-  int64_t gradient_bytes() const { return flat_size_ * dtype_size(gradient_dtype()); }
+
+  const Sharding& sharding() const { return sharding_; }
+  const std::vector<Tile>& tiles() const { return tiles_; }
+  std::vector<Tile> block_tiles(int block) const;
+  // What this rank owns of the flat range, whether or not anything is divided.
+  const ShardMap& owned() const { return owned_; }
+  // What it stores of each array: everything, or what it owns.
+  const ShardMap& state_map() const { return map_from(1); }
+  const ShardMap& gradient_map() const { return map_from(2); }
+  const ShardMap& value_map() const { return map_from(3); }
+  int64_t value_bytes() const { return value_map().size() * dtype_size(dtype_); }
+  int64_t gradient_bytes() const { return gradient_map().size() * dtype_size(gradient_dtype()); }
+
+  // Stage 3: the values of `block` can be used until release(); `next` (-1: none) is the block acquired
+  // next. Below, nothing happens. Collective over the ranks of the block's regions.
+  void acquire(int block, int next = -1);
+  void release(int block);
+  int block_of(ParamHandle h) const { return specs_[static_cast<size_t>(h)].block; }
 
   // A parameter, or the fused matrix of `first` .. `last` (rows stacked).
   Tensor value(ParamHandle first, ParamHandle last) const;
   Tensor value(ParamHandle h) const { return value(h, h); }
   GradientSlot gradient(ParamHandle first, ParamHandle last);
   GradientSlot gradient(ParamHandle h) { return gradient(h, h); }
+  // What this rank stores, as value_map() and gradient_map() say.
   Tensor flat_values() const;
   Tensor flat_gradients() const;
+  // From stage 2 on a block's gradients of one micro-batch are whole, in the arena, between their first
+  // gradient() and take_gradients(); before, they are in flat_gradients(). (n), inside one region.
+  Tensor whole_gradients(int block, const FlatRange& part) const;
+  WholeBlock take_gradients(int block);
 
   // Values keyed by (seed, name, index in the logical tensor): the same in every layout.
   void initialize(uint64_t seed, int threads);
   void begin_gradients();            // the next write of each gradient overwrites
   void finish_gradients(int block);  // zeroes what no one wrote in the block
 
-  // The view of `flat` (a range-shaped tensor: values, gradients or a state) that holds parameter h,
-  // with the shape of its box.
+  // The view of a whole flat tensor (values, gradients or a state) that holds parameter h, with the
+  // shape of its box.
   Tensor view_in(const Tensor& flat, ParamHandle h) const;
-  // "name[index]" of a flat element, for messages.
+  // "name[index]" of a flat element, index in the flattened logical tensor, for messages.
   std::string element_name(int64_t flat_index) const;
 
  private:
   void place(Region region);
+  void cut_tiles();
+  void open_gradients(int block);
+  const ShardMap& map_from(int stage) const { return sharding_.stage >= stage ? owned_ : whole_; }
   void check_fused(ParamHandle first, ParamHandle last) const;
   Shape fused_shape(ParamHandle first, ParamHandle last) const;
   std::vector<ParameterSpec> specs_;
@@ -139,6 +187,12 @@ class ParameterStore {
   std::vector<ParamHandle> by_offset_;  // handles in the order of the flat range
   std::array<std::vector<FlatRange>, kRegions> block_ranges_;
   std::vector<bool> written_;
+  Sharding sharding_;
+  std::vector<Tile> tiles_;  // in the order of the flat range
+  ShardMap whole_, owned_;
+  Arena* arena_ = nullptr;                         // of the blocks below
+  std::unique_ptr<BlockGather> gather_;            // stage 3
+  std::unique_ptr<BlockBuffers> block_gradients_;  // stages 2 and 3
   int64_t flat_size_ = 0;
   int64_t count_ = 0;
   Buffer values_;

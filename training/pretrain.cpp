@@ -117,6 +117,9 @@ std::string PretrainRun::memory_report() const {
                 line("parameters              ", store.value_bytes()),
                 line("gradients               ", store.gradient_bytes()),
                 line("optimizer state         ", state_.optimizer.state_bytes()),
+                state_.optimizer.file_bytes() == 0
+                    ? std::string()
+                    : line("optimizer state, in file", state_.optimizer.file_bytes()),
                 line("activations and scratch ", activations),
                 line("rotary table            ", positions),
                 line("total                   ", state_.bytes() + activations + positions));

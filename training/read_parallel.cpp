@@ -61,6 +61,26 @@ std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
                 "=auto --set gradient_accumulation_steps=auto");
 }
 
+// How many context-parallel ranks exchange heads.
+void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  constexpr const char* kCommType = "parallel.cp_comm_type";
+  ParallelSizes& sizes = config.parallel;
+  config.cp_comm_type = parse_context_comm_type(values.word(kCommType));
+  sizes.cp_balance = parse_context_balance(values.word("parallel.cp_balance"));
+  const int64_t heads = config.model.num_heads;
+  if (heads == 0 || sizes.tp < 1 || sizes.cp < 1 || heads % sizes.tp != 0)
+    return;  // told elsewhere
+  const int exchange = ulysses_ranks(config.cp_comm_type, sizes.cp, heads / sizes.tp);
+  if (exchange == 0)
+    report.error(values.spelled(kCommType),
+                 concat("\"", context_comm_type_name(config.cp_comm_type), "\" cannot deal the ",
+                        heads / sizes.tp, " query heads of a tensor-parallel rank to ", sizes.cp,
+                        " context-parallel ranks: use \"p2p\", or another "
+                        "parallel.context_parallel_size"));
+  else
+    sizes.cp_exchange = exchange;
+}
+
 }  // namespace
 
 void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
@@ -74,6 +94,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.etp = size("parallel.expert_tensor_parallel_size");
   sizes.order = values.word("parallel.order");
   sizes.sequence_parallel = values.flag(kSequence);
+  read_context(values, config, report);
   // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
   if (!values.is_auto(kDp)) {
@@ -93,9 +114,46 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   config.pipeline.layers = read_counts(values, report);
 }
 
+void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  constexpr const char* kStage = "zero_optimization.stage";
+  constexpr const char* kStrategy = "data_parallel_sharding_strategy";
+  constexpr const char* kDistributed = "use_distributed_optimizer";
+  const std::string offload = "zero_optimization.offload_optimizer.";
+  const std::vector<std::string> strategies{"no_shard", "optim", "optim_grads",
+                                            "optim_grads_params"};
+  const auto strategy =
+      static_cast<int>(std::ranges::find(strategies, values.word(kStrategy)) - strategies.begin());
+  ZeroConfig& zero = config.zero;
+  zero.stage = values.given(kStage) ? static_cast<int>(values.integer(kStage)) : strategy;
+  if (values.given(kStrategy) && zero.stage != strategy)
+    report.error(values.spelled(kStrategy),
+                 concat(values.word(kStrategy), " means ", kStage, " ", strategy, ", but ",
+                        values.spelled(kStage), " is ", zero.stage));
+  if (values.flag(kDistributed) && zero.stage == 0) {
+    if (values.given(kStage) || values.given(kStrategy))
+      report.error(values.spelled(kDistributed),
+                   concat("divides the optimizer state, but ",
+                          values.spelled(values.given(kStage) ? kStage : kStrategy),
+                          " says that nothing is divided"));
+    zero.stage = 1;
+  }
+  zero.prefetch = values.flag("zero_optimization.stage3_prefetch");
+  OffloadConfig& out = zero.offload_optimizer;
+  const std::string device = values.word(offload + "device");
+  out.device = device == "cpu"    ? OffloadDevice::kCpu
+               : device == "nvme" ? OffloadDevice::kFile
+                                  : OffloadDevice::kNone;
+  out.path = values.word(offload + "nvme_path");
+  out.buffer_count = values.integer(offload + "buffer_count");
+  out.buffer_elements = values.integer(offload + "buffer_size");
+  if (out.device == OffloadDevice::kFile && out.path.empty())
+    report.error(values.spelled(offload + "device"),
+                 concat("nvme needs ", offload, "nvme_path, a folder on a disk"));
+}
+
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  for (const char* key : {"parallel.context_parallel_size", "parallel.expert_model_parallel_size",
-                          "parallel.expert_tensor_parallel_size"})
+  for (const char* key :
+       {"parallel.expert_model_parallel_size", "parallel.expert_tensor_parallel_size"})
     if (values.integer(key) > 1)
       report.error(values.spelled(key),
                    concat(values.integer(key), " is not available in this version"));

@@ -136,6 +136,7 @@ RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {
   config.max_consecutive_skips = values.integer("max_consecutive_skips");
   config.gradient_clipping = values.number("gradient_clipping");
   read_parallel(values, world_size, config, report);
+  read_zero(values, config, report);
   read_batch(values, config.parallel.dp, config, report);
   check_layout(values, config, report);
   read_length(values, config, report);

@@ -59,6 +59,13 @@ struct PipelineConfig {
   std::vector<int64_t> layers;    // of each chunk of the model; empty: as equal as possible
 };
 
+struct ZeroConfig {
+  int stage = 0;  // 1: optimizer state divided over the data-parallel ranks; 2: gradients too;
+                  // 3: weights too
+  bool prefetch = true;  // stage 3: gather the next block while one is at work
+  OffloadConfig offload_optimizer;
+};
+
 struct LoggingConfig {
   int64_t log_interval = 1;  // steps_per_print
   bool tensorboard = false;
@@ -82,7 +89,9 @@ struct RunConfig {
   int64_t max_consecutive_skips = 20;  // non-finite steps in a row before the run stops
   Recompute recompute = Recompute::kNone;
   ParallelSizes parallel;  // dp is what the other sizes leave of the ranks
+  ContextCommType cp_comm_type = ContextCommType::kP2P;
   PipelineConfig pipeline;
+  ZeroConfig zero;
   DataConfig data;
   CheckpointConfig checkpoint;
   CommConfig comm;

@@ -113,10 +113,26 @@ Json parallel_json(const RunConfig& config) {
           {"pipeline_layout",
            config.pipeline.layers.empty() ? Json("auto") : Json(config.pipeline.layers)},
           {"context_parallel_size", sizes.cp},
+          {"cp_comm_type", context_comm_type_name(config.cp_comm_type)},
+          {"cp_balance", context_balance_name(sizes.cp_balance)},
           {"expert_model_parallel_size", sizes.ep},
           {"expert_tensor_parallel_size", sizes.etp},
           {"data_parallel_size", sizes.dp},
           {"order", sizes.order}};
+}
+
+Json zero_json(const ZeroConfig& zero) {
+  const OffloadConfig& offload = zero.offload_optimizer;
+  const char* device = offload.device == OffloadDevice::kCpu    ? "cpu"
+                       : offload.device == OffloadDevice::kFile ? "nvme"
+                                                                : "none";
+  return {{"stage", zero.stage},
+          {"stage3_prefetch", zero.prefetch},
+          {"offload_optimizer",
+           {{"device", device},
+            {"nvme_path", word_or_null(offload.path)},
+            {"buffer_count", offload.buffer_count},
+            {"buffer_size", offload.buffer_elements}}}};
 }
 
 void add_places(const RunConfig& config, Json& json) {
@@ -164,6 +180,7 @@ Json run_config_to_json(const RunConfig& config) {
       {"optimizer", optimizer_json(config.optimizer)},
       {"scheduler", scheduler_json(config.scheduler)},
       {"parallel", parallel_json(config)},
+      {"zero_optimization", zero_json(config.zero)},
       {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
       {"data", data_json(config.data)},
   };

@@ -8,8 +8,6 @@ namespace {
 void add_layouts(Schema& s) {
   s.refused("num_layers_per_virtual_pipeline_stage", {},
             "give parallel.virtual_pipeline_stages, the chunks on each rank");
-  for (const char* key : {"parallel.cp_comm_type", "parallel.cp_balance"})
-    s.no_effect(key, "sequences are not split over ranks");
   s.unavailable("parallelism.data_parallel_shard_degree", {"1"}, "sharded weights");
   s.unavailable("moe", {}, "mixture of experts");
   s.unavailable("num_experts", {"0", "1"}, "mixture of experts");
@@ -19,19 +17,19 @@ void add_layouts(Schema& s) {
 
 void add_zero(Schema& s) {
   const std::string prefix = "zero_optimization.";
-  s.unavailable(prefix + "stage", {"0"}, "sharded optimizer state, gradients and weights")
-      .alias({"zero_stage"});
-  s.unavailable("use_distributed_optimizer", {"false"}, "sharded optimizer state");
-  s.unavailable("data_parallel_sharding_strategy", {"\"no_shard\""}, "sharded state and weights");
   for (const char* key :
        {"contiguous_gradients", "reduce_scatter", "allgather_partitions", "allgather_bucket_size",
         "round_robin_gradients", "sub_group_size", "stage3_prefetch_bucket_size",
         "stage3_param_persistence_threshold", "stage3_max_live_parameters",
-        "stage3_max_reuse_distance", "stage3_gather_16bit_weights_on_model_save",
-        "ignore_unused_parameters", "memory_efficient_linear", "elastic_checkpoint",
-        "load_from_fp32_weights"})
-    s.no_effect(prefix + key, "nothing is sharded at stage 0");
-  s.unavailable(prefix + "offload_optimizer", {}, "optimizer state off the device");
+        "stage3_max_reuse_distance", "ignore_unused_parameters", "memory_efficient_linear"})
+    s.no_effect(prefix + key, "what is divided is gathered and reduced block by block");
+  for (const char* key : {"stage3_gather_16bit_weights_on_model_save", "elastic_checkpoint",
+                          "load_from_fp32_weights"})
+    s.no_effect(prefix + key, "every checkpoint loads into any layout and stage");
+  for (const char* key : {"pin_memory", "pipeline_read", "pipeline_write", "fast_init"})
+    s.no_effect(prefix + "offload_optimizer." + key,
+                "reading ahead and writing behind are one loop");
+  s.unavailable(prefix + "offload_optimizer.ratio", {"1"}, "a part of the state off the device");
   s.unavailable(prefix + "offload_param", {}, "weights off the device");
   s.unavailable(prefix + "zero_hpz_partition_size", {"1"}, "sharding inside a node");
   s.unavailable(prefix + "zero_quantized_weights", {"false"}, "compressed traffic");
@@ -98,7 +96,7 @@ void add_deepspeed_rest(Schema& s) {
     s.no_effect(key, "one manifest describes the whole checkpoint");
   s.unavailable("checkpoint.async_save", {"false"}, "saving while training goes on")
       .alias({"async_save"});
-  s.no_effect("aio", "nothing is moved to disks during a step");
+  s.no_effect("aio", "zero_optimization.offload_optimizer says how states travel to a disk");
   s.no_effect("dataloader_drop_last", "sequences are cut from one endless stream");
 }
 

@@ -1,4 +1,5 @@
 // The keys that say how ranks share the work.
+#include "parallel/context/options.h"
 #include "training/run_schema.h"
 
 namespace trireme {
@@ -8,6 +9,44 @@ constexpr double kMostRanks = 1 << 20;
 
 Key& size(Schema& s, const char* name, const char* help) {
   return s.integer(name, "1", help).at_least(1).at_most(kMostRanks).beside_trajectory();
+}
+
+void add_zero_keys(Schema& s) {
+  s.section("zero_optimization",
+            "Ranks that hold the same parameters (dp x cp) divide their copies among them: see "
+            "docs/zero.md. Works with every layout.");
+  s.integer("zero_optimization.stage", "0",
+            "1: optimizer state divided; 2: gradients too; 3: weights too")
+      .at_least(0)
+      .at_most(3)
+      .beside_trajectory()
+      .alias({"zero_stage"});
+  s.boolean("use_distributed_optimizer", false, "Megatron's word for zero_optimization.stage 1")
+      .beside_trajectory();
+  s.choice("data_parallel_sharding_strategy", "no_shard",
+           {"no_shard", "optim", "optim_grads", "optim_grads_params"},
+           "Megatron's words for zero_optimization.stage 0, 1, 2 and 3")
+      .beside_trajectory();
+  s.boolean("zero_optimization.stage3_prefetch", true,
+            "stage 3: gather the next block's weights while one is at work; false: one gathered "
+            "block in memory instead of two")
+      .beside_trajectory();
+  const std::string offload = "zero_optimization.offload_optimizer.";
+  s.choice(offload + "device", "none", {"none", "cpu", "nvme"},
+           "where optimizer state lives: beside the weights, in host memory (the same memory where "
+           "the CPU computes), or in a file")
+      .beside_trajectory();
+  s.string(offload + "nvme_path", "null", "folder of the file, on a disk of each rank's machine")
+      .or_null()
+      .beside_trajectory();
+  s.integer(offload + "buffer_count", "3", "windows of the file that are in memory at once")
+      .at_least(2)
+      .at_most(64)
+      .beside_trajectory();
+  s.integer(offload + "buffer_size", "4194304", "elements of each state in a window")
+      .at_least(4096)
+      .at_most(1e10)
+      .beside_trajectory();
 }
 
 }  // namespace
@@ -41,6 +80,16 @@ void add_parallel_keys(Schema& s) {
   size(s, "parallel.context_parallel_size", "ranks that split every sequence")
       .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
               "parallelism.cp", "parallelism.context_parallel_degree"});
+  s.choice(
+       "parallel.cp_comm_type", "p2p", context_comm_types(),
+       "what context-parallel ranks exchange in attention: keys and values around a ring (p2p), "
+       "heads (a2a), or heads between neighbours and keys between their groups")
+      .beside_trajectory()
+      .alias({"cp_comm_type"});
+  s.choice("parallel.cp_balance", "zigzag", context_balances(),
+           "chunks of a sequence on each context-parallel rank: an early and a late one, which "
+           "balances causal attention, or neighbours")
+      .beside_trajectory();
   size(s, "parallel.expert_model_parallel_size", "ranks that divide the experts among them")
       .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
               "expert_parallel_degree", "parallelism.expert_parallel_degree"});
@@ -56,6 +105,7 @@ void add_parallel_keys(Schema& s) {
   s.string("parallel.order", "\"tp-cp-dp-pp\"",
            "dims from those whose members are neighbouring ranks to those that lie apart")
       .beside_trajectory();
+  add_zero_keys(s);
 }
 
 }  // namespace trireme

@@ -1,7 +1,5 @@
 #include "training/train_checkpoint.h"
 
-#include <algorithm>
-#include <array>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -9,10 +7,18 @@
 namespace trireme {
 namespace {
 
-// The flat tensors of a run by kind: parameters and optimizer states share one layout.
-std::vector<FlatOptimizer::State> flat_tensors(const TrainState& state) {
-  std::vector<FlatOptimizer::State> out = state.optimizer.states();
-  out.insert(out.begin(), {kKindParam, state.store.flat_values()});
+// What a run stores, by kind: parameters and optimizer states share one flat range, of which each array
+// holds what its map says.
+struct Stored {
+  std::string kind;
+  Tensor array;
+  const ShardMap& map;
+};
+
+std::vector<Stored> stored_arrays(const TrainState& state) {
+  std::vector<Stored> out{{kKindParam, state.store.flat_values(), state.store.value_map()}};
+  for (const FlatOptimizer::State& s : state.optimizer.states())
+    out.push_back({s.kind, s.flat, state.store.state_map()});
   return out;
 }
 
@@ -56,37 +62,43 @@ auto with_state(const CheckpointReader& reader, F&& f) {
   }
 }
 
-// This rank's box of a saved tensor.
-void read_box(const CheckpointReader& reader, const CheckpointTensor& tensor,
-              const ParameterSpec& spec, const Tensor& destination) {
-  if (destination.numel() == 0) return;
-  const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
-  reader.read(tensor, box, 0, destination);
+// What `stored` holds of every parameter, from whatever parts were saved.
+void read_stored(const CheckpointReader& reader, const ParameterStore& store,
+                 const Stored& stored) {
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    const CheckpointTensor& tensor =
+        reader.require(stored.kind, spec.name, stored.array.dtype(), dims_of(spec.shape));
+    const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
+    stored.map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
+      reader.read(tensor, box, part.begin - store.range(h).begin,
+                  stored.array.slice(0, at, at + part.size()));
+    });
+  }
+}
+
+// What this rank writes: the parts it owns, whether or not the other ranks store them too.
+std::vector<CheckpointPart> owned_parts(const TrainState& state) {
+  const ParameterStore& store = state.store;
+  std::vector<CheckpointPart> parts;
+  for (const Stored& stored : stored_arrays(state))
+    for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+      const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+      if (spec.copy != 0) continue;
+      store.owned().for_each(store.range(h), [&](const FlatRange& part, int64_t) {
+        const int64_t at = stored.map.offset(part.begin);
+        parts.push_back({stored.kind, spec.name, dims_of(spec.shape), spec.box,
+                         part.begin - store.range(h).begin,
+                         stored.array.slice(0, at, at + part.size())});
+      });
+    }
+  return parts;
 }
 
 }  // namespace
 
 SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups) {
-  // What data-parallel ranks hold is the same on each: the next tensor is written by the one that has
-  // the fewest bytes so far.
-  std::array<std::vector<int64_t>, kRegions> load;
-  load[0].resize(static_cast<size_t>(groups.layout.data.size), 0);
-  load[1].resize(static_cast<size_t>(groups.layout.edp.size), 0);
-  const std::array<int, kRegions> own{groups.layout.data.index, groups.layout.edp.index};
-  std::vector<CheckpointPart> parts;
-  for (const FlatOptimizer::State& flat : flat_tensors(state)) {
-    for (size_t h = 0; h < state.store.specs().size(); ++h) {
-      const ParameterSpec& spec = state.store.specs()[h];
-      if (spec.copy != 0) continue;
-      const Tensor view = state.store.view_in(flat.flat, static_cast<ParamHandle>(h));
-      const auto region = static_cast<size_t>(spec.region);
-      const auto writer = std::ranges::min_element(load[region]);
-      *writer += view.bytes();
-      if (writer - load[region].begin() != own[region]) continue;
-      parts.push_back({flat.kind, spec.name, dims_of(spec.shape), spec.box, 0, view});
-    }
-  }
   StepState step_state;
   std::memcpy(&step_state, state.step_state().raw(), sizeof step_state);
   const Json json = {{"step", position.step},
@@ -102,17 +114,11 @@ SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState&
   return save_checkpoint({.root = config.checkpoint.save,
                           .step = position.step,
                           .keep_last = config.checkpoint.keep_last},
-                         parts, json, ranks);
+                         owned_parts(state), json, ranks);
 }
 
 TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& state) {
-  for (const FlatOptimizer::State& flat : flat_tensors(state))
-    for (size_t h = 0; h < state.store.specs().size(); ++h) {
-      const ParameterSpec& spec = state.store.specs()[h];
-      const CheckpointTensor& tensor =
-          reader.require(flat.kind, spec.name, flat.flat.dtype(), dims_of(spec.shape));
-      read_box(reader, tensor, spec, state.store.view_in(flat.flat, static_cast<ParamHandle>(h)));
-    }
+  for (const Stored& stored : stored_arrays(state)) read_stored(reader, state.store, stored);
   return with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
     std::memcpy(state.step_state().raw(), &step_state, sizeof step_state);
@@ -153,12 +159,7 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
 }
 
 void load_parameters(const CheckpointReader& reader, ParameterStore& store) {
-  for (size_t h = 0; h < store.specs().size(); ++h) {
-    const ParameterSpec& spec = store.specs()[h];
-    const CheckpointTensor& tensor =
-        reader.require(kKindParam, spec.name, store.dtype(), dims_of(spec.shape));
-    read_box(reader, tensor, spec, store.view_in(store.flat_values(), static_cast<ParamHandle>(h)));
-  }
+  read_stored(reader, store, {kKindParam, store.flat_values(), store.value_map()});
 }
 
 }  // namespace trireme

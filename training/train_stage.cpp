@@ -23,6 +23,7 @@ Tokens tokens_of(const MicroBatch& batch) {
   tokens.positions = int_view(batch.positions);
   tokens.rows = ConstTensor(batch.rows.data(), DType::kI64, Shape{std::ssize(batch.rows)});
   tokens.cu_q = tokens.cu_k = int_view(batch.cu_seqlens);
+  tokens.context = batch.context.get();
   return tokens;
 }
 
@@ -36,17 +37,18 @@ TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& 
       passes_left_(static_cast<size_t>(store.blocks())),
       work_(static_cast<size_t>(options.micro_batches * model.chunks())) {
   count_block_ = [this](int block) {
-    if (--passes_left_[static_cast<size_t>(block)] == 0 && block_ready_) block_ready_(block);
+    const bool last = --passes_left_[static_cast<size_t>(block)] == 0;
+    if (block_done_) block_done_(block, last);
   };
 }
 
 void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
-                       std::function<void(int)> block_ready) {
+                       BlockDone block_done) {
   TRIREME_CHECK(std::ssize(batches) == options_.micro_batches, batches.size(),
                 " micro-batches in a step of ", options_.micro_batches);
   batches_ = &batches;
   loss_ = loss;
-  block_ready_ = std::move(block_ready);
+  block_done_ = std::move(block_done);
   passes_left_.assign(passes_left_.size(), options_.micro_batches);
 }
 

@@ -25,9 +25,9 @@ class TrainStage final : public PipelineStage {
              const Options& options);
 
   // The step's micro-batches, already this rank's part of them, and where the loss goes.
-  // block_ready(b): the gradients of parameter block b are complete for the step.
-  void begin(const std::vector<MicroBatch>& batches, const Loss& loss,
-             std::function<void(int)> block_ready);
+  // block_done(b, last): parameter block b has its gradients of one more micro-batch, or of the last.
+  using BlockDone = std::function<void(int block, bool last)>;
+  void begin(const std::vector<MicroBatch>& batches, const Loss& loss, BlockDone block_done);
 
   // The hidden state is this rank's share of the residual stream, (T / split, C). The last chunk of
   // the model keeps its output for backward, where the loss is computed.
@@ -53,7 +53,7 @@ class TrainStage final : public PipelineStage {
   Options options_;
   const std::vector<MicroBatch>* batches_ = nullptr;
   Loss loss_;
-  std::function<void(int)> block_ready_;
+  BlockDone block_done_;
   Model::BlockDone count_block_;
   std::vector<int64_t> passes_left_;  // of each parameter block, micro-batches to come
   std::vector<Work> work_;            // (chunk, micro-batch)

@@ -5,7 +5,7 @@
 
 #include "engine/ops/elementwise.h"
 #include "optim/schedule.h"
-#include "parallel/comm/collectives.h"
+#include "parallel/block_gather.h"
 #include "training/local_batch.h"
 
 namespace trireme {
@@ -46,8 +46,9 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
                                  layout.pp.size * static_cast<int>(config.pipeline.virtual_stages),
                                  config.pipeline.layers),
                     layout.pp)),
-      store(model.parameters(), config.dtype),
-      optimizer(config.optimizer, store, config.seed),
+      store(model.parameters(), config.dtype,
+            {config.zero.stage, layout.of(Region::kDense), layout.of(Region::kExpert)}),
+      optimizer(config.optimizer, config.zero.offload_optimizer, store, config.seed),
       dtype_(config.dtype),
       loss_scale_(config.loss_scale) {}
 
@@ -82,14 +83,16 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
                               static_cast<int>(config.gradient_accumulation_steps))),
       executor_(schedule_, *groups.pp),
       stage_(state.model, state.store, groups, ctx,
-             {config.recompute, config.gradient_accumulation_steps, splits_backward(schedule_)}) {
-  // All ranks of a data group hold the same gradients after the reduction: each counts its piece.
-  for (const FlatRange& range : state.store.counted_ranges()) {
-    const bool dense = range.begin < state.store.region_range(Region::kDense).end;
-    const Place& place = dense ? groups.layout.data : groups.layout.edp;
-    const Piece piece = piece_of(range.size(), place.size, place.index);
-    if (piece.size() > 0) counted_.push_back({range.begin + piece.begin, range.begin + piece.end});
-  }
+             {config.recompute, config.gradient_accumulation_steps, splits_backward(schedule_)}),
+      sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap}) {
+  ParameterStore& store = state.store;
+  store.attach(groups, ctx, config.zero.prefetch);
+  // Every element is counted by the one rank that owns it.
+  for (const FlatRange& range : store.counted_ranges())
+    store.owned().for_each(range, [&](const FlatRange& part, int64_t) {
+      const int64_t at = store.gradient_map().offset(part.begin);
+      counted_.push_back({at, at + part.size()});
+    });
 }
 
 Tensor TrainStep::scalar(int slot, DType dtype, int64_t count) const {
@@ -118,9 +121,7 @@ int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) c
 
 void TrainStep::forward_and_backward(const std::vector<MicroBatch>& batches) {
   const Loss loss{scalar(kSums, DType::kF64), scalar(kGradScale, DType::kF64), {}};
-  stage_.begin(batches, loss, [this](int block) {
-    if (sync_ && !ctx_.planning()) sync_->block_ready(block);
-  });
+  stage_.begin(batches, loss, [this](int block, bool last) { sync_.block_done(block, last); });
   pipeline_ = executor_.run(stage_, ctx_);
 }
 
@@ -151,7 +152,7 @@ double TrainStep::local_sum_of_squares() {
 }
 
 void TrainStep::reduce_and_update(int64_t step) {
-  if (sync_ && !ctx_.planning()) sync_->wait_all(ctx_.profile);
+  sync_.finish();
   local_sum_of_squares();
   if (ctx_.planning()) return;
   const Tensor sums = scalar(kSums, DType::kF64, 2);  // loss, squares
@@ -167,15 +168,36 @@ void TrainStep::reduce_and_update(int64_t step) {
   decide_step(scalars, scalar(kState, DType::kU8, kStepStateBytes), sums.slice(0, 1, 2),
               sums.slice(0, 0, 1), decision);
   state_.optimizer.update(ctx_, scalars);
+  const int stage = state_.store.sharding().stage;
+  if (stage == 1 || stage == 2) gather_updated_values(groups_, state_.store, ctx_.profile);
+}
+
+// The first in the model's order: (stage of the pipeline, element), over all ranks.
+std::string TrainStep::name_first_bad() {
+  const ParameterStore& store = state_.store;
+  int64_t first = -1;
+  for (const FlatRange& range : counted_) {
+    const int64_t bad =
+        first_non_finite(ctx_, store.flat_gradients().slice(0, range.begin, range.end));
+    if (bad < 0) continue;
+    first = range.begin + bad;
+    break;
+  }
+  std::string mine;
+  if (first >= 0) {
+    const int64_t flat = store.gradient_map().flat(first);
+    std::string place = std::to_string(flat);
+    place.insert(0, 20 - place.size(), '0');
+    mine = concat(1000000 + groups_.layout.pp.index, place, " ", store.element_name(flat));
+  }
+  std::string least;
+  for (const std::string& found : groups_.world.all_gather_strings(mine))
+    if (!found.empty() && (least.empty() || found < least)) least = found;
+  return least.empty() ? "the loss" : least.substr(least.find(' ') + 1);
 }
 
 StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
                           const ArenaPlan& plan) {
-  if (!sync_) {
-    sync_ = std::make_unique<GradientSync>(
-        groups_, state_.store,
-        GradientSync::Options{config_.comm.bucket_bytes, config_.comm.overlap});
-  }
   StepState before;
   std::memcpy(&before, state_.step_state().raw(), sizeof before);
   const std::vector<MicroBatch>& local = local_batches(batches);
@@ -189,8 +211,13 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
   ctx_.step = step;
   state_.store.begin_gradients();
   ctx_.arena.begin_step(plan);
-  forward_and_backward(local);
-  reduce_and_update(step);
+  try {
+    forward_and_backward(local);
+    reduce_and_update(step);
+  } catch (...) {
+    ctx_.arena.abandon_step();  // what is still held dies with the step, not after its plan
+    throw;
+  }
   ctx_.arena.end_step();
 
   StepState after;
@@ -205,15 +232,8 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
   result.skipped = after.skipped > before.skipped;
   result.consecutive_skips = after.consecutive_skips;
   result.total_skips = after.skipped;
-  if (result.skipped) {
-    const int64_t bad = first_non_finite(ctx_, state_.store.flat_gradients());
-    result.first_bad = bad < 0 ? "the loss" : state_.store.element_name(bad);
-  }
+  if (result.skipped) result.first_bad = name_first_bad();
   return result;
-}
-
-double TrainStep::exposed_communication_seconds() const {
-  return sync_ ? sync_->exposed_seconds() : 0.0;
 }
 
 }  // namespace trireme

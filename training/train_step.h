@@ -26,7 +26,8 @@ struct StepResult {
   double loss_scale = 1;     // the one this step used
   int64_t valid_tokens = 0;  // targets with a loss, over all ranks
   bool skipped = false;      // loss or gradient norm was not finite
-  std::string first_bad;     // name of the first non-finite gradient element of a skipped step
+  // Name of the first non-finite gradient element of a skipped step, on whichever rank it is.
+  std::string first_bad;
   int64_t consecutive_skips = 0;
   int64_t total_skips = 0;
 };
@@ -37,7 +38,7 @@ class TrainState {
   TrainState(const RunConfig& config, const Layout& layout);
   void allocate();
   void initialize(Ctx& ctx);  // fresh weights from config.seed
-  int64_t bytes() const;      // parameters, gradients, optimizer state
+  int64_t bytes() const;      // parameters, gradients, optimizer state, in memory
 
   Model model;
   ParameterStore store;
@@ -60,7 +61,7 @@ class TrainStep {
   // `batches`: the micro-batches of this rank's data-parallel index, whole. The arena must hold the plan.
   StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
 
-  double exposed_communication_seconds() const;
+  double exposed_communication_seconds() const { return sync_.exposed_seconds(); }
   double pipeline_idle_seconds() const { return pipeline_.idle_seconds; }  // in the last step
 
  private:
@@ -69,6 +70,7 @@ class TrainStep {
   void forward_and_backward(const std::vector<MicroBatch>& batches);
   double local_sum_of_squares();
   void reduce_and_update(int64_t step);
+  std::string name_first_bad();
   Tensor scalar(int slot, DType dtype, int64_t count = 1) const;
   RunConfig config_;
   TrainState& state_;
@@ -77,9 +79,9 @@ class TrainStep {
   Schedule schedule_;
   PipelineExecutor executor_;
   TrainStage stage_;
-  std::vector<FlatRange> counted_;  // of the flat range, in this rank's part of the norm
+  std::vector<FlatRange> counted_;  // of the stored gradients, in this rank's part of the norm
   std::vector<MicroBatch> local_;   // where the whole batches do not serve
-  std::unique_ptr<GradientSync> sync_;
+  GradientSync sync_;
   PipelineReport pipeline_;
 };
 

@@ -12,6 +12,8 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
   const DimSlice q = head_slice(config.num_heads, head_dim_, layout.tp);
   const DimSlice kv = head_slice(config.num_kv_heads, head_dim_, layout.tp);
   heads_ = q.size() / head_dim_;
+  first_head_ = q.begin / head_dim_;
+  total_heads_ = config.num_heads;
   kv_heads_ = kv.size() / head_dim_;
   const int64_t width = config.num_heads * head_dim_, kv_width = config.num_kv_heads * head_dim_;
   const bool gpt2 = config.family == ModelFamily::kGpt2;
@@ -40,6 +42,8 @@ AttentionArgs Attention::op_args(const Pass& pass) const {
   args.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain) {
     args.dropout = dropout_;
+    args.first_head = first_head_;
+    args.total_heads = total_heads_;
     args.key = pass.dropout_key("attention_dropout", layer_);
     args.global_row = pass.tokens.rows;
   }
@@ -59,19 +63,46 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
                           .split_last(heads_ + kv_heads_, head_dim_);
     rotary(ctx, qk, cos_sin, pass.tokens.positions, false);
   }
+  Activation out = ctx.allocate("attention.out", x.dtype(), Shape{t, heads_ * head_dim_});
+  if (saved != nullptr) *saved = {};
+  attend(pass, out->split_last(heads_, head_dim_), heads, saved);
+  o_proj_.forward(pass, y, out);
+  if (saved == nullptr) return;
+  saved->out = std::move(out);
+  // Exchanged heads are kept in the place of the own ones.
+  if (!saved->context.qkv.present()) saved->qkv = std::move(qkv);
+}
+
+void Attention::attend(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const {
+  Ctx& ctx = pass.ctx;
+  if (pass.tokens.context != nullptr) {
+    pass.groups->context->forward(ctx, out, heads.q, heads.k, heads.v, *pass.tokens.context,
+                                  op_args(pass), saved != nullptr ? &saved->context : nullptr);
+    return;
+  }
   ConstTensor k = heads.k, v = heads.v;
   if (pass.cache != nullptr) {
     pass.cache->append(layer_, k, v);
     k = pass.cache->keys(layer_);
     v = pass.cache->values(layer_);
   }
-  const DType lse_dtype = x.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-  Activation out = ctx.allocate("attention.out", x.dtype(), Shape{t, heads_ * head_dim_});
-  Activation lse = ctx.allocate("attention.lse", lse_dtype, Shape{heads_, t});
-  attention_forward(ctx, out->split_last(heads_, head_dim_), lse, heads.q, k, v, pass.tokens.cu_q,
-                    pass.tokens.cu_k, op_args(pass));
-  o_proj_.forward(pass, y, out);
-  if (saved != nullptr) *saved = {std::move(qkv), std::move(out), std::move(lse)};
+  Activation lse =
+      ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{heads_, pass.tokens.count});
+  attention_forward(ctx, out, lse, heads.q, k, v, pass.tokens.cu_q, pass.tokens.cu_k,
+                    op_args(pass));
+  if (saved != nullptr) saved->lse = std::move(lse);
+}
+
+void Attention::attend_backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
+                                const Saved& saved) const {
+  const ConstTensor out = saved.out->split_last(heads_, head_dim_);
+  const Heads heads = saved.qkv.present() ? split(saved.qkv) : Heads{};
+  if (pass.tokens.context != nullptr)
+    pass.groups->context->backward(pass.ctx, d.q, d.k, d.v, d_out, out, heads.q, heads.k, heads.v,
+                                   *pass.tokens.context, op_args(pass), saved.context);
+  else
+    attention_backward(pass.ctx, d.q, d.k, d.v, d_out, out, saved.lse, heads.q, heads.k, heads.v,
+                       pass.tokens.cu_q, pass.tokens.cu_k, op_args(pass));
 }
 
 Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
@@ -82,10 +113,7 @@ Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, cons
   Activation d_out = ctx.allocate("attention.d_out", dy.dtype(), saved.out->shape());
   AllTokens dy_all = o_proj_.backward_input(pass, d_out, dy);
   Activation d_qkv = ctx.allocate("attention.d_qkv", dy.dtype(), Shape{t, qkv_proj_.out()});
-  const Heads heads = split(saved.qkv), d = split(d_qkv);
-  attention_backward(ctx, d.q, d.k, d.v, d_out->split_last(heads_, head_dim_),
-                     saved.out->split_last(heads_, head_dim_), saved.lse, heads.q, heads.k, heads.v,
-                     pass.tokens.cu_q, pass.tokens.cu_k, op_args(pass));
+  attend_backward(pass, split(d_qkv), d_out->split_last(heads_, head_dim_), saved);
   if (cos_sin.present()) {
     const Tensor d_qk = d_qkv->slice(1, 0, (heads_ + kv_heads_) * head_dim_)
                             .split_last(heads_ + kv_heads_, head_dim_);

@@ -1,5 +1,5 @@
 // Causal self-attention with grouped-query heads: fused QKV projection, rotary embedding (Llama),
-// attention over packed sequences or a KV cache, output projection.
+// attention over packed sequences, over context-parallel ranks or a KV cache, output projection.
 #pragma once
 
 #include "engine/ops/attention.h"
@@ -15,9 +15,10 @@ class Attention {
 
   // H and Hkv are the heads of this rank.
   struct Saved {
-    Activation qkv;  // (T, (H + 2 Hkv) D), after the rotary embedding
-    Activation out;  // (T, H D): heads' outputs, input of the output projection
-    Activation lse;  // (H, T)
+    Activation qkv;                   // (T, (H + 2 Hkv) D), after the rotary embedding
+    Activation out;                   // (T, H D): heads' outputs, input of the output projection
+    Activation lse;                   // (H, T)
+    ContextAttention::Saved context;  // in its place, with context parallelism
   };
   // What backward_weight() needs of backward_input(): gradients of the two projections' outputs.
   struct Deferred {
@@ -41,8 +42,12 @@ class Attention {
   };
   Heads split(const Tensor& qkv) const;
   AttentionArgs op_args(const Pass& pass) const;
+  void attend(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const;
+  void attend_backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
+                       const Saved& saved) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
+  int64_t first_head_, total_heads_;     // its place among all query heads
   double dropout_;
   int layer_;
   ColumnLinear qkv_proj_;

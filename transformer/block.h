@@ -39,6 +39,10 @@ class Block {
   Activation backward_input(Pass& pass, Activation dy, const ConstTensor& cos_sin, Saved saved,
                             Recompute recompute, Deferred& deferred) const;
   void backward_weight(Pass& pass, Deferred deferred) const;
+  // Whether backward_weight() reads weights: those of norms whose outputs were not kept.
+  static bool weight_pass_reads_weights(const Deferred& deferred) {
+    return !deferred.saved.n1.present();
+  }
 
  private:
   Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;

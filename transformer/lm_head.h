@@ -23,6 +23,8 @@ class LmHead {
   LmHead(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
          ParamHandle tied_table);
 
+  // The parameter block of the output matrix: the embedding's, where both are one.
+  int weight_block(const ParameterStore& params) const { return params.block_of(weight_); }
   // Loss without gradients. x (T / split, C) is the last block's output.
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // Loss and the gradient of x; writes the gradients of the head's parameters.

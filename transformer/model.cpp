@@ -1,10 +1,29 @@
 #include "transformer/model.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/ops/rotary.h"
 
 namespace trireme {
+namespace {
+
+// While it lives, the values of a parameter block can be used.
+class BlockUse {
+ public:
+  BlockUse(ParameterStore& params, int block, int next = -1) : params_(params), block_(block) {
+    params.acquire(block, next);
+  }
+  ~BlockUse() { params_.release(block_); }
+  BlockUse(const BlockUse&) = delete;
+  BlockUse& operator=(const BlockUse&) = delete;
+
+ private:
+  ParameterStore& params_;
+  int block_;
+};
+
+}  // namespace
 
 Model::Model(const ModelConfig& config, DType dtype)
     : Model(config, dtype, Layout{}, split_layers(config.num_layers, 1, {})) {}
@@ -69,11 +88,17 @@ Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
                           Recompute recompute) const {
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   const ConstTensor cos_sin = rotary_rows(pass);
-  if (span(chunk).embedding) x = embedding_->forward(pass);
+  if (span(chunk).embedding) {
+    const BlockUse use(pass.params, 0, layers.empty() ? -1 : layers[0].number);
+    x = embedding_->forward(pass);
+  }
   if (saved != nullptr) saved->blocks.resize(layers.size());
-  for (size_t l = 0; l < layers.size(); ++l)
+  for (size_t l = 0; l < layers.size(); ++l) {
+    const BlockUse use(pass.params, layers[l].number,
+                       l + 1 < layers.size() ? layers[l + 1].number : -1);
     x = layers[l].block.forward(pass, std::move(x), cos_sin,
                                 saved != nullptr ? &saved->blocks[l] : nullptr, recompute);
+  }
   return x;
 }
 
@@ -82,9 +107,11 @@ Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved sav
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   const ConstTensor cos_sin = rotary_rows(pass);
   deferred.blocks.resize(layers.size());
-  for (size_t l = layers.size(); l-- > 0;)
+  for (size_t l = layers.size(); l-- > 0;) {
+    const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
     dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin, std::move(saved.blocks[l]),
                                         recompute, deferred.blocks[l]);
+  }
   if (!span(chunk).embedding) return dy;
   deferred.d_embedding = std::move(dy);
   return {};
@@ -93,7 +120,12 @@ Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved sav
 void Model::backward_weight(Pass& pass, int chunk, Deferred deferred, const BlockDone& done) const {
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   for (size_t l = layers.size(); l-- > 0;) {
-    layers[l].block.backward_weight(pass, std::move(deferred.blocks[l]));
+    {
+      std::optional<BlockUse> use;
+      if (Block::weight_pass_reads_weights(deferred.blocks[l]))
+        use.emplace(pass.params, layers[l].number);
+      layers[l].block.backward_weight(pass, std::move(deferred.blocks[l]));
+    }
     done(layers[l].number);
   }
   if (!span(chunk).embedding) return;
@@ -106,10 +138,13 @@ Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Re
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
   const ConstTensor cos_sin = rotary_rows(pass);
   for (size_t l = layers.size(); l-- > 0;) {
-    Block::Deferred deferred;
-    dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin, std::move(saved.blocks[l]),
-                                        recompute, deferred);
-    layers[l].block.backward_weight(pass, std::move(deferred));
+    {
+      const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
+      Block::Deferred deferred;
+      dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin, std::move(saved.blocks[l]),
+                                          recompute, deferred);
+      layers[l].block.backward_weight(pass, std::move(deferred));
+    }
     done(layers[l].number);
   }
   if (!span(chunk).embedding) return dy;
@@ -118,13 +153,25 @@ Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Re
   return {};
 }
 
+int Model::last_layer_block() const {
+  return layers_.back().empty() ? -1 : layers_.back().back().number;
+}
+
 void Model::loss(Pass& pass, Activation x, const Loss& loss) const {
+  const BlockUse table(pass.params, head_->weight_block(pass.params));
+  const BlockUse use(pass.params, head_block_);
   head_->loss(pass, std::move(x), loss);
 }
 
 Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
                                     const BlockDone& done) const {
-  Activation dx = head_->loss_and_backward(pass, std::move(x), loss);
+  Activation dx;
+  {
+    // Backward of this chunk follows.
+    const BlockUse table(pass.params, head_->weight_block(pass.params));
+    const BlockUse use(pass.params, head_block_, last_layer_block());
+    dx = head_->loss_and_backward(pass, std::move(x), loss);
+  }
   done(head_block_);
   return dx;
 }
@@ -133,6 +180,8 @@ void Model::infer(Pass& pass, const Tensor& logits) const {
   Activation x;
   for (int chunk = 0; chunk < chunks(); ++chunk)
     x = forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
+  const BlockUse table(pass.params, head_->weight_block(pass.params));
+  const BlockUse use(pass.params, head_block_);
   head_->logits(pass, std::move(x), logits);
 }
 

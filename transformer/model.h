@@ -67,6 +67,7 @@ class Model {
  private:
   // The table with a row for every position of the pass; a fake one when planning.
   ConstTensor rotary_rows(const Pass& pass) const;
+  int last_layer_block() const;  // of the chunk with the head; -1: it has no layers
   const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
   struct Layer {
     Block block;

@@ -1,7 +1,7 @@
 // The tokens a stage works on, flat: several sequences one behind the other, (T) of each field.
 #pragma once
 
-#include "engine/core/tensor.h"
+#include "parallel/context/context_plan.h"
 
 namespace trireme {
 
@@ -13,6 +13,8 @@ struct Tokens {
   ConstTensor rows;       // (T) int64: global index of the token, keys dropout
   ConstTensor cu_q;       // (N + 1) int32: offsets of the sequences among the queries
   ConstTensor cu_k;       // (N + 1) int32: offsets among the keys; cu_q unless there is a KV cache
+  // Where sequences are spread over context-parallel ranks, in the place of cu_q and cu_k.
+  const ContextPlan* context = nullptr;
 };
 
 }  // namespace trireme

@@ -37,7 +37,7 @@ void check_state(const char* op, const char* operand, const Tensor& state, const
 template <class T>
 cpu::UpdateRange<T> update_range(const Tensor& param, const Tensor& master, const ConstTensor& grad,
                                  const Tensor& m, const Tensor& v, const StepScalars& scalars,
-                                 const RandomKey& rounding, int64_t element0) {
+                                 const RandomKey& rounding, const ElementIndex& index) {
   // Each update has random bits of its own: with the same bits every time, an element whose bits
   // say "up" would drift.
   const auto count = static_cast<uint64_t>(scalars.count);
@@ -49,7 +49,10 @@ cpu::UpdateRange<T> update_range(const Tensor& param, const Tensor& master, cons
           .bf16_state = m.present() && m.dtype() == DType::kBF16,
           .n = param.numel(),
           .key = {rounding.seed, substream(rounding.stream, count)},
-          .element0 = static_cast<uint64_t>(element0)};
+          .first = index.first,
+          .width = index.width,
+          .stride = index.stride,
+          .offset = index.offset};
 }
 
 // 1 - beta^count without cancellation for beta near 1.
@@ -73,7 +76,7 @@ void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const Const
   dispatch_float("adamw_step", param.dtype(), [&]<class T>() {
     using F = compute_t<T>;
     const cpu::AdamWUpdate<T> update{
-        .range = update_range<T>(param, master, grad, m, v, s, args.rounding, args.element0),
+        .range = update_range<T>(param, master, grad, m, v, s, args.rounding, args.index),
         .grad_multiplier = static_cast<F>(s.grad_multiplier),
         .beta1 = static_cast<F>(args.beta1),
         .beta2 = static_cast<F>(args.beta2),
@@ -103,7 +106,7 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
   dispatch_float("sgd_step", param.dtype(), [&]<class T>() {
     using F = compute_t<T>;
     const cpu::SgdUpdate<T> update{
-        .range = update_range<T>(param, master, grad, m, {}, s, args.rounding, args.element0),
+        .range = update_range<T>(param, master, grad, m, {}, s, args.rounding, args.index),
         .grad_multiplier = static_cast<F>(s.grad_multiplier),
         .learning_rate = static_cast<F>(lr),
         .momentum = static_cast<F>(args.momentum),

@@ -2,6 +2,7 @@
 // clip factor, step count) read from device views, so that no host read is needed inside a step.
 #pragma once
 
+#include "engine/core/element_index.h"
 #include "engine/ops/context.h"
 
 namespace trireme {
@@ -21,7 +22,7 @@ struct AdamWArgs {
   bool decoupled =
       true;              // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
   RandomKey rounding{};  // of the stochastic rounding below
-  int64_t element0 = 0;  // global index of the range's first element: keys the rounding
+  ElementIndex index{};  // keys the rounding
 };
 
 // For every element, with g = grad * grad_multiplier (Kingma & Ba 2015):
@@ -48,7 +49,7 @@ struct SgdArgs {
   double momentum = 0.0, weight_decay = 0.0, lr_multiplier = 1.0;
   bool nesterov = false;
   RandomKey rounding{};
-  int64_t element0 = 0;
+  ElementIndex index{};
 };
 
 // d = g + weight_decay p;  m = momentum m + d;  p -= lr (nesterov ? d + momentum m : m)

@@ -29,14 +29,14 @@ struct Ring {
   int rank(int offset) const { return ranks[static_cast<size_t>(index(offset))]; }
 };
 
-// Step s passes on what arrived in step s - 1; rank r ends up holding piece r + 1 complete.
+// Step s passes on what arrived in step s - 1; rank r ends up holding piece r + last complete.
 void ring_reduce(Operation& op, const Ring& ring, DType dtype, ReduceOp reduce, void* data,
-                 int64_t n) {
+                 int64_t n, int last) {
   const int64_t width = dtype_size(dtype);
   std::byte* arrived = op.scratch(0, ceil_div(n, ring.size()) * width);
   for (int s = 0; s < ring.size() - 1; ++s) {
-    const Piece out = piece_of(n, ring.size(), ring.index(-s));
-    const Piece in = piece_of(n, ring.size(), ring.index(-s - 1));
+    const Piece out = piece_of(n, ring.size(), ring.index(last - s - 1));
+    const Piece in = piece_of(n, ring.size(), ring.index(last - s - 2));
     op.step(ring.rank(1), at(data, out.begin * width), out.size() * width, ring.rank(-1), arrived,
             in.size() * width);
     std::byte* own = at(data, in.begin * width);
@@ -44,11 +44,11 @@ void ring_reduce(Operation& op, const Ring& ring, DType dtype, ReduceOp reduce, 
   }
 }
 
-// Rank r ends up holding piece r + 1, the sum of all ranks' in the order r, r - 1, r - 2, ...
+// Rank r ends up holding piece r + last, the sum of all ranks' in the order r, r - 1, r - 2, ...
 void collect_short_floats(Operation& op, const Ring& ring, DType dtype, ReduceOp reduce, void* data,
-                          int64_t n) {
+                          int64_t n, int last) {
   const int64_t width = dtype_size(dtype);
-  const Piece mine = piece_of(n, ring.size(), ring.index(1));
+  const Piece mine = piece_of(n, ring.size(), ring.index(last));
   std::byte* arrived = op.scratch(0, mine.size() * width);
   auto* sum = reinterpret_cast<float*>(op.scratch(1, mine.size() * 4));
   std::byte* own = at(data, mine.begin * width);
@@ -57,7 +57,7 @@ void collect_short_floats(Operation& op, const Ring& ring, DType dtype, ReduceOp
     accumulate_as_float(dtype, sum, own, mine.size());
   }
   for (int s = 1; s < ring.size(); ++s) {
-    const Piece out = piece_of(n, ring.size(), ring.index(s + 1));
+    const Piece out = piece_of(n, ring.size(), ring.index(s + last));
     op.step(ring.rank(s), at(data, out.begin * width), out.size() * width, ring.rank(-s), arrived,
             mine.size() * width);
     // Maxima and minima lose nothing by being kept in the short type.
@@ -67,6 +67,20 @@ void collect_short_floats(Operation& op, const Ring& ring, DType dtype, ReduceOp
       add_into(dtype, reduce, own, own, arrived, mine.size());
   }
   if (reduce == ReduceOp::kSum) round_from_float(dtype, own, sum, mine.size());
+}
+
+void reduce_to_pieces(Operation& op, const Ring& ring, DType dtype, ReduceOp reduce, void* data,
+                      int64_t n, int last) {
+  if (is_short_float(dtype))
+    collect_short_floats(op, ring, dtype, reduce, data, n, last);
+  else
+    ring_reduce(op, ring, dtype, reduce, data, n, last);
+}
+
+std::vector<int> all_ranks(Operation& op) {
+  std::vector<int> ranks(static_cast<size_t>(op.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 // Rank r starts with piece r + first.
@@ -93,16 +107,24 @@ void ring_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, in
                      std::span<const int> ranks, int self) {
   const Ring ring{ranks, self};
   if (ring.size() == 1) return;
-  if (is_short_float(dtype))
-    collect_short_floats(op, ring, dtype, reduce, data, n);
-  else
-    ring_reduce(op, ring, dtype, reduce, data, n);
+  reduce_to_pieces(op, ring, dtype, reduce, data, n, 1);
   ring_spread(op, ring, dtype_size(dtype), data, n, 1);
 }
 
+void ring_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data,
+                                int64_t n) {
+  if (op.size() == 1) return;
+  const std::vector<int> ranks = all_ranks(op);
+  reduce_to_pieces(op, Ring{ranks, op.rank()}, dtype, reduce, data, n, 0);
+}
+
+void ring_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t n) {
+  const std::vector<int> ranks = all_ranks(op);
+  ring_spread(op, Ring{ranks, op.rank()}, width, data, n, 0);
+}
+
 void ring_all_gather(Operation& op, void* out, const void* in, int64_t bytes) {
-  std::vector<int> ranks(static_cast<size_t>(op.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> ranks = all_ranks(op);
   std::byte* own = at(out, op.rank() * bytes);
   if (bytes > 0 && own != in) std::memmove(own, in, static_cast<size_t>(bytes));
   ring_spread(op, Ring{ranks, op.rank()}, 1, out, bytes * op.size(), 0);

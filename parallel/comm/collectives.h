@@ -28,6 +28,11 @@ void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, in
 void ring_all_gather(Operation& op, void* out, const void* in, int64_t bytes);
 void ring_reduce_scatter(Operation& op, DType dtype, ReduceOp reduce, void* out, const void* in,
                          int64_t n);
+// In place over the pieces of piece_of(n, size, r), which differ by one element at most. Both send
+// exactly (N - 1) n elements, summed over the ranks. reduce_scatter leaves partial sums in the other
+// ranks' pieces.
+void ring_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n);
+void ring_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t n);
 void tree_broadcast(Operation& op, void* data, int64_t bytes, int root);
 void pairwise_all_to_all(Operation& op, std::byte* out, std::span<const int64_t> out_bytes,
                          const std::byte* in, std::span<const int64_t> in_bytes);

@@ -190,7 +190,7 @@ void CommWorker::loop() {
         continue;
       }
     } else {
-      changed_.wait(lock, [&] { return due() || pending_; });
+      changed_.wait(lock, [&] { return due() || (pending_ && !stop_); });
       nap = kIdleNap;
       if (!due()) continue;
     }

@@ -71,6 +71,18 @@ void do_reduce_scatter(GroupState& group, const Tensor& out, const ConstTensor& 
   ring_reduce_scatter(operation, in.dtype(), op, out.raw(), in.raw(), out.numel());
 }
 
+void do_all_gather_v(GroupState& group, const Tensor& data) {
+  Operation op(group, CommKind::kAllGather, data.bytes());
+  verify(op, data.dtype());
+  ring_all_gather_pieces(op, dtype_size(data.dtype()), data.raw(), data.numel());
+}
+
+void do_reduce_scatter_v(GroupState& group, const Tensor& data, ReduceOp reduce) {
+  Operation op(group, CommKind::kReduceScatter, data.bytes());
+  verify(op, data.dtype(), reduce);
+  ring_reduce_scatter_pieces(op, data.dtype(), reduce, data.raw(), data.numel());
+}
+
 void do_broadcast(GroupState& group, const Tensor& data, int root) {
   Operation op(group, CommKind::kBroadcast, data.bytes());
   verify(op, data.dtype(), ReduceOp::kSum, root);
@@ -146,6 +158,28 @@ Work Communicator::reduce_scatter_async(const Tensor& out, const ConstTensor& in
   check_reducible("reduce_scatter", in.dtype());
   check_pieces("reduce_scatter", in, out, size());
   return TRIREME_START(do_reduce_scatter(*state, out, in, op));
+}
+
+void Communicator::all_gather_v(const Tensor& data) {
+  check_operand("all_gather_v", "data", data);
+  TRIREME_RUN(do_all_gather_v(*state_, data));
+}
+
+Work Communicator::all_gather_v_async(const Tensor& data) {
+  check_operand("all_gather_v", "data", data);
+  return TRIREME_START(do_all_gather_v(*state, data));
+}
+
+void Communicator::reduce_scatter_v(const Tensor& data, ReduceOp op) {
+  check_operand("reduce_scatter_v", "data", data);
+  check_reducible("reduce_scatter_v", data.dtype());
+  TRIREME_RUN(do_reduce_scatter_v(*state_, data, op));
+}
+
+Work Communicator::reduce_scatter_v_async(const Tensor& data, ReduceOp op) {
+  check_operand("reduce_scatter_v", "data", data);
+  check_reducible("reduce_scatter_v", data.dtype());
+  return TRIREME_START(do_reduce_scatter_v(*state, data, op));
 }
 
 void Communicator::broadcast(const Tensor& data, int root) {

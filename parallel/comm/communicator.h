@@ -85,6 +85,14 @@ class Communicator {
   // in is otherwise unchanged.
   void reduce_scatter(const Tensor& out, const ConstTensor& in, ReduceOp op = ReduceOp::kSum);
   Work reduce_scatter_async(const Tensor& out, const ConstTensor& in, ReduceOp op = ReduceOp::kSum);
+  // The same in place over uneven pieces: data (n) is cut into piece_of(n, size, r), which differ by
+  // one element at most (collectives.h). all_gather_v: every rank gives its piece and receives the
+  // others'. reduce_scatter_v: a rank's own piece becomes its part of the reduction; what the other
+  // pieces hold afterwards is undefined.
+  void all_gather_v(const Tensor& data);
+  Work all_gather_v_async(const Tensor& data);
+  void reduce_scatter_v(const Tensor& data, ReduceOp op = ReduceOp::kSum);
+  Work reduce_scatter_v_async(const Tensor& data, ReduceOp op = ReduceOp::kSum);
   void broadcast(const Tensor& data, int root);
   Work broadcast_async(const Tensor& data, int root);
   // out piece s = piece `rank` of rank s's in; `size` equal pieces. No overlap.

@@ -2,35 +2,6 @@
 
 namespace trireme {
 
-ContextCommType parse_context_comm_type(const std::string& name) {
-  for (const ContextCommType type :
-       {ContextCommType::kP2P, ContextCommType::kA2A, ContextCommType::kA2AP2P})
-    if (name == context_comm_type_name(type)) return type;
-  fail_input("parallel.cp_comm_type \"", name, "\" is not one of p2p, a2a, a2a+p2p");
-}
-
-const char* context_comm_type_name(ContextCommType type) {
-  switch (type) {
-    case ContextCommType::kP2P: return "p2p";
-    case ContextCommType::kA2A: return "a2a";
-    case ContextCommType::kA2AP2P: return "a2a+p2p";
-  }
-  TRIREME_UNREACHABLE("context communication type ", static_cast<int>(type));
-}
-
-int ulysses_ranks(ContextCommType type, int ranks, int64_t heads) {
-  if (type == ContextCommType::kP2P || ranks == 1) return 1;
-  if (type == ContextCommType::kA2AP2P)
-    for (int u = ranks / 2; u > 1; --u)
-      if (ranks % u == 0 && heads % u == 0) return u;
-  bool prime = true;
-  for (int u = 2; u < ranks; ++u) prime = prime && ranks % u != 0;
-  if (heads % ranks == 0 && (type == ContextCommType::kA2A || prime)) return ranks;
-  fail_input("parallel.cp_comm_type \"", context_comm_type_name(type), "\" with parallel.cp ",
-             ranks, " cannot deal ", heads,
-             " query heads of a rank: use \"p2p\", or another parallel.cp");
-}
-
 ContextAttention::ContextAttention(Communicator& cp, int ulysses)
     : ulysses_(ulysses), ring_(&cp), exchange_(nullptr) {
   TRIREME_CHECK(ulysses > 0 && cp.size() % ulysses == 0, "heads exchanged between ", ulysses,

@@ -8,21 +8,11 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "parallel/context/head_exchange.h"
 #include "parallel/context/ring_attention.h"
 
 namespace trireme {
-
-enum class ContextCommType : uint8_t { kP2P, kA2A, kA2AP2P };
-ContextCommType parse_context_comm_type(const std::string& name);  // "p2p", "a2a", "a2a+p2p"
-const char* context_comm_type_name(ContextCommType type);
-
-// Ranks that exchange heads, u, for `ranks` context ranks with `heads` query heads each (after tensor
-// parallelism): 1 for p2p, all for a2a; for a2a+p2p the largest divisor of `ranks` below it that divides
-// the heads, or all ranks where they are a prime number that does. InputError where there is none.
-int ulysses_ranks(ContextCommType type, int ranks, int64_t heads);
 
 class ContextAttention {
  public:

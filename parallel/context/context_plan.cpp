@@ -10,12 +10,13 @@ ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses)
       rank_(rank),
       ulysses_(ulysses),
       steps_(static_cast<size_t>(group_layout_.ranks)),
-      tokens_(tokens_of_rank(group_layout_, rank / ulysses)),
-      global_rows_(tokens_.size()),
+      tokens_(tokens_of_rank(layout, rank)),
+      group_tokens_(tokens_of_rank(group_layout_, rank / ulysses)),
+      global_rows_(group_tokens_.size()),
       order_(order_of_group(layout, ulysses, rank / ulysses)) {
   for (Step& step : steps_) {
-    step.segments.reserve(tokens_.size());  // no more documents than tokens
-    step.key_position.resize(tokens_.size());
+    step.segments.reserve(group_tokens_.size());  // no more documents than tokens
+    step.key_position.resize(group_tokens_.size());
   }
 }
 
@@ -33,8 +34,8 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
     key_positions(group_layout_, source, cu_seqlens, step.key_position);
   }
   if (rows.empty()) return;
-  for (size_t i = 0; i < tokens_.size(); ++i)
-    global_rows_[i] = tokens_[i] < 0 ? 0 : rows[static_cast<size_t>(tokens_[i])];
+  for (size_t i = 0; i < group_tokens_.size(); ++i)
+    global_rows_[i] = group_tokens_[i] < 0 ? 0 : rows[static_cast<size_t>(group_tokens_[i])];
 }
 
 AttentionSegments ContextPlan::step(int t) const {

@@ -21,6 +21,8 @@ class ContextPlan {
   int ulysses() const { return ulysses_; }
   int ring() const { return group_layout_.ranks; }
   int64_t local_tokens() const { return layout_.local_tokens(); }
+  // (local_tokens) number of each local token in the micro-batch, -1 for padding.
+  const std::vector<int64_t>& tokens() const { return tokens_; }
   // Tokens a rank attends with once heads are exchanged: ulysses() * local_tokens().
   int64_t group_tokens() const { return group_layout_.local_tokens(); }
 
@@ -40,7 +42,7 @@ class ContextPlan {
   ContextLayout layout_, group_layout_;
   int rank_, ulysses_;
   std::vector<Step> steps_;
-  std::vector<int64_t> tokens_, global_rows_;
+  std::vector<int64_t> tokens_, group_tokens_, global_rows_;
   std::vector<int32_t> order_;
 };
 

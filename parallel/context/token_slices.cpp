@@ -56,16 +56,6 @@ void add_segment(const LocalRange& queries, const LocalRange& keys, int32_t diag
 
 }  // namespace
 
-ContextBalance parse_context_balance(const std::string& name) {
-  if (name == "zigzag") return ContextBalance::kZigzag;
-  if (name == "contiguous") return ContextBalance::kContiguous;
-  fail_input("parallel.cp_balance \"", name, "\" is not one of zigzag, contiguous");
-}
-
-const char* context_balance_name(ContextBalance balance) {
-  return balance == ContextBalance::kZigzag ? "zigzag" : "contiguous";
-}
-
 std::array<int64_t, 2> ContextLayout::chunks(int rank) const {
   TRIREME_CHECK(rank >= 0 && rank < ranks, "context rank ", rank, " of ", ranks);
   if (balance == ContextBalance::kContiguous) return {2 * rank, 2 * rank + 1};

@@ -13,16 +13,12 @@
 
 #include <array>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "engine/ops/attention.h"
+#include "parallel/context/options.h"
 
 namespace trireme {
-
-enum class ContextBalance : uint8_t { kZigzag, kContiguous };
-ContextBalance parse_context_balance(const std::string& name);  // "zigzag", "contiguous"
-const char* context_balance_name(ContextBalance balance);
 
 struct ContextLayout {
   int64_t rows = 0;    // B
@@ -36,6 +32,7 @@ struct ContextLayout {
   int64_t local_tokens() const { return rows * local_length(); }
   std::array<int64_t, 2> chunks(int rank) const;  // ascending
   ContextLayout grouped(int ranks_together) const;
+  bool operator==(const ContextLayout&) const = default;
 };
 
 // The shortest chunks of a multiple of `multiple` tokens (the tensor-parallel ranks, where they share

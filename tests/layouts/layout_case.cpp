@@ -10,6 +10,7 @@ namespace trireme::test {
 namespace {
 
 constexpr int64_t kGlobalBatch = 8;  // sequences
+constexpr int64_t kHeads = 8;
 
 const char* word(Recompute recompute) {
   switch (recompute) {
@@ -47,6 +48,14 @@ std::vector<std::string> variants(const LayoutCase& c) {
   if (!c.stage_layers.empty()) out.emplace_back("uneven stages");
   if (c.recompute == Recompute::kSelective) out.emplace_back("selective recompute");
   if (c.recompute == Recompute::kFull) out.emplace_back("full recompute");
+  if (c.sizes.cp > 1) {
+    const bool ring = c.sizes.cp_exchange < c.sizes.cp;
+    const bool heads = c.sizes.cp_exchange > 1;
+    out.push_back(
+        concat("context ", heads ? "a2a" : "", heads && ring ? "+" : "", ring ? "p2p" : ""));
+    out.push_back(concat("context ", context_balance_name(c.sizes.cp_balance)));
+  }
+  if (c.zero > 0) out.push_back(concat("ZeRO stage ", c.zero));
   if (c.packed) out.emplace_back("packed documents");
   if (c.dropout) out.emplace_back("dropout");
   return out;
@@ -54,9 +63,12 @@ std::vector<std::string> variants(const LayoutCase& c) {
 
 std::string LayoutCase::name() const {
   std::string text = mesh(*this);
+  if (sizes.cp_exchange > 1) text += concat(" a2a", sizes.cp_exchange);
+  if (sizes.cp_balance != ContextBalance::kZigzag) text += " contiguous";
   text += concat(", ", schedule);
   if (virtual_stages > 1) text += concat(" x", virtual_stages);
   if (!stage_layers.empty()) text += " uneven";
+  if (zero > 0) text += concat(", zero", zero);
   text += word(recompute);
   if (packed) text += ", packed";
   text += llama ? ", llama" : ", gpt2";
@@ -66,20 +78,38 @@ std::string LayoutCase::name() const {
 
 namespace {
 
+// The ways in which cp ranks may share sequences.
+std::vector<ParallelSizes> context_sizes(int tp) {
+  std::vector<ParallelSizes> all(1);
+  for (const int cp : {2, 4})
+    for (const ContextCommType type :
+         {ContextCommType::kP2P, ContextCommType::kA2A, ContextCommType::kA2AP2P})
+      for (const ContextBalance balance : {ContextBalance::kZigzag, ContextBalance::kContiguous}) {
+        const bool zigzag = balance == ContextBalance::kZigzag;
+        ParallelSizes sizes;
+        sizes.cp = cp;
+        sizes.cp_exchange = ulysses_ranks(type, cp, kHeads / tp);
+        sizes.cp_balance = balance;
+        const bool possible = sizes.cp_exchange == 1 || (sizes.cp_exchange > 1 && zigzag);
+        if (possible && std::ranges::find(all, sizes) == all.end()) all.push_back(sizes);
+      }
+  return all;
+}
+
 std::vector<ParallelSizes> all_sizes(int most) {
   std::vector<ParallelSizes> out;
   for (const int pp : {1, 2, 4})
     for (const int dp : {1, 2, 4})
       for (const int tp : {1, 2, 4})
-        for (const bool sp : {false, true}) {
-          if (pp * dp * tp > most || (sp && tp == 1)) continue;
-          ParallelSizes sizes;
-          sizes.pp = pp;
-          sizes.dp = dp;
-          sizes.tp = tp;
-          sizes.sequence_parallel = sp;
-          out.push_back(sizes);
-        }
+        for (const bool sp : {false, true})
+          for (ParallelSizes sizes : context_sizes(tp)) {
+            if (pp * dp * tp * sizes.cp > most || (sp && tp == 1)) continue;
+            sizes.pp = pp;
+            sizes.dp = dp;
+            sizes.tp = tp;
+            sizes.sequence_parallel = sp;
+            out.push_back(sizes);
+          }
   return out;
 }
 
@@ -107,21 +137,24 @@ std::vector<LayoutCase> all_cases(int most) {
   std::vector<LayoutCase> cases;
   for (const ParallelSizes& sizes : all_sizes(most))
     for (const ScheduleChoice& schedule : schedules(sizes))
-      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
-        for (const bool packed : {false, true})
-          for (const bool llama : {false, true})
-            for (const bool dropout : {false, true}) {
-              LayoutCase c;
-              c.sizes = sizes;
-              c.schedule = schedule.name;
-              c.virtual_stages = schedule.virtual_stages;
-              c.stage_layers = schedule.layers;
-              c.recompute = recompute;
-              c.packed = packed;
-              c.llama = llama;
-              c.dropout = dropout;
-              cases.push_back(c);
-            }
+      for (int zero = 0; zero <= (sizes.dp > 1 ? 3 : 0); ++zero)
+        for (const Recompute recompute :
+             {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
+          for (const bool packed : {false, true})
+            for (const bool llama : {false, true})
+              for (const bool dropout : {false, true}) {
+                LayoutCase c;
+                c.sizes = sizes;
+                c.schedule = schedule.name;
+                c.virtual_stages = schedule.virtual_stages;
+                c.stage_layers = schedule.layers;
+                c.zero = zero;
+                c.recompute = recompute;
+                c.packed = packed;
+                c.llama = llama;
+                c.dropout = dropout;
+                cases.push_back(c);
+              }
   return cases;
 }
 
@@ -160,18 +193,19 @@ RunConfig config_of(const LayoutCase& c) {
   model.hidden_size = 32;
   model.intermediate_size = 45;
   model.num_layers = 8;
-  model.num_heads = 8;
+  model.num_heads = kHeads;
   model.num_kv_heads = c.llama ? 2 : 8;
   model.head_dim = 4;
   model.max_positions = 32;
   model.initializer_range = 0.2;
   model.tie_word_embeddings = !c.llama;
   model.attention_bias = model.mlp_bias = !c.llama;
-  if (c.dropout) model.residual_dropout = model.embedding_dropout = 0.1;
+  if (c.dropout) model.residual_dropout = model.embedding_dropout = model.attention_dropout = 0.1;
   config.parallel = c.sizes;
   config.pipeline.schedule = c.schedule;
   config.pipeline.virtual_stages = c.virtual_stages;
   config.pipeline.layers = c.stage_layers;
+  config.zero.stage = c.zero;
   config.recompute = c.recompute;
   config.dtype = c.dtype;
   config.train_batch_size = kGlobalBatch;
@@ -191,6 +225,7 @@ LayoutCase reference_of(const LayoutCase& c) {
   reference.schedule = "1f1b";
   reference.virtual_stages = 1;
   reference.stage_layers.clear();
+  reference.zero = 0;
   reference.recompute = Recompute::kNone;
   return reference;
 }

@@ -13,6 +13,7 @@ struct LayoutCase {
   std::string schedule = "1f1b";
   int virtual_stages = 1;
   std::vector<int64_t> stage_layers;  // empty: equal stages
+  int zero = 0;                       // stage
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
   bool llama = true;    // else GPT-2: tied head, biases, learned positions

@@ -7,7 +7,6 @@
 #include "engine/ops/cross_entropy.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
-#include "training/train_step.h"
 
 namespace trireme::test {
 namespace {
@@ -40,13 +39,15 @@ MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
   return b;
 }
 
-// Copies a box of a logical tensor to its place.
-void place_box(const ParameterSpec& spec, const ConstTensor& local, std::vector<double>& whole) {
+// Copies elements [begin, ...) of a box of a logical tensor to their place.
+void place_part(const ParameterSpec& spec, int64_t begin, const ConstTensor& local,
+                std::vector<double>& whole) {
   const std::vector<double> values = to_doubles(local);
   whole.resize(static_cast<size_t>(spec.shape.numel()));
   const std::vector<int64_t> shape(spec.shape.dims().begin(), spec.shape.dims().end());
   const TensorBox box = spec.box.extent.empty() ? whole_box(shape) : spec.box;
-  const TensorPart from{box, 0, box.numel()}, to{whole_box(shape), 0, spec.shape.numel()};
+  const TensorPart from{box, begin, begin + local.numel()},
+      to{whole_box(shape), 0, spec.shape.numel()};
   for_each_common_run(shape, from, to, [&](const CommonRun& run) {
     std::copy_n(values.begin() + run.first_offset, run.length, whole.begin() + run.second_offset);
   });
@@ -60,7 +61,8 @@ class Gathered {
                 const StepResult& outcome) {
     const std::lock_guard lock(mutex_);
     result_.gradients.resize(std::max(result_.gradients.size(), step + 1));
-    collect(state.store, state.store.flat_gradients(), groups, result_.gradients[step]);
+    place_owned(state.store, state.store.flat_gradients(), state.store.gradient_map(),
+                result_.gradients[step]);
     if (groups.world.rank() != 0) return;
     result_.losses.push_back(outcome.loss);
     result_.norms.push_back(outcome.grad_norm);
@@ -68,32 +70,33 @@ class Gathered {
 
   void add_end(const TrainState& state, const Groups& groups) {
     const std::lock_guard lock(mutex_);
-    collect(state.store, state.store.flat_values(), groups, result_.parameters);
+    place_owned(state.store, state.store.flat_values(), state.store.value_map(),
+                result_.parameters);
     const auto count = [&](const char* name, const std::unique_ptr<Communicator>& group) {
       if (group->size() == 1) return;
       const Traffic::Counter total = group->traffic().total();
       result_.traffic[name] += total.sent_bytes + total.window_bytes;
     };
     count("tp", groups.tp);
-    count("cp", groups.cp);
+    if (groups.context != nullptr) {
+      const ContextAttention& context = *groups.context;
+      result_.traffic["cp"] += context.ring().traffic().total().sent_bytes;
+      if (context.ulysses() > 1)
+        result_.traffic["cp"] += context.exchange().traffic().total().sent_bytes;
+    }
     count("pp", groups.pp);
     count("dp x cp", groups.data);
-    result_.parameter_elements.resize(static_cast<size_t>(groups.world.size()));
-    result_.parameter_elements[static_cast<size_t>(groups.world.rank())] =
-        state.store.parameter_count();
+    const Traffic mine = groups.data->traffic();
+    for (size_t k = 0; k < kCommKinds; ++k)
+      result_.data_traffic.counters[k].sent_bytes += mine.counters[k].sent_bytes;
+    result_.stored.resize(static_cast<size_t>(groups.world.size()));
+    LayoutResult::Stored& stored = result_.stored[static_cast<size_t>(groups.world.rank())];
+    stored.values = state.store.flat_values().bytes();
+    stored.gradients = state.store.flat_gradients().bytes();
+    for (const FlatOptimizer::State& s : state.optimizer.states()) stored.states += s.flat.bytes();
   }
 
  private:
-  void collect(const ParameterStore& store, const Tensor& flat, const Groups& groups,
-               std::map<std::string, std::vector<double>>& into) {
-    for (size_t h = 0; h < store.specs().size(); ++h) {
-      const ParameterSpec& spec = store.specs()[h];
-      const int replica =
-          spec.region == Region::kDense ? groups.layout.data.index : groups.layout.edp.index;
-      if (spec.copy != 0 || replica != 0) continue;
-      place_box(spec, store.view_in(flat, static_cast<ParamHandle>(h)), into[spec.name]);
-    }
-  }
   LayoutResult& result_;
   std::mutex mutex_;
 };
@@ -136,18 +139,35 @@ void raise(double& largest, double value) {
 
 }  // namespace
 
-LayoutResult run_layout(const LayoutCase& c, const CommOptions& options) {
-  return run_training(config_of(c), c.packed, options);
+void place_owned(const ParameterStore& store, const ConstTensor& array, const ShardMap& map,
+                 std::map<std::string, std::vector<double>>& into) {
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    if (spec.copy != 0) continue;
+    store.owned().for_each(store.range(h), [&](const FlatRange& part, int64_t) {
+      const int64_t at = map.offset(part.begin);
+      place_part(spec, part.begin - store.range(h).begin, array.slice(0, at, at + part.size()),
+                 into[spec.name]);
+    });
+  }
 }
 
-LayoutResult run_training(const RunConfig& config, bool packed, const CommOptions& options) {
-  LayoutResult result;
-  Gathered gathered(result);
+StepResult LayoutRank::train(int64_t step_number, bool packed) {
+  const Place& dp = groups.layout.dp;
+  std::vector<MicroBatch> batches;
+  for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
+    batches.push_back(
+        sample(config, packed, step_number * config.train_batch_size + i * dp.size + dp.index));
+  return step.run(step_number, batches, plan);
+}
+
+void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
+              const std::function<void(LayoutRank&)>& body) {
   run_threads(
       world_size(config.parallel),
       [&](Communicator& world) {
-        const Groups groups(world, config.parallel,
-                            kv_head_copies(config.model, config.parallel.tp));
+        Groups groups(world, config.parallel, kv_head_copies(config.model, config.parallel.tp));
+        if (options.change) options.change(groups);
         Ctx ctx(1, "test");
         ctx.seed = config.seed;
         TrainState state(config, groups.layout);
@@ -156,19 +176,27 @@ LayoutResult run_training(const RunConfig& config, bool packed, const CommOption
         state.allocate();
         ctx.arena.reserve(plan.capacity);
         state.initialize(ctx);
-        const Place& dp = groups.layout.dp;
-        for (int64_t s = 0; s < config.train_steps; ++s) {
-          std::vector<MicroBatch> batches;
-          for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
-            batches.push_back(
-                sample(config, packed, s * config.train_batch_size + i * dp.size + dp.index));
-          const StepResult outcome = step.run(s, batches, plan);
-          gathered.add_step(state, groups, static_cast<size_t>(s), outcome);
-          world.barrier();  // nobody overwrites gradients that are still collected
-        }
-        gathered.add_end(state, groups);
+        LayoutRank rank{config, groups, ctx, state, step, plan};
+        body(rank);
       },
-      options);
+      options.comm);
+}
+
+LayoutResult run_layout(const LayoutCase& c, const LayoutRunOptions& options) {
+  return run_training(config_of(c), c.packed, options);
+}
+
+LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunOptions& options) {
+  LayoutResult result;
+  Gathered gathered(result);
+  on_ranks(config, options, [&](LayoutRank& rank) {
+    for (int64_t s = 0; s < config.train_steps; ++s) {
+      const StepResult outcome = rank.train(s, packed);
+      gathered.add_step(rank.state, rank.groups, static_cast<size_t>(s), outcome);
+      rank.groups.world.barrier();  // nobody overwrites gradients that are still collected
+    }
+    gathered.add_end(rank.state, rank.groups);
+  });
   return result;
 }
 

@@ -1,12 +1,14 @@
 // Trains a case on ranks that are threads and gathers what must not depend on the layout.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "parallel/comm/communicator.h"
 #include "tests/layouts/layout_case.h"
+#include "training/train_step.h"
 
 namespace trireme::test {
 
@@ -16,13 +18,40 @@ struct LayoutResult {
   std::vector<std::map<std::string, std::vector<double>>> gradients;
   std::map<std::string, std::vector<double>> parameters;  // after the last step
   // Bytes moved in each group of more than one rank, over the run, summed over ranks.
-  std::map<std::string, int64_t> traffic;   // "tp", "dp x cp", ...
-  std::vector<int64_t> parameter_elements;  // of each rank
+  std::map<std::string, int64_t> traffic;  // "tp", "dp x cp", ...
+  Traffic data_traffic;                    // of the dp x cp groups, summed over ranks
+  struct Stored {                          // bytes of what a rank keeps
+    int64_t values = 0, gradients = 0, states = 0;
+  };
+  std::vector<Stored> stored;  // of each rank
 };
 
-LayoutResult run_layout(const LayoutCase& c, const CommOptions& options = {});
+// One rank of a run that is ready to take its first step.
+struct LayoutRank {
+  const RunConfig& config;
+  Groups& groups;
+  Ctx& ctx;
+  TrainState& state;
+  TrainStep& step;
+  const ArenaPlan& plan;
+
+  StepResult train(int64_t step_number, bool packed);
+};
+struct LayoutRunOptions {
+  CommOptions comm;
+  std::function<void(Groups&)> change;  // before anything is made of the groups
+};
+void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
+              const std::function<void(LayoutRank&)>& body);
+
+// Puts what this rank owns of every logical tensor to its place in `into`. `array` is laid out as
+// `map` says. Ranks take turns.
+void place_owned(const ParameterStore& store, const ConstTensor& array, const ShardMap& map,
+                 std::map<std::string, std::vector<double>>& into);
+
+LayoutResult run_layout(const LayoutCase& c, const LayoutRunOptions& options = {});
 // The same for any configuration; its micro-batches hold one sequence.
-LayoutResult run_training(const RunConfig& config, bool packed, const CommOptions& options);
+LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunOptions& options);
 
 // How far a result is from the reference: the largest relative differences of all steps, and where. A
 // tensor is compared by the norm of the difference against its own norm plus a share of the global one

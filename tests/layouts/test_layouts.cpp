@@ -35,6 +35,15 @@ TEST(Layouts, ASampleEqualsOneRank) {
   for (const LayoutCase& c : sample_cases(all_cases(8), 24, 1)) expect_equal(c);
 }
 
+// Attention over spread sequences with everything that it has to respect at once.
+TEST(Layouts, EveryExchangeOfContextRanksEqualsOneRank) {
+  for (const LayoutCase& c : all_cases(8))
+    if (c.sizes.cp > 1 && c.sizes.dp * c.sizes.pp == 1 && c.schedule == "1f1b" && c.packed &&
+        c.dropout && c.recompute == Recompute::kSelective &&
+        (c.llama ? c.sizes.tp == 2 && c.sizes.sequence_parallel : c.sizes.tp == 1))
+      expect_equal(c);
+}
+
 TEST(Layouts, AWrongGradientIsNoticed) {
   LayoutCase c;
   const LayoutResult& one = reference(c);

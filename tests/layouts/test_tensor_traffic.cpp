@@ -19,8 +19,8 @@ int64_t tensor_bytes(int layers, int tp, bool sequence_parallel, Recompute recom
   config.sequence_length = 24;  // divides: no padding
   config.train_batch_size = config.gradient_accumulation_steps = 1;
   config.train_steps = 1;
-  CommOptions ring;
-  ring.algorithm = CommAlgorithm::kRing;
+  LayoutRunOptions ring;
+  ring.comm.algorithm = CommAlgorithm::kRing;
   return run_training(config, false, ring).traffic.at("tp");
 }
 

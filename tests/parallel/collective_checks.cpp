@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/comm/collectives.h"
 #include "tests/support/compare.h"
 
 namespace trireme::test {
@@ -59,6 +60,26 @@ std::string check_gather_and_scatter(Communicator& g, DType dtype, int64_t n) {
     if (!wrong.empty()) return wrong;
   }
   return expect("reduce_scatter's input", all, [&](int64_t i) { return operand(g.rank(), i); });
+}
+
+std::string check_uneven_pieces(Communicator& g, DType dtype, int64_t n) {
+  const Piece own = piece_of(n, g.size(), g.rank());
+  for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+    const TestTensor data = make(dtype, n), mine = make(dtype, own.size());
+    fill(*data, g.rank());
+    g.reduce_scatter_v(*data, op);
+    const std::vector<double> all = to_doubles(*data);
+    for (int64_t i = own.begin; i < own.end; ++i)
+      set(*mine, i - own.begin, all[static_cast<size_t>(i)]);
+    std::string wrong = expect(concat("reduce_scatter_v ", op), mine,
+                               [&](int64_t i) { return reduced(op, g.size(), own.begin + i); });
+    if (!wrong.empty()) return wrong;
+    if (!data.guards_intact()) return "reduce_scatter_v wrote past its operand";
+    g.all_gather_v_async(*data).wait();
+    wrong = expect("all_gather_v", data, [&](int64_t i) { return reduced(op, g.size(), i); });
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
 }
 
 std::string check_broadcast(Communicator& g, DType dtype, int64_t n) {
@@ -271,8 +292,8 @@ std::string check_collectives(Communicator& g) {
   for (DType dtype :
        {DType::kF32, DType::kF64, DType::kBF16, DType::kF16, DType::kI64, DType::kI32})
     for (int64_t n : dtype == DType::kF32 ? sizes : few)
-      for (const auto& check :
-           {check_all_reduce, check_gather_and_scatter, check_broadcast, check_all_to_all})
+      for (const auto& check : {check_all_reduce, check_gather_and_scatter, check_uneven_pieces,
+                                check_broadcast, check_all_to_all})
         if (wrong.empty()) wrong = check(g, dtype, n);
   for (const auto& check : {check_messages, check_posted_messages, check_small_values, check_split})
     if (wrong.empty()) wrong = check(g);

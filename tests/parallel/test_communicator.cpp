@@ -191,6 +191,26 @@ TEST(Communicator, OtherTrafficIsTheFormula) {
   EXPECT_EQ(total[CommKind::kAllToAll].sent_bytes, kRanks * (kRanks - 1) * kBytes);
 }
 
+// (N - 1) n, whether or not N divides n.
+TEST(Communicator, UnevenPiecesSendExactlyTheFormula) {
+  for (const int64_t n : {int64_t{3}, int64_t{100}, int64_t{102}})
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      std::atomic<int64_t> scattered{0}, gathered{0};
+      run_threads(
+          5,
+          [&](Communicator& world) {
+            const TestTensor data(dtype, {n});
+            world.reduce_scatter_v(*data);
+            world.all_gather_v(*data);
+            scattered += world.traffic()[CommKind::kReduceScatter].sent_bytes;
+            gathered += world.traffic()[CommKind::kAllGather].sent_bytes;
+          },
+          options(CommAlgorithm::kRing));
+      EXPECT_EQ(scattered, 4 * n * dtype_size(dtype));
+      EXPECT_EQ(gathered, 4 * n * dtype_size(dtype));
+    }
+}
+
 TEST(Communicator, StartedOperationsRunInOrderAndBeforeLaterBlockingOnes) {
   for (CommAlgorithm algorithm : {CommAlgorithm::kRing, CommAlgorithm::kShm})
     run_threads(

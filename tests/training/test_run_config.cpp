@@ -197,13 +197,14 @@ TEST(RunConfig, AdamIsSaidToDifferFromDeepSpeeds) {
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :
-       {"device=\"cuda\"", "zero_optimization.stage=1", "zero_optimization.stage=3",
-        "use_distributed_optimizer=true", "fp8={\"enabled\":true}", "moe={\"num_experts\":8}",
-        "num_experts=8", "checkpoint.async_save=true", "optimizer.type=\"Lion\"",
-        "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"", "comm.backend=\"nccl\"",
-        "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}", "sparse_gradients=true",
-        "zero_optimization.offload_optimizer={\"device\":\"cpu\"}", "rampup_batch_size=\"1 1 1\"",
-        "data_types.grad_accum_dtype=\"bf16\"", "optimizer.params.amsgrad=true"}) {
+       {"device=\"cuda\"", "zero_optimization.zero_hpz_partition_size=2",
+        "zero_optimization.offload_param={\"device\":\"cpu\"}", "fp8={\"enabled\":true}",
+        "moe={\"num_experts\":8}", "num_experts=8", "checkpoint.async_save=true",
+        "optimizer.type=\"Lion\"", "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"",
+        "comm.backend=\"nccl\"", "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}",
+        "sparse_gradients=true", "zero_optimization.offload_optimizer.ratio=0.5",
+        "rampup_batch_size=\"1 1 1\"", "data_types.grad_accum_dtype=\"bf16\"",
+        "optimizer.params.amsgrad=true"}) {
     const Override change = parse_override(assignment);
     const std::string message = problem({assignment});
     const std::string start = change.path + ": " + change.value + not_here;
@@ -222,6 +223,31 @@ TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   EXPECT_EQ(read({"wall_clock_breakdown=true"}).notes,
             std::vector<std::string>{"wall_clock_breakdown: has no effect here: times, rates and "
                                      "bytes of each step are in metrics.jsonl"});
+}
+
+TEST(RunConfig, ZeroInTheWordsOfOthers) {
+  EXPECT_EQ(read({}).zero.stage, 0);
+  EXPECT_EQ(read({"zero_stage=2"}).zero.stage, 2);
+  EXPECT_EQ(read({"use_distributed_optimizer=true"}).zero.stage, 1);
+  EXPECT_EQ(read({"data_parallel_sharding_strategy=optim_grads_params"}).zero.stage, 3);
+  EXPECT_EQ(read({"data_parallel_sharding_strategy=optim_grads", "use_distributed_optimizer=true"})
+                .zero.stage,
+            2);
+  EXPECT_EQ(trajectory_hash(read({"zero_stage=3"})), trajectory_hash(read({})));
+  EXPECT_EQ(problem({"zero_stage=1", "data_parallel_sharding_strategy=optim_grads"}),
+            "data_parallel_sharding_strategy: optim_grads means zero_optimization.stage 2, but "
+            "zero_stage is 1");
+  EXPECT_EQ(problem({"zero_optimization.stage=0", "use_distributed_optimizer=true"}),
+            "use_distributed_optimizer: divides the optimizer state, but zero_optimization.stage "
+            "says that nothing is divided");
+  EXPECT_EQ(problem({"zero_optimization.offload_optimizer.device=nvme"}),
+            "zero_optimization.offload_optimizer.device: nvme needs "
+            "zero_optimization.offload_optimizer.nvme_path, a folder on a disk");
+  const OffloadConfig offload = read({"zero_optimization.offload_optimizer.device=nvme",
+                                      "zero_optimization.offload_optimizer.nvme_path=/disk"})
+                                    .zero.offload_optimizer;
+  EXPECT_EQ(offload.device, OffloadDevice::kFile);
+  EXPECT_EQ(offload.path, "/disk");
 }
 
 TEST(RunConfig, Layouts) {
@@ -289,6 +315,23 @@ TEST(RunConfig, DeterminismIsNotAChoiceAndThatIsSaid) {
   EXPECT_NE(notes[0].find("deterministic"), std::string::npos) << notes[0];
 }
 
+TEST(RunConfig, ContextLayouts) {
+  const RunConfig ring = read({"cp=4"}, 8);
+  EXPECT_EQ(ring.parallel.cp, 4);
+  EXPECT_EQ(ring.parallel.dp, 2);
+  EXPECT_EQ(ring.parallel.cp_exchange, 1);
+  EXPECT_EQ(ring.parallel.cp_balance, ContextBalance::kZigzag);
+  EXPECT_EQ(read({"cp=4", "cp_comm_type=a2a"}, 4).parallel.cp_exchange, 4);
+  const RunConfig both = read({"cp=4", "tp=2", "cp_comm_type=a2a+p2p"}, 8);
+  EXPECT_EQ(both.parallel.cp_exchange, 2);
+  EXPECT_EQ(run_config_to_json(resolved_run_config(run_config_to_json(both))),
+            run_config_to_json(both));
+  EXPECT_EQ(trajectory_hash(both), trajectory_hash(read({}, 1)));
+  EXPECT_EQ(problem({"cp=4", "tp=2", "cp_comm_type=a2a"}, 8),
+            "cp_comm_type: \"a2a\" cannot deal the 2 query heads of a tensor-parallel rank to 4 "
+            "context-parallel ranks: use \"p2p\", or another parallel.context_parallel_size");
+}
+
 TEST(RunConfig, ModelProblemsCarryTheirPath) {
   EXPECT_EQ(problem({"model.hidden_size=66"}),
             "model.num_attention_heads: 4 does not divide hidden_size 66");
@@ -326,6 +369,9 @@ std::string other_value(const Key& key) {
   if (key.path == "gradient_accumulation_steps") return "3";
   if (key.path == "train_batch_size") return "24";
   if (key.path == "comm.bucket_size") return "4096";
+  if (key.path == "zero_optimization.stage") return "3";
+  if (key.path == "zero_optimization.offload_optimizer.buffer_size") return "8192";
+  if (key.path == "zero_optimization.offload_optimizer.device") return "cpu";  // nvme needs a path
   if (key.path == "data.split") return "90,10";
   if (key.path.starts_with("data.") && key.path.ends_with("_path")) return "";
   switch (key.kind) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/context/context_plan.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -24,6 +25,8 @@ struct MicroBatch {
   std::vector<int32_t> cu_seqlens;  // (sequences or documents + 1) from 0 to B*S
   int32_t max_seqlen = 0;           // longest of them
   int64_t valid_targets = 0;        // targets with loss
+  // Of a context-parallel rank's part of a batch (training/local_batch.h): who sees whom.
+  std::shared_ptr<ContextPlan> context;
 };
 
 // First sample of the micro-batch of `rank` when `consumed` samples were taken before this group of

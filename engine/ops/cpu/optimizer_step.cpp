@@ -45,26 +45,43 @@ struct Access {
   }
 };
 
+// for_noisy_vectors over the elements of a range, row by row where their global indices have gaps.
+template <bool kNoise, class T, class Body>
+TRIREME_INLINE void for_elements(const UpdateRange<T>& r, int64_t begin, int64_t end, Body&& body) {
+  using F = compute_t<T>;
+  if (!kNoise || r.width == 0) {
+    const auto element0 = static_cast<uint64_t>(r.first + r.offset);
+    return for_noisy_vectors<F, kNoise>(begin, end, r.key, element0, body);
+  }
+  for (int64_t at = begin; at < end;) {
+    const int64_t o = r.offset + at, row = o / r.width, column = o % r.width;
+    const int64_t left = r.width - column;
+    const int64_t stop = end - at < left ? end : at + left;
+    const auto element0 = static_cast<uint64_t>(r.first + row * r.stride + column - at);
+    for_noisy_vectors<F, kNoise>(at, stop, r.key, element0, body);
+    at = stop;
+  }
+}
+
 struct AdamW {
   template <class A, class T>
   TRIREME_INLINE static void run(const AdamWUpdate<T>& a, int64_t begin, int64_t end) {
     using F = compute_t<T>;
     const AdamWUpdate<T> u = a;  // a copy that no store can alias
     const UpdateRange<T>& r = u.range;
-    for_noisy_vectors<F, A::kNoise>(
-        begin, end, r.key, r.element0, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
-          Vec<F> p = A::parameter(r, i, lanes);
-          Vec<F> g = load_lanes(r.grad + i, lanes) * u.grad_multiplier;
-          if (!u.decoupled) g += u.decay * p;
-          const Vec<F> m = u.beta1 * A::state(r.m, i, lanes) + u.one_minus_beta1 * g;
-          const Vec<F> v = u.beta2 * A::state(r.v, i, lanes) + u.one_minus_beta2 * (g * g);
-          const Vec<F> update = m / (square_roots<F>(v) * u.inverse_sqrt_bias2 + u.eps);
-          if (u.decoupled) p -= u.decay * p;
-          p -= u.step * update;
-          A::set_state(r.m, i, lanes, m, random);
-          A::set_state(r.v, i, lanes, v, random);
-          A::set_parameter(r, i, lanes, p, random);
-        });
+    for_elements<A::kNoise>(r, begin, end, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
+      Vec<F> p = A::parameter(r, i, lanes);
+      Vec<F> g = load_lanes(r.grad + i, lanes) * u.grad_multiplier;
+      if (!u.decoupled) g += u.decay * p;
+      const Vec<F> m = u.beta1 * A::state(r.m, i, lanes) + u.one_minus_beta1 * g;
+      const Vec<F> v = u.beta2 * A::state(r.v, i, lanes) + u.one_minus_beta2 * (g * g);
+      const Vec<F> update = m / (square_roots<F>(v) * u.inverse_sqrt_bias2 + u.eps);
+      if (u.decoupled) p -= u.decay * p;
+      p -= u.step * update;
+      A::set_state(r.m, i, lanes, m, random);
+      A::set_state(r.v, i, lanes, v, random);
+      A::set_parameter(r, i, lanes, p, random);
+    });
   }
 };
 
@@ -74,18 +91,17 @@ struct Sgd {
     using F = compute_t<T>;
     const SgdUpdate<T> u = a;
     const UpdateRange<T>& r = u.range;
-    for_noisy_vectors<F, A::kNoise>(
-        begin, end, r.key, r.element0, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
-          Vec<F> p = A::parameter(r, i, lanes);
-          const Vec<F> d = load_lanes(r.grad + i, lanes) * u.grad_multiplier + u.weight_decay * p;
-          Vec<F> change = d;
-          if (r.m != nullptr) {
-            const Vec<F> m = u.first ? d : u.momentum * A::state(r.m, i, lanes) + d;
-            change = u.nesterov ? d + u.momentum * m : m;
-            A::set_state(r.m, i, lanes, m, random);
-          }
-          A::set_parameter(r, i, lanes, p - u.learning_rate * change, random);
-        });
+    for_elements<A::kNoise>(r, begin, end, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
+      Vec<F> p = A::parameter(r, i, lanes);
+      const Vec<F> d = load_lanes(r.grad + i, lanes) * u.grad_multiplier + u.weight_decay * p;
+      Vec<F> change = d;
+      if (r.m != nullptr) {
+        const Vec<F> m = u.first ? d : u.momentum * A::state(r.m, i, lanes) + d;
+        change = u.nesterov ? d + u.momentum * m : m;
+        A::set_state(r.m, i, lanes, m, random);
+      }
+      A::set_parameter(r, i, lanes, p - u.learning_rate * change, random);
+    });
   }
 };
 

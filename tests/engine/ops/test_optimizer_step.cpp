@@ -157,14 +157,14 @@ TEST(AdamW, PartsOfARangeGiveTheSameBits) {
   const int64_t n = 1000;
   const TestTensor grad(DType::kF32, {n}, normals("grad", n)),
       ts = scalars_tensor({.learning_rate = 0.01, .count = 3});
-  const AdamWArgs args{.rounding = {1, 2}, .element0 = 12'345};
+  const AdamWArgs args{.rounding = {1, 2}, .index = {.first = 12'345}};
   for_each_kernel([&](Ctx& ctx) {
     Operands whole(c, n), parts(c, n);
     adamw_step(ctx, whole.p, {}, grad, whole.m, whole.v, ts, args);
     for (int64_t begin = 0; begin < n; begin += 7) {
       const int64_t end = std::min(n, begin + 7);
       AdamWArgs part = args;
-      part.element0 += begin;
+      part.index.offset += begin;
       const auto cut = [&](const TestTensor& t) { return t->slice(0, begin, end); };
       adamw_step(ctx, cut(parts.p), {}, cut(grad), cut(parts.m), cut(parts.v), ts, part);
     }
@@ -257,7 +257,7 @@ TestTensor rounded_after_sgd(Ctx& ctx, const Values& start, const Values& grad, 
   TestTensor p(DType::kBF16, {n}, start);
   sgd_step(ctx, p, {}, TestTensor(DType::kF32, {n}, grad), {},
            scalars_tensor({.learning_rate = 1.0, .count = count}),
-           {.rounding = key, .element0 = element0});
+           {.rounding = key, .index = {.first = element0}});
   return p;
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -132,6 +133,44 @@ TEST(Executor, AStageThatThrowsEndsThePipeline) {
   EXPECT_EQ(errors[1], "the stage is on fire");
   for (const size_t r : {0u, 2u})
     EXPECT_NE(errors[r].find("the stage is on fire"), std::string::npos) << errors[r];
+}
+
+// Throws while its receive of the first gradient is posted; that gradient waits for `over`.
+class OpenStage final : public ToyStage {
+ public:
+  OpenStage(Ctx& ctx, const Schedule& schedule, int rank, std::shared_future<void> over)
+      : ToyStage(ctx, schedule, rank, 5000), rank_(rank), over_(std::move(over)) {}
+  Activation forward(int chunk, int micro_batch, Activation input) override {
+    if (rank_ == 0 && micro_batch == 1) throw Error("the stage is on fire");
+    return ToyStage::forward(chunk, micro_batch, std::move(input));
+  }
+  Activation backward_input(int chunk, int micro_batch, Activation d_output) override {
+    over_.wait_for(std::chrono::seconds(10));
+    return ToyStage::backward_input(chunk, micro_batch, std::move(d_output));
+  }
+
+ private:
+  int rank_;
+  std::shared_future<void> over_;
+};
+
+// When run() has thrown, the memory of its messages may go: nobody may write into it any more.
+TEST(Executor, MessagesUnderWayEndBeforeTheirMemoryDoes) {
+  const Schedule schedule = make_schedule(ScheduleKind::k1F1B, 2, 1, 4);
+  std::promise<void> over;
+  const std::shared_future<void> future = over.get_future().share();
+  const auto rank = [&](Communicator& group) {
+    Ctx ctx(1, "pipeline test");
+    OpenStage stage(ctx, schedule, group.rank(), future);
+    try {
+      PipelineExecutor(schedule, group).run(stage, ctx);
+    } catch (const Error&) {
+      EXPECT_THROW(group.check_alive(), Error) << group.rank();
+      if (group.rank() == 0) over.set_value();
+      throw;
+    }
+  };
+  EXPECT_THROW(run_threads(2, rank, options()), Error);
 }
 
 TEST(Executor, RefusesAGroupOfAnotherSize) {

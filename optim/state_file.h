@@ -1,0 +1,46 @@
+// Optimizer states in a file: arrays one behind the other, each at a page's beginning, streamed through
+// a few windows by a thread that lives as long as the loop. The file has no name once it is open, so that
+// it goes away with the process however that ends.
+#pragma once
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+
+#include "optim/state_storage.h"
+
+namespace trireme {
+
+class StateFile {
+ public:
+  // Reserves the space. The elements of a window are rounded up to whole pages of every array.
+  StateFile(const std::vector<StateStorage::Kind>& kinds, int64_t elements,
+            const OffloadConfig& offload);
+  ~StateFile();
+  StateFile(const StateFile&) = delete;
+  StateFile& operator=(const StateFile&) = delete;
+
+  static int64_t file_bytes(const std::vector<StateStorage::Kind>& kinds, int64_t elements);
+  static int64_t memory_bytes(const std::vector<StateStorage::Kind>& kinds, int64_t elements,
+                              const OffloadConfig& offload);
+  void for_each_window(const StateStorage::Visit& f);
+  Tensor whole(size_t kind);
+
+ private:
+  struct Progress;  // of one loop
+  FlatRange window(int64_t index) const;
+  std::vector<Tensor> states_of(int64_t index) const;
+  void transfer(int64_t index, bool write);
+  void serve(Progress& progress);
+  std::vector<StateStorage::Kind> kinds_;
+  int64_t elements_;
+  int64_t window_elements_;
+  std::vector<int64_t> begins_;  // bytes, of each kind in the file
+  std::string name_;             // for messages
+  int descriptor_ = -1;
+  void* mapping_ = nullptr;
+  int64_t bytes_;
+  std::vector<Buffer> buffers_;  // one a window
+};
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#include "parallel/block_gather.h"
+
+#include <cstring>
+
+namespace trireme {
+
+BlockGather::BlockGather(const Groups& groups, const ParameterStore& store, Ctx& ctx, bool prefetch)
+    : groups_(groups),
+      store_(store),
+      ctx_(ctx),
+      prefetch_(prefetch),
+      buffers_("gathered values", store.dtype(), store.blocks()),
+      uses_(static_cast<size_t>(store.blocks())) {}
+
+// After a failure a gather may still be writing to the arena.
+BlockGather::~BlockGather() {
+  for (const Use& use : uses_)
+    for (const Work& work : use.work) try {
+        work.wait();
+      } catch (const Error&) {  // NOLINT: whoever waited for the step has it already
+      }
+}
+
+void BlockGather::start(int block) {
+  Use& use = uses_[static_cast<size_t>(block)];
+  use.started = true;
+  buffers_.open(
+      ctx_.arena, block,
+      {store_.block_range(block, Region::kDense), store_.block_range(block, Region::kExpert)});
+  if (ctx_.planning()) return;
+  for (const Tile& tile : store_.block_tiles(block)) {
+    const Tensor whole = buffers_.view(block, tile.range);
+    store_.owned().for_each(tile.range, [&](const FlatRange& part, int64_t offset) {
+      const Tensor mine = store_.flat_values().slice(0, offset, offset + part.size());
+      std::memcpy(buffers_.view(block, part).raw(), mine.raw(), static_cast<size_t>(mine.bytes()));
+    });
+    Communicator& group = groups_.of(tile.region);
+    if (group.size() > 1) use.work.push_back(group.all_gather_v_async(whole));
+  }
+}
+
+void BlockGather::acquire(int block, int next) {
+  Use& use = uses_[static_cast<size_t>(block)];
+  ++use.users;
+  if (!use.started) start(block);
+  if (prefetch_ && next >= 0 && !uses_[static_cast<size_t>(next)].started) start(next);
+  const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
+  for (const Work& work : use.work) work.wait();
+  use.work.clear();
+}
+
+void BlockGather::release(int block) {
+  Use& use = uses_[static_cast<size_t>(block)];
+  TRIREME_CHECK(use.users > 0, "block ", block, " is released more often than acquired");
+  if (--use.users > 0) return;
+  use.started = false;
+  buffers_.close(block);
+}
+
+void gather_updated_values(const Groups& groups, const ParameterStore& store, Profile* profile) {
+  const TimeScope scope(profile, TimeCategory::kCommunication);
+  std::vector<Work> all;
+  for (const Tile& tile : store.tiles()) {
+    Communicator& group = groups.of(tile.region);
+    if (group.size() == 1) continue;
+    const Tensor whole = store.flat_values().slice(0, tile.range.begin, tile.range.end);
+    all.push_back(group.all_gather_v_async(whole));
+  }
+  for (const Work& work : all) work.wait();
+}
+
+}  // namespace trireme

@@ -1,0 +1,180 @@
+// An update does not depend on how the parameters are divided, nor on where the states live.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/core/error.h"
+#include "engine/ops/context.h"
+#include "optim/flat_optimizer.h"
+#include "optim/step_control.h"
+#include "tests/engine/io/small_disk.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kRows = 40, kColumns = 300;
+
+ParameterList list(const TensorBox& box) {
+  ParameterList parameters;
+  parameters.add({.name = "w",
+                  .shape = Shape{kRows, kColumns},
+                  .box = box,
+                  .init = InitKind::kNormal,
+                  .init_std = 1,
+                  .decay = true});
+  parameters.add({.name = "b", .shape = Shape{77}, .init = InitKind::kOnes, .block = 1});
+  return parameters;
+}
+
+// Weights, moments in bf16 and no master weights: everything is rounded stochastically.
+OptimizerConfig config() {
+  OptimizerConfig c;
+  c.lr = 0.01;
+  c.state_dtype = DType::kBF16;
+  c.master_weights = false;
+  return c;
+}
+
+float gradient_of(int64_t element, int step) {
+  return static_cast<float>(
+      philox_normal({5, static_cast<uint64_t>(step)}, static_cast<uint64_t>(element)));
+}
+
+// name[index in the whole tensor] -> bits of the weight and the two moments, after three updates.
+using Elements = std::map<std::string, std::vector<float>>;
+
+Elements updated(const TensorBox& box, const Sharding& sharding, const OffloadConfig& offload,
+                 const OptimizerConfig& optimizer_config = config()) {
+  ParameterStore store(list(box), DType::kBF16, sharding);
+  store.allocate(true);
+  store.initialize(1, 1);
+  FlatOptimizer optimizer(optimizer_config, offload, store, 9);
+  optimizer.allocate();
+  Ctx ctx(1, "test");
+  optimizer.initialize(ctx);
+  for (int step = 1; step <= 3; ++step) {
+    for (ParamHandle h = 0; h < 2; ++h)
+      store.gradient_map().for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
+        ElementIndex index = store.specs()[static_cast<size_t>(h)].element_index();
+        index.offset = part.begin - store.range(h).begin;
+        for (int64_t i = 0; i < part.size(); ++i)
+          store.flat_gradients().as<float>()[at + i] = gradient_of(index.of(i), step);
+      });
+    StepScalars scalars{.grad_multiplier = 1, .learning_rate = 0.01, .count = step};
+    optimizer.update(ctx, Tensor(&scalars, DType::kU8, Shape{kStepScalarsBytes}));
+  }
+  Elements out;
+  for (ParamHandle h = 0; h < 2; ++h)
+    store.state_map().for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
+      for (int64_t i = 0; i < part.size(); ++i) {
+        std::vector<float>& values = out[store.element_name(part.begin + i)];
+        const int64_t value = store.value_map().offset(part.begin) + i;
+        values.push_back(static_cast<float>(store.flat_values().as<bf16>()[value]));
+        for (const FlatOptimizer::State& state : optimizer.states())
+          values.push_back(state.flat.dtype() == DType::kBF16
+                               ? static_cast<float>(state.flat.as<bf16>()[at + i])
+                               : state.flat.as<float>()[at + i]);
+      }
+    });
+  return out;
+}
+
+TEST(FlatOptimizer, NeitherBoxesNorShardsChangeABit) {
+  const Elements whole = updated({}, {}, {});
+  ASSERT_EQ(std::ssize(whole), kRows * kColumns + 77);
+  for (const TensorBox& box : {TensorBox{}, TensorBox{{10, 0}, {21, kColumns}},
+                               TensorBox{{0, 100}, {kRows, 131}}, TensorBox{{3, 7}, {30, 200}}})
+    for (int stage = 0; stage <= 3; ++stage)
+      for (int i = 0; i < 3; ++i)
+        for (const auto& [name, values] : updated(box, {stage, {3, i}, {3, i}}, {}))
+          ASSERT_EQ(values, whole.at(name)) << name << " stage " << stage << " rank " << i;
+}
+
+OffloadConfig in_file(const std::string& path, int64_t buffers = 2) {
+  OffloadConfig offload;
+  offload.device = OffloadDevice::kFile;
+  offload.path = path;
+  offload.buffer_count = buffers;
+  offload.buffer_elements = 1;  // rounded up to 4096: three windows
+  return offload;
+}
+
+TEST(FlatOptimizer, OffloadDoesNotChangeABit) {
+  const test::ScratchDirectory scratch;
+  OffloadConfig cpu;
+  cpu.device = OffloadDevice::kCpu;
+  OptimizerConfig master = config();
+  master.master_weights = true;
+  OptimizerConfig sgd = config();
+  sgd.type = OptimizerType::kSgd;
+  sgd.momentum = 0.9;
+  for (const OptimizerConfig& c : {config(), master, sgd}) {
+    const Elements want = updated({}, {}, {}, c);
+    EXPECT_TRUE(updated({}, {}, cpu, c) == want);
+    for (int64_t buffers : {2, 3, 5})
+      EXPECT_TRUE(updated({}, {}, in_file(scratch.path(), buffers), c) == want) << buffers;
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));  // files have no names
+}
+
+TEST(FlatOptimizer, AFileBoundsTheMemory) {
+  ParameterStore store(list({}), DType::kBF16);
+  const test::ScratchDirectory scratch;
+  const FlatOptimizer optimizer(config(), in_file(scratch.path()), store, 1);
+  EXPECT_EQ(optimizer.state_bytes(), 2 * (2 * 4096 * 2));  // buffers x (moments x window x bf16)
+  EXPECT_EQ(optimizer.file_bytes(), 2 * round_up(store.flat_size() * 2, 4096));
+}
+
+TEST(FlatOptimizer, AFullDiskIsAnErrorBeforeTheFirstStep) {
+  const test::ScratchDirectory scratch;
+  const test::SmallDisk disk(scratch / "disk", 16 << 10);
+  if (!disk.mounted()) GTEST_SKIP() << "mounting needs the right to";
+  ParameterStore store(list({}), DType::kBF16);
+  FlatOptimizer optimizer(config(), in_file(scratch / "disk"), store, 1);
+  try {
+    optimizer.allocate();
+    FAIL() << "a full disk was not noticed";
+  } catch (const InputError& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("offload_optimizer: cannot reserve"), std::string::npos) << what;
+    EXPECT_NE(what.find("No space left"), std::string::npos) << what;
+  }
+}
+
+// The descriptor of the states' file, which has no name any more.
+std::string open_file_under(const std::string& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code error;
+    const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+    if (target.starts_with(folder)) return entry.path().string();
+  }
+  return "";
+}
+
+TEST(FlatOptimizer, AFileCutShortIsNamed) {
+  const test::ScratchDirectory scratch;
+  ParameterStore store(list({}), DType::kBF16);
+  store.allocate(true);
+  FlatOptimizer optimizer(config(), in_file(scratch.path()), store, 1);
+  optimizer.allocate();
+  const std::string file = open_file_under(scratch.path());
+  ASSERT_NE(file, "");
+  ASSERT_EQ(::truncate(file.c_str(), 30'000), 0);
+  Ctx ctx(1, "test");
+  StepScalars scalars;
+  try {
+    optimizer.update(ctx, Tensor(&scalars, DType::kU8, Shape{kStepScalarsBytes}));
+    FAIL() << "a short read was not noticed";
+  } catch (const InputError& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("ends at byte"), std::string::npos) << what;
+    EXPECT_NE(what.find("exp_avg"), std::string::npos) << what;
+  }
+}
+
+}  // namespace
+}  // namespace trireme
