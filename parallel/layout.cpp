@@ -82,7 +82,8 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
   const int64_t stage = limited_product({sizes.tp, sizes.cp, sizes.dp});
   const int64_t experts = limited_product({sizes.ep, sizes.etp});
   const int64_t world = limited_product({sizes.tp, sizes.cp, sizes.dp, sizes.pp});
-  if (experts > kMostRanks || stage % experts != 0)
+  const bool experts_fit = experts <= kMostRanks && stage % experts == 0;
+  if (!experts_fit)
     problems.push_back(
         {kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ", limited_text(experts),
                             " does not divide the ", limited_text(stage),
@@ -90,7 +91,7 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
   if (world != ranks) {
     // The experts' part of the description needs sizes that divide.
     ParallelSizes dense = sizes;
-    if (!problems.empty()) dense.ep = dense.etp = 1;
+    if (!experts_fit) dense.ep = dense.etp = 1;
     problems.insert(problems.begin(),
                     {kTensorKey, concat("the layout ", describe(dense), " needs ",
                                         limited_text(world), " ranks but the run has ", ranks,

@@ -56,7 +56,7 @@ Trained run(const LayoutCase& c, int64_t from, int64_t to, const std::string& lo
   on_ranks(config, {}, [&](LayoutRank& rank) {
     if (!load.empty()) {
       const TrainPosition at =
-          load_train_checkpoint(CheckpointReader(find_checkpoint(load)), rank.state);
+          load_train_checkpoint(CheckpointReader(find_checkpoint(load).directory), rank.state);
       EXPECT_EQ(at.step, from);
     }
     for (int64_t s = from; s < to; ++s) {
