@@ -18,6 +18,9 @@ constexpr int64_t kAlignment = 64;  // a cache line and an AVX-512 register
 // Planning hands out addresses no system maps, so that a read is a fault and not a wrong number.
 constexpr uintptr_t kFakeBase = uintptr_t{1} << 56;
 
+// Handles of a region's allocations are counted from here.
+constexpr int64_t kRegionIndex = int64_t{1} << 60;
+
 std::atomic<int64_t> g_allocation_count{0};
 std::atomic<int64_t> g_allocated_bytes{0};
 
@@ -169,6 +172,7 @@ void Arena::begin_planning() {
 ArenaPlan Arena::end_planning() {
   TRIREME_CHECK(mode_ == Mode::kPlanning, "arena ", name_, " is not planning");
   TRIREME_CHECK(live_ == 0, "arena ", name_, ": ", live_, " activations outlive the planned step");
+  check_regions();
   mode_ = Mode::kDirect;
   pack_intervals(recording_);
   return std::move(recording_);
@@ -193,6 +197,7 @@ void Arena::begin_step(const ArenaPlan& plan) {
 void Arena::end_step() {
   TRIREME_CHECK(mode_ == Mode::kPlanned && live_ == 0, "arena ", name_, ": ", live_,
                 " activations outlive the step");
+  check_regions();
   TRIREME_CHECK(next_ - first_ == std::ssize(plan_->blocks), "arena ", name_, ": the step made ",
                 next_ - first_, " allocations, the plan has ", plan_->blocks.size());
   mode_ = Mode::kDirect;
@@ -205,11 +210,72 @@ void Arena::abandon_step() {
   live_ = in_use_ = 0;
   first_ = next_;
   direct_.clear();
+  region_open_ = region_leaked_ = false;
+  region_.clear();
+}
+
+void Arena::check_regions() const {
+  TRIREME_CHECK(!region_open_ && !region_leaked_, "arena ", name_,
+                ": a region is open, or closed before its activations were released");
+}
+
+Arena::Region::Region(Arena& arena, const char* name) {
+  if (arena.mode_ == Mode::kDirect || arena.region_open_) return;
+  if (arena.mode_ == Mode::kPlanning) {
+    // Of unknown size until it closes.
+    block_ = arena.allocate(name, DType::kU8, Shape{1});
+    arena.region_bytes_ = 0;
+    arena.region_data_ = reinterpret_cast<std::byte*>(kFakeBase);
+  } else {
+    const int64_t k = arena.next_ - arena.first_;
+    TRIREME_CHECK(k < std::ssize(arena.plan_->blocks), "arena ", arena.name_, ": region ", name,
+                  " is beyond the plan");
+    arena.region_bytes_ = arena.plan_->blocks[static_cast<size_t>(k)].bytes;
+    block_ = arena.allocate(name, DType::kU8, Shape{arena.region_bytes_});
+    arena.region_data_ = static_cast<std::byte*>(block_->raw());
+  }
+  arena_ = &arena;
+  arena.region_open_ = true;
+}
+
+Arena::Region::~Region() {
+  if (arena_ == nullptr || !arena_->region_open_) return;  // abandoned
+  Arena& arena = *arena_;
+  if (arena.mode_ == Mode::kPlanning) {
+    ArenaPlan::Block& block =
+        arena.recording_.blocks[static_cast<size_t>(block_.index_ - arena.first_)];
+    arena.in_use_ += std::max(block.bytes, arena.region_bytes_) - block.bytes;
+    block.bytes = std::max(block.bytes, arena.region_bytes_);
+  }
+  arena.region_leaked_ = arena.region_leaked_ || !arena.region_.empty();
+  arena.region_.clear();
+  arena.region_open_ = false;
+}
+
+Activation Arena::allocate_in_region(const char* name, int64_t bytes, DType dtype,
+                                     const Shape& shape) {
+  const int64_t begin = region_.empty() ? 0 : region_.back().end;
+  const int64_t end = checked_add(begin, bytes);
+  if (mode_ == Mode::kPlanning) region_bytes_ = std::max(region_bytes_, end);
+  TRIREME_CHECK(end <= region_bytes_, "arena ", name_, ": ", name, " of ", bytes,
+                " bytes does not fit into the open region of ", region_bytes_);
+  region_.push_back({region_next_++, end, true});
+  void* const address = mode_ == Mode::kPlanning ? region_data_ : region_data_ + begin;
+  return Activation(this, kRegionIndex + region_.back().index, Tensor(address, dtype, shape));
+}
+
+// What is not found belonged to an abandoned step.
+void Arena::release_in_region(int64_t index) {
+  const auto at = std::ranges::lower_bound(region_, index, {}, &RegionBlock::index);
+  if (at == region_.end() || at->index != index) return;
+  at->live = false;
+  while (!region_.empty() && !region_.back().live) region_.pop_back();
 }
 
 Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
   const int64_t exact = std::max<int64_t>(1, checked_mul(shape.numel(), dtype_size(dtype)));
   const int64_t bytes = checked_add(exact, kAlignment - 1) / kAlignment * kAlignment;
+  if (region_open_) return allocate_in_region(name, bytes, dtype, shape);
   const int64_t index = next_++;
   void* address = nullptr;
   switch (mode_) {
@@ -243,6 +309,7 @@ Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
 }
 
 void Arena::release(int64_t index) {
+  if (index >= kRegionIndex) return release_in_region(index - kRegionIndex);
   if (index < first_) return;  // its step was abandoned
   --live_;
   switch (mode_) {

@@ -87,7 +87,8 @@ class Activation {
 //   planning  nothing is backed: addresses are fake and must not be read, events are recorded;
 //   planned   allocation k of the step lies at the k-th offset of the plan; that sizes and releases
 //             are as planned is checked.
-// One thread uses an arena.
+// Work whose number of allocations depends on data (experts: one product per expert that got
+// tokens) opens an Arena::Region around it. One thread uses an arena.
 class Arena {
  public:
   explicit Arena(std::string name) : name_(std::move(name)) {}
@@ -107,10 +108,29 @@ class Arena {
   int64_t capacity() const { return block_.bytes(); }
   int64_t in_use() const { return in_use_; }  // bytes of live activations
 
+  // One allocation of the plan, inside which allocations are free in number and order while the
+  // region is open, and must all be released before it closes. The planning run makes the calls
+  // that need most at a time; their high-water mark is the region's size, and to need more in a
+  // step is an error. A region opened inside another is part of it. In direct mode nothing changes.
+  class Region {
+   public:
+    Region(Arena& arena, const char* name);
+    ~Region();
+    Region(const Region&) = delete;
+    Region& operator=(const Region&) = delete;
+
+   private:
+    Arena* arena_ = nullptr;  // null: inside another region, or direct mode
+    Activation block_;        // planned mode
+  };
+
  private:
   friend class Activation;
   enum class Mode { kDirect, kPlanning, kPlanned };
   void release(int64_t index);
+  Activation allocate_in_region(const char* name, int64_t bytes, DType dtype, const Shape& shape);
+  void release_in_region(int64_t index);
+  void check_regions() const;
   std::string name_;
   Mode mode_ = Mode::kDirect;
   Buffer block_;
@@ -123,6 +143,18 @@ class Arena {
   int64_t live_ = 0;
   int64_t in_use_ = 0;
   std::map<int64_t, Buffer> direct_;
+  // The open region: a stack of its allocations, of which released ones wait for those above.
+  struct RegionBlock {
+    int64_t index = 0;
+    int64_t end = 0;
+    bool live = true;
+  };
+  bool region_open_ = false;
+  bool region_leaked_ = false;  // an allocation was alive when its region closed
+  int64_t region_next_ = 0;     // number of the next allocation in a region, never used twice
+  std::byte* region_data_ = nullptr;
+  int64_t region_bytes_ = 0;  // its size (planned mode), or its high-water mark (planning)
+  std::vector<RegionBlock> region_;
 };
 
 // Offsets for plan.blocks by greedy packing, largest first, each at the lowest offset where it

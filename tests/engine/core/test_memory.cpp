@@ -237,6 +237,83 @@ TEST_F(ReplayTest, AnAbandonedStepLeavesNothingBehind) {
   arena_.end_step();
 }
 
+// A step whose region makes `products` allocations of up to `bytes`, one after the other.
+void step_with_region(Arena& arena, int products, int64_t bytes) {
+  const Activation before = arena.allocate("before", DType::kU8, {64});
+  {
+    const Arena::Region region(arena, "region");
+    const Activation held = arena.allocate("held", DType::kU8, {128});
+    for (int k = 0; k < products; ++k) {
+      const Arena::Region inner(arena, "inner");
+      const Activation scratch = arena.allocate("scratch", DType::kU8, {bytes - k});
+      if (!arena.planning()) std::memset(scratch->raw(), k, static_cast<size_t>(bytes - k));
+    }
+    if (!arena.planning()) std::memset(held->raw(), 1, 128);
+  }
+  const Activation after = arena.allocate("after", DType::kU8, {64});
+}
+
+TEST(ArenaRegion, AllocationsInsideAreFreeInNumber) {
+  Arena arena("test");
+  arena.begin_planning();
+  step_with_region(arena, 1, 256);
+  const ArenaPlan plan = arena.end_planning();
+  ASSERT_EQ(std::ssize(plan.blocks), 3);
+  EXPECT_EQ(plan.blocks[1].bytes, 128 + 256);
+  EXPECT_EQ(plan.capacity, 64 + 128 + 256);
+  arena.reserve(plan.capacity);
+  const int64_t count = allocation_count();
+  for (int products : {0, 1, 5}) {
+    arena.begin_step(plan);
+    step_with_region(arena, products, 256);
+    EXPECT_EQ(arena.in_use(), 0);
+    arena.end_step();
+  }
+  EXPECT_EQ(allocation_count(), count);
+  arena.begin_step(plan);
+  EXPECT_THROW(step_with_region(arena, 1, 257), Error) << "more than was planned";
+  arena.abandon_step();
+  step_with_region(arena, 3, 1000);  // direct
+  EXPECT_EQ(arena.in_use(), 0);
+}
+
+TEST(ArenaRegion, MemoryComesBackInAnyOrder) {
+  Arena arena("test");
+  const auto step = [&] {
+    const Arena::Region region(arena, "region");
+    Activation a = arena.allocate("a", DType::kU8, {64});
+    Activation b = arena.allocate("b", DType::kU8, {64});
+    if (!arena.planning()) {
+      EXPECT_EQ(static_cast<std::byte*>(b->raw()) - static_cast<std::byte*>(a->raw()), 64);
+    }
+    a.reset();  // waits for b
+    Activation c = arena.allocate("c", DType::kU8, {64});
+    b.reset();
+    c.reset();
+    const Activation d = arena.allocate("d", DType::kU8, {192});
+  };
+  arena.begin_planning();
+  step();
+  const ArenaPlan plan = arena.end_planning();
+  EXPECT_EQ(plan.capacity, 192);
+  arena.reserve(plan.capacity);
+  arena.begin_step(plan);
+  step();
+  arena.end_step();
+}
+
+TEST(ArenaRegion, NothingMayOutliveItsRegion) {
+  Arena arena("test");
+  arena.begin_planning();
+  Activation kept;
+  {
+    const Arena::Region region(arena, "region");
+    kept = arena.allocate("kept", DType::kU8, {64});
+  }
+  kept.reset();
+  EXPECT_THROW(arena.end_planning(), Error);
+}
+
 TEST(Arena, RefusesWhatDoesNotFitItsBlock) {
   Arena arena("test");
   ArenaPlan plan;
