@@ -1,0 +1,55 @@
+// Moving tokens to experts and back: from (T, k) choices to rows sorted by expert.
+//
+// A pair is one choice, numbered t k + j. Pairs are ordered by expert and, within one, by number: the
+// order depends on the choices alone.
+//
+//   experts  (T, k)  int32; -1: the pair goes nowhere (padding, or dropped)
+//   pairs    (T k)   int32: pairs[q] is the pair in place q; defined for q < n, n = sum of counts
+//   places   (T, k)  int32: place of each pair, or -1
+//   counts   (E)     int64: pairs of each expert
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const Tensor& counts,
+                     const ConstTensor& experts);
+
+// Pairs an expert may take when every expert's share is cut to `factor` of an even one:
+// ceil(factor * tokens * k / experts); tokens: valid ones of the logical micro-batch.
+int64_t expert_capacity(double factor, int64_t tokens, int64_t k, int64_t experts);
+
+// Drops pairs over capacity by the order of tokens in the logical micro-batch, whatever rank holds
+// them: experts[t, j] becomes -1 when `capacity` pairs of tokens with a smaller row (of the same
+// token: a smaller j) chose that expert before.
+//   all_experts (N, k) int32, all_rows (N) int64: every token of the micro-batch, in any order, with
+//   this rank's T tokens at [first, first + T). dropped (1) int64: number dropped among those.
+void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
+                        const ConstTensor& all_experts, const ConstTensor& all_rows, int64_t first,
+                        int64_t num_experts, int64_t capacity);
+
+// out[q] = x[pairs[q] / k].  out (n, C), x (T, C) of one float dtype; pairs (n).
+void gather_rows(Ctx& ctx, const Tensor& out, const ConstTensor& x, const ConstTensor& pairs,
+                 int64_t k);
+
+// y[t] = sum over j, in order, of weights[t, j] * rows[places[t, j]]; a place of -1 adds nothing.
+//   y (T, C), rows (R, C) of one float dtype, R >= n; weights (T, k) of sum_dtype, absent: all 1
+// Summed in float32 (float64). Without weights it is the backward of gather_rows.
+void combine_rows(Ctx& ctx, const Tensor& y, const ConstTensor& rows, const ConstTensor& places,
+                  const ConstTensor& weights);
+
+// d_rows[places[t, j]] = weights[t, j] * dy[t];  d_weights[t, j] = dot(dy[t], rows[places[t, j]]),
+// 0 for a place of -1. d_rows may alias rows.
+void combine_rows_backward(Ctx& ctx, const Tensor& d_rows, const Tensor& d_weights,
+                           const ConstTensor& dy, const ConstTensor& rows,
+                           const ConstTensor& places, const ConstTensor& weights);
+
+// y[t] = gate[t] * x[t] [+ y[t] if accumulate]; gate (T) of sum_dtype.
+void scale_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& gate,
+                bool accumulate);
+
+// out[t] = dot(a[t], b[t]) in float32 (float64); out (T) of sum_dtype.
+void dot_rows(Ctx& ctx, const Tensor& out, const ConstTensor& a, const ConstTensor& b);
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+// Grouped matrix products: rows sorted by expert, each range of rows with a weight of its own.
+//
+//   x (R, K), y (R, N) and their gradients: R is a bound; rows [offsets[e], offsets[e + 1]) belong to
+//   weights[e] (N, K), and offsets.back() <= R. Other rows are neither read nor written. A range may
+//   be empty. dtypes as in gemm.h.
+// Ranges are cut into tiles of 1024, 256, 64 and 16 rows, the last one filled up with zeros in
+// scratch, so that however tokens fall there are four products of a kind for the library to prepare
+// and the scratch has a bound. In a planning run the offsets are not known: pass none.
+#pragma once
+
+#include <span>
+
+#include "engine/ops/gemm.h"
+
+namespace trireme {
+
+// y = x w^T
+void grouped_linear_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x,
+                            std::span<const Tensor> weights, std::span<const int64_t> offsets);
+// dx = dy w
+void grouped_linear_backward_input(Ctx& ctx, const Tensor& dx, const ConstTensor& dy,
+                                   std::span<const Tensor> weights,
+                                   std::span<const int64_t> offsets);
+// dw = dy^T x, or dw += dy^T x; of an expert without rows: dw = 0, or unchanged. Tiles are added in
+// their order.
+struct GroupedGradient {
+  Tensor dw;  // (N, K), float32 or x's dtype
+  bool accumulate = false;
+};
+void grouped_linear_backward_weight(Ctx& ctx, std::span<const GroupedGradient> gradients,
+                                    const ConstTensor& dy, const ConstTensor& x,
+                                    std::span<const int64_t> offsets);
+
+}  // namespace trireme

@@ -1,0 +1,118 @@
+#include "engine/ops/moe/router.h"
+
+#include "engine/ops/cpu/router.h"
+
+namespace trireme {
+namespace {
+
+// Runs f<double>() or f<float>().
+template <class F>
+void dispatch_wide(DType dtype, F&& f) {
+  dtype == DType::kF64 ? f.template operator()<double>() : f.template operator()<float>();
+}
+
+void check_router(const char* op, const ConstTensor& logits, const ConstTensor& experts,
+                  const RouterArgs& args) {
+  TRIREME_CHECK(logits.rank() == 2 && experts.rank() == 2, op, ": logits are ", logits.shape(),
+                ", experts ", experts.shape(), ", expected (T, E) and (T, k)");
+  const DType dtype = logits.dtype();
+  TRIREME_CHECK(dtype == DType::kF32 || dtype == DType::kF64, op, ": logits are ", dtype,
+                ", expected float32 or float64");
+  const int64_t count = logits.size(1), k = experts.size(1);
+  check_operand(op, "logits", logits, dtype, logits.shape());
+  check_operand(op, "experts", experts, DType::kI32, {logits.size(0), k});
+  TRIREME_CHECK(args.groups >= 1 && args.groups <= cpu::kMaxRouterGroups &&
+                    args.kept_groups >= 1 && args.kept_groups <= args.groups &&
+                    count % args.groups == 0,
+                op, ": ", args.kept_groups, " of ", args.groups, " groups of ", count, " experts");
+  TRIREME_CHECK(k >= 1 && k <= count / args.groups * args.kept_groups, op, ": ", k, " experts of ",
+                count / args.groups * args.kept_groups, " eligible ones");
+}
+
+template <class T>
+T* optional(const ConstTensor& t) {
+  return t.present() ? const_cast<T*>(t.as<T>()) : nullptr;
+}
+
+}  // namespace
+
+void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const Tensor& weights,
+                    const ConstTensor& logits, const ConstTensor& bias, const ConstTensor& valid,
+                    const RouterArgs& args) {
+  constexpr const char* kOp = "router_forward";
+  check_router(kOp, logits, experts, args);
+  const int64_t rows = logits.size(0), count = logits.size(1);
+  check_operand(kOp, "scores", scores, logits.dtype(), logits.shape());
+  check_operand(kOp, "weights", weights, logits.dtype(), experts.shape());
+  if (bias.present()) check_operand(kOp, "bias", bias, logits.dtype(), {count});
+  if (valid.present()) check_operand(kOp, "valid", valid, DType::kU8, {rows});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_wide(logits.dtype(), [&]<class T>() {
+    const cpu::RouterForward<T> kernel{
+        .scores = scores.as<T>(),
+        .experts = experts.as<int32_t>(),
+        .weights = weights.as<T>(),
+        .logits = logits.as<T>(),
+        .bias = optional<T>(bias),
+        .valid = optional<uint8_t>(valid),
+        .rows = rows,
+        .count = count,
+        .k = experts.size(1),
+        .groups = args.groups,
+        .kept_groups = args.kept_groups,
+        .scale = static_cast<T>(args.scale),
+        .sigmoid = args.score == RouterScore::kSigmoid,
+        .normalise = args.normalise,
+    };
+    TRIREME_KERNEL(router_forward<T>)(kernel, ctx.threads);
+  });
+}
+
+void router_backward(Ctx& ctx, const Tensor& d_logits, const ConstTensor& d_weights,
+                     const ConstTensor& scores, const ConstTensor& logits,
+                     const ConstTensor& experts, const RouterLossGradients& losses,
+                     const RouterArgs& args) {
+  constexpr const char* kOp = "router_backward";
+  check_router(kOp, logits, experts, args);
+  const int64_t rows = logits.size(0), count = logits.size(1);
+  const DType dtype = logits.dtype();
+  check_operand(kOp, "d_logits", d_logits, dtype, logits.shape());
+  check_operand(kOp, "d_weights", d_weights, dtype, experts.shape());
+  check_operand(kOp, "scores", scores, dtype, logits.shape());
+  if (losses.probability.present()) {
+    TRIREME_CHECK(losses.probability.rank() == 2, kOp, ": probability is ",
+                  losses.probability.shape(), ", expected (S, E)");
+    check_operand(kOp, "probability", losses.probability, DType::kF64,
+                  {losses.probability.size(0), count});
+  }
+  if (losses.segments.present())
+    check_operand(kOp, "segments", losses.segments, DType::kI32, {rows});
+  if (losses.importance.present())
+    check_operand(kOp, "importance", losses.importance, DType::kF64, {count});
+  if (losses.z.present()) check_operand(kOp, "z", losses.z, DType::kF64, {1});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_wide(dtype, [&]<class T>() {
+    const cpu::RouterBackward<T> kernel{
+        .d_logits = d_logits.as<T>(),
+        .d_weights = d_weights.as<T>(),
+        .scores = scores.as<T>(),
+        .logits = logits.as<T>(),
+        .experts = experts.as<int32_t>(),
+        .probability = optional<double>(losses.probability),
+        .segments = optional<int32_t>(losses.segments),
+        .importance = optional<double>(losses.importance),
+        .rows = rows,
+        .count = count,
+        .k = experts.size(1),
+        .scale = static_cast<T>(args.scale),
+        .z = losses.z.present() ? static_cast<T>(*losses.z.as<double>()) : T{0},
+        .sigmoid = args.score == RouterScore::kSigmoid,
+        .normalise = args.normalise,
+    };
+    TRIREME_KERNEL(router_backward<T>)(kernel, ctx.threads);
+  });
+}
+
+}  // namespace trireme

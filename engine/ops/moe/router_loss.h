@@ -1,0 +1,65 @@
+// Auxiliary losses of a router, defined on the logical micro-batch: the valid tokens of the same
+// sequences in every layout of ranks. Ranks that hold different tokens of it add up one flat block of
+// sums (all_reduce between router_statistics and router_losses), after which each has the exact
+// gradient of its own tokens. Padding is in none of the sums.
+//
+//   n_s, n     valid tokens of segment s (a sequence, or the whole micro-batch), of all segments
+//   f_se       (token, expert) pairs chosen, before any are dropped, / (k n_s)
+//   P_se       mean over the segment of q_e, the scores divided by their sum
+//   balance    alpha E sum_s n_s / n sum_e f_se P_se       alpha at uniform (Switch, Fedus et al. 2021);
+//              f is a constant to the gradient. Given `shares` (E) takes the place of f (global scope)
+//   z          beta mean_t logsumexp(l_t)^2                             (ST-MoE, Zoph et al. 2022)
+//   importance gamma CV^2 of the E sums of weights, load: delta CV^2 of the E loads of router_noise.h
+//              (Shazeer et al. 2017); CV^2 = variance / (mean^2 + 1e-10)
+//
+// Each is a mean over the micro-batch. It enters the loss like a token's loss does: times the number
+// of its tokens with a loss, over that number in the global batch, so that the sum over micro-batches
+// is their token-weighted mean, whatever the gradient accumulation and the number of ranks.
+#pragma once
+
+#include "engine/ops/moe/router.h"
+
+namespace trireme {
+
+// Views of the flat block of float64 sums.
+struct RouterSums {
+  static int64_t size(int64_t segments, int64_t experts) {
+    return segments * (2 * experts + 1) + 2 * experts + 2;
+  }
+  RouterSums(const Tensor& flat, int64_t segments, int64_t experts);
+  Tensor counts;         // (S, E) pairs chosen
+  Tensor probabilities;  // (S, E) sum of q
+  Tensor tokens;         // (S) valid tokens
+  Tensor importance;     // (E) sum of weights
+  Tensor load;           // (E) see router_noise.h
+  Tensor z;              // (1) sum of logsumexp(l)^2
+  Tensor loss_tokens;    // (1) tokens with a loss
+};
+
+struct RouterTokens {
+  ConstTensor segments;  // (T) int32 in [0, S); absent: all in segment 0
+  ConstTensor targets;   // (T) int32; a token has a loss unless kIgnoredTarget; absent: none has
+};
+
+// Overwrites the block with the sums over these tokens; `load` with zeros. Sums are taken in the
+// order of the tokens.
+void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scores,
+                       const ConstTensor& logits, const ConstTensor& experts,
+                       const ConstTensor& weights, const RouterTokens& tokens);
+
+struct RouterLossArgs {
+  int64_t k = 1;
+  double balance = 0, z = 0, importance = 0, load = 0;  // alpha, beta, gamma, delta
+  ConstTensor shares = {};                              // (E) float64, optional
+};
+
+// values (4) float64: += balance, z, importance, load times loss_tokens. The gradients, overwritten,
+// are those by the sums, times loss_tokens * scale; scale (1) float64 is what a token's loss gradient
+// is multiplied with. d_probability (S, E), d_importance (E), d_load (E), d_z (1), float64.
+struct RouterSumGradients {
+  Tensor d_probability, d_importance, d_load, d_z;
+};
+void router_losses(Ctx& ctx, const Tensor& values, const RouterSumGradients& gradients,
+                   const RouterSums& sums, const ConstTensor& scale, const RouterLossArgs& args);
+
+}  // namespace trireme
