@@ -1,0 +1,272 @@
+#include "parallel/moe/expert_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "parallel/comm/collectives.h"
+
+namespace trireme {
+namespace {
+
+// A buffer that is this many times an even share seldom needs a second round.
+constexpr int64_t kSlack = 2;
+
+size_t at(int64_t i) { return static_cast<size_t>(i); }
+
+RowRange overlap(const RowRange& a, const RowRange& b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+void copy_rows(const Tensor& to, int64_t to_row, const ConstTensor& from, int64_t from_row,
+               int64_t rows) {
+  if (rows == 0) return;
+  const int64_t width = from.size(1) * dtype_size(from.dtype());
+  std::memcpy(static_cast<std::byte*>(to.raw()) + to_row * width,
+              static_cast<const std::byte*>(from.raw()) + from_row * width,
+              static_cast<size_t>(rows * width));
+}
+
+std::vector<int64_t> times(const std::vector<int64_t>& rows, int64_t columns) {
+  std::vector<int64_t> elements;
+  for (int64_t r : rows) elements.push_back(r * columns);
+  return elements;
+}
+
+int64_t total(const std::vector<int64_t>& v) {
+  return std::accumulate(v.begin(), v.end(), int64_t{0});
+}
+
+}  // namespace
+
+ExpertExchange::ExpertExchange(Communicator& ep, Communicator& etp, int64_t experts)
+    : ep_(ep), etp_(etp), experts_(experts) {
+  if (experts < ep.size())
+    fail_input("expert parallel size ", ep.size(), " is more than the ", experts,
+               " experts of the model; use at most ", experts);
+}
+
+RowRange ExpertExchange::held_by(int ep_index) const {
+  const Piece piece = piece_of(experts_, ep_.size(), ep_index);
+  return {piece.begin, piece.end};
+}
+
+int64_t ExpertExchange::default_bound(int64_t tokens, int64_t k) const {
+  const int64_t sources = checked_mul(ep_.size(), etp_.size());
+  int64_t most_held = 0;
+  for (int i = 0; i < ep_.size(); ++i) most_held = std::max(most_held, held_by(i).size());
+  const int64_t worst = checked_mul(checked_mul(tokens, std::min(k, most_held)), sources);
+  const int64_t even = checked_mul(checked_mul(tokens, k), etp_.size());
+  return std::max<int64_t>(1, std::min(worst, kSlack * even));
+}
+
+ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const {
+  check_operand("expert exchange", "counts", counts, DType::kI64, {experts_});
+  TRIREME_CHECK(bound >= 1, "expert exchange with a bound of ", bound, " rows");
+  const int ep = ep_.size(), etp = etp_.size();
+  const int64_t entry = experts_ + 1;  // counts, and the bound
+  const Activation mine = ctx.allocate("exchange.counts", DType::kI64, {entry});
+  const Activation row = ctx.allocate("exchange.ep_counts", DType::kI64, {ep, entry});
+  const Activation plane = ctx.allocate("exchange.all_counts", DType::kI64, {etp, ep, entry});
+  ExpertRoute route;
+  if (ctx.planning()) {
+    route.rounds.resize(1);
+    return route;
+  }
+  const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
+  std::copy_n(counts.as<int64_t>(), experts_, mine->as<int64_t>());
+  mine->as<int64_t>()[experts_] = bound;
+  ep_.all_gather(row, mine);
+  etp_.all_gather(plane, row);
+
+  // all[(j * ep + s) * E + e]: rows of expert e on the rank of etp index j and ep index s.
+  std::vector<int64_t> all, bounds(at(ep), bound), wanted(at(ep), 0);
+  for (int64_t r = 0; r < int64_t{ep} * etp; ++r) {
+    const int64_t* entry_of_r = plane->as<int64_t>() + r * entry;
+    all.insert(all.end(), entry_of_r, entry_of_r + experts_);
+    bounds[at(r % ep)] = std::min(bounds[at(r % ep)], entry_of_r[experts_]);
+  }
+  int64_t rounds = 1;
+  for (int i = 0; i < ep; ++i) {
+    const RowRange held = held_by(i);
+    for (int64_t r = 0; r < int64_t{ep} * etp; ++r)
+      for (int64_t e = held.begin; e < held.end; ++e) wanted[at(i)] += all[at(r * experts_ + e)];
+    rounds = std::max(rounds, ceil_div(wanted[at(i)], bounds[at(i)]));
+  }
+  for (int64_t r = 0; r < rounds; ++r) route.rounds.push_back(make_round(all, bounds, r));
+  const RowRange held = local_experts();
+  for (int64_t e = 0; e < experts_; ++e) {
+    const int64_t n = counts.as<int64_t>()[e];
+    route.pairs += n;
+    if (e < held.begin || e >= held.end) route.remote += n;
+  }
+  return route;
+}
+
+// Walks the rows for each ep index in their numbering and keeps what lies in the round's window.
+ExpertRound ExpertExchange::make_round(std::span<const int64_t> counts,
+                                       std::span<const int64_t> bounds, int64_t round) const {
+  const int ep = ep_.size(), etp = etp_.size();
+  const int my_ep = ep_.rank(), my_etp = etp_.rank();
+  ExpertRound out;
+  out.send_rows.assign(at(ep), 0);
+  out.receive_rows.assign(at(ep), 0);
+  out.piece_rows.assign(at(etp), 0);
+  out.offsets.push_back(0);
+  const RowRange held = local_experts();
+  std::vector<int64_t> arriving(at(int64_t{etp} * ep * held.size()), 0);  // (etp, ep, expert)
+  const int64_t* own_counts = counts.data() + (my_etp * ep + my_ep) * experts_;
+  int64_t own_place = 0;  // of expert e's first row among this rank's rows
+  for (int i = 0; i < ep; ++i) {
+    const RowRange here = held_by(i);
+    const RowRange window{round * bounds[at(i)], (round + 1) * bounds[at(i)]};
+    int64_t number = 0;
+    for (int64_t e = here.begin; e < here.end; ++e) {
+      for (int j = 0; j < etp; ++j)
+        for (int s = 0; s < ep; ++s) {
+          const int64_t n = counts[at((j * ep + s) * experts_ + e)];
+          const RowRange part = overlap({number, number + n}, window);
+          if (i == my_ep)
+            arriving[at((int64_t{j} * ep + s) * held.size() + e - held.begin)] = part.size();
+          if (j == my_etp && s == my_ep && part.size() > 0) {
+            const int64_t first = own_place + part.begin - number;
+            if (!out.sent.empty() && out.sent.back().end == first)
+              out.sent.back().end = first + part.size();
+            else
+              out.sent.push_back({first, first + part.size()});
+            out.send_rows[at(i)] += part.size();
+          }
+          number += n;
+        }
+      own_place += own_counts[e];
+    }
+  }
+  // Arrival is (etp, ep, expert); the sorted order is (expert, etp, ep).
+  std::vector<int64_t> from(arriving.size());
+  std::exclusive_scan(arriving.begin(), arriving.end(), from.begin(), int64_t{0});
+  int64_t to = 0;
+  for (int64_t e = 0; e < held.size(); ++e) {
+    for (int64_t r = 0; r < int64_t{etp} * ep; ++r) {
+      const size_t k = at(r * held.size() + e);
+      const int64_t n = arriving[k];
+      out.piece_rows[at(r / ep)] += n;
+      if (r / ep == my_etp) out.receive_rows[at(r % ep)] += n;
+      if (n > 0) out.moves.push_back({from[k], to, n});
+      to += n;
+    }
+    out.offsets.push_back(to);
+  }
+  return out;
+}
+
+namespace {
+
+RowRange piece_range(const ExpertRound& round, int etp_index) {
+  const auto first = round.piece_rows.begin();
+  const int64_t begin = std::accumulate(first, first + etp_index, int64_t{0});
+  return {begin, begin + round.piece_rows[at(etp_index)]};
+}
+
+}  // namespace
+
+// Each rank gives its piece to all its etp peers.
+void ExpertExchange::gather_pieces(const Tensor& arrived, const ExpertRound& round) const {
+  const int size = etp_.size(), rank = etp_.rank();
+  const RowRange own = piece_range(round, rank);
+  for (int step = 1; step < size; ++step) {
+    const int to = (rank + step) % size, from = (rank - step + size) % size;
+    const RowRange theirs = piece_range(round, from);
+    etp_.send_recv(arrived.slice(0, own.begin, own.end), to,
+                   arrived.slice(0, theirs.begin, theirs.end), from);
+  }
+}
+
+// Each rank's own piece becomes the sum over its etp peers, in the order of their indices. Block by
+// block, so that the peers' parts of a block fit into as much memory as the rows themselves.
+void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRound& round) const {
+  const int size = etp_.size(), rank = etp_.rank();
+  if (size == 1) return;
+  const int64_t block = ceil_div(arrived.size(0), size), columns = arrived.size(1);
+  const Activation parts = ctx.allocate("exchange.partial_sums", arrived.dtype(),
+                                        {int64_t{size} * block, columns});
+  if (ctx.planning()) return;
+  const int64_t longest = *std::ranges::max_element(round.piece_rows);
+  for (int64_t begin = 0; begin < longest; begin += block) {
+    const auto part_of = [&](int index) {
+      const RowRange piece = piece_range(round, index);
+      return overlap({piece.begin + begin, piece.begin + begin + block}, piece);
+    };
+    const RowRange own = part_of(rank);
+    std::vector<const void*> terms(at(size));
+    for (int step = 0; step < size; ++step) {
+      const int to = (rank + step) % size, from = (rank - step + size) % size;
+      const Tensor got = parts->slice(0, from * block, from * block + own.size());
+      terms[at(from)] = got.raw();
+      const RowRange theirs = part_of(to);
+      if (step == 0)
+        copy_rows(got, 0, arrived, own.begin, own.size());
+      else
+        etp_.send_recv(arrived.slice(0, theirs.begin, theirs.end), to, got, from);
+    }
+    if (own.size() > 0)
+      reduce_ranges(arrived.dtype(), ReduceOp::kSum, arrived.slice(0, own.begin, own.end).raw(),
+                    terms, own.size() * columns);
+  }
+}
+
+void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
+                              const ExpertRoute& route, size_t round) const {
+  const int64_t columns = rows.size(1);
+  const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), received.shape());
+  const Activation packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
+  if (ctx.planning()) return;
+  const ExpertRound& r = route.rounds[round];
+  TRIREME_CHECK(received.size(1) == columns && received.dtype() == rows.dtype() &&
+                    r.rows() <= received.size(0) && route.pairs <= rows.size(0),
+                "expert dispatch of ", rows.shape(), " into ", received.shape(), ": ", r.rows(),
+                " of ", route.pairs, " rows arrive");
+  const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
+  // One range: the rows lie as they are sent.
+  ConstTensor out = rows.slice(0, 0, 0);
+  if (r.sent.size() == 1) out = rows.slice(0, r.sent[0].begin, r.sent[0].end);
+  if (r.sent.size() > 1) {
+    int64_t n = 0;
+    for (const RowRange& range : r.sent) {
+      copy_rows(packed, n, rows, range.begin, range.size());
+      n += range.size();
+    }
+    out = packed->slice(0, 0, n);
+  }
+  const RowRange own = piece_range(r, etp_.rank());
+  ep_.all_to_all_v(arrived->slice(0, own.begin, own.end), times(r.receive_rows, columns), out,
+                   times(r.send_rows, columns));
+  gather_pieces(arrived, r);
+  for (const ExpertRound::Move& m : r.moves) copy_rows(received, m.to, arrived, m.from, m.rows);
+}
+
+void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
+                             const ExpertRoute& route, size_t round) const {
+  const int64_t columns = rows.size(1);
+  const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), results.shape());
+  const Activation packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
+  if (ctx.planning()) return sum_pieces(ctx, arrived, {});
+  const ExpertRound& r = route.rounds[round];
+  const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
+  for (const ExpertRound::Move& m : r.moves) copy_rows(arrived, m.from, results, m.to, m.rows);
+  sum_pieces(ctx, arrived, r);
+  const bool in_place = r.sent.size() == 1;
+  const Tensor home = in_place ? rows.slice(0, r.sent[0].begin, r.sent[0].end)
+                               : packed->slice(0, 0, total(r.send_rows));
+  const RowRange own = piece_range(r, etp_.rank());
+  ep_.all_to_all_v(home, times(r.send_rows, columns), arrived->slice(0, own.begin, own.end),
+                   times(r.receive_rows, columns));
+  if (in_place) return;
+  int64_t n = 0;
+  for (const RowRange& range : r.sent) {
+    copy_rows(rows, range.begin, home, n, range.size());
+    n += range.size();
+  }
+}
+
+}  // namespace trireme
