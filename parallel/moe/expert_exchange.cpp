@@ -14,8 +14,9 @@ constexpr int64_t kSlack = 2;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
+// The part of b that a covers; where there is none, an empty range inside b.
 RowRange overlap(const RowRange& a, const RowRange& b) {
-  const int64_t begin = std::max(a.begin, b.begin);
+  const int64_t begin = std::min(std::max(a.begin, b.begin), b.end);
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
@@ -34,37 +35,49 @@ std::vector<int64_t> times(const std::vector<int64_t>& rows, int64_t columns) {
   return elements;
 }
 
+void gather(Communicator* group, const Tensor& out, const ConstTensor& in) {
+  if (group != nullptr) return group->all_gather(out, in);
+  std::memcpy(out.raw(), in.raw(), static_cast<size_t>(in.bytes()));
+}
+
+// all_to_all_v, given elements.
+void swap(Communicator* group, const Tensor& out, const std::vector<int64_t>& out_counts,
+          const ConstTensor& in, const std::vector<int64_t>& in_counts) {
+  if (group != nullptr) return group->all_to_all_v(out, out_counts, in, in_counts);
+  if (in.numel() > 0) std::memcpy(out.raw(), in.raw(), static_cast<size_t>(in.bytes()));
+}
+
 int64_t total(const std::vector<int64_t>& v) {
   return std::accumulate(v.begin(), v.end(), int64_t{0});
 }
 
 }  // namespace
 
-ExpertExchange::ExpertExchange(Communicator& ep, Communicator& etp, int64_t experts)
+ExpertExchange::ExpertExchange(Communicator* ep, Communicator* etp, int64_t experts)
     : ep_(ep), etp_(etp), experts_(experts) {
-  if (experts < ep.size())
-    fail_input("expert parallel size ", ep.size(), " is more than the ", experts,
+  if (experts < size(ep))
+    fail_input("expert parallel size ", size(ep), " is more than the ", experts,
                " experts of the model; use at most ", experts);
 }
 
 RowRange ExpertExchange::held_by(int ep_index) const {
-  const Piece piece = piece_of(experts_, ep_.size(), ep_index);
+  const Piece piece = piece_of(experts_, size(ep_), ep_index);
   return {piece.begin, piece.end};
 }
 
 int64_t ExpertExchange::default_bound(int64_t tokens, int64_t k) const {
-  const int64_t sources = checked_mul(ep_.size(), etp_.size());
+  const int64_t sources = checked_mul(size(ep_), size(etp_));
   int64_t most_held = 0;
-  for (int i = 0; i < ep_.size(); ++i) most_held = std::max(most_held, held_by(i).size());
+  for (int i = 0; i < size(ep_); ++i) most_held = std::max(most_held, held_by(i).size());
   const int64_t worst = checked_mul(checked_mul(tokens, std::min(k, most_held)), sources);
-  const int64_t even = checked_mul(checked_mul(tokens, k), etp_.size());
+  const int64_t even = checked_mul(checked_mul(tokens, k), size(etp_));
   return std::max<int64_t>(1, std::min(worst, kSlack * even));
 }
 
 ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t bound) const {
   check_operand("expert exchange", "counts", counts, DType::kI64, {experts_});
   TRIREME_CHECK(bound >= 1, "expert exchange with a bound of ", bound, " rows");
-  const int ep = ep_.size(), etp = etp_.size();
+  const int ep = size(ep_), etp = size(etp_);
   const int64_t entry = experts_ + 1;  // counts, and the bound
   const Activation mine = ctx.allocate("exchange.counts", DType::kI64, {entry});
   const Activation row = ctx.allocate("exchange.ep_counts", DType::kI64, {ep, entry});
@@ -77,8 +90,8 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
   std::copy_n(counts.as<int64_t>(), experts_, mine->as<int64_t>());
   mine->as<int64_t>()[experts_] = bound;
-  ep_.all_gather(row, mine);
-  etp_.all_gather(plane, row);
+  gather(ep_, row, mine);
+  gather(etp_, plane, row);
 
   // all[(j * ep + s) * E + e]: rows of expert e on the rank of etp index j and ep index s.
   std::vector<int64_t> all, bounds(at(ep), bound), wanted(at(ep), 0);
@@ -107,8 +120,8 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
 // Walks the rows for each ep index in their numbering and keeps what lies in the round's window.
 ExpertRound ExpertExchange::make_round(std::span<const int64_t> counts,
                                        std::span<const int64_t> bounds, int64_t round) const {
-  const int ep = ep_.size(), etp = etp_.size();
-  const int my_ep = ep_.rank(), my_etp = etp_.rank();
+  const int ep = size(ep_), etp = size(etp_);
+  const int my_ep = rank(ep_), my_etp = rank(etp_);
   ExpertRound out;
   out.send_rows.assign(at(ep), 0);
   out.receive_rows.assign(at(ep), 0);
@@ -172,24 +185,24 @@ RowRange piece_range(const ExpertRound& round, int etp_index) {
 
 // Each rank gives its piece to all its etp peers.
 void ExpertExchange::gather_pieces(const Tensor& arrived, const ExpertRound& round) const {
-  const int size = etp_.size(), rank = etp_.rank();
-  const RowRange own = piece_range(round, rank);
-  for (int step = 1; step < size; ++step) {
-    const int to = (rank + step) % size, from = (rank - step + size) % size;
+  const int n = size(etp_), self = rank(etp_);
+  const RowRange own = piece_range(round, self);
+  for (int step = 1; step < n; ++step) {
+    const int to = (self + step) % n, from = (self - step + n) % n;
     const RowRange theirs = piece_range(round, from);
-    etp_.send_recv(arrived.slice(0, own.begin, own.end), to,
-                   arrived.slice(0, theirs.begin, theirs.end), from);
+    etp_->send_recv(arrived.slice(0, own.begin, own.end), to,
+                    arrived.slice(0, theirs.begin, theirs.end), from);
   }
 }
 
 // Each rank's own piece becomes the sum over its etp peers, in the order of their indices. Block by
 // block, so that the peers' parts of a block fit into as much memory as the rows themselves.
 void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRound& round) const {
-  const int size = etp_.size(), rank = etp_.rank();
-  if (size == 1) return;
-  const int64_t block = ceil_div(arrived.size(0), size), columns = arrived.size(1);
-  const Activation parts = ctx.allocate("exchange.partial_sums", arrived.dtype(),
-                                        {int64_t{size} * block, columns});
+  const int n = size(etp_), self = rank(etp_);
+  if (n == 1) return;
+  const int64_t block = ceil_div(arrived.size(0), n), columns = arrived.size(1);
+  const Activation parts =
+      ctx.allocate("exchange.partial_sums", arrived.dtype(), {int64_t{n} * block, columns});
   if (ctx.planning()) return;
   const int64_t longest = *std::ranges::max_element(round.piece_rows);
   for (int64_t begin = 0; begin < longest; begin += block) {
@@ -197,17 +210,17 @@ void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRou
       const RowRange piece = piece_range(round, index);
       return overlap({piece.begin + begin, piece.begin + begin + block}, piece);
     };
-    const RowRange own = part_of(rank);
-    std::vector<const void*> terms(at(size));
-    for (int step = 0; step < size; ++step) {
-      const int to = (rank + step) % size, from = (rank - step + size) % size;
+    const RowRange own = part_of(self);
+    std::vector<const void*> terms(at(n));
+    for (int step = 0; step < n; ++step) {
+      const int to = (self + step) % n, from = (self - step + n) % n;
       const Tensor got = parts->slice(0, from * block, from * block + own.size());
       terms[at(from)] = got.raw();
       const RowRange theirs = part_of(to);
       if (step == 0)
         copy_rows(got, 0, arrived, own.begin, own.size());
       else
-        etp_.send_recv(arrived.slice(0, theirs.begin, theirs.end), to, got, from);
+        etp_->send_recv(arrived.slice(0, theirs.begin, theirs.end), to, got, from);
     }
     if (own.size() > 0)
       reduce_ranges(arrived.dtype(), ReduceOp::kSum, arrived.slice(0, own.begin, own.end).raw(),
@@ -218,6 +231,12 @@ void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRou
 void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
                               const ExpertRoute& route, size_t round) const {
   const int64_t columns = rows.size(1);
+  if (alone()) {
+    if (ctx.planning()) return;
+    const ExpertRound& r = route.rounds[round];
+    if (r.rows() > 0) copy_rows(received, 0, rows, r.sent[0].begin, r.rows());
+    return;
+  }
   const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), received.shape());
   const Activation packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
   if (ctx.planning()) return;
@@ -238,9 +257,9 @@ void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTenso
     }
     out = packed->slice(0, 0, n);
   }
-  const RowRange own = piece_range(r, etp_.rank());
-  ep_.all_to_all_v(arrived->slice(0, own.begin, own.end), times(r.receive_rows, columns), out,
-                   times(r.send_rows, columns));
+  const RowRange own = piece_range(r, rank(etp_));
+  swap(ep_, arrived->slice(0, own.begin, own.end), times(r.receive_rows, columns), out,
+       times(r.send_rows, columns));
   gather_pieces(arrived, r);
   for (const ExpertRound::Move& m : r.moves) copy_rows(received, m.to, arrived, m.from, m.rows);
 }
@@ -248,6 +267,12 @@ void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTenso
 void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
                              const ExpertRoute& route, size_t round) const {
   const int64_t columns = rows.size(1);
+  if (alone()) {
+    if (ctx.planning()) return;
+    const ExpertRound& r = route.rounds[round];
+    if (r.rows() > 0) copy_rows(rows, r.sent[0].begin, results, 0, r.rows());
+    return;
+  }
   const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), results.shape());
   const Activation packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
   if (ctx.planning()) return sum_pieces(ctx, arrived, {});
@@ -258,9 +283,9 @@ void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& re
   const bool in_place = r.sent.size() == 1;
   const Tensor home = in_place ? rows.slice(0, r.sent[0].begin, r.sent[0].end)
                                : packed->slice(0, 0, total(r.send_rows));
-  const RowRange own = piece_range(r, etp_.rank());
-  ep_.all_to_all_v(home, times(r.send_rows, columns), arrived->slice(0, own.begin, own.end),
-                   times(r.receive_rows, columns));
+  const RowRange own = piece_range(r, rank(etp_));
+  swap(ep_, home, times(r.send_rows, columns), arrived->slice(0, own.begin, own.end),
+       times(r.receive_rows, columns));
   if (in_place) return;
   int64_t n = 0;
   for (const RowRange& range : r.sent) {

@@ -34,10 +34,10 @@ struct RowRange {
 
 // Where the rows of one round come from and go to, on this rank.
 struct ExpertRound {
-  std::vector<int64_t> send_rows;    // (ep) rows for each ep index, in the order of `sent`
-  std::vector<RowRange> sent;        // of this rank's rows: what the round takes, in sending order
-  std::vector<int64_t> receive_rows; // (ep) rows from each ep index
-  std::vector<int64_t> piece_rows;   // (etp) rows each etp index receives over ep
+  std::vector<int64_t> send_rows;     // (ep) rows for each ep index, in the order of `sent`
+  std::vector<RowRange> sent;         // of this rank's rows: what the round takes, in sending order
+  std::vector<int64_t> receive_rows;  // (ep) rows from each ep index
+  std::vector<int64_t> piece_rows;    // (etp) rows each etp index receives over ep
   struct Move {
     int64_t from = 0;  // in the order of arrival: (etp index, ep index, expert)
     int64_t to = 0;    // sorted by expert
@@ -57,11 +57,12 @@ struct ExpertRoute {
 
 class ExpertExchange {
  public:
-  // The groups must outlive this object. InputError when there are fewer experts than ep ranks.
-  ExpertExchange(Communicator& ep, Communicator& etp, int64_t experts);
+  // The groups must outlive this object; nullptr: one rank. InputError when there are fewer experts
+  // than ep ranks.
+  ExpertExchange(Communicator* ep, Communicator* etp, int64_t experts);
 
   int64_t experts() const { return experts_; }
-  RowRange local_experts() const { return held_by(ep_.rank()); }
+  RowRange local_experts() const { return held_by(rank(ep_)); }
   // Rows that a rank may receive in one round: twice an even share, never more than the worst case.
   // tokens: of this rank; every rank of the plane gives the same.
   int64_t default_bound(int64_t tokens, int64_t k) const;
@@ -79,13 +80,16 @@ class ExpertExchange {
                size_t round) const;
 
  private:
+  static int size(const Communicator* group) { return group == nullptr ? 1 : group->size(); }
+  static int rank(const Communicator* group) { return group == nullptr ? 0 : group->rank(); }
+  bool alone() const { return size(ep_) == 1 && size(etp_) == 1; }  // rows stay where they are
   RowRange held_by(int ep_index) const;
   ExpertRound make_round(std::span<const int64_t> counts, std::span<const int64_t> bounds,
                          int64_t round) const;
   void gather_pieces(const Tensor& arrived, const ExpertRound& round) const;
   void sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRound& round) const;
-  Communicator& ep_;
-  Communicator& etp_;
+  Communicator* ep_;
+  Communicator* etp_;
   int64_t experts_;
 };
 

@@ -31,8 +31,8 @@ template <class T>
 void gather_rows(const GatherRows<T>& a, int threads) {
   const auto bytes = static_cast<size_t>(a.columns) * sizeof(T);
   for_rows(threads, a.rows, a.columns, [&](int64_t q) {
-    __builtin_memcpy(static_cast<void*>(a.out + q * a.columns),
-                     a.x + a.pairs[q] / a.k * a.columns, bytes);
+    __builtin_memcpy(static_cast<void*>(a.out + q * a.columns), a.x + a.pairs[q] / a.k * a.columns,
+                     bytes);
   });
 }
 
@@ -88,16 +88,15 @@ void scale_rows(const ScaleRows<T>& a, int threads) {
 
 template <class T>
 void dot_rows(const DotRows<T>& a, int threads) {
-  for_rows(threads, a.rows, a.columns, [&](int64_t t) {
-    a.out[t] = dot(a.a + t * a.columns, a.b + t * a.columns, a.columns);
-  });
+  for_rows(threads, a.rows, a.columns,
+           [&](int64_t t) { a.out[t] = dot(a.a + t * a.columns, a.b + t * a.columns, a.columns); });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                 \
-  template void gather_rows<T>(const GatherRows<T>&, int);                     \
-  template void combine_rows<T>(const CombineRows<T>&, int);                   \
-  template void combine_rows_backward<T>(const CombineRowsBackward<T>&, int);  \
-  template void scale_rows<T>(const ScaleRows<T>&, int);                       \
+#define TRIREME_INSTANTIATE(T)                                                \
+  template void gather_rows<T>(const GatherRows<T>&, int);                    \
+  template void combine_rows<T>(const CombineRows<T>&, int);                  \
+  template void combine_rows_backward<T>(const CombineRowsBackward<T>&, int); \
+  template void scale_rows<T>(const ScaleRows<T>&, int);                      \
   template void dot_rows<T>(const DotRows<T>&, int);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

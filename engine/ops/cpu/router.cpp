@@ -109,8 +109,8 @@ TRIREME_INLINE void choose(const RouterForward<T>& a, const T* s, int32_t* exper
     Position<T> best;
     for (int64_t g = 0; g < a.groups; ++g) {
       if ((kept >> g & 1) == 0) continue;
-      const Position<T> p = next_position(g * width, (g + 1) * width, at,
-                                          [&](int64_t e) { return choice(a, s, e); });
+      const Position<T> p =
+          next_position(g * width, (g + 1) * width, at, [&](int64_t e) { return choice(a, s, e); });
       if (p.index >= 0 && (best.index < 0 || p.value > best.value)) best = p;
     }
     at = best;

@@ -74,9 +74,8 @@ void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
   auto* index = order->as<int64_t>();
   auto* count = taken->as<int64_t>();
   std::iota(index, index + tokens, int64_t{0});
-  std::sort(index, index + tokens, [row](int64_t a, int64_t b) {
-    return row[a] < row[b] || (row[a] == row[b] && a < b);
-  });
+  std::sort(index, index + tokens,
+            [row](int64_t a, int64_t b) { return row[a] < row[b] || (row[a] == row[b] && a < b); });
   std::fill_n(count, num_experts, int64_t{0});
   int64_t lost = 0;
   for (int64_t i = 0; i < tokens; ++i) {

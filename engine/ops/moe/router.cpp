@@ -21,9 +21,8 @@ void check_router(const char* op, const ConstTensor& logits, const ConstTensor& 
   const int64_t count = logits.size(1), k = experts.size(1);
   check_operand(op, "logits", logits, dtype, logits.shape());
   check_operand(op, "experts", experts, DType::kI32, {logits.size(0), k});
-  TRIREME_CHECK(args.groups >= 1 && args.groups <= cpu::kMaxRouterGroups &&
-                    args.kept_groups >= 1 && args.kept_groups <= args.groups &&
-                    count % args.groups == 0,
+  TRIREME_CHECK(args.groups >= 1 && args.groups <= cpu::kMaxRouterGroups && args.kept_groups >= 1 &&
+                    args.kept_groups <= args.groups && count % args.groups == 0,
                 op, ": ", args.kept_groups, " of ", args.groups, " groups of ", count, " experts");
   TRIREME_CHECK(k >= 1 && k <= count / args.groups * args.kept_groups, op, ": ", k, " experts of ",
                 count / args.groups * args.kept_groups, " eligible ones");

@@ -10,7 +10,8 @@ namespace {
 
 // What one row needs before the sums: 1 / sum of the scores, and logsumexp(l)^2. Zero for padding.
 template <class T>
-void row_values(const T* scores, const T* logits, int64_t experts, double* inverse, double* square) {
+void row_values(const T* scores, const T* logits, int64_t experts, double* inverse,
+                double* square) {
   double total = 0, top = -INFINITY, exponentials = 0;
   for (int64_t e = 0; e < experts; ++e) {
     total += static_cast<double>(scores[e]);
@@ -48,8 +49,7 @@ void add_choices(const Rows& r, const RouterSums& sums, const T* weights, const 
   for (int64_t t = 0; t < r.rows; ++t) {
     if (r.padding(t)) continue;
     sums.tokens.as<double>()[r.segment(t)] += 1;
-    if (r.targets != nullptr && r.targets[t] != kIgnoredTarget)
-      *sums.loss_tokens.as<double>() += 1;
+    if (r.targets != nullptr && r.targets[t] != kIgnoredTarget) *sums.loss_tokens.as<double>() += 1;
     *sums.z.as<double>() += squares[t];
     for (int64_t j = 0; j < r.k; ++j) {
       const int32_t e = r.experts[t * r.k + j];
@@ -112,7 +112,10 @@ void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
     zero(t);
   const Rows r{experts.as<int32_t>(),
                tokens.segments.present() ? tokens.segments.as<int32_t>() : nullptr,
-               tokens.targets.present() ? tokens.targets.as<int32_t>() : nullptr, rows, count, k};
+               tokens.targets.present() ? tokens.targets.as<int32_t>() : nullptr,
+               rows,
+               count,
+               k};
   const int64_t segments = sums.tokens.size(0);
   for (int64_t t = 0; t < rows; ++t)
     TRIREME_CHECK(r.padding(t) || (r.segment(t) >= 0 && r.segment(t) < segments), kOp, ": token ",
@@ -161,10 +164,9 @@ void router_losses(Ctx& ctx, const Tensor& values, const RouterSumGradients& gra
     if (tokens == 0) continue;
     for (int64_t e = 0; e < count; ++e) {
       const int64_t i = s * count + e;
-      const double share =
-          args.shares.present()
-              ? args.shares.as<double>()[e]
-              : sums.counts.as<double>()[i] / (static_cast<double>(args.k) * tokens);
+      const double share = args.shares.present() ? args.shares.as<double>()[e]
+                                                 : sums.counts.as<double>()[i] /
+                                                       (static_cast<double>(args.k) * tokens);
       // n_s / n f P with P = sum / n_s
       const double slope = args.balance * static_cast<double>(count) * share / n;
       value[0] += counted * slope * sums.probabilities.as<double>()[i];

@@ -60,7 +60,8 @@ TEST(Experts, GatherAndCombineMatchPlainLoops) {
   for (DType dtype : kFloatTypes)
     for (int64_t c : {int64_t{1}, int64_t{7}, int64_t{33}, int64_t{127}}) {
       SCOPED_TRACE(concat(dtype, " ", c));
-      const Values x = stored(dtype, normals("x", rows * c)), r = stored(dtype, normals("r", o.n * c));
+      const Values x = stored(dtype, normals("x", rows * c)),
+                   r = stored(dtype, normals("r", o.n * c));
       const Values w = stored(sum_dtype(dtype), normals("w", rows * k));
       Values gathered(at(o.n * c)), y(x.size()), sums(x.size()), magnitude(x.size(), 1e-30);
       Values d_rows(r.size()), d_weights(w.size()), dot_size(w.size(), 1e-30);
@@ -102,7 +103,8 @@ TEST(Experts, GatesScaleRows) {
   const int64_t rows = 5, c = 33;
   for (DType dtype : kFloatTypes) {
     SCOPED_TRACE(concat(dtype));
-    const Values x = stored(dtype, normals("x", rows * c)), y = stored(dtype, normals("y", rows * c));
+    const Values x = stored(dtype, normals("x", rows * c)),
+                 y = stored(dtype, normals("y", rows * c));
     const Values gate = stored(sum_dtype(dtype), normals("gate", rows));
     Values want(x.size()), added(x.size()), dots(at(rows)), size(x.size()), dot_size(at(rows));
     for (size_t i = 0; i < x.size(); ++i) {
@@ -159,8 +161,7 @@ TEST(Experts, CapacityDropsTheSamePairsInEveryLayout) {
       drop_over_capacity(ctx, own, n, all_experts, all_rows, first, experts, capacity);
       lost += *n->as<int64_t>();
       for (int64_t i = 0; i < (end - first) * k; ++i)
-        EXPECT_EQ(own->as<int32_t>()[i],
-                  want[at((row[at(first + i / k)] - 1000) * k + i % k)])
+        EXPECT_EQ(own->as<int32_t>()[i], want[at((row[at(first + i / k)] - 1000) * k + i % k)])
             << ranks << " ranks, rank " << r << ", pair " << i;
     }
     EXPECT_EQ(lost, dropped);
@@ -175,10 +176,10 @@ struct Group {
 };
 
 const std::vector<Group> kGroups = {
-    {{0, 5, 5, 22, 40}, 50},          // an expert without rows, short tiles
-    {{0, 0, 0, 0, 0}, 8},             // nothing at all
-    {{0, 0, 339, 339, 339}, 339},     // everything to one
-    {{0, 16, 80, 336, 1360}, 1400},   // whole tiles of each size
+    {{0, 5, 5, 22, 40}, 50},         // an expert without rows, short tiles
+    {{0, 0, 0, 0, 0}, 8},            // nothing at all
+    {{0, 0, 339, 339, 339}, 339},    // everything to one
+    {{0, 16, 80, 336, 1360}, 1400},  // whole tiles of each size
 };
 
 TEST(GroupedGemm, MatchesPlainLoops) {
@@ -193,7 +194,8 @@ TEST(GroupedGemm, MatchesPlainLoops) {
         const Values dy = stored(dtype, normals("dy", g.bound * out));
         const Values w = stored(dtype, normals("w", std::ssize(g.offsets) * out * in));
         const Values before = stored(sums, normals("dw", 4 * out * in));
-        Values y(dy.size(), 0), dx(x.size(), 0), dw = accumulate ? before : Values(before.size(), 0);
+        Values y(dy.size(), 0), dx(x.size(), 0),
+            dw = accumulate ? before : Values(before.size(), 0);
         for (size_t e = 0; e < experts; ++e)
           for (int64_t r = g.offsets[e]; r < g.offsets[e + 1]; ++r)
             for (int64_t o = 0; o < out; ++o)
