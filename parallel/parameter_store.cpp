@@ -157,10 +157,14 @@ std::vector<PartialRange> ParameterStore::partial_ranges(int block) const {
 
 std::vector<FlatRange> ParameterStore::counted_ranges() const {
   std::vector<FlatRange> out;
+  const ParameterSpec* before = nullptr;
   for (const ParamHandle h : by_offset_) {
-    if (specs_[static_cast<size_t>(h)].copy != 0) continue;
-    // The padding between neighbours is zero: joining across it makes few long ranges.
-    const bool joins = !out.empty() && round_up(out.back().end, kAlignment) >= range(h).begin;
+    const ParameterSpec& spec = specs_[static_cast<size_t>(h)];
+    // The padding between neighbours is zero: joining across it makes few long ranges. A copy between
+    // them is not, and regions are divided among different ranks.
+    const bool joins = before != nullptr && before->copy == 0 && before->region == spec.region;
+    before = &spec;
+    if (spec.copy != 0) continue;
     if (joins)
       out.back().end = range(h).end;
     else

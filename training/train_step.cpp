@@ -168,7 +168,8 @@ void TrainStep::reduce_and_update(int64_t step) {
     *sums(kLoss, kLoss + 1).as<double>() = 0;
     std::fill_n(sums(kRouters, kSumCount).as<double>(), kSumCount - kRouters, 0.0);
   }
-  if (groups_.world.size() > 1) groups_.world.all_reduce(sums(0, kSumCount));
+  const int used = state_.model.routers() != nullptr ? kSumCount : kRouters;
+  if (groups_.world.size() > 1) groups_.world.all_reduce(sums(0, used));
   StepDecision decision;
   decision.clip = config_.gradient_clipping;
   decision.learning_rate =

@@ -92,7 +92,7 @@ class Zero(tiny_run.RunTest):
         model = {"model_type": "llama", "vocab_size": 60000, "max_position_embeddings": 32, "hidden_size": 256,
                  "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
                  "num_key_value_heads": 4, "tie_word_embeddings": True}
-        self.configure(model=model, train_steps=3, train_batch_size=2, bf16={"enabled": True},
+        self.configure(model=model, train_steps=3, scheduler={"type": "constant"}, train_batch_size=2, bf16={"enabled": True},
                        evaluation={"eval_iters": 1}, checkpoint={})
         parameters = 60000 * 256
         states = 12 * parameters  # master weights and two moments in fp32

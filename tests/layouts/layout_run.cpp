@@ -248,7 +248,9 @@ std::string layout_difference(const LayoutResult& got, const LayoutResult& want,
   const LayoutError allowed = allowed_error(dtype);
   if (!error.mismatch.empty()) return error.mismatch;
   const auto above = [](double value, double limit) { return !(value <= limit); };
-  if (above(error.loss, allowed.loss)) return concat("loss off by ", error.loss);
+  if (above(error.loss, allowed.loss))
+    return concat("loss off by ", error.loss, ", gradient by ", error.gradient, " at ",
+                  error.worst_gradient);
   if (above(error.norm, allowed.norm)) return concat("gradient norm off by ", error.norm);
   if (above(error.gradient, allowed.gradient))
     return concat("gradient off by ", error.gradient, " at ", error.worst_gradient);

@@ -1,9 +1,11 @@
 // Runs every layout, or a sample of them, against one rank and writes what it found as a page.
 //
-//   layout_sweep [--sample N] [--seed S] [--most RANKS] [--low-precision N] [--publish FILE]
+//   layout_sweep [--sample N] [--seed S] [--most RANKS] [--low-precision N] [--only TEXT]
+//                [--publish FILE]
 //
-// Without --sample all combinations run (hours). --low-precision runs that many of them in float32 and
-// bfloat16 too. Exit status 1 when any differs by more than allowed.
+// Without --sample all combinations run (hours); --only takes those whose name holds TEXT.
+// --low-precision runs that many of them in float32 and bfloat16 too. Exit status 1 when any differs by
+// more than allowed.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -21,7 +23,7 @@ struct Options {
   size_t low_precision = 0;
   uint64_t seed = 1;
   int most = 8;
-  std::string publish;
+  std::string publish, only;
 };
 
 struct Row {  // of the page: all cases with the same mesh
@@ -38,6 +40,9 @@ class Sweep {
     std::vector<LayoutCase> all = all_cases(options_.most);
     const std::vector<LayoutCase> experts = expert_cases(options_.most);
     all.insert(all.end(), experts.begin(), experts.end());
+    std::erase_if(all, [&](const LayoutCase& c) {
+      return c.name().find(options_.only) == std::string::npos;
+    });
     std::vector<LayoutCase> cases =
         options_.sample < all.size() ? sample_cases(all, options_.sample, options_.seed) : all;
     std::vector<LayoutCase> low;
@@ -124,6 +129,8 @@ Options parse(int argc, char** argv) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--publish")
       options.publish = value;
+    else if (name == "--only")
+      options.only = value;
     else if (name == "--sample")
       options.sample = std::stoul(value);
     else if (name == "--low-precision")

@@ -1,0 +1,49 @@
+// What ships with the schema: configurations, the reference page, the JSON Schema.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "training/run_config.h"
+
+namespace trireme {
+namespace {
+
+TEST(ShippedConfigs, AllLoad) {
+  int runs = 0;
+  const std::string folder = std::string(TRIREME_SOURCE_DIR) + "/configs";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    const RunConfig config = load_run_config(entry.path().string(), {}, 1);
+    EXPECT_TRUE(config.notes.empty()) << entry.path();
+    ++runs;
+  }
+  EXPECT_GE(runs, 3);
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/models")) {
+    EXPECT_GT(load_model_config(entry.path().string()).vocab_size, 0) << entry.path();
+    ++models;
+  }
+  EXPECT_GE(models, 5);
+}
+
+TEST(ConfigReference, ThePageIsUpToDate) {
+  std::ifstream file(std::string(TRIREME_SOURCE_DIR) + "/docs/config-reference.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(page == config_reference())
+      << "run: build/release/trireme config reference > docs/config-reference.md";
+}
+
+TEST(ConfigSchema, DescribesTheModelToo) {
+  const Json schema = run_config_json_schema();
+  EXPECT_EQ(schema["required"].dump(), R"(["model","output_dir"])");
+  const Json& forms = schema["properties"]["model"]["anyOf"];
+  ASSERT_EQ(forms.size(), 6u);  // a path, or one of five families
+  EXPECT_EQ(forms[0]["type"], "string");
+  EXPECT_TRUE(forms[1]["properties"].contains("n_embd"));
+  EXPECT_TRUE(forms[2]["properties"].contains("hidden_size"));
+}
+
+}  // namespace
+}  // namespace trireme
