@@ -93,7 +93,7 @@ class Zero(tiny_run.RunTest):
                  "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
                  "num_key_value_heads": 4, "tie_word_embeddings": True}
         self.configure(model=model, train_steps=3, train_batch_size=2, bf16={"enabled": True},
-                       evaluation={"eval_iters": 1}, checkpoint={})
+                       scheduler={"type": "constant"}, evaluation={"eval_iters": 1}, checkpoint={})
         parameters = 60000 * 256
         states = 12 * parameters  # master weights and two moments in fp32
         limit = states - (4 << 20)  # weights and gradients are 6 bytes each
