@@ -232,6 +232,10 @@ GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
   return {gradients_.tensor(dtype, shape, range(first).begin * dtype_size(dtype)), accumulate};
 }
 
+void ParameterStore::expect_gradients(ParamHandle h) {
+  if (sharding_.stage >= 2) open_gradients(block_of(h));
+}
+
 Tensor ParameterStore::flat_values() const {
   return values_.tensor(dtype_, Shape{value_map().size()});
 }

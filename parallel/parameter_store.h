@@ -155,6 +155,9 @@ class ParameterStore {
   Tensor value(ParamHandle h) const { return value(h, h); }
   GradientSlot gradient(ParamHandle first, ParamHandle last);
   GradientSlot gradient(ParamHandle h) { return gradient(h, h); }
+  // Takes the memory of h's block now, as its first gradient() would: for callers that may write it
+  // where no planned allocation can be made (Arena::Region).
+  void expect_gradients(ParamHandle h);
   // What this rank stores, as value_map() and gradient_map() say.
   Tensor flat_values() const;
   Tensor flat_gradients() const;

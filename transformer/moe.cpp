@@ -242,6 +242,7 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
   const ExpertExchange way = exchange(pass);
   const int64_t most = deferred.d_rows->size(0);
   const bool again = saved.route.rounds.size() > 1;
+  pass.params.expect_gradients(experts_.front().gate);
   const Arena::Region region(ctx.arena, "moe.experts_backward");
   const Activation send = ctx.allocate("moe.send", x.dtype(), d_pairs.shape());
   const Activation d_act = ctx.allocate("moe.d_act", x.dtype(), {most, inner_});

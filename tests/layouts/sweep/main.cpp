@@ -53,7 +53,12 @@ class Sweep {
         cases.push_back(c);
       }
     for (size_t i = 0; i < cases.size(); ++i) {
-      check(cases[i]);
+      try {
+        check(cases[i]);
+      } catch (const std::exception& e) {
+        ++failed_;
+        std::printf("FAILED %s: %s\n", cases[i].name().c_str(), e.what());
+      }
       report_progress(i + 1, cases.size());
     }
     std::fprintf(stderr, "\n");
