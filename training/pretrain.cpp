@@ -253,7 +253,7 @@ ExitCode PretrainRun::run() {
            " threads a rank): this build has no other; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
   log_info(memory_report());
-  const MachinePeak peak = measure_peak(ctx_.threads);
+  const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan
   const bool half = config_.dtype == DType::kBF16;
   peak_tflops_ = (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
 

@@ -51,7 +51,7 @@ double best_read_gbytes(int threads) {
 
 }  // namespace
 
-MachinePeak measure_peak(int threads) {
+MachinePeak measure_peak(int threads, bool with_memory) {
   TRIREME_CHECK(threads >= 1, "measure_peak with ", threads, " threads");
   MachinePeak peak;
   peak.threads = threads;
@@ -59,7 +59,7 @@ MachinePeak measure_peak(int threads) {
   peak.bfloat16_gflops = cpu_has_avx512_bf16()
                              ? best_gflops(TRIREME_KERNEL(multiply_add_loop<bf16>), threads)
                              : peak.float32_gflops;
-  peak.read_gbytes = best_read_gbytes(threads);
+  if (with_memory) peak.read_gbytes = best_read_gbytes(threads);
   return peak;
 }
 
