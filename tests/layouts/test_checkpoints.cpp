@@ -18,7 +18,13 @@ LayoutCase layout(int tp, int dp, int zero, bool sequence_parallel = false) {
   c.sizes.dp = dp;
   c.sizes.sequence_parallel = sequence_parallel;
   c.zero = zero;
+  c.llama = false;         // the table that the head shares lies on two stages of a pipeline
   c.dtype = DType::kBF16;  // with master weights
+  return c;
+}
+
+LayoutCase stages(LayoutCase c, int pp) {
+  c.sizes.pp = pp;
   return c;
 }
 
@@ -72,8 +78,8 @@ Trained run(const LayoutCase& c, int64_t from, int64_t to, const std::string& lo
 }
 
 std::vector<LayoutCase> layouts() {
-  return {layout(2, 2, 3, true), layout(4, 1, 0), layout(1, 4, 1),
-          layout(1, 1, 0),       layout(1, 3, 3), layout(2, 3, 2, false)};
+  return {layout(2, 2, 3, true), layout(4, 1, 0),        layout(1, 4, 1),           layout(1, 1, 0),
+          layout(1, 3, 3),       layout(2, 3, 2, false), stages(layout(1, 2, 3), 2)};
 }
 
 TEST(Checkpoints, AnyLayoutLoadsAnyOther) {
@@ -91,7 +97,8 @@ TEST(Checkpoints, AnyLayoutLoadsAnyOther) {
 }
 
 TEST(Checkpoints, ContinuingUnderTheSameLayoutIsBitwiseTheSameRun) {
-  for (const LayoutCase& c : {layout(2, 2, 3, true), layout(1, 4, 1), layout(1, 2, 2)}) {
+  for (const LayoutCase& c :
+       {layout(2, 2, 3, true), layout(1, 4, 1), layout(1, 2, 2), stages(layout(1, 2, 2), 2)}) {
     const ScratchDirectory scratch;
     const Trained straight = run(c, 0, 4, "", "");
     run(c, 0, 2, "", scratch.path());
