@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/error.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -12,7 +13,7 @@ namespace {
 
 TEST(ShippedConfigs, AllLoad) {
   int runs = 0;
-  const std::string folder = std::string(TRIREME_SOURCE_DIR) + "/configs";
+  const std::string folder = concat(TRIREME_SOURCE_DIR, "/configs");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     const RunConfig config = load_run_config(entry.path().string(), {}, 1);
@@ -21,7 +22,7 @@ TEST(ShippedConfigs, AllLoad) {
   }
   EXPECT_GE(runs, 3);
   int models = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder + "/models")) {
+  for (const auto& entry : std::filesystem::directory_iterator(concat(folder, "/models"))) {
     EXPECT_GT(load_model_config(entry.path().string()).vocab_size, 0) << entry.path();
     ++models;
   }
@@ -29,7 +30,7 @@ TEST(ShippedConfigs, AllLoad) {
 }
 
 TEST(ConfigReference, ThePageIsUpToDate) {
-  std::ifstream file(std::string(TRIREME_SOURCE_DIR) + "/docs/config-reference.md");
+  std::ifstream file(concat(TRIREME_SOURCE_DIR, "/docs/config-reference.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == config_reference())
       << "run: build/release/trireme config reference > docs/config-reference.md";
