@@ -329,6 +329,7 @@ void Moe::shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, S
 void Moe::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                           const Saved& saved, const Deferred& deferred) const {
   const TokenShare share = token_share(pass);
+  pass.params.expect_gradients(experts_.front().gate);  // as planned, whoever writes first
   if (saved.route.rounds.size() == 1)
     experts_backward_weight(pass, saved, deferred, saved.route.rounds[0]);
   else
