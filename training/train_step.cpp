@@ -183,7 +183,7 @@ void TrainStep::reduce_and_update(int64_t step) {
   const int stage = state_.store.sharding().stage;
   if (stage == 1 || stage == 2) gather_updated_values(groups_, state_.store, ctx_.profile);
   if (state_.model.routers() != nullptr)
-    state_.model.routers()->finish_step(*groups_.dp, *groups_.pp);
+    state_.model.routers()->finish_step(*groups_.dp, *groups_.pp, scalars);
 }
 
 // The first in the model's order: (stage of the pipeline, element), over all ranks.

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
+
+#include "engine/ops/optimizer_step.h"
 
 namespace trireme {
 namespace {
@@ -65,7 +68,11 @@ ExpertLoad RouterState::load_of(int layer) const {
           percentile(sorted, 0.9), percentile(sorted, 0.99)};
 }
 
-void RouterState::finish_step(Communicator& data_parallel, Communicator& pipeline) {
+void RouterState::finish_step(Communicator& data_parallel, Communicator& pipeline,
+                              const ConstTensor& scalars) {
+  check_shape("router state", "scalars", scalars, {kStepScalarsBytes});
+  StepScalars outcome;
+  std::memcpy(&outcome, scalars.raw(), sizeof outcome);
   for (Communicator* group : {&data_parallel, &pipeline})
     if (group->size() > 1) group->all_reduce(counts());
   loads_.clear();
@@ -74,17 +81,22 @@ void RouterState::finish_step(Communicator& data_parallel, Communicator& pipelin
     const double total = std::accumulate(count, count + experts_, 0.0);
     if (total == 0) continue;  // a dense layer
     loads_.push_back(load_of(layer));
-    const double mean = total / static_cast<double>(experts_);
-    for (int64_t e = 0; e < experts_; ++e) {
-      const int64_t i = layer * experts_ + e;
-      all_shares().as<double>()[i] = count[e] / total;
-      const double step = moe_.bias_update_speed * ((mean > count[e]) - (mean < count[e]));
-      if (dtype_ == DType::kF64)
-        biases().as<double>()[i] += step;
-      else
-        biases().as<float>()[i] += static_cast<float>(step);
-      count[e] = 0;
-    }
+    if (outcome.skip == 0) update(layer, total);
+    std::fill_n(count, experts_, 0.0);
+  }
+}
+
+void RouterState::update(int layer, double total) const {
+  const auto* count = counts().as<double>() + layer * experts_;
+  const double mean = total / static_cast<double>(experts_);
+  for (int64_t e = 0; e < experts_; ++e) {
+    const int64_t i = layer * experts_ + e;
+    all_shares().as<double>()[i] = count[e] / total;
+    const double step = moe_.bias_update_speed * ((mean > count[e]) - (mean < count[e]));
+    if (dtype_ == DType::kF64)
+      biases().as<double>()[i] += step;
+    else
+      biases().as<float>()[i] += static_cast<float>(step);
   }
 }
 

@@ -29,8 +29,10 @@ class RouterState {
 
   // Ends a step: adds up the counts over the ranks with other micro-batches and over those with other
   // layers, moves bias_e by speed * sign(mean - count_e), turns counts into shares and keeps the loads.
-  // Every rank then has the state of all layers.
-  void finish_step(Communicator& data_parallel, Communicator& pipeline);
+  // Every rank then has the state of all layers. Where scalars (kStepScalarsBytes uint8, a StepScalars)
+  // say that the optimizer skipped the step, biases and shares stay as they are: the step changes
+  // nothing that training depends on. The next step counts from zero either way.
+  void finish_step(Communicator& data_parallel, Communicator& pipeline, const ConstTensor& scalars);
   // Of the last finished step, for the sparse layers.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
 
@@ -49,6 +51,7 @@ class RouterState {
   Tensor all_shares() const;  // (L, E)
   Tensor counts() const;      // (L, E)
   ExpertLoad load_of(int layer) const;
+  void update(int layer, double total) const;  // biases and shares, of the step's counts
   int64_t layers_, experts_;
   DType dtype_;
   MoeConfig moe_;
