@@ -12,6 +12,50 @@ void add_ranks_option(CLI::App& command, int& ranks) {
       ->check(CLI::Range(1, 4096));
 }
 
+namespace {
+
+const CLI::Range kSize(1, 1 << 20);
+
+void add_sequence_options(CLI::App& command, LayoutOptions& layout) {
+  ParallelSizes& sizes = layout.sizes;
+  command
+      .add_option("--context-parallel", sizes.cp, "Ranks that split every sequence (default: 1)")
+      ->check(kSize);
+  command.add_flag("--sequence-parallel", sizes.sequence_parallel,
+                   "Split norms and the residual stream over the tensor-parallel ranks too");
+  command
+      .add_option_function<std::string>(
+          "--cp-comm-type",
+          [&layout](const std::string& name) {
+            layout.cp_comm_type = parse_context_comm_type(name);
+          },
+          "What context-parallel ranks exchange (default: p2p)")
+      ->check(CLI::IsMember(context_comm_types()));
+  command
+      .add_option_function<std::string>(
+          "--cp-balance",
+          [&sizes](const std::string& name) { sizes.cp_balance = parse_context_balance(name); },
+          "Which parts of a sequence a context-parallel rank holds (default: zigzag)")
+      ->check(CLI::IsMember(context_balances()));
+}
+
+}  // namespace
+
+void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use) {
+  ParallelSizes& sizes = layout.sizes;
+  command.add_option("--tensor-parallel", sizes.tp, "Ranks that split every matrix (default: 1)")
+      ->check(kSize);
+  command.add_option("--pipeline-parallel", sizes.pp, "Stages of neighbouring layers (default: 1)")
+      ->check(kSize);
+  command.add_option("--expert-parallel", sizes.ep, "Ranks that divide the experts (default: 1)")
+      ->check(kSize);
+  command
+      .add_option("--expert-tensor-parallel", sizes.etp,
+                  "Ranks that split the matrices of each expert (default: 1)")
+      ->check(kSize);
+  if (use == LayoutUse::kAll) add_sequence_options(command, layout);
+}
+
 WorldOptions world_options(const CommConfig& config) {
   WorldOptions options;
   options.backend = config.backend;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "parallel/launch.h"
+#include "training/model_layout.h"
 #include "training/run_config.h"
 
 namespace CLI {
@@ -11,6 +12,10 @@ class App;
 namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks);  // --ranks N
+// --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
+// model; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
+enum class LayoutUse { kModelOnly, kAll };
+void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use);
 WorldOptions world_options(const CommConfig& config);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "parallel/pipeline/schedule.h"
-#include "transformer/sharding.h"
+#include "training/model_layout.h"
 #include "transformer/stages.h"
 
 namespace trireme {
@@ -65,28 +65,14 @@ void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& r
   const int64_t heads = config.model.num_heads;
   if (heads == 0 || sizes.tp < 1 || sizes.cp < 1 || heads % sizes.tp != 0)
     return;  // told elsewhere
-  const int exchange = ulysses_ranks(config.cp_comm_type, sizes.cp, heads / sizes.tp);
-  if (exchange == 0)
-    report.error(values.spelled(kCommType),
-                 concat("\"", context_comm_type_name(config.cp_comm_type), "\" cannot deal the ",
-                        heads / sizes.tp, " query heads of a tensor-parallel rank to ", sizes.cp,
-                        " context-parallel ranks: use \"p2p\", or another "
-                        "parallel.context_parallel_size"));
+  const ExchangeRanks exchange =
+      head_exchange(config.model, config.cp_comm_type, sizes.cp, sizes.tp);
+  if (exchange.ranks == 0)
+    report.error(
+        values.spelled(kCommType),
+        concat(exchange.problem, ": use \"p2p\", or another parallel.context_parallel_size"));
   else
-    sizes.cp_exchange = exchange;
-}
-
-void check_experts(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  const MoeConfig& moe = config.model.moe;
-  const auto check = [&](const char* key, int size, int64_t most, const char* what) {
-    if (size == 1 || size <= most) return;
-    report.error(values.spelled(key),
-                 config.model.moe.experts == 0
-                     ? concat(size, ": the model has no experts to divide; use 1")
-                     : concat(size, " is more than the model's ", most, what));
-  };
-  check(kEp, config.parallel.ep, moe.experts, " experts");
-  check(kEtp, config.parallel.etp, moe.intermediate_size, " columns of an expert");
+    sizes.cp_exchange = exchange.ranks;
 }
 
 // A resolved configuration names the number of ranks twice: in dp and in the batch rule.
@@ -167,11 +153,8 @@ void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& repo
 }
 
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
-  check_experts(values, config, report);
-  if (config.model.num_heads > 0 && config.model.num_kv_heads > 0)
-    if (const std::string problem = head_problem(config.model, config.parallel.tp);
-        !problem.empty())
-      report.error(values.spelled(kTp), problem);
+  for (const LayoutProblem& problem : model_layout_problems(config.model, config.parallel))
+    report.error(values.spelled(problem.key), problem.text);
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0) return;
   const std::string problem =

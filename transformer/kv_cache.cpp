@@ -6,23 +6,31 @@
 namespace trireme {
 
 ContiguousKvCache::ContiguousKvCache(int64_t layers, int64_t max_tokens, int64_t kv_heads,
-                                     int64_t head_dim, DType dtype)
+                                     int64_t head_dim, DType dtype, int64_t first_layer)
     : max_tokens_(max_tokens),
       kv_heads_(kv_heads),
       head_dim_(head_dim),
       dtype_(dtype),
+      first_layer_(first_layer),
       appended_(static_cast<size_t>(layers), 0),
       storage_("kv cache", checked_mul(checked_mul(2 * layers, max_tokens),
                                        kv_heads * head_dim * dtype_size(dtype))) {}
 
+size_t ContiguousKvCache::place(int layer) const {
+  const int64_t at = layer - first_layer_;
+  TRIREME_CHECK(at >= 0 && at < std::ssize(appended_), "layer ", layer, " of a KV cache of ",
+                appended_.size(), " from ", first_layer_);
+  return static_cast<size_t>(at);
+}
+
 Tensor ContiguousKvCache::slot(int layer, int which) const {
   const int64_t bytes = max_tokens_ * kv_heads_ * head_dim_ * dtype_size(dtype_);
   return storage_.tensor(dtype_, Shape{max_tokens_, kv_heads_, head_dim_},
-                         (2 * layer + which) * bytes);
+                         (2 * static_cast<int64_t>(place(layer)) + which) * bytes);
 }
 
 void ContiguousKvCache::append(int layer, const ConstTensor& k, const ConstTensor& v) {
-  int64_t& extra = appended_[static_cast<size_t>(layer)];
+  int64_t& extra = appended_[place(layer)];
   const int64_t begin = length_ + extra, count = k.size(0);
   TRIREME_CHECK(begin + count <= max_tokens_, "KV cache of ", max_tokens_, " tokens cannot take ",
                 count, " after ", begin);
@@ -40,11 +48,11 @@ void ContiguousKvCache::append(int layer, const ConstTensor& k, const ConstTenso
 }
 
 ConstTensor ContiguousKvCache::keys(int layer) const {
-  return slot(layer, 0).slice(0, 0, length_ + appended_[static_cast<size_t>(layer)]);
+  return slot(layer, 0).slice(0, 0, length_ + appended_[place(layer)]);
 }
 
 ConstTensor ContiguousKvCache::values(int layer) const {
-  return slot(layer, 1).slice(0, 0, length_ + appended_[static_cast<size_t>(layer)]);
+  return slot(layer, 1).slice(0, 0, length_ + appended_[place(layer)]);
 }
 
 void ContiguousKvCache::advance(int64_t tokens) {

@@ -17,11 +17,11 @@ class KvCache {
   virtual ConstTensor values(int layer) const = 0;
 };
 
-// One sequence, one contiguous block per layer.
+// One sequence, one contiguous block for each of `layers` layers from `first_layer` on.
 class ContiguousKvCache final : public KvCache {
  public:
   ContiguousKvCache(int64_t layers, int64_t max_tokens, int64_t kv_heads, int64_t head_dim,
-                    DType dtype);
+                    DType dtype, int64_t first_layer = 0);
   void append(int layer, const ConstTensor& k, const ConstTensor& v) override;
   ConstTensor keys(int layer) const override;
   ConstTensor values(int layer) const override;
@@ -33,8 +33,10 @@ class ContiguousKvCache final : public KvCache {
 
  private:
   Tensor slot(int layer, int which) const;  // (max_tokens, Hkv, D); which: 0 keys, 1 values
+  size_t place(int layer) const;            // of a layer among those held
   int64_t max_tokens_, kv_heads_, head_dim_;
   DType dtype_;
+  int64_t first_layer_;
   int64_t length_ = 0;
   std::vector<int64_t> appended_;  // tokens each layer holds beyond length_
   Buffer storage_;

@@ -135,9 +135,8 @@ Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss)
 
 void LmHead::gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTensor& part) const {
   Communicator& tp = *pass.groups->tp;
-  // Parts differ by one column at most: all are sent with the width of the first.
-  const Place first{tp.size(), 0};
-  const int64_t rows = logits.size(0), width = even_slice(vocab_, first).size();
+  // Parts differ by one column at most: all are sent with the width of the widest.
+  const int64_t rows = logits.size(0), width = ceil_div(vocab_, tp.size());
   const Activation mine = pass.ctx.allocate("head.part", logits.dtype(), Shape{rows, width});
   const Activation all =
       pass.ctx.allocate("head.parts", logits.dtype(), Shape{tp.size(), rows, width});

@@ -180,10 +180,7 @@ Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
   return dx;
 }
 
-void Model::infer(Pass& pass, const Tensor& logits) const {
-  Activation x;
-  for (int chunk = 0; chunk < chunks(); ++chunk)
-    x = forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
+void Model::logits(Pass& pass, Activation x, const Tensor& logits) const {
   const BlockUse table(pass.params, head_->weight_block(pass.params));
   const BlockUse use(pass.params, head_block_);
   head_->logits(pass, std::move(x), logits);

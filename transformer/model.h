@@ -28,6 +28,7 @@ class Model {
   // to what a checkpoint holds.
   RouterState* routers() const { return routers_.get(); }
   int chunks() const { return static_cast<int>(chunks_.size()); }
+  const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
   bool has_embedding(int chunk) const { return span(chunk).embedding; }
   bool has_head(int chunk) const { return span(chunk).head; }
 
@@ -63,15 +64,13 @@ class Model {
   // The same and the gradient of x; writes the gradients of the head.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss,
                                const BlockDone& done) const;
-  // logits (R, V) float32 of the last R tokens; pass.cache, if any, is appended to. The whole model
-  // must be on this rank.
-  void infer(Pass& pass, const Tensor& logits) const;
+  // The last chunk's output to logits (R, V) float32 of the last R tokens; on every tensor-parallel rank.
+  void logits(Pass& pass, Activation x, const Tensor& logits) const;
 
  private:
   int last_layer_block() const;  // of the chunk with the head; -1: it has no layers
   // The table with a row for every position of the pass; a fake one when planning.
   ConstTensor rotary_rows(const Pass& pass) const;
-  const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
   struct Layer {
     Block block;
     int number;  // of its parameter block

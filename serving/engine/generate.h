@@ -17,6 +17,10 @@ struct GenerateOptions {
   // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
   // rows of the padding were hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;
+  // Ranks that hold the model together: its matrices divided by tensor parallelism, its experts, its layers
+  // by pipeline parallelism, one chunk a rank. All call generate() with the same arguments and get the same
+  // tokens. nullptr: this rank holds the whole model. Samples and sequences are not divided.
+  const Groups* groups = nullptr;
 };
 
 enum class StopReason { kLength, kStopToken, kContextFull };

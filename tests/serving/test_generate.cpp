@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "parallel/comm/world.h"
 #include "serving/engine/generate.h"
+#include "transformer/sharding.h"
 
 namespace trireme {
 namespace {
@@ -104,6 +106,78 @@ TEST_P(GenerateTest, RefusesEmptyAndOverlongPrompts) {
   Fixture f(GetParam());
   EXPECT_THROW(generate(f.model, f.store, f.ctx, {}, {}), InputError);
   EXPECT_THROW(generate(f.model, f.store, f.ctx, std::vector<int32_t>(32, 1), {}), InputError);
+}
+
+// Layouts that hold the model of `config` together, on every rank the same text.
+struct Layouts {
+  ModelConfig config;
+  std::vector<ParallelSizes> sizes;
+};
+
+ParallelSizes sizes_of(int tp, int pp, int ep = 1, int etp = 1) {
+  ParallelSizes sizes;
+  sizes.tp = tp;
+  sizes.pp = pp;
+  sizes.ep = ep;
+  sizes.etp = etp;
+  return sizes;
+}
+
+std::vector<Generation> on_ranks(const ModelConfig& config, const ParallelSizes& sizes,
+                                 const GenerateOptions& options) {
+  std::vector<Generation> all(static_cast<size_t>(world_size(sizes)));
+  run_threads(world_size(sizes), [&](Communicator& world) {
+    const Groups groups(world, sizes, kv_head_copies(config, sizes.tp));
+    const Model model(config, DType::kF32, groups.layout,
+                      chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp));
+    ParameterStore store(model.parameters(), DType::kF32);
+    store.allocate(false);
+    store.initialize(5, 1);
+    Ctx ctx(1, "test");
+    GenerateOptions mine = options;
+    mine.groups = &groups;
+    const std::vector<int32_t> prompt = {3, 14, 15, 9, 2, 6};
+    all[static_cast<size_t>(world.rank())] = generate(model, store, ctx, prompt, mine);
+  });
+  return all;
+}
+
+void expect_the_text_of_one_rank(const Layouts& layouts) {
+  for (const double temperature : {0.0, 0.8}) {
+    GenerateOptions options;
+    options.sampling.temperature = temperature;
+    options.sampling.top_k = 20;
+    options.sampling.seed = 11;
+    options.max_new_tokens = 16;
+    const Generation want = on_ranks(layouts.config, {}, options).front();
+    ASSERT_EQ(want.tokens.size(), 16u);
+    for (const ParallelSizes& sizes : layouts.sizes)
+      for (const Generation& got : on_ranks(layouts.config, sizes, options)) {
+        EXPECT_EQ(got.tokens, want.tokens) << describe(sizes) << ", temperature " << temperature;
+        ASSERT_EQ(got.logprobs.size(), want.logprobs.size());
+        for (size_t i = 0; i < want.logprobs.size(); ++i)
+          EXPECT_NEAR(got.logprobs[i], want.logprobs[i], 1e-4) << describe(sizes) << " token " << i;
+      }
+  }
+}
+
+// A vocabulary of 37 and two key/value heads: nothing divides evenly, and four ranks share the heads.
+TEST_P(GenerateTest, RanksThatDivideTheModelWriteTheTextOfOne) {
+  ModelConfig config = tiny(GetParam());
+  config.num_layers = 3;
+  expect_the_text_of_one_rank(
+      {config, {sizes_of(2, 1), sizes_of(4, 1), sizes_of(1, 2), sizes_of(1, 3), sizes_of(2, 2)}});
+}
+
+TEST(GenerateExperts, RanksThatDivideTheExpertsWriteTheTextOfOne) {
+  ModelConfig config = tiny(ModelFamily::kLlama);
+  config.family = ModelFamily::kMixtral;
+  config.moe.experts = 5;
+  config.moe.experts_per_token = 2;
+  config.moe.intermediate_size = 13;
+  expect_the_text_of_one_rank({config,
+                               {sizes_of(2, 1), sizes_of(2, 1, 2), sizes_of(2, 1, 1, 2),
+                                sizes_of(4, 1, 2, 2), sizes_of(2, 2, 2)}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,

@@ -1,0 +1,81 @@
+#include "training/model_layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/config/reader.h"
+#include "engine/core/error.h"
+#include "transformer/sharding.h"
+#include "transformer/stages.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kTp = "parallel.tensor_model_parallel_size";
+constexpr const char* kEp = "parallel.expert_model_parallel_size";
+constexpr const char* kEtp = "parallel.expert_tensor_parallel_size";
+
+// The option of a command that sets a key.
+std::string option_of(const std::string& key) {
+  if (key == kTp) return "--tensor-parallel";
+  if (key == kEp) return "--expert-parallel";
+  if (key == kEtp) return "--expert-tensor-parallel";
+  if (key == "parallel.context_parallel_size") return "--context-parallel";
+  return "--pipeline-parallel";
+}
+
+}  // namespace
+
+std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
+                                                 const ParallelSizes& sizes) {
+  std::vector<LayoutProblem> problems;
+  const auto experts = [&](const char* key, int size, int64_t most, const char* what) {
+    if (size == 1 || size <= most) return;
+    problems.push_back({key, model.moe.experts == 0
+                                 ? concat(size, ": the model has no experts to divide; use 1")
+                                 : concat(size, " is more than the model's ", most, what)});
+  };
+  experts(kEp, sizes.ep, model.moe.experts, " experts");
+  experts(kEtp, sizes.etp, model.moe.intermediate_size, " columns of an expert");
+  if (model.num_heads == 0 || model.num_kv_heads == 0) return problems;  // told elsewhere
+  if (std::string problem = head_problem(model, sizes.tp); !problem.empty())
+    problems.push_back({kTp, std::move(problem)});
+  return problems;
+}
+
+ExchangeRanks head_exchange(const ModelConfig& model, ContextCommType type, int cp, int tp) {
+  const int64_t heads = model.num_heads / tp;
+  const int ranks = ulysses_ranks(type, cp, heads);
+  if (ranks > 0) return {ranks, ""};
+  return {0, concat("\"", context_comm_type_name(type), "\" cannot deal the ", heads,
+                    " query heads of a tensor-parallel rank to ", cp, " context-parallel ranks")};
+}
+
+ParallelSizes resolve_layout(const LayoutOptions& options, const ModelConfig& model, int ranks) {
+  ParallelSizes sizes = options.sizes;
+  const int64_t copy = int64_t{sizes.tp} * sizes.pp * sizes.cp;  // ranks that hold a sample once
+  if (ranks % copy != 0)
+    fail_input("--tensor-parallel ", sizes.tp, " x --pipeline-parallel ", sizes.pp,
+               " x --context-parallel ", sizes.cp, " = ", copy, " does not divide the ", ranks,
+               " ranks; give --ranks ", copy);
+  sizes.dp = static_cast<int>(ranks / copy);
+  ConfigReport report;
+  std::vector<LayoutProblem> problems = model_layout_problems(model, sizes);
+  if (problems.empty()) {
+    const ExchangeRanks exchange = head_exchange(model, options.cp_comm_type, sizes.cp, sizes.tp);
+    if (exchange.ranks == 0)
+      report.error("--cp-comm-type",
+                   concat(exchange.problem, ": use p2p, or another --context-parallel"));
+    sizes.cp_exchange = std::max(1, exchange.ranks);
+  }
+  for (LayoutProblem& problem : layout_problems(sizes, ranks))
+    problems.push_back(std::move(problem));
+  if (sizes.pp > model.num_layers)
+    problems.push_back(
+        {"parallel.pipeline_model_parallel_size", stage_problem(model.num_layers, sizes.pp, {})});
+  for (const LayoutProblem& problem : problems) report.error(option_of(problem.key), problem.text);
+  report.throw_if_errors("layout");
+  return sizes;
+}
+
+}  // namespace trireme
