@@ -21,21 +21,35 @@ struct Arguments {
   bool json = false;
 };
 
-void print(const EvaluateReport& report, bool json) {
-  const double loss = report.result.loss;
-  if (json) {
-    const nlohmann::ordered_json out = {
-        {"checkpoint", report.checkpoint}, {"data", report.data},
-        {"tokens", report.result.tokens},  {"loss", loss},
-        {"perplexity", std::exp(loss)},    {"seconds", report.seconds}};
-    std::printf("%s\n", out.dump().c_str());
-    return;
+nlohmann::ordered_json to_json(const EvaluateReport::Set& set) {
+  return {{"data", set.data},
+          {"tokens", set.result.tokens},
+          {"loss", set.result.loss},
+          {"perplexity", std::exp(set.result.loss)}};
+}
+
+// {"checkpoint", "data", "tokens", ...}; sets with names are members of "sets" instead.
+void print_json(const EvaluateReport& report) {
+  nlohmann::ordered_json out = {{"checkpoint", report.checkpoint}};
+  for (const EvaluateReport::Set& set : report.sets)
+    if (set.name.empty())
+      out.update(to_json(set));
+    else
+      out["sets"][set.name] = to_json(set);
+  out["seconds"] = report.seconds;
+  std::printf("%s\n", out.dump().c_str());
+}
+
+void print(const EvaluateReport& report) {
+  std::printf("checkpoint  %s\n", report.checkpoint.c_str());
+  for (const EvaluateReport::Set& set : report.sets) {
+    if (!set.name.empty()) std::printf("set         %s\n", set.name.c_str());
+    const double loss = set.result.loss;
+    std::printf(
+        "data        %s\ntokens      %lld\nloss        %.6f nats a token\nperplexity  %.4f\n",
+        set.data.c_str(), static_cast<long long>(set.result.tokens), loss, std::exp(loss));
   }
-  std::printf(
-      "checkpoint  %s\ndata        %s\ntokens      %lld\nloss        %.6f nats a token\n"
-      "perplexity  %.4f\ntime        %.1f s\n",
-      report.checkpoint.c_str(), report.data.c_str(), static_cast<long long>(report.result.tokens),
-      loss, std::exp(loss), report.seconds);
+  std::printf("time        %.1f s\n", report.seconds);
 }
 
 void run(const Arguments& args, const CommandLine& line) {
@@ -44,7 +58,7 @@ void run(const Arguments& args, const CommandLine& line) {
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
   const EvaluateReport report = evaluate_checkpoint(args.options, *world);
-  if (world->rank() == 0) print(report, args.json);
+  if (world->rank() == 0) args.json ? print_json(report) : print(report);
 }
 
 }  // namespace
@@ -56,8 +70,15 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   command->add_option("model", o.model, "Run directory or checkpoint")
       ->required()
       ->type_name("PATH");
-  command->add_option("--data", o.data, "Token file prefix (default: the run's validation data)")
-      ->type_name("PREFIX");
+  CLI::Option* data =
+      command
+          ->add_option("--data", o.data, "Token file prefix (default: the run's validation data)")
+          ->type_name("PREFIX");
+  command
+      ->add_option("--validation-set", o.validation_set,
+                   "One of the run's validation sets that have names (default: each of them)")
+      ->type_name("NAME")
+      ->excludes(data);
   command
       ->add_option("--sequence-length", o.sequence_length,
                    "Tokens a sequence (default: as trained)")
@@ -69,14 +90,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   command
       ->add_option("--max-samples", o.max_samples, "Stop after this many sequences (default: all)")
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--tensor-parallel", o.tensor_parallel,
-                   "Ranks that split every matrix (default: 1)")
-      ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--pipeline-parallel", o.pipeline_parallel,
-                   "Stages of neighbouring layers (default: 1)")
-      ->check(CLI::PositiveNumber);
+  add_layout_options(*command, o.layout, LayoutUse::kAll);
   command->add_flag("--json", args->json, "Print one JSON object");
   add_ranks_option(*command, args->ranks);
   command->callback([args, line] { run(*args, line); });

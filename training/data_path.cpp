@@ -1,5 +1,7 @@
 #include "training/data_path.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -39,6 +41,23 @@ Json words_of(const std::string& text_value) {
   return words;
 }
 
+// "" or what is wrong with the name of a set.
+std::string name_problem(const std::string& name) {
+  constexpr size_t kLongest = 64;
+  const bool fit = std::ranges::all_of(name, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  });
+  if (name.empty()) return "has a set with an empty name; give it one";
+  const std::string quoted = shown(Json(name));
+  if (!fit || name.size() > kLongest)
+    return concat("the name ", quoted, " must be of letters, digits, '_', '-' and '.', at most ",
+                  kLongest, ", because tags and lines of the log carry it");
+  if (name == "test")
+    return concat("the name ", quoted,
+                  " is what the loss on data.test_data_path is called; use another");
+  return "";
+}
+
 }  // namespace
 
 std::vector<BlendPart> read_data_path(const Json& value, const std::string& path,
@@ -72,6 +91,35 @@ Json data_path_to_json(const std::vector<BlendPart>& parts) {
     list.push_back(part.prefix);
   }
   return list;
+}
+
+std::vector<ValidationSet> read_validation_sets(const Json& value, const std::string& path,
+                                                ConfigReport& report) {
+  std::vector<ValidationSet> sets;
+  if (!value.is_object()) {
+    if (std::vector<BlendPart> parts = read_data_path(value, path, report); !parts.empty())
+      sets.push_back({"", std::move(parts)});
+    return sets;
+  }
+  if (value.empty()) report.error(path, "names no set; use null for none");
+  for (const auto& [name, files] : value.items()) {
+    if (const std::string problem = name_problem(name); !problem.empty()) {
+      report.error(path, problem);
+      continue;
+    }
+    const std::string place = concat(path, ".", name);
+    if (files.is_null()) report.error(place, concat(kForms, ", got null"));
+    sets.push_back({name, read_data_path(files, place, report)});
+  }
+  return sets;
+}
+
+Json validation_sets_to_json(const std::vector<ValidationSet>& sets) {
+  if (sets.empty()) return nullptr;
+  if (sets.front().name.empty()) return data_path_to_json(sets.front().parts);
+  Json named = Json::object();
+  for (const ValidationSet& set : sets) named[set.name] = data_path_to_json(set.parts);
+  return named;
 }
 
 std::string read_split(const std::string& split, std::array<double, 3>& weights) {

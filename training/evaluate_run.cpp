@@ -13,31 +13,30 @@
 namespace trireme {
 namespace {
 
+// The run's data, of its named validation sets only the wanted one.
+DataConfig data_of_run(const std::string& validation_set, const RunConfig& trained) {
+  DataConfig data = trained.data;
+  if (validation_set.empty()) return data;
+  std::string names;
+  for (const ValidationSet& set : data.valid)
+    if (!set.name.empty()) names += concat(names.empty() ? "" : ", ", set.name);
+  std::erase_if(data.valid, [&](const ValidationSet& set) { return set.name != validation_set; });
+  if (data.valid.empty())
+    fail_input("--validation-set ", validation_set, ": the run ",
+               names.empty() ? "has no validation sets with names"
+                             : concat("has the validation sets ", names));
+  return data;
+}
+
 DataConfig data_of(const EvaluateOptions& options, const RunConfig& trained) {
-  if (options.data.empty()) return trained.data;
+  if (options.data.empty()) return data_of_run(options.validation_set, trained);
   DataConfig data;
-  data.valid = {{1.0, options.data}};
+  data.valid = {{"", {{1.0, options.data}}}};
   data.eod_token_id = trained.data.eod_token_id;
   data.reset_position_ids = trained.data.reset_position_ids;
   data.reset_attention_mask = trained.data.reset_attention_mask;
   data.eod_mask_loss = trained.data.eod_mask_loss;
   return data;
-}
-
-ParallelSizes sizes_of(const EvaluateOptions& options, const ModelConfig& model, int ranks) {
-  ParallelSizes sizes;
-  sizes.tp = options.tensor_parallel;
-  sizes.pp = options.pipeline_parallel;
-  const int64_t copy = int64_t{sizes.tp} * sizes.pp;  // ranks that hold the model once
-  if (ranks % copy != 0)
-    fail_input("--tensor-parallel ", sizes.tp, " x --pipeline-parallel ", sizes.pp,
-               " does not divide the ", ranks, " ranks; give --ranks ", copy);
-  sizes.dp = static_cast<int>(ranks / copy);
-  if (const std::string problem = head_problem(model, sizes.tp); !problem.empty())
-    fail_input("--tensor-parallel: ", problem);
-  if (sizes.pp > model.num_layers)
-    fail_input("--pipeline-parallel: ", stage_problem(model.num_layers, sizes.pp, {}));
-  return sizes;
 }
 
 int64_t length_of(const EvaluateOptions& options, const RunConfig& trained) {
@@ -49,17 +48,16 @@ int64_t length_of(const EvaluateOptions& options, const RunConfig& trained) {
   return length;
 }
 
-std::unique_ptr<BatchSource> open_source(const EvaluateOptions& options, const RunConfig& trained,
-                                         int64_t length) {
+std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const RunConfig& trained,
+                                           int64_t length) {
   const DataConfig data = data_of(options, trained);
-  std::unique_ptr<BatchSource> source = make_validation_source(
+  std::vector<ValidationSource> sources = make_validation_sources(
       data,
       {.sequence_length = length, .vocab_size = trained.model.vocab_size, .seed = trained.seed});
-  if (!source && !options.data.empty()) fail_input("--data ", options.data, " holds no two tokens");
-  if (!source)
-    fail_input(options.model, ": the run has no validation data (", why_no_validation(data),
-               "); give --data PREFIX");
-  return source;
+  if (!sources.empty()) return sources;
+  if (!options.data.empty()) fail_input("--data ", options.data, " holds no two tokens");
+  fail_input(options.model, ": the run has no validation data (", why_no_validation(data),
+             "); give --data PREFIX");
 }
 
 }  // namespace
@@ -74,13 +72,13 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
   }));
   const RunConfig& trained = loaded.run_config();
   int64_t length = 0, micro = 0;
-  std::unique_ptr<BatchSource> source;
+  std::vector<ValidationSource> sources;
   ParallelSizes sizes;
   agreed(world.world(), [&] {
     length = length_of(options, trained);
     micro = options.micro_batch_size > 0 ? options.micro_batch_size : trained.micro_batch_size;
-    source = open_source(options, trained, length);
-    sizes = sizes_of(options, trained.model, world.size());
+    sources = open_sources(options, trained, length);
+    sizes = resolve_layout(options.layout, trained.model, world.size());
   });
   const Groups groups(world.world(), sizes, kv_head_copies(trained.model, sizes.tp));
   agreed(world.world(), [&] { loaded.load(groups.layout); });
@@ -89,8 +87,9 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
   ctx.arena.reserve(plan.capacity);
   EvaluateReport report;
   report.checkpoint = loaded.checkpoint();
-  report.data = source->describe();
-  report.result = evaluator.run(*source, options.max_samples, plan);
+  for (const auto& [name, source] : sources)
+    report.sets.push_back(
+        {name, source->describe(), evaluator.run(*source, options.max_samples, plan)});
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return report;
 }

@@ -5,23 +5,29 @@
 
 #include "parallel/comm/world.h"
 #include "training/evaluate.h"
+#include "training/model_layout.h"
 
 namespace trireme {
 
 struct EvaluateOptions {
   std::string model;             // run directory or checkpoint
   std::string data;              // token file prefix; empty: the run's own validation data
+  std::string validation_set;    // of the run's named sets; empty: all of them
   int64_t sequence_length = 0;   // 0: as trained
   int64_t micro_batch_size = 0;  // 0: as trained
   int64_t max_samples = 0;       // 0: all
-  // Any layout, whatever the model was trained under; the ranks these leave share the samples.
-  int tensor_parallel = 1, pipeline_parallel = 1;
+  // Any layout, whatever the model was trained under; the ranks it leaves share the samples.
+  LayoutOptions layout;
 };
 
 struct EvaluateReport {
   std::string checkpoint;
-  std::string data;  // description
-  EvalResult result;
+  struct Set {
+    std::string name;  // "" of a set that stands alone, and of EvaluateOptions::data
+    std::string data;  // description
+    EvalResult result;
+  };
+  std::vector<Set> sets;
   double seconds = 0;
 };
 

@@ -37,7 +37,8 @@ class PretrainRun {
   std::string memory_report() const;
   void start_or_resume();
   StepResult train_one_step();
-  std::optional<double> evaluate(BatchSource* data);
+  double loss_on(BatchSource& data);
+  void validate(StepMetrics& metrics);
   void save();
   StopRequest agreed_request();
   void check_divergence(const StepResult& result) const;
@@ -54,7 +55,8 @@ class PretrainRun {
   TrainState state_;
   TrainStep step_;
   Evaluator evaluator_;
-  std::unique_ptr<BatchSource> train_data_, validation_data_, test_data_;
+  std::unique_ptr<BatchSource> train_data_, test_data_;
+  std::vector<ValidationSource> validation_data_;
   std::string no_validation_;  // why there is no validation_data_
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
@@ -90,11 +92,11 @@ void PretrainRun::open_data() {
                                   .seed = config_.seed};
   train_data_ = make_train_source(config_.data, source,
                                   checked_mul(config_.train_steps, config_.train_batch_size));
-  validation_data_ = make_validation_source(config_.data, source);
+  validation_data_ = make_validation_sources(config_.data, source);
   test_data_ = make_test_source(config_.data, source);
   if (!test_data_ && !config_.data.test.empty())
     fail_input("data.test_data_path holds no two tokens of one file: nothing to test on");
-  if (validation_data_) return;
+  if (!validation_data_.empty()) return;
   no_validation_ = why_no_validation(config_.data);
   if (config_.eval_interval > 0)
     fail_input("evaluation.eval_interval ", config_.eval_interval, " asks for validation, but ",
@@ -104,7 +106,7 @@ void PretrainRun::open_data() {
 
 void PretrainRun::make_plans() {
   train_plan_ = step_.plan();
-  if (validation_data_ || test_data_) eval_plan_ = evaluator_.plan();
+  if (!validation_data_.empty() || test_data_) eval_plan_ = evaluator_.plan();
 }
 
 std::string PretrainRun::memory_report() const {
@@ -188,14 +190,23 @@ void PretrainRun::check_divergence(const StepResult& result) const {
               ExitCode::kDiverged);
 }
 
-// The loss on evaluation.eval_iters batches of `data`; nothing without data.
-std::optional<double> PretrainRun::evaluate(BatchSource* data) {
-  if (data == nullptr) return {};
+// The loss on evaluation.eval_iters batches of `data`.
+double PretrainRun::loss_on(BatchSource& data) {
   // 0: all of them, which is also what more samples than an integer counts come to.
   const int64_t batch = config_.train_batch_size;
   const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
   const int64_t samples = countable ? config_.eval_steps * batch : 0;
-  return evaluator_.run(*data, samples, eval_plan_).loss;
+  return evaluator_.run(data, samples, eval_plan_).loss;
+}
+
+void PretrainRun::validate(StepMetrics& metrics) {
+  for (const auto& [name, source] : validation_data_) {
+    const double loss = loss_on(*source);
+    if (name.empty())
+      metrics.validation_loss = loss;
+    else
+      metrics.validation_losses.emplace_back(name, loss);
+  }
 }
 
 void PretrainRun::save() {
@@ -277,6 +288,8 @@ ExitCode PretrainRun::run() {
   log_info("device cpu (", isa_name(active_isa()), " kernels, ", ctx_.threads,
            " threads a rank): this build has no other; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
+  for (const auto& [name, source] : validation_data_)
+    if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
   log_info(memory_report());
   const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan
   const bool half = config_.dtype == DType::kBF16;
@@ -291,8 +304,8 @@ ExitCode PretrainRun::run() {
     StepMetrics metrics = describe_step(result, took.count());
     const bool last = position_.step == config_.train_steps;
     if (last || (config_.eval_interval > 0 && position_.step % config_.eval_interval == 0))
-      metrics.validation_loss = evaluate(validation_data_.get());
-    if (last) metrics.test_loss = evaluate(test_data_.get());
+      validate(metrics);
+    if (last && test_data_) metrics.test_loss = loss_on(*test_data_);
     if (records_) records_->write(metrics);
     check_divergence(result);
     const StopRequest request = agreed_request();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -105,21 +106,43 @@ std::vector<ReportChart> make_charts(const std::vector<RunRecord>& runs, ReportA
   ReportChart norm{"grad-norm", plot("Gradient norm before clipping", "norm")};
   ReportChart rate{"learning-rate", plot("Learning rate", "learning rate")};
   const int colours = static_cast<int>(runs.size());
+  int validation_colour = colours;
   for (int r = 0; r < colours; ++r) {
     const RunRecord& run = runs[static_cast<size_t>(r)];
     const std::vector<double>& x = axis == ReportAxis::kStep ? run.step : run.tokens;
     add_curve(loss.plot, run.name, x, run.loss, r);
-    std::vector<double> at;
-    const std::vector<double> validation = points_only(run.validation_loss, x, at);
-    if (!validation.empty()) {
-      loss.plot.series.push_back(
-          {run.name + ", validation", at, validation, r + colours, false, true});
+    for (const ValidationCurve& curve : run.validation) {
+      std::vector<double> at;
+      const std::vector<double> points = points_only(curve.loss, x, at);
+      const std::string name =
+          concat(run.name, ", validation", curve.name.empty() ? "" : " ", curve.name);
+      loss.plot.series.push_back({name, at, points, validation_colour++, false, true});
     }
     add_curve(speed.plot, run.name, x, run.tokens_per_second, r);
     add_curve(norm.plot, run.name, x, run.grad_norm, r);
     rate.plot.series.push_back({run.name, x, run.lr, r, false, false});
   }
   return {loss, speed, norm, rate};
+}
+
+// The loss of one more validation set of the last record, if it is a number.
+void add_validation(RunRecord& run, const std::string& name, const Json& loss) {
+  if (!loss.is_number()) return;
+  auto curve = std::ranges::find(run.validation, name, &ValidationCurve::name);
+  if (curve == run.validation.end()) {
+    run.validation.push_back({name, {}});
+    curve = std::prev(run.validation.end());
+  }
+  curve->loss.resize(run.step.size(), std::numeric_limits<double>::quiet_NaN());
+  curve->loss.back() = loss.get<double>();
+}
+
+void add_validations(RunRecord& run, const Json& record) {
+  if (const auto one = record.find("validation_loss"); one != record.end())
+    add_validation(run, "", *one);
+  if (const auto named = record.find("validation_losses");
+      named != record.end() && named->is_object())
+    for (const auto& [name, loss] : named->items()) add_validation(run, name, loss);
 }
 
 std::string read_if_present(const std::string& path) {
@@ -148,7 +171,7 @@ RunRecord read_run(const std::string& path) {
                                      : tokens + (std::isfinite(step_tokens) ? step_tokens : 0);
     run.tokens.push_back(tokens);
     run.loss.push_back(number(record, "loss"));
-    run.validation_loss.push_back(number(record, "validation_loss"));
+    add_validations(run, record);
     run.tokens_per_second.push_back(number(record, "tokens_per_second"));
     run.step_ms.push_back(number(record, "step_ms"));
     run.grad_norm.push_back(number(record, "grad_norm"));
@@ -180,14 +203,16 @@ RunSummary summarize(const RunRecord& run) {
   summary.planned_steps = summary.steps;
   summary.tokens = run.tokens.back();
   summary.loss = mean_of_last(run.loss, kLastSteps);
-  for (size_t i = 0; i < run.step.size(); ++i) {
-    const double loss = run.validation_loss[i];
-    if (!std::isfinite(loss)) continue;
-    summary.last_validation_loss = loss;
-    if (!summary.best_validation_loss || loss < *summary.best_validation_loss) {
-      summary.best_validation_loss = loss;
-      summary.best_validation_step = run.step[i];
+  for (const ValidationCurve& curve : run.validation) {
+    ValidationSummary set{curve.name, 0, std::numeric_limits<double>::infinity(), 0};
+    for (size_t i = 0; i < curve.loss.size(); ++i) {
+      if (!std::isfinite(curve.loss[i])) continue;
+      set.last = curve.loss[i];
+      if (curve.loss[i] >= set.best) continue;
+      set.best = curve.loss[i];
+      set.best_step = run.step[i];
     }
+    summary.validation.push_back(set);
   }
   const double none = std::numeric_limits<double>::quiet_NaN();
   summary.tokens_per_second = median(run.tokens_per_second).value_or(none);
@@ -223,9 +248,9 @@ std::string report_text(const std::vector<RunRecord>& runs, int columns) {
     const RunSummary s = summarize(run);
     out += concat(run.name, ": ", s.steps, " steps, ", format_count(s.tokens), " tokens, loss ",
                   std::round(s.loss * 1e4) / 1e4);
-    if (s.best_validation_loss.has_value()) {
-      out += concat(", best validation loss ", std::round(*s.best_validation_loss * 1e4) / 1e4,
-                    " at step ", s.best_validation_step);
+    for (const ValidationSummary& set : s.validation) {
+      out += concat(", best validation loss ", std::round(set.best * 1e4) / 1e4, " at step ",
+                    set.best_step, set.name.empty() ? "" : " on ", set.name);
     }
     if (std::isfinite(s.tokens_per_second)) {
       out += concat(", ", format_count(s.tokens_per_second), " tokens/s");

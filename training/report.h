@@ -10,13 +10,23 @@ namespace trireme {
 
 enum class ReportAxis { kStep, kTokens };
 
+struct ValidationCurve {
+  std::string name;          // of the set; "" of one that stands alone
+  std::vector<double> loss;  // of each record
+};
+
 // One run as it was recorded. Values that a record lacks, or that were not finite, are NaN.
 struct RunRecord {
   std::string name;    // the last part of the directory's path; made unique among the runs
   std::string path;    // of the metrics file
   std::string config;  // resolved_config.json as text; empty when there is none
-  std::vector<double> step, tokens, loss, validation_loss, tokens_per_second, step_ms, grad_norm,
-      lr, mfu;
+  std::vector<double> step, tokens, loss, tokens_per_second, step_ms, grad_norm, lr, mfu;
+  std::vector<ValidationCurve> validation;  // in the order in which the sets first appear
+};
+
+struct ValidationSummary {
+  std::string name;
+  double last = 0, best = 0, best_step = 0;
 };
 
 struct RunSummary {
@@ -24,8 +34,7 @@ struct RunSummary {
   std::string batch;  // "12 x 64": sequences x tokens
   double steps = 0, planned_steps = 0, tokens = 0;
   double loss = 0;  // mean of the last 50 steps
-  std::optional<double> last_validation_loss, best_validation_loss;
-  double best_validation_step = 0;
+  std::vector<ValidationSummary> validation;
   double tokens_per_second = 0, step_ms = 0;  // medians
   std::optional<double> mfu;                  // median
 };

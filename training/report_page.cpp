@@ -87,16 +87,18 @@ std::string cell(const std::string& value, bool is_text = false) {
 
 std::string summary_row(const RunRecord& run) {
   const RunSummary s = summarize(run);
-  const auto or_dash = [](const std::optional<double>& value, int digits) {
-    return fixed(value.value_or(NAN), digits);
-  };
-  std::string best = or_dash(s.best_validation_loss, 4);
-  if (s.best_validation_loss.has_value()) best += concat(" at ", s.best_validation_step);
+  std::string last, best;
+  for (const ValidationSummary& set : s.validation) {
+    const std::string name =
+        concat(last.empty() ? "" : ", ", set.name, set.name.empty() ? "" : " ");
+    last += name + fixed(set.last, 4);
+    best += concat(name, fixed(set.best, 4), " at ", set.best_step);
+  }
   std::string row = "<tr>" + cell(run.name, true) + cell(s.model, true) + cell(s.batch);
   const bool unfinished = s.steps < s.planned_steps;
   row += cell(unfinished ? concat(s.steps, " of ", s.planned_steps) : text(s.steps)) +
          cell(format_count(s.tokens));
-  row += cell(fixed(s.loss, 4)) + cell(or_dash(s.last_validation_loss, 4)) + cell(best);
+  row += cell(fixed(s.loss, 4)) + cell(last) + cell(best);
   row += cell(std::isfinite(s.tokens_per_second) ? format_count(s.tokens_per_second) : "");
   row += cell(fixed(s.step_ms, 1));
   row += cell(s.mfu.has_value() ? fixed(*s.mfu * 100, 1) + " %" : "");

@@ -77,7 +77,8 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   if (whole && values.given("data.split"))
     report.error(values.spelled("data.split"), "divides data.data_path, which is not given");
   data.train = read(whole ? "data.train_data_path" : "data.data_path");
-  data.valid = read("data.valid_data_path");
+  data.valid = read_validation_sets(values.raw("data.valid_data_path"),
+                                    values.spelled("data.valid_data_path"), report);
   data.test = read("data.test_data_path");
   data.split = whole ? "" : values.word("data.split");
   std::array<double, 3> parts{};

@@ -25,9 +25,15 @@ struct BlendPart {
   std::string prefix;  // of the .bin/.idx pair
 };
 
+// Sequences whose loss is taken in a validation. A set that stands alone has no name.
+struct ValidationSet {
+  std::string name;
+  std::vector<BlendPart> parts;
+};
+
 struct DataConfig {
-  std::vector<BlendPart> train;  // data.data_path, or data.train_data_path
-  std::vector<BlendPart> valid;  // data.valid_data_path; else the split of data_path
+  std::vector<BlendPart> train;      // data.data_path, or data.train_data_path
+  std::vector<ValidationSet> valid;  // data.valid_data_path; empty: the split of data_path
   std::vector<BlendPart> test;
   std::string split = "969,30,1";     // of data_path; empty when train_data_path is given
   std::string tokenizer;              // "byte" or a path to a .model; may be empty for training

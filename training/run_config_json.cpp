@@ -89,7 +89,7 @@ Json data_json(const DataConfig& data) {
   Json json;
   if (data.split.empty()) {
     json["train_data_path"] = data_path_to_json(data.train);
-    json["valid_data_path"] = data_path_to_json(data.valid);
+    json["valid_data_path"] = validation_sets_to_json(data.valid);
     json["test_data_path"] = data_path_to_json(data.test);
   } else {
     json["data_path"] = data_path_to_json(data.train);

@@ -22,7 +22,9 @@ void RunRecords::write(const StepMetrics& metrics) {
   const bool last = metrics.step == metrics.train_steps;
   if (last || metrics.step % log_interval_ == 0) log_line(console_line(metrics));
   if (metrics.validation_loss) log_line(validation_line(metrics.step, *metrics.validation_loss));
-  if (metrics.test_loss) log_line(test_line(metrics.step, *metrics.test_loss));
+  for (const auto& [set, loss] : metrics.validation_losses)
+    log_line(validation_line(metrics.step, loss, set));
+  if (metrics.test_loss) log_line(validation_line(metrics.step, *metrics.test_loss, "test"));
   progress_.update(metrics);
 }
 

@@ -187,8 +187,9 @@ void add_data(Schema& s) {
   s.any("data.train_data_path", "null", "prefix or list", "token files for training only")
       .or_null()
       .alias({"train_data_path"});
-  s.any("data.valid_data_path", "null", "prefix or list",
-        "token files for validation, beside train_data_path")
+  s.any("data.valid_data_path", "null", "prefix, list or object",
+        "token files for validation, beside train_data_path; {\"wiki\": path, \"code\": path} are "
+        "sets with names, each with a loss of its own")
       .or_null()
       .beside_trajectory()
       .alias({"valid_data_path"});
@@ -255,7 +256,7 @@ void add_places(Schema& s) {
       .beside_trajectory()
       .alias({"eval_interval", "eval_steps"});
   s.integer("evaluation.eval_iters", "0",
-            "batches of train_batch_size in a validation; 0: the whole validation split")
+            "batches of train_batch_size in a validation of each set; 0: the whole set")
       .at_least(0)
       .at_most(kMaxCount)
       .beside_trajectory()

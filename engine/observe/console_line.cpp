@@ -38,18 +38,10 @@ std::string console_line(const StepMetrics& m) {
   return line;
 }
 
-namespace {
-
-std::string loss_line(int64_t step, const char* where, double loss) {
+std::string validation_line(int64_t step, double loss, const std::string& set) {
   return fmt::format(
       "validation loss at iteration {}{} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", step,
-      where, loss, std::exp(loss));
+      set.empty() ? "" : fmt::format(" on {} set", set), loss, std::exp(loss));
 }
-
-}  // namespace
-
-std::string validation_line(int64_t step, double loss) { return loss_line(step, "", loss); }
-
-std::string test_line(int64_t step, double loss) { return loss_line(step, " on test set", loss); }
 
 }  // namespace trireme

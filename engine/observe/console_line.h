@@ -13,8 +13,7 @@ std::string local_time_text();  // "2026-01-31 12:00:00.123456"
 // [2026-01-31 12:00:00.123456] iteration        1/     100 | consumed samples: ... | ...
 std::string console_line(const StepMetrics& metrics);
 // validation loss at iteration N | lm loss value: 1.234567E+00 | lm loss PPL: 3.436885E+00 |
-std::string validation_line(int64_t step, double loss);
-// validation loss at iteration N on test set | lm loss value: ...
-std::string test_line(int64_t step, double loss);
+// With the name of a set: validation loss at iteration N on NAME set | lm loss value: ...
+std::string validation_line(int64_t step, double loss, const std::string& set = "");
 
 }  // namespace trireme

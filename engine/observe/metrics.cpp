@@ -71,6 +71,7 @@ nlohmann::ordered_json step_metrics_to_json(const StepMetrics& m) {
   json["skipped_iterations"] = m.skipped_iterations;
   json["nan_iterations"] = m.nan_iterations;
   if (m.validation_loss.has_value()) json["validation_loss"] = *m.validation_loss;
+  for (const auto& [name, loss] : m.validation_losses) json["validation_losses"][name] = loss;
   if (m.test_loss.has_value()) json["test_loss"] = *m.test_loss;
   for (const auto& [name, value] : m.extra) json[name] = value;
   return json;

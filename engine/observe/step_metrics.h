@@ -28,11 +28,12 @@ struct StepMetrics {
   std::optional<double> mfu;  // of the measured peak; absent when the peak was not measured
   int64_t arena_bytes = 0;
   int64_t allocation_count = 0;
-  bool skipped = false;            // the optimizer did not step: non-finite loss or gradient
-  int64_t skipped_iterations = 0;  // so far
-  int64_t nan_iterations = 0;      // so far
-  std::optional<double> validation_loss;
-  std::optional<double> test_loss;                    // of the last step only
+  bool skipped = false;                   // the optimizer did not step: non-finite loss or gradient
+  int64_t skipped_iterations = 0;         // so far
+  int64_t nan_iterations = 0;             // so far
+  std::optional<double> validation_loss;  // of a set without a name
+  std::vector<std::pair<std::string, double>> validation_losses;  // of sets with names
+  std::optional<double> test_loss;                                // of the last step only
   std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
 };
 

@@ -153,6 +153,9 @@ void TensorBoardWriter::write(const StepMetrics& m) {
   add("tokens-per-second", m.tokens_per_second);
   if (m.mfu.has_value()) add("mfu", *m.mfu);
   if (m.validation_loss.has_value()) add("lm loss validation", *m.validation_loss);
+  // What stands before a slash is the group of charts that TensorBoard shows together.
+  for (const auto& [name, loss] : m.validation_losses)
+    add(concat("lm loss validation/", name), loss);
   if (m.test_loss.has_value()) add("lm loss test", *m.test_loss);
   append(bytes);
 }

@@ -222,6 +222,16 @@ TEST(TrainSource, ChecksTokensBeyondTheProbe) {
   EXPECT_THROW(source->fill(0, 1, batch), InputError);
 }
 
+// The set without a name, or nullptr.
+std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
+                                                    const BatchSourceOptions& options) {
+  std::vector<ValidationSource> sources = make_validation_sources(config, options);
+  if (sources.empty()) return nullptr;
+  EXPECT_EQ(sources.size(), 1u);
+  EXPECT_EQ(sources.front().name, "");
+  return std::move(sources.front().source);
+}
+
 // The tokens of all samples, in order, are the tokens of the split; each is a target once.
 TEST(ValidationSource, CoversTheWholeSplit) {
   const ScratchDirectory dir;
@@ -264,7 +274,7 @@ TEST(ValidationSource, UsesItsOwnFilesWhole) {
   write(dir / "w", {{7}, {8, 9}});
   DataConfig config = train_only(dir / "t");
   config.split = "969,30,1";
-  config.valid = {{1.0, dir / "v"}, {1.0, dir / "w"}};
+  config.valid = {{"", {{1.0, dir / "v"}, {1.0, dir / "w"}}}};
   const auto source = make_validation_source(config, {3, 1000, 1});
   EXPECT_EQ(source->num_samples(), 3);
   EXPECT_EQ(source->num_targets(), 6);
@@ -277,6 +287,50 @@ TEST(ValidationSource, UsesItsOwnFilesWhole) {
   // With files of its own for validation, training uses all of its file.
   const auto train = make_train_source(config, {3, 1000, 1}, 1);
   EXPECT_NE(train->describe().find("(117 tokens"), std::string::npos) << train->describe();
+}
+
+TEST(ValidationSource, SetsWithNamesAreSourcesOfTheirOwn) {
+  const ScratchDirectory dir;
+  write(dir / "v", {{1, 2, 3, 4, 5}});
+  write(dir / "w", {{7}, {8, 9, 10, 11}});
+  DataConfig config;
+  config.split = "";
+  config.valid = {{"late", {{1.0, dir / "w"}}}, {"both", {{0.5, dir / "v"}, {0.5, dir / "w"}}}};
+  const auto sources = make_validation_sources(config, {3, 1000, 1});
+  ASSERT_EQ(sources.size(), 2u);
+  EXPECT_EQ(sources[0].name, "late");
+  EXPECT_EQ(sources[0].source->num_targets(), 4);
+  EXPECT_EQ(sources[1].name, "both");
+  EXPECT_EQ(sources[1].source->num_targets(), 8);
+  MicroBatch batch;
+  sources[0].source->fill(0, 1, batch);
+  EXPECT_EQ(batch.tokens, (Ints{7, 8, 9}));
+}
+
+TEST(ValidationSource, EverySetThatCannotBeUsedIsToldAtOnce) {
+  const ScratchDirectory dir;
+  write(dir / "v", {{1, 2, 3, 4, 5}});
+  write(dir / "x", {{1, 2, 3, 4, 500}});
+  DataConfig config;
+  config.split = "";
+  config.valid = {{"whole", {{1.0, dir / "v"}}},
+                  {"absent", {{1.0, dir / "nothing"}}},
+                  {"foreign", {{1.0, dir / "x"}}}};
+  const auto problem = [&](int64_t length) -> std::string {
+    try {
+      make_validation_sources(config, {length, 100, 1});
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string two = problem(4), three = problem(5);
+  EXPECT_NE(two.find("2 problems"), std::string::npos) << two;
+  EXPECT_NE(two.find("data.valid_data_path.absent: "), std::string::npos) << two;
+  EXPECT_NE(two.find("data.valid_data_path.foreign: token 500"), std::string::npos) << two;
+  EXPECT_NE(three.find("data.valid_data_path.whole: holds 5 tokens"), std::string::npos) << three;
+  config.valid.resize(1);
+  EXPECT_EQ(problem(4), "");  // five tokens are four inputs and the last target
 }
 
 TEST(ValidationSource, IsAbsentWhenTheSplitIsEmpty) {
@@ -311,7 +365,7 @@ TEST(ValidationSource, SaysWhyItIsAbsent) {
   config.split.clear();
   expect(config, {"data.valid_data_path is not given"});
   write(dir / "short", {{1}});
-  config.valid = {{1.0, dir / "short"}};
+  config.valid = {{"", {{1.0, dir / "short"}}}};
   expect(config, {"data.valid_data_path " + (dir / "short"), "two tokens"});
 }
 

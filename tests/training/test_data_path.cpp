@@ -25,6 +25,44 @@ TEST(DataPath, TakesEveryForm) {
   EXPECT_EQ(parts(R"("0.3 a  0.7 b")"), R"([0.3,"a",0.7,"b"])");
 }
 
+std::string sets(const std::string& json_text) {
+  ConfigReport report;
+  const auto read =
+      read_validation_sets(parse_json(json_text, "t"), "data.valid_data_path", report);
+  std::string problems;
+  for (const std::string& problem : report.errors()) problems += problem + "\n";
+  return report.ok() ? validation_sets_to_json(read).dump() : problems;
+}
+
+TEST(DataPath, ValidationSetsHaveNamesOrStandAlone) {
+  EXPECT_EQ(sets("null"), "null");
+  EXPECT_EQ(sets(R"("a")"), R"([1.0,"a"])");
+  EXPECT_EQ(sets(R"({"wiki": "a.bin", "code-2.0": [3, "b", 7, "c"], "x_y": "1 d 2 e"})"),
+            R"({"wiki":[1.0,"a"],"code-2.0":[3.0,"b",7.0,"c"],"x_y":[1.0,"d",2.0,"e"]})");
+}
+
+TEST(DataPath, NamesOfValidationSetsAreFitForTags) {
+  const std::string path = "data.valid_data_path";
+  EXPECT_EQ(sets("{}"), path + ": names no set; use null for none\n");
+  EXPECT_EQ(sets(R"({"wiki": null})"),
+            path +
+                ".wiki: must be a prefix, a list [weight, prefix, ...], or a string \"weight "
+                "prefix ...\", got null\n");
+  for (const std::string name : {"a b", "a/b", "a\\n", "\u00e9", "a|b"}) {
+    const std::string problem = sets(R"({")" + name + R"(": "a"})");
+    EXPECT_NE(problem.find("must be of letters, digits"), std::string::npos) << problem;
+  }
+  const std::string longest(64, 'n');
+  EXPECT_NE(sets(R"({")" + longest + R"(n": "a"})").find("at most 64"), std::string::npos);
+  EXPECT_EQ(sets(R"({")" + longest + R"(": "a"})"), R"({")" + longest + R"(":[1.0,"a"]})");
+  // All at once, each where it is.
+  EXPECT_EQ(sets(R"({"": "a", "test": "b", "wiki": [0, "c"], "code": "d"})"),
+            path + ": has a set with an empty name; give it one\n" + path +
+                ": the name \"test\" is what the loss on data.test_data_path is called; use "
+                "another\n" +
+                path + ".wiki: weight 0 is not above 0, got [0,\"c\"]\n");
+}
+
 TEST(DataPath, SaysWhatIsWrong) {
   const std::string forms =
       "data.data_path: must be a prefix, a list [weight, prefix, ...], or a string \"weight prefix "

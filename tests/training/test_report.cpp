@@ -47,9 +47,11 @@ TEST(Report, SummaryIsWhatTheRecordsSay) {
   EXPECT_EQ(s.planned_steps, 90);
   EXPECT_EQ(s.tokens, 4000);
   EXPECT_EQ(s.tokens_per_second, 1001);
-  EXPECT_EQ(s.best_validation_loss, 1.5);
-  EXPECT_EQ(s.best_validation_step, 20);
-  EXPECT_EQ(s.last_validation_loss, 3.0);
+  ASSERT_EQ(s.validation.size(), 1u);
+  EXPECT_EQ(s.validation[0].name, "");
+  EXPECT_EQ(s.validation[0].best, 1.5);
+  EXPECT_EQ(s.validation[0].best_step, 20);
+  EXPECT_EQ(s.validation[0].last, 3.0);
   EXPECT_FALSE(s.mfu.has_value());
   // Mean of all 40 steps (fewer than 50) without the one that was not finite.
   EXPECT_NEAR(s.loss, (4.0 * 40 - 2.0 * 41 / 2 - 3.75) / 39, 1e-12);
@@ -79,6 +81,40 @@ TEST(Report, WritesAPageAndPictures) {
   for (const char* loads : {"src=\"http", "href=\"http", "<link", "@import", "fetch("}) {
     EXPECT_EQ(page.find(loads), std::string::npos) << loads;
   }
+}
+
+TEST(Report, EveryNamedValidationSetHasACurveAndANumber) {
+  const test::ScratchDirectory dir;
+  make_directories(dir / "run");
+  {
+    MetricsFile file(dir / "run/metrics.jsonl");
+    for (int step = 1; step <= 6; ++step) {
+      StepMetrics m;
+      m.step = step;
+      m.loss = 3;
+      if (step % 2 == 0) m.validation_losses = {{"wiki", 6.0 - step}, {"code", 1.0 + step}};
+      file.write(m);
+    }
+  }
+  const auto runs = read_runs({dir / "run"});
+  const RunSummary s = summarize(runs[0]);
+  ASSERT_EQ(s.validation.size(), 2u);
+  EXPECT_EQ(s.validation[0].name, "wiki");
+  EXPECT_EQ(s.validation[0].best, 0.0);
+  EXPECT_EQ(s.validation[0].best_step, 6);
+  EXPECT_EQ(s.validation[1].name, "code");
+  EXPECT_EQ(s.validation[1].best, 3.0);
+  EXPECT_EQ(s.validation[1].best_step, 2);
+  EXPECT_EQ(s.validation[1].last, 7.0);
+  const ReportFiles files = write_report(runs, dir / "report.html");
+  const std::string picture = read_small_file(files.pictures[0]);
+  for (const char* curve : {"run, validation wiki", "run, validation code"})
+    EXPECT_NE(picture.find(curve), std::string::npos) << curve;
+  const std::string page = read_small_file(files.page);
+  EXPECT_NE(page.find("wiki 0.0000, code 7.0000"), std::string::npos);
+  EXPECT_NE(page.find("wiki 0.0000 at 6, code 3.0000 at 2"), std::string::npos);
+  const std::string shown = report_text(runs, 70);
+  EXPECT_NE(shown.find("best validation loss 3 at step 2 on code"), std::string::npos) << shown;
 }
 
 TEST(Report, APageWithoutDygraphsShowsTheStaticPictures) {

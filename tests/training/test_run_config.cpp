@@ -461,7 +461,9 @@ TEST(RunConfig, ResolvedRoundTrips) {
            {"fp16.enabled=true", "fp16.loss_scale=128"},
            {"scheduler.type=WSD", "scheduler.params.decay_style=exponential"},
            {"data.data_path=0.3 a 0.7 b", "data.split=8,1,1"},
-           {"data.data_path=null", "data.train_data_path=[\"t\"]", "data.valid_data_path=v.bin"}}) {
+           {"data.data_path=null", "data.train_data_path=[\"t\"]", "data.valid_data_path=v.bin"},
+           {"data.data_path=null", "data.train_data_path=t", "data.valid_data_path.wiki=v.bin",
+            "data.valid_data_path.code=[1, \"c\", 2, \"d\"]"}}) {
     const RunConfig config = read(assignments, 2);
     const Json json = run_config_to_json(config);
     const RunConfig again = read_run_config(json, 2);

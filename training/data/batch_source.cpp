@@ -41,23 +41,29 @@ bool has_own_files(const DataConfig& config) {
   return config.split.empty() || !config.valid.empty() || !config.test.empty();
 }
 
-std::vector<Part> open_parts(const DataConfig& config, Set set, int64_t vocab_size) {
-  const bool own_files = has_own_files(config);
-  const auto& listed = !own_files || set == Set::kTrain ? config.train
-                       : set == Set::kValidation        ? config.valid
-                                                        : config.test;
+// `split`: the share of `set`; empty: the files are used whole.
+std::vector<Part> open_files(const std::vector<BlendPart>& listed, const std::string& split,
+                             Set set, int64_t vocab_size) {
   std::vector<Part> parts;
   for (const BlendPart& blend : listed) {
     Part part{blend.weight, std::make_shared<TokenFile>(blend.prefix), {}};
     part.range = {0, part.file->num_sequences()};
-    if (!own_files) {
-      part.range =
-          split_sequences(config.split, part.file->num_sequences())[static_cast<size_t>(set)];
-    }
+    if (!split.empty())
+      part.range = split_sequences(split, part.file->num_sequences())[static_cast<size_t>(set)];
     probe_vocabulary(*part.file, vocab_size);
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+// Of sets without a name.
+std::vector<Part> open_parts(const DataConfig& config, Set set, int64_t vocab_size) {
+  const bool own_files = has_own_files(config);
+  if (!own_files) return open_files(config.train, config.split, set, vocab_size);
+  if (set == Set::kTrain) return open_files(config.train, "", set, vocab_size);
+  if (set == Set::kTest) return open_files(config.test, "", set, vocab_size);
+  if (config.valid.empty()) return {};
+  return open_files(config.valid.front().parts, "", set, vocab_size);
 }
 
 BatchFillOptions fill_options(const DataConfig& config, const BatchSourceOptions& options) {
@@ -238,11 +244,23 @@ class SequentialSource : public BatchSource {
 };
 
 std::unique_ptr<BatchSource> make_sequential(const DataConfig& config,
-                                             const BatchSourceOptions& options, Set set) {
-  std::vector<Part> parts = open_parts(config, set, options.vocab_size);
+                                             const BatchSourceOptions& options,
+                                             std::vector<Part> parts) {
   std::erase_if(parts, [](const Part& part) { return part.num_tokens() < 2; });
   if (parts.empty()) return nullptr;
   return std::make_unique<SequentialSource>(std::move(parts), fill_options(config, options));
+}
+
+std::unique_ptr<BatchSource> make_named(const DataConfig& config, const BatchSourceOptions& options,
+                                        const ValidationSet& set) {
+  std::vector<Part> parts = open_files(set.parts, "", Set::kValidation, options.vocab_size);
+  int64_t longest = 0;
+  for (const Part& part : parts) longest = std::max(longest, part.num_tokens());
+  if (longest <= options.sequence_length)
+    fail_input("holds ", longest, " tokens", parts.size() > 1 ? " in its longest file" : "",
+               ", fewer than one sequence and its last target (", options.sequence_length + 1,
+               "); prepare it from more text, or leave the set out");
+  return make_sequential(config, options, std::move(parts));
 }
 
 }  // namespace
@@ -253,14 +271,30 @@ std::unique_ptr<BatchSource> make_train_source(const DataConfig& config,
   return std::make_unique<TrainSource>(config, options, total_samples);
 }
 
-std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
-                                                    const BatchSourceOptions& options) {
-  return make_sequential(config, options, Set::kValidation);
+std::vector<ValidationSource> make_validation_sources(const DataConfig& config,
+                                                      const BatchSourceOptions& options) {
+  std::vector<ValidationSource> sources;
+  if (config.valid.empty() || config.valid.front().name.empty()) {
+    auto source =
+        make_sequential(config, options, open_parts(config, Set::kValidation, options.vocab_size));
+    if (source) sources.push_back({"", std::move(source)});
+    return sources;
+  }
+  ConfigReport report;
+  for (const ValidationSet& set : config.valid) {
+    try {
+      sources.push_back({set.name, make_named(config, options, set)});
+    } catch (const InputError& e) {
+      report.error(concat("data.valid_data_path.", set.name), e.what());
+    }
+  }
+  report.throw_if_errors("validation data");
+  return sources;
 }
 
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options) {
-  return make_sequential(config, options, Set::kTest);
+  return make_sequential(config, options, open_parts(config, Set::kTest, options.vocab_size));
 }
 
 std::string order_change(const DataConfig& config, const BatchSourceOptions& options,
@@ -288,7 +322,7 @@ std::string order_change(const DataConfig& config, const BatchSourceOptions& opt
 std::string why_no_validation(const DataConfig& config) {
   if (has_own_files(config)) {
     if (config.valid.empty()) return "data.valid_data_path is not given; give it";
-    return concat("data.valid_data_path ", config.valid.front().prefix,
+    return concat("data.valid_data_path ", config.valid.front().parts.front().prefix,
                   " holds no two tokens; prepare it from more text");
   }
   constexpr const char* kWayOut =

@@ -69,9 +69,16 @@ std::unique_ptr<BatchSource> make_train_source(const DataConfig& config,
 
 // The validation (or test) data in file order, every token of it: full sequences, then the rest of
 // each file padded with ignored targets, so that the sum of losses over num_targets() is the loss
-// per token of the whole set. nullptr when the set holds no two tokens of one file.
-std::unique_ptr<BatchSource> make_validation_source(const DataConfig& config,
-                                                    const BatchSourceOptions& options);
+// per token of the whole set.
+struct ValidationSource {
+  std::string name;  // "" of a set that stands alone
+  std::unique_ptr<BatchSource> source;
+};
+// A set that stands alone is left out when it holds no two tokens of one file. Sets with names were asked
+// for: each must hold a whole sequence, and what is wrong with any of them is told at once.
+std::vector<ValidationSource> make_validation_sources(const DataConfig& config,
+                                                      const BatchSourceOptions& options);
+// nullptr when the set holds no two tokens of one file.
 std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
                                               const BatchSourceOptions& options);
 
@@ -80,7 +87,7 @@ std::unique_ptr<BatchSource> make_test_source(const DataConfig& config,
 std::string order_change(const DataConfig& config, const BatchSourceOptions& options,
                          int64_t samples_before, int64_t samples_now);
 
-// Where make_validation_source() gave nullptr: why, as a sentence without its end, and behind a
+// Where make_validation_sources() gave none: why, as a sentence without its end, and behind a
 // semicolon what to change.
 std::string why_no_validation(const DataConfig& config);
 

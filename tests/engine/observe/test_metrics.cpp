@@ -22,6 +22,7 @@ StepMetrics metrics_of(int64_t step) {
   m.lr = 0.1;
   m.flops_formula = "6N+12LCT";
   if (step % 2 == 0) m.validation_loss = 2.5;
+  if (step % 2 == 0) m.validation_losses = {{"wiki", 1.5}, {"code", NAN}};
   m.extra = {{"gemm_share", 0.25}};
   return m;
 }
@@ -39,6 +40,8 @@ TEST(Metrics, NumbersReadBackToTheSameDouble) {
     EXPECT_EQ(record["step"], step);
     EXPECT_EQ(record["loss"].get<double>(), metrics_of(step).loss);
     EXPECT_EQ(record.contains("validation_loss"), step == 2);
+    EXPECT_EQ(record.value("validation_losses", nlohmann::ordered_json()).dump(),
+              step == 2 ? R"({"wiki":1.5,"code":null})" : "null");
     EXPECT_TRUE(record["mfu"].is_null());
     EXPECT_EQ(record["gemm_share"], 0.25);
   }

@@ -1,0 +1,124 @@
+"""Validation sets with names, `trireme eval` and `trireme generate` under layouts that the run did not have."""
+import json
+
+import harness
+import tiny_run
+
+SETS = {"wiki": "valid", "code.c-1": [0.3, "valid", 0.7, "other"]}
+EXPERTS = {"model_type": "mixtral", "vocab_size": 257, "max_position_embeddings": 27, "hidden_size": 32,
+           "intermediate_size": 45, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+           "head_dim": 8, "num_local_experts": 3, "num_experts_per_tok": 2}
+
+
+class Evaluation(tiny_run.RunTest):
+    def setUp(self):
+        super().setUp()
+        self.write("other.txt", tiny_run.text(200, 5))
+        self.trireme("data", "prepare", "--input", "other.txt", "--output", "other")
+
+    def named(self, sets, **changes):
+        self.configure(data={"train_data_path": "train", "valid_data_path": sets, "tokenizer": "byte"}, **changes)
+
+    def evaluate(self, *arguments):
+        return json.loads(self.trireme("eval", "run", "--json", *arguments)[0])
+
+    def test_sets_with_names(self):
+        self.configure(train_steps=12)
+        self.pretrain("--set", "output_dir=plain", "--set", "evaluation.eval_iters=0")
+        self.named(SETS, train_steps=12, evaluation={"eval_interval": 5, "eval_iters": 0},
+                   logging={"tensorboard": {"enabled": True}})
+        self.pretrain()
+        records = self.records()
+        self.assertEqual([r["step"] for r in records if "validation_losses" in r], [5, 10, 12])
+        self.assertEqual(list(records[-1]["validation_losses"]), list(SETS))
+        self.assertFalse(any("validation_loss" in r for r in records))
+        # The training does not notice, whatever is evaluated and when.
+        self.assertEqual([(r["loss"], r["grad_norm"]) for r in records],
+                         [(r["loss"], r["grad_norm"]) for r in self.records("plain")])
+        self.assertEqual(self.weights(12), self.weights(12, "plain"))
+        self.assertEqual(records[-1]["validation_losses"]["wiki"], self.records("plain")[-1]["validation_loss"])
+        log = (self.folder / "run/train.log").read_text()
+        for name in SETS:
+            self.assertRegex(log, f"validation loss at iteration 10 on {name} set "
+                                  "\\| lm loss value: [0-9.E+]+ \\| lm loss PPL: ")
+            self.assertIn(f"validation set {name}: ", log)
+        events = b"".join(path.read_bytes() for path in (self.folder / "run/tensorboard").iterdir())
+        for name in SETS:
+            self.assertEqual(events.count(f"lm loss validation/{name}".encode()), 3)
+        self.trireme("report", "run", "-o", "report.html")
+        for name in SETS:
+            self.assertIn(f"run, validation {name}", (self.folder / "report.html").read_text())
+        # eval: all of them, or the one that is named.
+        sets = self.evaluate()["sets"]
+        for name, loss in records[-1]["validation_losses"].items():
+            self.assertAlmostEqual(sets[name]["loss"], loss, delta=1e-6)
+            self.assertEqual(self.evaluate("--validation-set", name)["sets"], {name: sets[name]})
+        self.assertNotEqual(sets["wiki"]["tokens"], sets["code.c-1"]["tokens"])
+        self.assertIn("set         wiki\n", self.trireme("eval", "run")[0])
+        self.assertEqual(self.evaluate("--data", "valid")["loss"], sets["wiki"]["loss"])
+        self.assert_refused("eval", "run", "--validation-set", "wikis", says=["wikis", "wiki, code.c-1"])
+        self.assert_refused("eval", "plain", "--validation-set", "wiki", says="no validation sets with names")
+        # Two ranks, and a run that continues.
+        self.pretrain("--ranks", 2, "--set", "output_dir=two")
+        for one, many in zip(records, self.records("two"), strict=True):
+            for name, loss in one.get("validation_losses", {}).items():
+                self.assertAlmostEqual(many["validation_losses"][name], loss, delta=1e-5 * loss)
+
+    def test_what_is_wrong_with_sets_is_said_at_once(self):
+        self.write("letters.txt", "ab")
+        self.trireme("data", "prepare", "--input", "letters.txt", "--output", "letters")
+        self.named({"": "valid", "a b": "valid", "test": "valid", "ok": [0, "valid"]})
+        self.assert_refused("pretrain", "--config", "run.json",
+                            says=["4 problems", "empty name", '"a b"', '"test"', "data.valid_data_path.ok: weight 0"])
+        self.named({"short": "letters", "gone": "nowhere", "good": "valid"})
+        for arguments in ((), ("--validate",), ("--ranks", 2)):
+            self.assert_refused("pretrain", "--config", "run.json", *arguments,
+                                says=["2 problems", "data.valid_data_path.short: holds 2 tokens",
+                                      "data.valid_data_path.gone: "])
+        self.configure(multiple_validation_sets=True)
+        self.assert_refused("pretrain", "--config", "run.json",
+                            says=["multiple_validation_sets", "data.valid_data_path"])
+
+    def test_any_layout_evaluates_and_generates_what_one_rank_does(self):
+        changes = {"train_steps": 4, "scheduler": {"type": "constant"}, "sequence_length": 27, "checkpoint": {},
+                   "evaluation": {"eval_iters": 1}}
+        self.configure(**changes, model=EXPERTS, train_batch_size=4, train_micro_batch_size_per_gpu=2,
+                       zero_optimization={"stage": 3})
+        self.pretrain("--ranks", 2)
+        loss = self.evaluate()["loss"]
+        for layout in (("--ranks", 2, "--context-parallel", 2),
+                       ("--ranks", 2, "--context-parallel", 2, "--cp-comm-type", "a2a"),
+                       ("--ranks", 4, "--context-parallel", 4, "--cp-comm-type", "a2a+p2p"),
+                       ("--ranks", 2, "--context-parallel", 2, "--cp-balance", "contiguous"),
+                       ("--ranks", 2, "--expert-parallel", 2),
+                       ("--ranks", 2, "--expert-tensor-parallel", 2),
+                       ("--ranks", 4, "--tensor-parallel", 2, "--sequence-parallel", "--context-parallel", 2,
+                        "--expert-parallel", 2, "--expert-tensor-parallel", 2),
+                       ("--ranks", 4, "--pipeline-parallel", 2, "--context-parallel", 2, "--expert-parallel", 2)):
+            with self.subTest(layout=layout):
+                self.assertAlmostEqual(self.evaluate(*layout)["loss"] / loss, 1, delta=1e-5)
+        for sampling in (("--temperature", 0), ("--seed", 3)):
+            command = ("generate", "run", "--prompt", "the oar", "--max-new-tokens", 12, *sampling)
+            one = self.trireme(*command)[0]
+            self.assertGreater(len(one), len("the oar") + 6)
+            for layout in (("--ranks", 2, "--tensor-parallel", 2),
+                           ("--ranks", 4, "--tensor-parallel", 2, "--pipeline-parallel", 2, "--expert-parallel", 2)):
+                with self.subTest(layout=layout, sampling=sampling):
+                    self.assertEqual(self.trireme(*command, *layout)[0], one)
+
+    def test_layouts_that_cannot_be_are_refused(self):
+        self.configure(train_steps=1, scheduler={"type": "constant"})
+        self.pretrain()
+        for layout, says in ((("--ranks", 2, "--context-parallel", 4), ["--context-parallel 4", "2 ranks"]),
+                             (("--ranks", 2, "--expert-parallel", 2), ["--expert-parallel", "no experts"]),
+                             (("--pipeline-parallel", 3, "--ranks", 3), ["--pipeline-parallel", "2 layers"]),
+                             (("--ranks", 3, "--tensor-parallel", 3), ["--tensor-parallel", "4 attention heads"])):
+            with self.subTest(layout=layout):
+                self.assert_refused("eval", "run", *layout, says=says)
+                if "--context-parallel" not in layout:
+                    self.assert_refused("generate", "run", *layout, says=says)
+        self.assert_refused("generate", "run", "--ranks", 2, says=["2 ranks", "--tensor-parallel 1"])
+
+
+if __name__ == "__main__":
+    harness.main()
