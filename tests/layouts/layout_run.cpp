@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "engine/ops/cross_entropy.h"
-#include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 
 namespace trireme::test {
@@ -74,23 +73,23 @@ class Gathered {
     const std::lock_guard lock(mutex_);
     place_owned(state.store, state.store.flat_values(), state.store.value_map(),
                 result_.parameters);
-    const auto count = [&](const char* name, const std::unique_ptr<Communicator>& group) {
-      if (group->size() == 1) return;
-      const Traffic::Counter total = group->traffic().total();
+    const auto count = [&](const char* name, const Communicator& group) {
+      if (group.size() == 1) return;
+      const Traffic::Counter total = group.traffic().total();
       result_.traffic[name] += total.sent_bytes + total.window_bytes;
     };
-    count("tp", groups.tp);
+    count("tp", *groups.tp);
     if (groups.context != nullptr) {
-      const ContextAttention& context = *groups.context;
-      result_.traffic["cp"] += context.ring().traffic().total().sent_bytes;
-      if (context.ulysses() > 1)
-        result_.traffic["cp"] += context.exchange().traffic().total().sent_bytes;
+      count("cp ring", groups.context->ring());
+      if (groups.context->ulysses() > 1) count("cp heads", groups.context->exchange());
     }
-    count("pp", groups.pp);
-    count("dp x cp", groups.data);
-    count("ep", groups.ep);
-    count("etp", groups.etp);
-    if (config_has_experts(state)) count("edp", groups.edp);
+    count("pp", *groups.pp);
+    count("dp x cp", *groups.data);
+    count("ep", *groups.ep);
+    count("etp", *groups.etp);
+    if (config_has_experts(state)) count("edp", *groups.edp);
+    count("kv copies", *groups.kv);
+    if (state.model.config().tie_word_embeddings) count("tied embedding", *groups.tied);
     const Traffic mine = groups.data->traffic();
     for (size_t k = 0; k < kCommKinds; ++k)
       result_.data_traffic.counters[k].sent_bytes += mine.counters[k].sent_bytes;
@@ -168,7 +167,7 @@ StepResult LayoutRank::train(int64_t step_number, bool packed) {
 
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               const std::function<void(LayoutRank&)>& body) {
-  run_threads(
+  options.start(
       world_size(config.parallel),
       [&](Communicator& world) {
         Groups groups(world, config.parallel, kv_head_copies(config.model, config.parallel.tp));

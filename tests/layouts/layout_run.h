@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/world.h"
 #include "tests/layouts/layout_case.h"
 #include "training/train_step.h"
 
@@ -17,8 +17,8 @@ struct LayoutResult {
   // Of each step, the whole gradient of every logical tensor.
   std::vector<std::map<std::string, std::vector<double>>> gradients;
   std::map<std::string, std::vector<double>> parameters;  // after the last step
-  // Bytes moved in each group of more than one rank, over the run, summed over ranks.
-  std::map<std::string, int64_t> traffic;  // "tp", "dp x cp", ...
+  // Bytes moved in each group of more than one rank that the model uses, over the run, summed over ranks.
+  std::map<std::string, int64_t> traffic;  // "tp", "dp x cp", "cp ring", "cp heads", ...
   Traffic data_traffic;                    // of the dp x cp groups, summed over ranks
   struct Stored {                          // bytes of what a rank keeps
     int64_t values = 0, gradients = 0, states = 0;
@@ -39,6 +39,11 @@ struct LayoutRank {
 };
 struct LayoutRunOptions {
   CommOptions comm;
+  // Starts the ranks: run_threads(), or ranks that something happens to.
+  std::function<void(int, const std::function<void(Communicator&)>&, const CommOptions&)> start =
+      [](int ranks, const std::function<void(Communicator&)>& rank, const CommOptions& options) {
+        run_threads(ranks, rank, options);
+      };
   std::function<void(Groups&)> change;  // before anything is made of the groups
 };
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,

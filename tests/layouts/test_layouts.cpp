@@ -1,7 +1,7 @@
 // The promise: every layout gives the loss, the gradients and the gradient norm of one rank.
 #include <gtest/gtest.h>
 
-#include "tests/layouts/layout_run.h"
+#include "tests/layouts/shard_bytes.h"
 
 namespace trireme::test {
 namespace {
@@ -19,7 +19,8 @@ void expect_equal(const LayoutCase& c) {
   const LayoutResult& want = reference(c);
   const LayoutResult got = run_layout(c);
   EXPECT_EQ(layout_difference(got, want, c.dtype), "") << c.name();
-  for (const auto& [group, bytes] : got.traffic) EXPECT_GT(bytes, 0) << c.name() << ": " << group;
+  EXPECT_EQ(stored_difference(got, config_of(c)), "") << c.name();
+  EXPECT_EQ(silent_group(got, config_of(c)), "") << c.name();
 }
 
 TEST(Layouts, TheReferenceLearnsAndIsItself) {
@@ -46,6 +47,24 @@ TEST(Layouts, EveryExchangeOfContextRanksEqualsOneRank) {
 
 TEST(Layouts, ASampleWithExpertsEqualsOneRank) {
   for (const LayoutCase& c : sample_cases(expert_cases(8), 16, 2)) expect_equal(c);
+}
+
+// A dimension that is ignored: the results would be right, the bytes and the groups are not.
+TEST(Layouts, AnIgnoredDimensionIsNoticed) {
+  LayoutCase c;
+  const LayoutResult one = run_layout(c);
+  EXPECT_EQ(stored_difference(one, config_of(c)), "");
+  EXPECT_EQ(silent_group(one, config_of(c)), "");
+  for (int ParallelSizes::*dim :
+       {&ParallelSizes::tp, &ParallelSizes::pp, &ParallelSizes::cp, &ParallelSizes::dp}) {
+    LayoutCase claimed = c;
+    claimed.sizes.*dim = 2;
+    LayoutResult ignored = one;
+    ignored.stored.assign(2, one.stored[0]);
+    const bool divides = dim == &ParallelSizes::tp || dim == &ParallelSizes::pp;
+    EXPECT_EQ(stored_difference(ignored, config_of(claimed)) != "", divides) << claimed.name();
+    EXPECT_NE(silent_group(ignored, config_of(claimed)), "") << claimed.name();
+  }
 }
 
 TEST(Layouts, AWrongGradientIsNoticed) {

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <limits>
 
-#include "tests/layouts/layout_run.h"
+#include "tests/layouts/shard_bytes.h"
 
 namespace trireme::test {
 namespace {
@@ -77,8 +77,9 @@ class Sweep {
     const LayoutResult got = run_layout(c);
     const LayoutError error = compare_layouts(got, known->second, c.dtype);
     std::string problem = layout_difference(got, known->second, c.dtype);
-    for (const auto& [group, bytes] : got.traffic)
-      if (bytes == 0) problem += concat(" no traffic in group ", group);
+    for (const std::string& other :
+         {stored_difference(got, config_of(c)), silent_group(got, config_of(c))})
+      if (!other.empty()) problem += concat(problem.empty() ? "" : "; ", other);
     Row& row = rows_[{c.dtype, mesh(c)}];
     ++row.cases;
     row.worst.loss = std::max(row.worst.loss, error.loss);
