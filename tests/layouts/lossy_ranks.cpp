@@ -1,0 +1,107 @@
+#include "tests/layouts/lossy_ranks.h"
+
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "parallel/comm/posted_messages.h"
+#include "parallel/comm/rank_state.h"
+
+namespace trireme::test {
+namespace {
+
+class LossyTransport final : public Transport {
+ public:
+  LossyTransport(std::unique_ptr<Transport> link, const Lost& lost, std::atomic<int>& count)
+      : link_(std::move(link)), lost_(lost), count_(count) {}
+
+  int rank() const override { return link_->rank(); }
+  int size() const override { return link_->size(); }
+  const char* name() const override { return link_->name(); }
+
+  void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs, const OpInfo& op,
+                Liveness& liveness) override {
+    if (lost_.kind == CommKind::kRecv || op.kind != lost_.kind || !concerns(op))
+      return link_->exchange(sends, recvs, op, liveness);
+    // The messages of a collective share a tag of their own; each other message is an operation.
+    const int tag = sends.empty() ? recvs.front().tag : sends.front().tag;
+    const bool collective = op.kind != CommKind::kSend;
+    if (!collective || tag != tag_) {
+      ++operations_;
+      steps_ = 0;
+      tag_ = tag;
+    }
+    if (operations_ != lost_.number) return link_->exchange(sends, recvs, op, liveness);
+    if (steps_ == 0) ++count_;
+    // While a ring reduces it receives beside the data, to add: nothing is added. Everything else is
+    // received where it stays: what was there stays.
+    const bool adds = op.kind == CommKind::kReduceScatter ||
+                      (op.kind == CommKind::kAllReduce && steps_ < op.size - 1);
+    if (adds)
+      for (const RecvPart& part : recvs) std::memset(part.data, 0, static_cast<size_t>(part.bytes));
+    ++steps_;
+  }
+
+  void post(std::shared_ptr<PostedMessage> message) override {
+    const bool mine = lost_.kind == CommKind::kRecv && !message->sends && concerns(message->op) &&
+                      message->op.rank == lost_.receiver;
+    if (mine && posted_++ == lost_.number) {
+      message->done = [data = message->data, bytes = message->bytes, done = message->done,
+                       &count = count_](std::exception_ptr error) {
+        std::memset(data, 0, static_cast<size_t>(bytes));
+        ++count;
+        done(std::move(error));
+      };
+    }
+    link_->post(std::move(message));
+  }
+  std::chrono::microseconds progress(Liveness& liveness) override {
+    return link_->progress(liveness);
+  }
+  void tell_lost() noexcept override { link_->tell_lost(); }
+  void finish() override { link_->finish(); }
+
+ private:
+  bool concerns(const OpInfo& op) const { return op.group->starts_with(lost_.group); }
+  std::unique_ptr<Transport> link_;
+  Lost lost_;
+  std::atomic<int>& count_;
+  int64_t operations_ = -1, steps_ = 0;  // of the thread inside the transport
+  int tag_ = -1;
+  std::atomic<int64_t> posted_ = 0;
+};
+
+// As run_threads(), with another transport. A rank that throws tells the others through its World.
+void run_lossy(const Lost& lost, std::atomic<int>& count, int ranks,
+               const std::function<void(Communicator&)>& body, const CommOptions& options) {
+  const std::shared_ptr<ThreadHub> hub = make_thread_hub(ranks);
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < ranks; ++r)
+    threads.emplace_back([&, r] {
+      try {
+        auto link = std::make_unique<LossyTransport>(make_thread_transport(hub, r), lost, count);
+        World world(connect_rank(std::move(link), options, std::string()));
+        body(world.world());
+      } catch (...) {
+        errors[static_cast<size_t>(r)] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+LayoutRunOptions losing(const Lost& lost, std::atomic<int>& count) {
+  LayoutRunOptions options;
+  options.comm.algorithm = CommAlgorithm::kRing;
+  options.start = [lost, &count](int ranks, const std::function<void(Communicator&)>& body,
+                                 const CommOptions& comm) {
+    run_lossy(lost, count, ranks, body, comm);
+  };
+  return options;
+}
+
+}  // namespace trireme::test
