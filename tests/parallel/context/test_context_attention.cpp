@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <map>
+
 #include "tests/parallel/context/context_case.h"
 
 namespace trireme::test {
@@ -199,60 +202,95 @@ TEST(ContextAttention, RunsInThePlannedArena) {
   }
 }
 
-// Longest row whose attention, forward and backward with what is saved between, fits the budget.
-int64_t longest_row(int ranks, int64_t budget) {
-  int64_t longest = 0;
-  run_threads(ranks, [&](Communicator& cp) {
-    const auto bytes = [&](int64_t length) {
-      const ContextLayout layout =
-          make_context_layout(1, length, ranks, 1, ContextBalance::kZigzag);
-      const ContextPlan plan(layout, cp.rank(), 1);
-      const ContextAttention attention(cp, 1);
-      Ctx ctx(1, "counting");
-      ctx.arena.begin_planning();
-      {
-        const int64_t heads = 8, kv_heads = 2, width = 16, t = layout.local_tokens();
-        const Activation qkv =
-            ctx.allocate("qkv", DType::kBF16, Shape{t, heads + 2 * kv_heads, width});
-        const Activation out = ctx.allocate("out", DType::kBF16, Shape{t, heads, width});
-        const auto split = [&](const Tensor& all) {
-          return std::array<Tensor, 3>{all.slice(1, 0, heads),
-                                       all.slice(1, heads, heads + kv_heads),
-                                       all.slice(1, heads + kv_heads, heads + 2 * kv_heads)};
-        };
-        const auto [q, k, v] = split(qkv);
-        ContextAttention::Saved saved;
-        attention.forward(ctx, out, q, k, v, plan, {}, &saved);
-        const Activation dout = ctx.allocate("dout", DType::kBF16, out->shape());
-        const Activation d_qkv = ctx.allocate("d_qkv", DType::kBF16, qkv->shape());
-        const auto [dq, dk, dv] = split(d_qkv);
-        attention.backward(ctx, dq, dk, dv, dout, out, q, k, v, plan, {}, saved);
-      }
-      return ctx.arena.end_planning().capacity;
+// Bytes that attention over a row needs on one rank, forward and backward with what is saved between, in
+// bfloat16 with H query and G key/value heads of D elements.
+constexpr int64_t kHeads = 8, kKvHeads = 2, kWidth = 16;
+
+int64_t planned_bytes(Communicator& cp, int64_t length) {
+  const ContextLayout layout =
+      make_context_layout(1, length, cp.size(), 1, ContextBalance::kZigzag);
+  const ContextPlan plan(layout, cp.rank(), 1);
+  const ContextAttention attention(cp, 1);
+  Ctx ctx(1, "counting");
+  ctx.arena.begin_planning();
+  {
+    const int64_t t = layout.local_tokens();
+    const Activation qkv =
+        ctx.allocate("qkv", DType::kBF16, Shape{t, kHeads + 2 * kKvHeads, kWidth});
+    const Activation out = ctx.allocate("out", DType::kBF16, Shape{t, kHeads, kWidth});
+    const auto split = [&](const Tensor& all) {
+      return std::array<Tensor, 3>{all.slice(1, 0, kHeads), all.slice(1, kHeads, kHeads + kKvHeads),
+                                   all.slice(1, kHeads + kKvHeads, kHeads + 2 * kKvHeads)};
     };
-    int64_t fits = 1, too_long = 1 << 20;
-    while (too_long - fits > 1) {
-      const int64_t middle = (fits + too_long) / 2;
-      (bytes(middle) <= budget ? fits : too_long) = middle;
-    }
-    if (cp.rank() == 0) longest = fits;
-  });
-  return longest;
+    const auto [q, k, v] = split(qkv);
+    ContextAttention::Saved saved;
+    attention.forward(ctx, out, q, k, v, plan, {}, &saved);
+    const Activation dout = ctx.allocate("dout", DType::kBF16, out->shape());
+    const Activation d_qkv = ctx.allocate("d_qkv", DType::kBF16, qkv->shape());
+    const auto [dq, dk, dv] = split(d_qkv);
+    attention.backward(ctx, dq, dk, dv, dout, out, q, k, v, plan, {}, saved);
+  }
+  return ctx.arena.end_planning().capacity;
 }
 
-TEST(ContextAttention, LongestSequenceGrowsWithTheRanks) {
-  constexpr int64_t kBudget = 4 << 20;
-  const int64_t two = longest_row(2, kBudget);
-  EXPECT_GT(two, 1000);
-  for (const int ranks : {4, 8}) {
-    const double ratio =
-        static_cast<double>(longest_row(ranks, kBudget)) / static_cast<double>(two);
-    EXPECT_NEAR(ratio, ranks / 2.0, 0.05 * ranks / 2.0);
+// For each of the T tokens of a rank, at the peak, in the backward pass:
+//   2 (2 (H + 2 G) D + 2 H D)   q, k, v, the output, and the gradients of all
+//   4 H                         log-sum-exp
+//   4 H D                       the sums of the gradient of q, not yet rounded
+//   one rank     4 (2 G D)      the sums of the gradients of k, v
+//   more         2 (2 (2 G D))  two blocks of keys and values, one in use and one arriving
+//                3 (4 (2 G D))  three of their gradients: in work, arriving, leaving
+//   16                          who computes which part (engine/ops/attention.cpp)
+int64_t bytes_per_token(int ranks) {
+  const int64_t h = kHeads * kWidth, g = kKvHeads * kWidth;
+  const int64_t keys = ranks == 1 ? 4 * 2 * g : 2 * 2 * 2 * g + 3 * 4 * 2 * g;
+  return 2 * (2 * (h + 2 * g) + 2 * h) + 4 * kHeads + 4 * h + keys + 16;
+}
+
+// And beside them what one thread works on: blocks of 64 tokens, and the gradients of up to 8192 keys.
+int64_t thread_bytes(int64_t tokens) {
+  return 4 * ((7 * 64 + 2 * std::min<int64_t>(tokens, 8192)) * kWidth + 2 * 64 * 64) + 64;
+}
+
+// Longest row that fits the budget.
+int64_t longest_row(Communicator& cp, int64_t budget) {
+  int64_t fits = 1, too_long = 1 << 20;
+  while (too_long - fits > 1) {
+    const int64_t middle = (fits + too_long) / 2;
+    (planned_bytes(cp, middle) <= budget ? fits : too_long) = middle;
   }
-  // From one rank to two it grows by less: two blocks of keys and three of gradients travel, and count
-  // as much as a third of the rest here, where a quarter of the heads are keys'.
-  const auto one = static_cast<double>(longest_row(1, kBudget));
-  EXPECT_GT(static_cast<double>(two), 1.4 * one);
+  return fits;
+}
+
+// On one rank the keys do not travel, so that the longest row grows by less than twice from one rank to two,
+// and by the number of ranks from there on: exactly as the bytes of the blocks say.
+TEST(ContextAttention, LongestSequenceGrowsWithTheRanks) {
+  constexpr int64_t kBudget = 64 << 20;
+  std::map<int, int64_t> longest;
+  for (const int ranks : {1, 2, 4})
+    run_threads(ranks, [&](Communicator& cp) {
+      for (const int64_t tokens : {64, 4096, 8192, 20480})
+        EXPECT_EQ(planned_bytes(cp, tokens * ranks),
+                  bytes_per_token(ranks) * tokens + thread_bytes(tokens))
+            << tokens << " tokens on each of " << ranks;
+      const int64_t found = longest_row(cp, kBudget);
+      const int64_t expected = (kBudget - thread_bytes(kBudget)) / bytes_per_token(ranks) * ranks;
+      // The two chunks of a rank are whole tokens, and every array is rounded up to 64 bytes.
+      EXPECT_NEAR(static_cast<double>(found), static_cast<double>(expected), 4.0 * ranks);
+      if (cp.rank() == 0) longest[ranks] = found;
+    });
+  for (const auto& [ranks, row] : longest)
+    std::printf("%d context ranks, %lld bytes each: rows of up to %lld tokens\n", ranks,
+                static_cast<long long>(kBudget), static_cast<long long>(row));
+  const auto growth = [&](int ranks) {
+    return static_cast<double>(longest[ranks]) / static_cast<double>(longest[1]);
+  };
+  for (const int ranks : {2, 4}) {
+    const double form = ranks * static_cast<double>(bytes_per_token(1)) /
+                        static_cast<double>(bytes_per_token(ranks));
+    EXPECT_NEAR(growth(ranks), form, 0.001 * form);
+  }
+  EXPECT_NEAR(growth(4) / growth(2), 2.0, 0.001);
 }
 
 TEST(ContextAttention, ChoosesWhoExchangesHeads) {
