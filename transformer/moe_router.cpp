@@ -115,9 +115,11 @@ void MoeRouter::forward(Pass& pass, const Tensor& kept, const ConstTensor& x,
   saved.scores = ctx.allocate("router.scores", wide, shape);
   saved.experts = ctx.allocate("router.experts", DType::kI32, chosen);
   saved.weights = ctx.allocate("router.weights", wide, chosen);
-  router_forward(ctx, saved.scores, saved.experts, saved.weights, saved.logits,
-                 pass.routers != nullptr ? pass.routers->bias(layer_) : ConstTensor(), saved.valid,
+  const ConstTensor bias = pass.routers != nullptr ? pass.routers->bias(layer_) : Tensor();
+  router_forward(ctx, saved.scores, saved.experts, saved.weights, saved.logits, bias, saved.valid,
                  args());
+  if (bias.present()) ctx.tap("router.bias", bias);
+  ctx.tap("router.scores", saved.scores);
   if (!ctx.planning())
     std::copy_n(saved.experts->as<int32_t>(), saved.experts->numel(), kept.as<int32_t>());
   if (moe_.capacity_factor > 0 && ctx.mode == Mode::kTrain) drop(pass, kept, share);

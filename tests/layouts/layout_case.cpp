@@ -1,10 +1,13 @@
 #include "tests/layouts/layout_case.h"
 
 #include <algorithm>
+#include <fstream>
 #include <numeric>
 #include <set>
 
 #include "engine/core/random.h"
+#include "parallel/pipeline/schedule.h"
+#include "tests/support/scratch_directory.h"
 
 namespace trireme::test {
 namespace {
@@ -19,17 +22,6 @@ const char* word(Recompute recompute) {
     case Recompute::kFull: return ", full";
   }
   return "";
-}
-
-// The values of a case that a sample must not miss.
-std::vector<std::string> traits(const LayoutCase& c) {
-  std::vector<std::string> out = variants(c);
-  for (const std::string& dim :
-       {concat("tp", c.sizes.tp), concat("cp", c.sizes.cp), concat("pp", c.sizes.pp),
-        concat("dp", c.sizes.dp), concat("sp", c.sizes.sequence_parallel),
-        concat("ep", c.sizes.ep, " ", c.experts), concat("etp", c.sizes.etp)})
-    out.push_back(dim);
-  return out;
 }
 
 // Experts that the dimensions do not divide, with everything that is exchanged: losses over samples and
@@ -75,25 +67,78 @@ std::string mesh(const LayoutCase& c) {
   return text;
 }
 
+namespace {
+
+std::string context_words(const ParallelSizes& sizes) {
+  const bool ring = sizes.cp_exchange<sizes.cp, heads = sizes.cp_exchange> 1;
+  if (heads && ring) return "a2a+p2p (Ulysses and ring)";
+  return heads ? "a2a (Ulysses)" : "p2p (ring)";
+}
+
+const char* offload_word(OffloadDevice device) {
+  switch (device) {
+    case OffloadDevice::kNone: return "none";
+    case OffloadDevice::kCpu: return "cpu";
+    case OffloadDevice::kFile: return "nvme";
+  }
+  return "";
+}
+
+std::string schedule_words(const LayoutCase& c) {
+  return c.schedule == "custom" ? "custom, from a file" : c.schedule;
+}
+
+}  // namespace
+
 std::vector<std::string> variants(const LayoutCase& c) {
   std::vector<std::string> out;
-  out.push_back(concat("schedule ", c.schedule));
+  out.push_back(concat("schedule ", schedule_words(c)));
   out.push_back(concat("model ", !c.experts.empty() ? c.experts : c.llama ? "llama" : "gpt2"));
   if (c.virtual_stages > 1) out.push_back(concat(c.virtual_stages, " chunks a rank"));
   if (!c.stage_layers.empty()) out.emplace_back("uneven stages");
   if (c.recompute == Recompute::kSelective) out.emplace_back("selective recompute");
   if (c.recompute == Recompute::kFull) out.emplace_back("full recompute");
   if (c.sizes.cp > 1) {
-    const bool ring = c.sizes.cp_exchange < c.sizes.cp;
-    const bool heads = c.sizes.cp_exchange > 1;
-    out.push_back(
-        concat("context ", heads ? "a2a" : "", heads && ring ? "+" : "", ring ? "p2p" : ""));
+    out.push_back(concat("context ", context_words(c.sizes)));
     out.push_back(concat("context ", context_balance_name(c.sizes.cp_balance)));
   }
+  if (c.sizes.sequence_parallel) out.emplace_back("sequence parallel");
+  if (c.sizes.ep > 1) out.emplace_back("expert parallel");
+  if (c.sizes.etp > 1) out.emplace_back("expert tensor parallel");
   if (c.zero > 0) out.push_back(concat("ZeRO stage ", c.zero));
+  if (c.offload != OffloadDevice::kNone)
+    out.push_back(concat("optimizer states offloaded to ", offload_word(c.offload)));
   if (c.packed) out.emplace_back("packed documents");
   if (c.dropout) out.emplace_back("dropout");
   return out;
+}
+
+std::vector<std::pair<std::string, std::string>> dimensions(const LayoutCase& c) {
+  const char* recompute[] = {"none", "selective", "full"};
+  const ParallelSizes& s = c.sizes;
+  std::string schedule = schedule_words(c);
+  if (c.virtual_stages > 1) schedule += concat(", ", c.virtual_stages, " chunks a rank");
+  if (!c.stage_layers.empty()) schedule += ", uneven stages";
+  return {
+      {"tensor parallel (tp)", concat(s.tp)},
+      {"sequence parallel", s.sequence_parallel ? "on" : "off"},
+      {"pipeline parallel (pp)", concat(s.pp)},
+      {"pipeline schedule", schedule},
+      {"context parallel (cp)", concat(s.cp)},
+      {"context exchange", s.cp == 1 ? "none" : context_words(s)},
+      {"context balance", s.cp == 1 ? "none" : context_balance_name(s.cp_balance)},
+      {"data parallel (dp)", concat(s.dp)},
+      {"ZeRO stage", concat(c.zero)},
+      {"optimizer states offloaded to", offload_word(c.offload)},
+      {"expert parallel (ep)", concat(s.ep)},
+      {"expert tensor parallel (etp)", concat(s.etp)},
+      {"recompute", recompute[static_cast<size_t>(c.recompute)]},
+      {"sequences", c.packed ? "packed documents" : "one document"},
+      {"dropout", c.dropout ? "on" : "off"},
+      {"model", !c.experts.empty() ? c.experts
+                : c.llama          ? "llama"
+                                   : "gpt2"},
+  };
 }
 
 std::string LayoutCase::name() const {
@@ -104,6 +149,7 @@ std::string LayoutCase::name() const {
   if (virtual_stages > 1) text += concat(" x", virtual_stages);
   if (!stage_layers.empty()) text += " uneven";
   if (zero > 0) text += concat(", zero", zero);
+  if (offload != OffloadDevice::kNone) text += concat(", offload ", offload_word(offload));
   text += word(recompute);
   if (packed) text += ", packed";
   text += !experts.empty() ? ", " + experts : llama ? ", llama" : ", gpt2";
@@ -155,12 +201,10 @@ struct ScheduleChoice {
 };
 
 std::vector<ScheduleChoice> schedules(const ParallelSizes& sizes) {
-  if (sizes.pp == 1) return {{"1f1b", 1, {}}, {"zb_h1", 1, {}}};
-  std::vector<ScheduleChoice> out = {{"gpipe", 1, {}},
-                                     {"1f1b", 1, {}},
-                                     {"interleaved_1f1b", 2, {}},
-                                     {"zb_h1", 1, {}},
-                                     {"zb_h2", 1, {}}};
+  if (sizes.pp == 1) return {{"1f1b", 1, {}}, {"zb_h1", 1, {}}, {"custom", 1, {}}};
+  std::vector<ScheduleChoice> out = {
+      {"gpipe", 1, {}}, {"1f1b", 1, {}},  {"interleaved_1f1b", 2, {}},
+      {"zb_h1", 1, {}}, {"zb_h2", 1, {}}, {"custom", 1, {}}};
   if (sizes.pp == 2) out.push_back({"1f1b", 1, {5, 3}});
   if ((kGlobalBatch / sizes.dp) % sizes.pp != 0) out.erase(out.begin() + 2);
   return out;
@@ -170,28 +214,46 @@ std::vector<ScheduleChoice> schedules(const ParallelSizes& sizes) {
 
 std::vector<LayoutCase> all_cases(int most) {
   std::vector<LayoutCase> cases;
+  LayoutCase c;
+  const auto for_options = [&] {
+    for (const OffloadDevice offload :
+         {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kFile})
+      for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
+        for (const bool packed : {false, true})
+          for (const bool llama : {false, true})
+            for (const bool dropout : {false, true}) {
+              c.offload = offload;
+              c.recompute = recompute;
+              c.packed = packed;
+              c.llama = llama;
+              c.dropout = dropout;
+              cases.push_back(c);
+            }
+  };
   for (const ParallelSizes& sizes : all_sizes(most))
     for (const ScheduleChoice& schedule : schedules(sizes))
-      for (int zero = 0; zero <= (sizes.dp > 1 ? 3 : 0); ++zero)
-        for (const Recompute recompute :
-             {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
-          for (const bool packed : {false, true})
-            for (const bool llama : {false, true})
-              for (const bool dropout : {false, true}) {
-                LayoutCase c;
-                c.sizes = sizes;
-                c.schedule = schedule.name;
-                c.virtual_stages = schedule.virtual_stages;
-                c.stage_layers = schedule.layers;
-                c.zero = zero;
-                c.recompute = recompute;
-                c.packed = packed;
-                c.llama = llama;
-                c.dropout = dropout;
-                cases.push_back(c);
-              }
+      for (int zero = 0; zero <= (sizes.dp > 1 ? 3 : 0); ++zero) {
+        c.sizes = sizes;
+        c.schedule = schedule.name;
+        c.virtual_stages = schedule.virtual_stages;
+        c.stage_layers = schedule.layers;
+        c.zero = zero;
+        for_options();
+      }
   return cases;
 }
+
+namespace {
+
+// The values of a case that a sample must not miss.
+std::vector<std::string> traits(const LayoutCase& c) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : dimensions(c)) out.push_back(concat(name, " ", value));
+  out.push_back(concat("ep", c.sizes.ep, " ", c.experts));
+  return out;
+}
+
+}  // namespace
 
 std::vector<LayoutCase> sample_cases(const std::vector<LayoutCase>& all, size_t count,
                                      uint64_t seed) {
@@ -240,10 +302,49 @@ std::vector<LayoutCase> expert_cases(int most) {
                           : ep == 2 ? Recompute::kSelective
                                     : Recompute::kFull;
             c.packed = etp == 2;
+            if (zero == 2) c.offload = OffloadDevice::kFile;
             cases.push_back(c);
           }
   return cases;
 }
+
+namespace {
+
+// Files of the runs of this process.
+const ScratchDirectory& scratch() {
+  static const ScratchDirectory directory;
+  return directory;
+}
+
+// Two waves of micro-batches, forward and then backward, and the weight gradients of a wave from its last
+// micro-batch to its first: like none of the named schedules.
+std::string custom_schedule(int stages, int micro_batches) {
+  Schedule schedule;
+  schedule.kind = ScheduleKind::kCustom;
+  schedule.stages = stages;
+  schedule.micro_batches = micro_batches;
+  std::vector<Instruction> rank;
+  for (const auto& [begin, end] :
+       {std::pair{0, micro_batches / 2}, std::pair{micro_batches / 2, micro_batches}}) {
+    for (int m = begin; m < end; ++m) rank.push_back({InstructionKind::kForward, 0, m});
+    for (int m = begin; m < end; ++m) rank.push_back({InstructionKind::kBackwardInput, 0, m});
+    for (int m = end - 1; m >= begin; --m) rank.push_back({InstructionKind::kBackwardWeight, 0, m});
+  }
+  schedule.ranks.assign(static_cast<size_t>(stages), rank);
+  const std::string path = scratch() / concat("waves-", stages, "-", micro_batches, ".json");
+  std::ofstream(path) << schedule_json(schedule);
+  return path;
+}
+
+// Weights with which no router of the run is near another choice (tests/layouts/routing_margin.h).
+uint64_t seed_of(const LayoutCase& c) {
+  if (c.experts == "mixtral") return 13;
+  if (c.experts == "qwen2_moe") return 1;
+  if (c.experts == "deepseek") return 19;
+  return 1234;
+}
+
+}  // namespace
 
 RunConfig config_of(const LayoutCase& c) {
   RunConfig config;
@@ -263,10 +364,19 @@ RunConfig config_of(const LayoutCase& c) {
   if (!c.experts.empty()) set_experts(c, model);
   if (c.dropout) model.residual_dropout = model.embedding_dropout = model.attention_dropout = 0.1;
   config.parallel = c.sizes;
-  config.pipeline.schedule = c.schedule;
+  config.pipeline.schedule =
+      c.schedule == "custom"
+          ? custom_schedule(c.sizes.pp, static_cast<int>(kGlobalBatch) / c.sizes.dp)
+          : c.schedule;
   config.pipeline.virtual_stages = c.virtual_stages;
   config.pipeline.layers = c.stage_layers;
   config.zero.stage = c.zero;
+  config.zero.offload_optimizer.device = c.offload;
+  if (c.offload == OffloadDevice::kFile) {
+    config.zero.offload_optimizer.path = scratch().path();
+    config.zero.offload_optimizer.buffer_count = 2;
+    config.zero.offload_optimizer.buffer_elements = 4096;  // several windows
+  }
   config.recompute = c.recompute;
   config.dtype = c.dtype;
   config.train_batch_size = kGlobalBatch;
@@ -274,6 +384,7 @@ RunConfig config_of(const LayoutCase& c) {
   config.gradient_accumulation_steps = kGlobalBatch / c.sizes.dp;
   config.sequence_length = 23;
   config.train_steps = 5;
+  config.seed = seed_of(c);
   config.optimizer.lr = 1e-3;  // larger steps would amplify rounding
   config.scheduler.style = DecayStyle::kConstant;
   config.comm.bucket_bytes = 16384;  // several buckets
@@ -287,6 +398,7 @@ LayoutCase reference_of(const LayoutCase& c) {
   reference.virtual_stages = 1;
   reference.stage_layers.clear();
   reference.zero = 0;
+  reference.offload = OffloadDevice::kNone;
   reference.recompute = Recompute::kNone;
   return reference;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "training/run_config.h"
@@ -10,10 +11,11 @@ namespace trireme::test {
 
 struct LayoutCase {
   ParallelSizes sizes;
-  std::string schedule = "1f1b";
+  std::string schedule = "1f1b";  // "custom": from a file that is like none of the named ones
   int virtual_stages = 1;
-  std::vector<int64_t> stage_layers;  // empty: equal stages
-  int zero = 0;                       // stage
+  std::vector<int64_t> stage_layers;             // empty: equal stages
+  int zero = 0;                                  // stage
+  OffloadDevice offload = OffloadDevice::kNone;  // of optimizer states
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
   std::string experts;  // "mixtral", "qwen2_moe", "deepseek": a model with experts instead
@@ -27,8 +29,10 @@ struct LayoutCase {
 
 // "pp2 dp1 cp1 tp4 sp": its line in the published table.
 std::string mesh(const LayoutCase& c);
-// What else it has: "schedule zb_h1", "recompute full", "packed documents", ...
+// What else it has: "schedule zb_h1", "full recompute", "packed documents", ...
 std::vector<std::string> variants(const LayoutCase& c);
+// Its place in every dimension, for the published table: {"tp", "2"}, {"ZeRO stage", "0"}, ...
+std::vector<std::pair<std::string, std::string>> dimensions(const LayoutCase& c);
 
 // Every case that fits `most` ranks, in a fixed order.
 std::vector<LayoutCase> all_cases(int most);

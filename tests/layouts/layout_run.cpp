@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "engine/ops/cross_entropy.h"
+#include "tests/layouts/routing_margin.h"
 #include "tests/support/compare.h"
 
 namespace trireme::test {
@@ -193,7 +194,9 @@ LayoutResult run_layout(const LayoutCase& c, const LayoutRunOptions& options) {
 LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunOptions& options) {
   LayoutResult result;
   Gathered gathered(result);
+  RoutingMargin margin(config.model.moe);
   on_ranks(config, options, [&](LayoutRank& rank) {
+    if (config_has_experts(rank.state) && rank.groups.world.size() == 1) margin.watch(rank.ctx);
     for (int64_t s = 0; s < config.train_steps; ++s) {
       const StepResult outcome = rank.train(s, packed);
       gathered.add_step(rank.state, rank.groups, static_cast<size_t>(s), outcome);
@@ -201,6 +204,7 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
     }
     gathered.add_end(rank.state, rank.groups);
   });
+  result.routing_margin = margin.least();
   return result;
 }
 

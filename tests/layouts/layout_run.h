@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct LayoutResult {
     int64_t values = 0, gradients = 0, states = 0;
   };
   std::vector<Stored> stored;  // of each rank
+  // Of a run on one rank (tests/layouts/routing_margin.h); infinite without experts.
+  double routing_margin = std::numeric_limits<double>::infinity();
 };
 
 // One rank of a run that is ready to take its first step.

@@ -1,6 +1,9 @@
 // The promise: every layout gives the loss, the gradients and the gradient norm of one rank.
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "tests/layouts/routing_margin.h"
 #include "tests/layouts/shard_bytes.h"
 
 namespace trireme::test {
@@ -17,6 +20,7 @@ const LayoutResult& reference(const LayoutCase& c) {
 
 void expect_equal(const LayoutCase& c) {
   const LayoutResult& want = reference(c);
+  EXPECT_GE(want.routing_margin, required_routing_margin(c.dtype)) << reference_of(c).name();
   const LayoutResult got = run_layout(c);
   EXPECT_EQ(layout_difference(got, want, c.dtype), "") << c.name();
   EXPECT_EQ(stored_difference(got, config_of(c)), "") << c.name();
@@ -40,7 +44,7 @@ TEST(Layouts, ASampleEqualsOneRank) {
 TEST(Layouts, EveryExchangeOfContextRanksEqualsOneRank) {
   for (const LayoutCase& c : all_cases(8))
     if (c.sizes.cp > 1 && c.sizes.dp * c.sizes.pp == 1 && c.schedule == "1f1b" && c.packed &&
-        c.dropout && c.recompute == Recompute::kSelective &&
+        c.dropout && c.recompute == Recompute::kSelective && c.offload == OffloadDevice::kNone &&
         (c.llama ? c.sizes.tp == 2 && c.sizes.sequence_parallel : c.sizes.tp == 1))
       expect_equal(c);
 }
@@ -65,6 +69,63 @@ TEST(Layouts, AnIgnoredDimensionIsNoticed) {
     EXPECT_EQ(stored_difference(ignored, config_of(claimed)) != "", divides) << claimed.name();
     EXPECT_NE(silent_group(ignored, config_of(claimed)), "") << claimed.name();
   }
+}
+
+// The names under which the published page shows what is promised.
+TEST(Layouts, TheSampleHasEveryVariant) {
+  std::vector<LayoutCase> all = all_cases(8);
+  const std::vector<LayoutCase> experts = expert_cases(8);
+  all.insert(all.end(), experts.begin(), experts.end());
+  std::set<std::string> seen;
+  for (const LayoutCase& c : sample_cases(all, 100, 3))
+    for (const std::string& variant : variants(c)) seen.insert(variant);
+  for (const char* variant : {"schedule gpipe",
+                              "schedule 1f1b",
+                              "schedule interleaved_1f1b",
+                              "schedule zb_h1",
+                              "schedule zb_h2",
+                              "schedule custom, from a file",
+                              "uneven stages",
+                              "2 chunks a rank",
+                              "selective recompute",
+                              "full recompute",
+                              "context p2p (ring)",
+                              "context a2a (Ulysses)",
+                              "context a2a+p2p (Ulysses and ring)",
+                              "context zigzag",
+                              "context contiguous",
+                              "sequence parallel",
+                              "expert parallel",
+                              "expert tensor parallel",
+                              "ZeRO stage 1",
+                              "ZeRO stage 2",
+                              "ZeRO stage 3",
+                              "optimizer states offloaded to cpu",
+                              "optimizer states offloaded to nvme",
+                              "packed documents",
+                              "dropout",
+                              "model llama",
+                              "model gpt2",
+                              "model mixtral",
+                              "model qwen2_moe",
+                              "model deepseek"})
+    EXPECT_TRUE(seen.erase(variant)) << variant;
+  EXPECT_TRUE(seen.empty()) << *seen.begin();
+}
+
+// Routers choose the same experts in every layout: the choice is not near another in any run that is compared.
+TEST(Layouts, RoundingCannotChangeAChoiceOfExperts) {
+  for (const char* experts : {"mixtral", "qwen2_moe", "deepseek"})
+    for (const bool packed : {false, true})
+      for (const DType dtype : {DType::kF64, DType::kF32}) {
+        LayoutCase c;
+        c.experts = experts;
+        c.packed = packed;
+        c.dtype = dtype;
+        const double margin = reference(c).routing_margin;
+        EXPECT_GE(margin, required_routing_margin(dtype)) << c.name();
+        EXPECT_LT(margin, 1e-2) << c.name() << ": thousands of choices, and none is near another";
+      }
 }
 
 TEST(Layouts, AWrongGradientIsNoticed) {

@@ -1,19 +1,20 @@
 // Runs every layout, or a sample of them, against one rank and writes what it found as a page.
 //
 //   layout_sweep [--sample N] [--seed S] [--most RANKS] [--low-precision N] [--only TEXT]
-//                [--publish FILE]
+//                [--publish FILE] [--commit NAME]
 //
 // Without --sample all combinations run (hours); --only takes those whose name holds TEXT.
 // --low-precision runs that many of them in float32 and bfloat16 too. Exit status 1 when any differs by
 // more than allowed.
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
 
+#include "tests/layouts/routing_margin.h"
 #include "tests/layouts/shard_bytes.h"
+#include "tests/layouts/sweep/page.h"
 
 namespace trireme::test {
 namespace {
@@ -23,13 +24,7 @@ struct Options {
   size_t low_precision = 0;
   uint64_t seed = 1;
   int most = 8;
-  std::string publish, only;
-};
-
-struct Row {  // of the page: all cases with the same mesh
-  int cases = 0;
-  LayoutError worst;
-  int failed = 0;
+  std::string publish, only, commit = "unknown";
 };
 
 class Sweep {
@@ -54,42 +49,47 @@ class Sweep {
         c.dtype = dtype;
         cases.push_back(c);
       }
+    report_ = {all.size(), options_.most, options_.seed, options_.commit, {}};
     for (size_t i = 0; i < cases.size(); ++i) {
+      CaseReport result{cases[i], {}, 0, {}};
       try {
-        check(cases[i]);
+        check(result);
       } catch (const std::exception& e) {
-        ++failed_;
-        std::printf("FAILED %s: %s\n", cases[i].name().c_str(), e.what());
+        result.problem = e.what();
       }
+      if (!result.problem.empty()) {
+        ++failed_;
+        std::printf("FAILED %s: %s\n", cases[i].name().c_str(), result.problem.c_str());
+      }
+      report_.cases.push_back(std::move(result));
       report_progress(i + 1, cases.size());
     }
     std::fprintf(stderr, "\n");
     std::printf("%zu of %zu combinations, %d failed\n", cases.size(), all.size(), failed_);
-    if (!options_.publish.empty()) publish(all.size(), cases.size());
+    if (!options_.publish.empty()) {
+      std::ofstream page(options_.publish);
+      write_page(report_, page);
+    }
     return failed_ == 0;
   }
 
  private:
-  void check(const LayoutCase& c) {
+  void check(CaseReport& result) {
+    const LayoutCase& c = result.layout;
     const LayoutCase one = reference_of(c);
     const auto [known, fresh] = references_.try_emplace(one.name());
     if (fresh) known->second = run_layout(one);
+    const LayoutResult& want = known->second;
+    result.margin = want.routing_margin;
     const LayoutResult got = run_layout(c);
-    const LayoutError error = compare_layouts(got, known->second, c.dtype);
-    std::string problem = layout_difference(got, known->second, c.dtype);
-    for (const std::string& other :
-         {stored_difference(got, config_of(c)), silent_group(got, config_of(c))})
-      if (!other.empty()) problem += concat(problem.empty() ? "" : "; ", other);
-    Row& row = rows_[{c.dtype, mesh(c)}];
-    ++row.cases;
-    row.worst.loss = std::max(row.worst.loss, error.loss);
-    row.worst.norm = std::max(row.worst.norm, error.norm);
-    row.worst.gradient = std::max(row.worst.gradient, error.gradient);
-    for (const std::string& variant : variants(c)) ++variants_[variant];
-    if (problem.empty()) return;
-    ++row.failed;
-    ++failed_;
-    std::printf("FAILED %s: %s\n", c.name().c_str(), problem.c_str());
+    result.error = compare_layouts(got, want, c.dtype);
+    std::vector<std::string> problems = {layout_difference(got, want, c.dtype),
+                                         stored_difference(got, config_of(c)),
+                                         silent_group(got, config_of(c))};
+    if (result.margin < required_routing_margin(c.dtype))
+      problems.push_back(concat("two experts' scores are ", result.margin, " apart"));
+    for (const std::string& problem : problems)
+      if (!problem.empty()) result.problem += concat(result.problem.empty() ? "" : "; ", problem);
   }
 
   void report_progress(size_t done, size_t total) const {
@@ -99,34 +99,9 @@ class Sweep {
     std::fprintf(stderr, "\r%zu of %zu, %d failed, %.0f s left   ", done, total, failed_, left);
   }
 
-  void publish(size_t combinations, size_t run) const {
-    std::ofstream page(options_.publish);
-    page
-        << "# Layouts\n\nWritten by `scripts/test_layouts.sh`. Each line trains the same model (8 "
-           "layers, grouped-query heads, sizes that the dims do not divide) for 5 steps under "
-           "every "
-           "schedule, recompute policy and data form of the sample, and gives the largest relative "
-           "difference from one rank.\n\n"
-        << run << " runs; there are " << combinations << " combinations for up to " << options_.most
-        << " ranks in float64.\n\n| dtype | mesh | cases | failed | loss | gradient norm | "
-           "gradients "
-           "|\n|---|---|---|---|---|---|---|\n";
-    for (const auto& [key, row] : rows_) {
-      char line[256];
-      std::snprintf(line, sizeof line, "| %s | %s | %d | %d | %.1e | %.1e | %.1e |\n",
-                    std::string(dtype_name(key.first)).c_str(), key.second.c_str(), row.cases,
-                    row.failed, row.worst.loss, row.worst.norm, row.worst.gradient);
-      page << line;
-    }
-    page << "\n| variant | runs |\n|---|---|\n";
-    for (const auto& [variant, count] : variants_)
-      page << "| " << variant << " | " << count << " |\n";
-  }
-
   Options options_;
   std::map<std::string, LayoutResult> references_;
-  std::map<std::pair<DType, std::string>, Row> rows_;
-  std::map<std::string, int> variants_;
+  SweepReport report_;
   int failed_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
@@ -137,6 +112,8 @@ Options parse(int argc, char** argv) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--publish")
       options.publish = value;
+    else if (name == "--commit")
+      options.commit = value;
     else if (name == "--only")
       options.only = value;
     else if (name == "--sample")
