@@ -297,9 +297,7 @@ TEST(Moe, StepsOfAnyRoutingFitOnePlan) {
   EXPECT_EQ(allocation_count(), count);
 }
 
-Tensor view_of(StepScalars& scalars) {
-  return Tensor(&scalars, DType::kU8, {kStepScalarsBytes});
-}
+Tensor view_of(StepScalars& scalars) { return Tensor(&scalars, DType::kU8, {kStepScalarsBytes}); }
 
 TEST(RouterState, MovesBiasesTowardsAnEvenLoad) {
   MoeCase c = moe_case("deepseek");
