@@ -89,7 +89,8 @@ void run(const Arguments& args, const CommandLine& line) {
     tokenizer = tokenizer_of(args, loaded.run_config());
   });
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
-  agreed(world->world(), [&] { loaded.load(groups.layout); });
+  const int64_t positions = positions_of(model, tokenizer->encode(args.prompt), args.options);
+  agreed(world->world(), [&] { loaded.load(groups.layout, positions); });
   Ctx ctx(pin_rank(*world, args.threads), "activations");
   for (int n = 0; n < args.samples; ++n) {
     GenerateOptions options = args.options;

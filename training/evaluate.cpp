@@ -18,7 +18,7 @@ Evaluator::Evaluator(const Model& model, ParameterStore& store, const Groups& gr
       schedule_(make_schedule(ScheduleKind::kForwardOnly, groups.layout.pp.size, model.chunks(),
                               groups.layout.pp.size)),
       executor_(schedule_, *groups.pp),
-      stage_(model, store, groups, ctx),
+      stage_(model, store, groups, ctx, sequence_length),
       local_(static_cast<size_t>(groups.layout.pp.size)) {}
 
 void Evaluator::forward(const Tensor& loss_sum) {

@@ -81,7 +81,7 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
     sizes = resolve_layout(options.layout, trained.model, world.size());
   });
   const Groups groups(world.world(), sizes, kv_head_copies(trained.model, sizes.tp));
-  agreed(world.world(), [&] { loaded.load(groups.layout); });
+  agreed(world.world(), [&] { loaded.load(groups.layout, length); });
   Evaluator evaluator(loaded.model(), loaded.parameters(), groups, ctx, micro, length);
   const ArenaPlan plan = evaluator.plan();
   ctx.arena.reserve(plan.capacity);

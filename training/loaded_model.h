@@ -13,9 +13,9 @@ class LoadedModel {
  public:
   // Reads the configuration of a checkpoint that find_checkpoint() gave.
   explicit LoadedModel(const std::string& checkpoint);
-  // Reads the parameters that a rank at this place of a layout holds. InputError when the tensors do
-  // not fit the configuration.
-  void load(const Layout& layout = {});
+  // Reads the parameters that a rank at this place of a layout holds, and readies the model for
+  // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
+  void load(const Layout& layout, int64_t positions);
   const std::string& checkpoint() const { return checkpoint_; }
   const RunConfig& run_config() const { return config_; }
   const Model& model() const { return *model_; }

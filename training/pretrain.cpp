@@ -137,7 +137,6 @@ void PretrainRun::start_or_resume() {
   });
 
   state_.allocate();
-  state_.model.reserve_positions(config_.sequence_length);
   ctx_.arena.reserve(std::max(train_plan_.capacity, eval_plan_.capacity));
   if (checkpoint.empty()) {
     state_.initialize(ctx_);

@@ -15,12 +15,13 @@ Activation hidden_state(const Model& model, const ParameterStore& store, const G
 
 }  // namespace
 
-Tokens tokens_of(const MicroBatch& batch) {
+Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   Tokens tokens;
   tokens.count = std::ssize(batch.tokens);
   tokens.ids = int_view(batch.tokens);
   tokens.targets = int_view(batch.targets);
   tokens.positions = int_view(batch.positions);
+  tokens.position_end = sequence_length;
   tokens.rows = ConstTensor(batch.rows.data(), DType::kI64, Shape{std::ssize(batch.rows)});
   tokens.cu_q = tokens.cu_k = int_view(batch.cu_seqlens);
   tokens.context = batch.context.get();
@@ -58,7 +59,8 @@ TrainStage::Work& TrainStage::work(int chunk, int micro_batch) {
 
 template <class Run>
 auto TrainStage::with_pass(int micro_batch, const Run& run) {
-  Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
+  Tokens tokens =
+      tokens_of((*batches_)[static_cast<size_t>(micro_batch)], options_.sequence_length);
   tokens.sequence_length = options_.sequence_length;
   Pass pass{ctx_, store_, tokens, &groups_};
   pass.loss_scale = loss_.scale;
@@ -106,7 +108,7 @@ Activation TrainStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gr
 }
 
 Activation EvalStage::forward(int chunk, int micro_batch, Activation x) {
-  const Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)]);
+  const Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)], sequence_length_);
   Pass pass{ctx_, store_, tokens, &groups_};
   Activation y = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
   if (!model_.has_head(chunk)) return y;

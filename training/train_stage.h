@@ -63,8 +63,13 @@ class TrainStage final : public PipelineStage {
 // The forward half alone: adds to loss.sum where the head is, keeps nothing.
 class EvalStage final : public PipelineStage {
  public:
-  EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx)
-      : model_(model), store_(store), groups_(groups), ctx_(ctx) {}
+  EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
+            int64_t sequence_length)
+      : model_(model),
+        store_(store),
+        groups_(groups),
+        ctx_(ctx),
+        sequence_length_(sequence_length) {}
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss) {
     batches_ = &batches;
     loss_ = loss;
@@ -79,11 +84,12 @@ class EvalStage final : public PipelineStage {
   ParameterStore& store_;
   const Groups& groups_;
   Ctx& ctx_;
+  int64_t sequence_length_;
   const std::vector<MicroBatch>* batches_ = nullptr;
   Loss loss_;
 };
 
-// Views of a micro-batch's arrays.
-Tokens tokens_of(const MicroBatch& batch);
+// Views of a micro-batch's arrays; its sequences have sequence_length tokens.
+Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length);
 
 }  // namespace trireme

@@ -52,11 +52,13 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
             {config.zero.stage, layout.of(Region::kDense), layout.of(Region::kExpert)}),
       optimizer(config.optimizer, config.zero.offload_optimizer, store, config.seed),
       dtype_(config.dtype),
+      sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {}
 
 void TrainState::allocate() {
   store.allocate(true);
   optimizer.allocate();
+  model.reserve_positions(sequence_length_);
   scalars_ = Buffer("step scalars", kSlots * kSlotBytes);
   const StepState fresh = initial_step_state(dtype_, loss_scale_);
   std::memcpy(step_state().raw(), &fresh, sizeof fresh);

@@ -53,6 +53,7 @@ class TrainState {
  private:
   friend class TrainStep;
   DType dtype_;
+  int64_t sequence_length_;
   LossScaleConfig loss_scale_;
   Buffer scalars_;  // StepState, StepScalars, loss sum, sum of squares, gradient scale
 };

@@ -1,6 +1,5 @@
 #include "transformer/model.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "engine/ops/rotary.h"
@@ -60,7 +59,7 @@ int64_t Model::position_bytes(int64_t positions) const {
   return checked_mul(checked_mul(positions, config_.head_dim), dtype_size(table_dtype_));
 }
 
-void Model::reserve_positions(int64_t positions) const {
+void Model::reserve_positions(int64_t positions) {
   if (config_.family == ModelFamily::kGpt2) return;
   if (cos_sin_.present() && cos_sin_.size(0) >= positions) return;
   rotary_block_ = Buffer("rotary table", position_bytes(positions));
@@ -73,15 +72,10 @@ ConstTensor Model::rotary_rows(const Pass& pass) const {
   if (config_.family == ModelFamily::kGpt2) return {};
   if (pass.ctx.planning())
     return {nullptr, table_dtype_, Shape{config_.max_positions, config_.head_dim}};
-  const ConstTensor& positions = pass.tokens.positions;
-  const auto* first = positions.as<int32_t>();
-  const int64_t tokens = positions.numel();
-  const int64_t last = tokens == 0 ? 0 : *std::max_element(first, first + tokens);
-  const int64_t have = cos_sin_.present() ? cos_sin_.size(0) : 0;
-  // Generation asks for one more each time: twice as many at once. A position beyond the model's is
-  // found by the op.
-  if (last >= have && have < config_.max_positions)
-    reserve_positions(std::min(config_.max_positions, std::max(last + 1, 2 * have)));
+  const int64_t reserved = cos_sin_.present() ? cos_sin_.size(0) : 0;
+  const int64_t end = pass.tokens.position_end;
+  TRIREME_CHECK(end >= 1 && end <= reserved, "a pass over positions below ", end,
+                " with a rotary table for ", reserved, " positions");
   return cos_sin_;
 }
 

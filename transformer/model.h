@@ -32,11 +32,12 @@ class Model {
   bool has_embedding(int chunk) const { return span(chunk).embedding; }
   bool has_head(int chunk) const { return span(chunk).head; }
 
-  // The rotary table, float32 (float64 when computing in float64). It is made when a pass needs it and
-  // grows with the positions; reserve_positions() makes it at once, so that later passes take no memory.
-  // position_bytes(): its size, 0 without rotary embedding.
+  // The rotary table, float32 (float64 when computing in float64), with a row for each position.
+  // reserve_positions() makes it or makes it larger, before the passes that need it: one whose
+  // Tokens::position_end is beyond the table is an error. position_bytes(): its size, 0 without rotary
+  // embedding.
   int64_t position_bytes(int64_t positions) const;
-  void reserve_positions(int64_t positions) const;
+  void reserve_positions(int64_t positions);
 
   struct Saved {
     std::vector<Block::Saved> blocks;
@@ -69,7 +70,7 @@ class Model {
 
  private:
   int last_layer_block() const;  // of the chunk with the head; -1: it has no layers
-  // The table with a row for every position of the pass; a fake one when planning.
+  // The rotary table, which must reach the pass's positions; a fake one when planning.
   ConstTensor rotary_rows(const Pass& pass) const;
   struct Layer {
     Block block;
@@ -83,10 +84,10 @@ class Model {
   std::unique_ptr<LmHead> head_;
   int head_block_ = -1;
   std::unique_ptr<RouterState> routers_;
-  // A table of constants made on demand: growing it changes no result.
   DType table_dtype_ = DType::kF32;
-  mutable Buffer rotary_block_;
-  mutable ConstTensor cos_sin_;  // (P, D), P the positions so far; absent without rotary embedding
+  Buffer rotary_block_;
+  ConstTensor
+      cos_sin_;  // (P, D), P the reserved positions; absent before and without rotary embedding
 };
 
 // Parameters of the whole model.

@@ -10,7 +10,9 @@ struct Tokens {
   ConstTensor ids;        // (T) int32
   ConstTensor targets;    // (T) int32, kIgnoredTarget where there is no loss; absent in inference
   ConstTensor positions;  // (T) int32: position inside the document
-  ConstTensor rows;       // (T) int64: global index of the token, keys dropout
+  // Every position is below it: what the model must have reserved (Model::reserve_positions()).
+  int64_t position_end = 0;
+  ConstTensor rows;  // (T) int64: global index of the token, keys dropout
   // Tokens of a sample, whose first global index is a multiple of it; 0: not known. The balancing
   // loss of experts may be one for each sample.
   int64_t sequence_length = 0;

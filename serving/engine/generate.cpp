@@ -30,6 +30,7 @@ class DecodeStage final : public PipelineStage {
     tokens_.count = count;
     tokens_.ids = ConstTensor(ids.data(), DType::kI32, Shape{count});
     tokens_.positions = ConstTensor(positions_.data(), DType::kI32, Shape{count});
+    tokens_.position_end = past + count;
     tokens_.cu_q = ConstTensor(cu_q_.data(), DType::kI32, Shape{2});
     tokens_.cu_k = ConstTensor(cu_k_.data(), DType::kI32, Shape{2});
     logits_ = logits;
@@ -113,6 +114,12 @@ class Decoder {
 
 }  // namespace
 
+int64_t positions_of(const ModelConfig& config, std::span<const int32_t> prompt,
+                     const GenerateOptions& options) {
+  const int64_t used = std::min<int64_t>(config.max_positions, std::ssize(prompt));
+  return used + std::min(config.max_positions - used, options.max_new_tokens);
+}
+
 Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
                     std::span<const int32_t> prompt, const GenerateOptions& options,
                     const std::function<bool(int32_t)>& on_token) {
@@ -123,10 +130,10 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
                " positions and needs room for at least one more");
   const int64_t choices = options.vocab_size > 0 ? options.vocab_size : config.vocab_size;
   TRIREME_CHECK(choices <= config.vocab_size, choices, " ids of ", config.vocab_size);
-  const int64_t room = config.max_positions - std::ssize(prompt);
-  const int64_t limit = std::min(options.max_new_tokens, room);
+  const int64_t positions = positions_of(config, prompt, options);
+  const int64_t limit = positions - std::ssize(prompt);
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);
-  Decoder decoder(model, params, ctx, options.groups, std::ssize(prompt) + limit);
+  Decoder decoder(model, params, ctx, options.groups, positions);
   Sampler sampler(options.sampling);
   Generation out;
   out.reason = limit < options.max_new_tokens ? StopReason::kContextFull : StopReason::kLength;

@@ -31,6 +31,10 @@ struct Generation {
   StopReason reason = StopReason::kLength;
 };
 
+// Positions that a prompt and its continuation take: those to reserve in the model before.
+int64_t positions_of(const ModelConfig& config, std::span<const int32_t> prompt,
+                     const GenerateOptions& options);
+
 // One sequence. The prompt holds at least one token and leaves room in the model's positions.
 // on_token is called as tokens come; returning false ends the generation.
 Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,

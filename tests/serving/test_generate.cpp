@@ -32,6 +32,7 @@ ModelConfig tiny(ModelFamily family) {
 struct Fixture {
   explicit Fixture(ModelFamily family)
       : model(tiny(family), DType::kF32), store(model.parameters(), DType::kF32), ctx(2, "test") {
+    model.reserve_positions(model.config().max_positions);
     store.allocate(false);
     store.initialize(5, 2);
   }
@@ -128,8 +129,9 @@ std::vector<Generation> on_ranks(const ModelConfig& config, const ParallelSizes&
   std::vector<Generation> all(static_cast<size_t>(world_size(sizes)));
   run_threads(world_size(sizes), [&](Communicator& world) {
     const Groups groups(world, sizes, kv_head_copies(config, sizes.tp));
-    const Model model(config, DType::kF32, groups.layout,
-                      chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp));
+    Model model(config, DType::kF32, groups.layout,
+                chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp));
+    model.reserve_positions(config.max_positions);
     ParameterStore store(model.parameters(), DType::kF32);
     store.allocate(false);
     store.initialize(5, 1);

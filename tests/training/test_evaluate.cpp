@@ -57,8 +57,9 @@ std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes&
   std::vector<EvalResult> results(static_cast<size_t>(world_size(sizes)));
   run_threads(world_size(sizes), [&](Communicator& world) {
     const Groups groups(world, sizes, kv_head_copies(config, sizes.tp));
-    const Model model(config, DType::kF64, groups.layout,
-                      chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp));
+    Model model(config, DType::kF64, groups.layout,
+                chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp));
+    model.reserve_positions(kLength);
     ParameterStore store(model.parameters(), DType::kF64);
     store.allocate(false);
     store.initialize(5, 1);
