@@ -4,16 +4,10 @@
 #include <initializer_list>
 
 #include "engine/core/tensor.h"
+#include "parallel/config_keys.h"
 
 namespace trireme {
 namespace {
-
-constexpr const char* kTensorKey = "parallel.tensor_model_parallel_size";
-constexpr const char* kContextKey = "parallel.context_parallel_size";
-constexpr const char* kDataKey = "parallel.data_parallel_size";
-constexpr const char* kPipelineKey = "parallel.pipeline_model_parallel_size";
-constexpr const char* kExpertKey = "parallel.expert_model_parallel_size";
-constexpr const char* kExpertTensorKey = "parallel.expert_tensor_parallel_size";
 
 std::vector<std::string> dims_of(const std::string& order) {
   std::vector<std::string> dims;
@@ -65,37 +59,38 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
   const auto at_least_one = [&](const char* key, int size) {
     if (size < 1) problems.push_back({key, concat("must be at least 1, got ", size)});
   };
-  at_least_one(kTensorKey, sizes.tp);
-  at_least_one(kContextKey, sizes.cp);
-  at_least_one(kDataKey, sizes.dp);
-  at_least_one(kPipelineKey, sizes.pp);
-  at_least_one(kExpertKey, sizes.ep);
-  at_least_one(kExpertTensorKey, sizes.etp);
+  at_least_one(key::kTensor, sizes.tp);
+  at_least_one(key::kContext, sizes.cp);
+  at_least_one(key::kData, sizes.dp);
+  at_least_one(key::kPipeline, sizes.pp);
+  at_least_one(key::kExpert, sizes.ep);
+  at_least_one(key::kExpertTensor, sizes.etp);
   if (!is_order(sizes.order))
-    problems.push_back({"parallel.order", concat("must hold tp, cp, dp and pp once each, such as "
-                                                 "\"tp-cp-dp-pp\", got \"",
-                                                 sizes.order, "\"")});
+    problems.push_back({key::kOrder, concat("must hold tp, cp, dp and pp once each, such as "
+                                            "\"tp-cp-dp-pp\", got \"",
+                                            sizes.order, "\"")});
   if (!problems.empty()) return problems;
   if (sizes.cp_exchange < 1 || sizes.cp % sizes.cp_exchange != 0)
-    problems.push_back({kContextKey, concat(sizes.cp, " ranks cannot exchange heads in groups of ",
-                                            sizes.cp_exchange)});
+    problems.push_back(
+        {key::kContext,
+         concat(sizes.cp, " ranks cannot exchange heads in groups of ", sizes.cp_exchange)});
   const int64_t stage = limited_product({sizes.tp, sizes.cp, sizes.dp});
   const int64_t experts = limited_product({sizes.ep, sizes.etp});
   const int64_t world = limited_product({sizes.tp, sizes.cp, sizes.dp, sizes.pp});
   const bool experts_fit = experts <= kMostRanks && stage % experts == 0;
   if (!experts_fit)
     problems.push_back(
-        {kExpertKey, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ", limited_text(experts),
-                            " does not divide the ", limited_text(stage),
-                            " ranks of a pipeline stage (dp x cp x tp)")});
+        {key::kExpert, concat("ep ", sizes.ep, " x etp ", sizes.etp, " = ", limited_text(experts),
+                              " does not divide the ", limited_text(stage),
+                              " ranks of a pipeline stage (dp x cp x tp)")});
   if (world != ranks) {
     // The experts' part of the description needs sizes that divide.
     ParallelSizes dense = sizes;
     if (!experts_fit) dense.ep = dense.etp = 1;
     problems.insert(problems.begin(),
-                    {kTensorKey, concat("the layout ", describe(dense), " needs ",
-                                        limited_text(world), " ranks but the run has ", ranks,
-                                        "; change the layout or start ", limited_text(world))});
+                    {key::kTensor, concat("the layout ", describe(dense), " needs ",
+                                          limited_text(world), " ranks but the run has ", ranks,
+                                          "; change the layout or start ", limited_text(world))});
   }
   return problems;
 }

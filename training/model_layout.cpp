@@ -5,22 +5,19 @@
 
 #include "engine/config/reader.h"
 #include "engine/core/error.h"
+#include "parallel/config_keys.h"
 #include "transformer/sharding.h"
 #include "transformer/stages.h"
 
 namespace trireme {
 namespace {
 
-constexpr const char* kTp = "parallel.tensor_model_parallel_size";
-constexpr const char* kEp = "parallel.expert_model_parallel_size";
-constexpr const char* kEtp = "parallel.expert_tensor_parallel_size";
-
 // The option of a command that sets a key.
 std::string option_of(const std::string& key) {
-  if (key == kTp) return "--tensor-parallel";
-  if (key == kEp) return "--expert-parallel";
-  if (key == kEtp) return "--expert-tensor-parallel";
-  if (key == "parallel.context_parallel_size") return "--context-parallel";
+  if (key == key::kTensor) return "--tensor-parallel";
+  if (key == key::kExpert) return "--expert-parallel";
+  if (key == key::kExpertTensor) return "--expert-tensor-parallel";
+  if (key == key::kContext) return "--context-parallel";
   return "--pipeline-parallel";
 }
 
@@ -35,11 +32,11 @@ std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
                                  ? concat(size, ": the model has no experts to divide; use 1")
                                  : concat(size, " is more than the model's ", most, what)});
   };
-  experts(kEp, sizes.ep, model.moe.experts, " experts");
-  experts(kEtp, sizes.etp, model.moe.intermediate_size, " columns of an expert");
+  experts(key::kExpert, sizes.ep, model.moe.experts, " experts");
+  experts(key::kExpertTensor, sizes.etp, model.moe.intermediate_size, " columns of an expert");
   if (model.num_heads == 0 || model.num_kv_heads == 0) return problems;  // told elsewhere
   if (std::string problem = head_problem(model, sizes.tp); !problem.empty())
-    problems.push_back({kTp, std::move(problem)});
+    problems.push_back({key::kTensor, std::move(problem)});
   return problems;
 }
 
@@ -71,8 +68,7 @@ ParallelSizes resolve_layout(const LayoutOptions& options, const ModelConfig& mo
   for (LayoutProblem& problem : layout_problems(sizes, ranks))
     problems.push_back(std::move(problem));
   if (sizes.pp > model.num_layers)
-    problems.push_back(
-        {"parallel.pipeline_model_parallel_size", stage_problem(model.num_layers, sizes.pp, {})});
+    problems.push_back({key::kPipeline, stage_problem(model.num_layers, sizes.pp, {})});
   for (const LayoutProblem& problem : problems) report.error(option_of(problem.key), problem.text);
   report.throw_if_errors("layout");
   return sizes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "parallel/config_keys.h"
 #include "parallel/pipeline/schedule.h"
 #include "training/model_layout.h"
 #include "transformer/stages.h"
@@ -10,26 +11,18 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kTp = "parallel.tensor_model_parallel_size";
-constexpr const char* kPp = "parallel.pipeline_model_parallel_size";
-constexpr const char* kDp = "parallel.data_parallel_size";
-constexpr const char* kVirtual = "parallel.virtual_pipeline_stages";
-constexpr const char* kLayout = "parallel.pipeline_layout";
-constexpr const char* kEp = "parallel.expert_model_parallel_size";
-constexpr const char* kEtp = "parallel.expert_tensor_parallel_size";
-constexpr const char* kSequence = "parallel.sequence_parallel";
-
 // The list of layer counts, or nothing for "auto".
 std::vector<int64_t> read_counts(const ConfigValues& values, ConfigReport& report) {
   std::vector<int64_t> counts;
-  if (values.is_auto(kLayout)) return counts;
-  const Json& list = values.raw(kLayout);
+  if (values.is_auto(key::kStageLayers)) return counts;
+  const Json& list = values.raw(key::kStageLayers);
   const bool numbers =
       list.is_array() && !list.empty() && std::ranges::all_of(list, [](const Json& n) {
         return n.is_number_integer() && n.get<int64_t>() >= 0 && n.get<int64_t>() < (1 << 20);
       });
   if (!numbers) {
-    report.error(values.spelled(kLayout), "must be a list of layer counts, such as [3, 4, 4, 3]");
+    report.error(values.spelled(key::kStageLayers),
+                 "must be a list of layer counts, such as [3, 4, 4, 3]");
     return counts;
   }
   for (const Json& n : list) counts.push_back(n.get<int64_t>());
@@ -42,7 +35,7 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   constexpr int64_t kMostOperations = 1 << 26;  // a schedule is held as a list of them
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (chunks > kMostOperations / config.gradient_accumulation_steps) {
-    report.error(values.spelled(kPp),
+    report.error(values.spelled(key::kPipeline),
                  concat(chunks, " pipeline chunks x ", config.gradient_accumulation_steps,
                         " micro-batches are more than ", kMostOperations, " passes in one step"));
     return;
@@ -52,33 +45,31 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
                   static_cast<int>(config.pipeline.virtual_stages),
                   static_cast<int>(config.gradient_accumulation_steps));
   } catch (const InputError& e) {
-    report.error(values.spelled("parallel.pipeline_schedule"), e.what());
+    report.error(values.spelled(key::kSchedule), e.what());
   }
 }
 
 // How many context-parallel ranks exchange heads.
 void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
-  constexpr const char* kCommType = "parallel.cp_comm_type";
   ParallelSizes& sizes = config.parallel;
-  config.cp_comm_type = parse_context_comm_type(values.word(kCommType));
-  sizes.cp_balance = parse_context_balance(values.word("parallel.cp_balance"));
+  config.cp_comm_type = parse_context_comm_type(values.word(key::kContextType));
+  sizes.cp_balance = parse_context_balance(values.word(key::kContextBalance));
   const int64_t heads = config.model.num_heads;
   if (heads == 0 || sizes.tp < 1 || sizes.cp < 1 || heads % sizes.tp != 0)
     return;  // told elsewhere
   const ExchangeRanks exchange =
       head_exchange(config.model, config.cp_comm_type, sizes.cp, sizes.tp);
   if (exchange.ranks == 0)
-    report.error(
-        values.spelled(kCommType),
-        concat(exchange.problem, ": use \"p2p\", or another parallel.context_parallel_size"));
+    report.error(values.spelled(key::kContextType),
+                 concat(exchange.problem, ": use \"p2p\", or another ", key::kContext));
   else
     sizes.cp_exchange = exchange.ranks;
 }
 
 // A resolved configuration names the number of ranks twice: in dp and in the batch rule.
 std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
-  if (problem.key != kTp || values.is_auto(kDp)) return "";
-  return concat(", or let the number of ranks follow: --set ", kDp,
+  if (problem.key != key::kTensor || values.is_auto(key::kData)) return "";
+  return concat(", or let the number of ranks follow: --set ", key::kData,
                 "=auto --set gradient_accumulation_steps=auto");
 }
 
@@ -88,20 +79,20 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
                    ConfigReport& report) {
   ParallelSizes& sizes = config.parallel;
   const auto size = [&](const char* key) { return static_cast<int>(values.integer(key)); };
-  sizes.tp = size(kTp);
-  sizes.pp = size(kPp);
-  sizes.cp = size("parallel.context_parallel_size");
-  sizes.ep = size(kEp);
-  sizes.etp = size(kEtp);
-  sizes.order = values.word("parallel.order");
-  sizes.sequence_parallel = values.flag(kSequence);
+  sizes.tp = size(key::kTensor);
+  sizes.pp = size(key::kPipeline);
+  sizes.cp = size(key::kContext);
+  sizes.ep = size(key::kExpert);
+  sizes.etp = size(key::kExpertTensor);
+  sizes.order = values.word(key::kOrder);
+  sizes.sequence_parallel = values.flag(key::kSequence);
   read_context(values, config, report);
   // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
-  if (!values.is_auto(kDp)) {
-    sizes.dp = size(kDp);
+  if (!values.is_auto(key::kData)) {
+    sizes.dp = size(key::kData);
   } else if (world_size % model != 0) {
-    report.error(values.spelled(kTp),
+    report.error(values.spelled(key::kTensor),
                  concat("tp ", sizes.tp, " x pp ", sizes.pp, " x cp ", sizes.cp, " = ", model,
                         " does not divide the ", world_size, " ranks of the run"));
     return;
@@ -110,8 +101,8 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   }
   for (const LayoutProblem& problem : layout_problems(sizes, world_size))
     report.error(values.spelled(problem.key), concat(problem.text, way_out(values, problem)));
-  config.pipeline.virtual_stages = size(kVirtual);
-  config.pipeline.schedule = values.word("parallel.pipeline_schedule");
+  config.pipeline.virtual_stages = size(key::kVirtualStages);
+  config.pipeline.schedule = values.word(key::kSchedule);
   config.pipeline.layers = read_counts(values, report);
 }
 
@@ -161,7 +152,9 @@ void check_layout(const ConfigValues& values, const RunConfig& config, ConfigRep
       stage_problem(config.model.num_layers, chunks, config.pipeline.layers);
   if (problem.empty()) check_schedule_sizes(values, config, report);
   if (!problem.empty())
-    report.error(values.spelled(config.pipeline.layers.empty() ? kPp : kLayout), problem);
+    report.error(
+        values.spelled(config.pipeline.layers.empty() ? key::kPipeline : key::kStageLayers),
+        problem);
 }
 
 }  // namespace trireme

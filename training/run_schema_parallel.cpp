@@ -1,4 +1,5 @@
 // The keys that say how ranks share the work.
+#include "parallel/config_keys.h"
 #include "parallel/context/options.h"
 #include "training/run_schema.h"
 
@@ -55,54 +56,53 @@ void add_parallel_keys(Schema& s) {
   s.section("parallel",
             "Ranks form a pp x dp x cp x tp mesh; dp is what the other sizes leave of the ranks. "
             "Losses, gradients and norms do not depend on the layout.");
-  size(s, "parallel.tensor_model_parallel_size", "ranks that split every matrix")
+  size(s, key::kTensor, "ranks that split every matrix")
       .alias({"tensor_model_parallel_size", "tensor_parallel.autotp_size", "tensor_parallel_degree",
               "tp", "parallelism.tp", "parallelism.tensor_parallel_degree"});
   s.boolean(
-       "parallel.sequence_parallel", false,
+       key::kSequence, false,
        "tensor-parallel ranks also split norms, dropout and the residual stream by tokens: the "
        "same traffic, less memory")
       .beside_trajectory()
       .alias({"sequence_parallel"});
-  size(s, "parallel.pipeline_model_parallel_size", "stages of neighbouring layers")
+  size(s, key::kPipeline, "stages of neighbouring layers")
       .alias({"pipeline_model_parallel_size", "pipeline.stages", "pipeline_parallel_degree", "pp",
               "parallelism.pp", "parallelism.pipeline_parallel_degree"});
-  size(s, "parallel.virtual_pipeline_stages", "chunks of layers on each pipeline rank")
+  size(s, key::kVirtualStages, "chunks of layers on each pipeline rank")
       .alias({"num_virtual_stages_per_pipeline_rank"});
-  s.string("parallel.pipeline_schedule", "\"1f1b\"",
+  s.string(key::kSchedule, "\"1f1b\"",
            "order of forward and backward on the stages: gpipe, 1f1b, interleaved_1f1b, zb_h1, "
            "zb_h2, or the path of a schedule file (`trireme schedule show` draws them)")
       .beside_trajectory();
-  s.any("parallel.pipeline_layout", "\"auto\"", "list of layer counts",
+  s.any(key::kStageLayers, "\"auto\"", "list of layer counts",
         "layers of each chunk in model order; auto: as equal as possible")
       .or_auto()
       .beside_trajectory();
-  size(s, "parallel.context_parallel_size", "ranks that split every sequence")
+  size(s, key::kContext, "ranks that split every sequence")
       .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
               "parallelism.cp", "parallelism.context_parallel_degree"});
   s.choice(
-       "parallel.cp_comm_type", "p2p", context_comm_types(),
+       key::kContextType, "p2p", context_comm_types(),
        "what context-parallel ranks exchange in attention: keys and values around a ring (p2p), "
        "heads (a2a), or heads between neighbours and keys between their groups")
       .beside_trajectory()
       .alias({"cp_comm_type"});
-  s.choice("parallel.cp_balance", "zigzag", context_balances(),
+  s.choice(key::kContextBalance, "zigzag", context_balances(),
            "chunks of a sequence on each context-parallel rank: an early and a late one, which "
            "balances causal attention, or neighbours")
       .beside_trajectory();
-  size(s, "parallel.expert_model_parallel_size", "ranks that divide the experts among them")
+  size(s, key::kExpert, "ranks that divide the experts among them")
       .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
               "expert_parallel_degree", "parallelism.expert_parallel_degree"});
-  size(s, "parallel.expert_tensor_parallel_size", "ranks that split each expert's matrices")
+  size(s, key::kExpertTensor, "ranks that split each expert's matrices")
       .alias({"expert_tensor_parallel_size"});
-  s.integer("parallel.data_parallel_size", "\"auto\"",
-            "ranks that share the batch; auto: ranks / (tp x pp x cp)")
+  s.integer(key::kData, "\"auto\"", "ranks that share the batch; auto: ranks / (tp x pp x cp)")
       .or_auto()
       .at_least(1)
       .at_most(kMostRanks)
       .beside_trajectory()
       .alias({"parallelism.dp", "parallelism.data_parallel_replicate_degree", "dp"});
-  s.string("parallel.order", "\"tp-cp-dp-pp\"",
+  s.string(key::kOrder, "\"tp-cp-dp-pp\"",
            "dims from those whose members are neighbouring ranks to those that lie apart")
       .beside_trajectory();
   add_zero_keys(s);

@@ -1,6 +1,7 @@
 #include "parallel/context/options.h"
 
 #include "engine/core/error.h"
+#include "parallel/config_keys.h"
 
 namespace trireme {
 namespace {
@@ -23,7 +24,7 @@ const char* context_comm_type_name(ContextCommType type) {
 ContextCommType parse_context_comm_type(const std::string& name) {
   for (const ContextCommType type : kCommTypes)
     if (name == context_comm_type_name(type)) return type;
-  fail_input("parallel.cp_comm_type \"", name, "\" is not one of p2p, a2a, a2a+p2p");
+  fail_input(key::kContextType, " \"", name, "\" is not one of p2p, a2a, a2a+p2p");
 }
 
 const char* context_balance_name(ContextBalance balance) {
@@ -33,7 +34,7 @@ const char* context_balance_name(ContextBalance balance) {
 ContextBalance parse_context_balance(const std::string& name) {
   for (const ContextBalance balance : kBalances)
     if (name == context_balance_name(balance)) return balance;
-  fail_input("parallel.cp_balance \"", name, "\" is not one of zigzag, contiguous");
+  fail_input(key::kContextBalance, " \"", name, "\" is not one of zigzag, contiguous");
 }
 
 std::vector<std::string> context_comm_types() {

@@ -3,17 +3,12 @@
 #include <array>
 
 #include "engine/core/error.h"
+#include "parallel/config_keys.h"
 #include "parallel/pipeline/orders.h"
 #include "parallel/pipeline/simulate.h"
 
 namespace trireme {
 namespace {
-
-// Names of the sizes in a run's configuration.
-constexpr const char* kScheduleKey = "parallel.pipeline_schedule";
-constexpr const char* kStagesKey = "parallel.pipeline_model_parallel_size";
-constexpr const char* kChunksKey = "parallel.virtual_pipeline_stages";
-constexpr const char* kMicroBatchesKey = "gradient_accumulation_steps";
 
 constexpr std::array<const char*, 7> kNames = {"forward_only", "gpipe", "1f1b",  "interleaved_1f1b",
                                                "zb_h1",        "zb_h2", "custom"};
@@ -23,22 +18,23 @@ void check_sizes(ScheduleKind kind, int stages, int chunks, int micro_batches) {
   const auto positive = [](const char* key, int value) {
     if (value < 1) fail_input(key, " is ", value, "; it must be at least 1");
   };
-  positive(kStagesKey, stages);
-  positive(kChunksKey, chunks);
-  positive(kMicroBatchesKey, micro_batches);
+  positive(key::kPipeline, stages);
+  positive(key::kVirtualStages, chunks);
+  positive(key::kMicroBatches, micro_batches);
   if (int64_t{stages} * chunks > kMostChunkVisits / micro_batches) {
-    fail_input(kStagesKey, " (", stages, ") x ", kChunksKey, " (", chunks, ") x ", kMicroBatchesKey,
-               " (", micro_batches, ") is more than ", kMostChunkVisits,
+    fail_input(key::kPipeline, " (", stages, ") x ", key::kVirtualStages, " (", chunks, ") x ",
+               key::kMicroBatches, " (", micro_batches, ") is more than ", kMostChunkVisits,
                ", the largest schedule; use larger micro-batches");
   }
   const bool many_chunks = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kForwardOnly;
   if (chunks > 1 && !many_chunks) {
-    fail_input(kScheduleKey, " \"", name, "\" has one chunk of layers per rank, but ", kChunksKey,
-               " is ", chunks, "; use \"interleaved_1f1b\", or ", kChunksKey, " 1");
+    fail_input(key::kSchedule, " \"", name, "\" has one chunk of layers per rank, but ",
+               key::kVirtualStages, " is ", chunks, "; use \"interleaved_1f1b\", or ",
+               key::kVirtualStages, " 1");
   }
   if (kind == ScheduleKind::kInterleaved && micro_batches % stages != 0) {
-    fail_input(kScheduleKey, " \"", name, "\" needs ", kMicroBatchesKey, " (", micro_batches,
-               ") to be a multiple of ", kStagesKey, " (", stages,
+    fail_input(key::kSchedule, " \"", name, "\" needs ", key::kMicroBatches, " (", micro_batches,
+               ") to be a multiple of ", key::kPipeline, " (", stages,
                "); change one of the two, or use \"1f1b\"");
   }
 }
@@ -156,7 +152,7 @@ Schedule load_schedule(const std::string& schedule, int stages, int chunks, int 
     if (schedule == kNames[k])
       return make_schedule(static_cast<ScheduleKind>(k), stages, chunks, micro_batches);
   if (schedule.find_first_of("/.") == std::string::npos) {
-    fail_input(kScheduleKey, " \"", schedule,
+    fail_input(key::kSchedule, " \"", schedule,
                "\" is not one of gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2, nor the path of a "
                "schedule file");
   }
@@ -167,9 +163,9 @@ Schedule load_schedule(const std::string& schedule, int stages, int chunks, int 
                  "; change one of the two");
     }
   };
-  compare(kStagesKey, "stages", stages, custom.stages);
-  compare(kChunksKey, "chunks", chunks, custom.chunks);
-  compare(kMicroBatchesKey, "micro_batches", micro_batches, custom.micro_batches);
+  compare(key::kPipeline, "stages", stages, custom.stages);
+  compare(key::kVirtualStages, "chunks", chunks, custom.chunks);
+  compare(key::kMicroBatches, "micro_batches", micro_batches, custom.micro_batches);
   return custom;
 }
 

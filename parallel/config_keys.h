@@ -1,0 +1,22 @@
+// Names of the sizes of a layout in a run's configuration: for its schema and its reader, and for what is
+// said when sizes do not fit together.
+#pragma once
+
+namespace trireme::key {
+
+inline constexpr const char* kTensor = "parallel.tensor_model_parallel_size";
+inline constexpr const char* kSequence = "parallel.sequence_parallel";
+inline constexpr const char* kContext = "parallel.context_parallel_size";
+inline constexpr const char* kContextType = "parallel.cp_comm_type";
+inline constexpr const char* kContextBalance = "parallel.cp_balance";
+inline constexpr const char* kData = "parallel.data_parallel_size";
+inline constexpr const char* kExpert = "parallel.expert_model_parallel_size";
+inline constexpr const char* kExpertTensor = "parallel.expert_tensor_parallel_size";
+inline constexpr const char* kOrder = "parallel.order";
+inline constexpr const char* kPipeline = "parallel.pipeline_model_parallel_size";
+inline constexpr const char* kVirtualStages = "parallel.virtual_pipeline_stages";
+inline constexpr const char* kSchedule = "parallel.pipeline_schedule";
+inline constexpr const char* kStageLayers = "parallel.pipeline_layout";
+inline constexpr const char* kMicroBatches = "gradient_accumulation_steps";
+
+}  // namespace trireme::key
