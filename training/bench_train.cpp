@@ -90,10 +90,7 @@ BenchTrainReport bench_train(const BenchTrainOptions& options) {
     const Groups groups(group, config.parallel);
     TrainState state(config, groups.layout);
     TrainStep step(config, state, groups, ctx);
-    const ArenaPlan plan = step.plan();
-    state.allocate();
-    ctx.arena.reserve(plan.capacity);
-    state.initialize(ctx);
+    const ArenaPlan plan = start_fresh(state, step, ctx);
     const Timing timing = time_steps(config, state, step, ctx, plan);
 
     std::vector<double> sorted = timing.seconds;

@@ -148,6 +148,14 @@ ArenaPlan TrainStep::plan() {
   return ctx_.arena.end_planning();
 }
 
+ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx) {
+  ArenaPlan plan = step.plan();
+  state.allocate();
+  ctx.arena.reserve(plan.capacity);
+  state.initialize(ctx);
+  return plan;
+}
+
 double TrainStep::local_sum_of_squares() {
   const Tensor sum = sums(kSquares, kSquares + 1);
   const DType dtype = state_.store.gradient_dtype();

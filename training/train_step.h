@@ -92,6 +92,10 @@ class TrainStep {
   PipelineReport pipeline_;
 };
 
+// Readies everything for a first step with fresh weights: plans, takes the memory, initializes. Returns
+// the plan of a step.
+ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx);
+
 // A whole micro-batch of the right size and no meaning, for planning runs.
 MicroBatch shape_of_micro_batch(int64_t sequences, int64_t sequence_length);
 

@@ -177,10 +177,7 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
         ctx.seed = config.seed;
         TrainState state(config, groups.layout);
         TrainStep step(config, state, groups, ctx);
-        const ArenaPlan plan = step.plan();
-        state.allocate();
-        ctx.arena.reserve(plan.capacity);
-        state.initialize(ctx);
+        const ArenaPlan plan = start_fresh(state, step, ctx);
         LayoutRank rank{config, groups, ctx, state, step, plan};
         body(rank);
       },

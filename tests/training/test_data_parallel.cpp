@@ -74,10 +74,7 @@ Trajectory train(int ranks, const CommOptions& options) {
         const Groups groups(group, config.parallel);
         TrainState state(config, groups.layout);
         TrainStep step(config, state, groups, ctx);
-        const ArenaPlan plan = step.plan();
-        state.allocate();
-        ctx.arena.reserve(plan.capacity);
-        state.initialize(ctx);
+        const ArenaPlan plan = start_fresh(state, step, ctx);
         for (int64_t s = 0; s < kSteps; ++s) {
           std::vector<MicroBatch> batches;
           for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
@@ -162,10 +159,7 @@ TEST(DataParallel, ADroppedReductionIsNoticed) {
     const Groups groups(group, config.parallel);
     TrainState state(config, groups.layout);
     TrainStep step(config, state, groups, ctx);
-    const ArenaPlan plan = step.plan();
-    state.allocate();
-    ctx.arena.reserve(plan.capacity);
-    state.initialize(ctx);
+    const ArenaPlan plan = start_fresh(state, step, ctx);
     for (int64_t s = 0; s < kSteps; ++s) {
       std::vector<MicroBatch> batches;
       for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)

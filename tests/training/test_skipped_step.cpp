@@ -83,10 +83,7 @@ std::vector<std::vector<uint8_t>> trained(Communicator& group, bool skip) {
   const Groups groups(group, config.parallel);
   TrainState state(config, groups.layout);
   TrainStep step(config, state, groups, ctx);
-  const ArenaPlan plan = step.plan();
-  state.allocate();
-  ctx.arena.reserve(plan.capacity);
-  state.initialize(ctx);
+  const ArenaPlan plan = start_fresh(state, step, ctx);
   const auto train = [&](int64_t number) {
     return step.run(number, {sample(number * group.size() + group.rank())}, plan);
   };
