@@ -1,7 +1,6 @@
 #include "parallel/gradient_reducer.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "parallel/comm/collectives.h"
 
@@ -105,7 +104,6 @@ void GradientReducer::wait_all(Profile* profile) {
   const auto waiting = std::ranges::count(ready_, false);
   TRIREME_CHECK(waiting == 0, waiting, " of ", blocks_.size(), " gradient blocks are not ready");
   const TimeScope scope(profile, TimeCategory::kCommunication);
-  const auto start = std::chrono::steady_clock::now();
   if (group_.size() > 1 && !options_.overlap)
     for (size_t b = 0; b < buckets_.size(); ++b) start_bucket(b);
   busy_seconds_ = 0;
@@ -114,8 +112,6 @@ void GradientReducer::wait_all(Profile* profile) {
     busy_seconds_ += work.seconds();
   }
   expect_all_blocks();
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  exposed_seconds_ = spent.count();
 }
 
 }  // namespace trireme

@@ -30,8 +30,7 @@ class GradientReducer {
   void wait_all(Profile* profile);
 
   const std::vector<FlatRange>& buckets() const { return buckets_; }
-  double exposed_seconds() const { return exposed_seconds_; }  // caller's waiting in the last step
-  double busy_seconds() const { return busy_seconds_; }  // time inside all-reduces in that step
+  double busy_seconds() const { return busy_seconds_; }  // inside all-reduces, in the last step
 
  private:
   void start_bucket(size_t bucket);
@@ -46,7 +45,6 @@ class GradientReducer {
   std::vector<int64_t> missing_;   // of each bucket: blocks that are not ready yet
   std::vector<bool> ready_;        // of each block
   std::vector<Work> work_;         // of each bucket
-  double exposed_seconds_ = 0;
   double busy_seconds_ = 0;
 };
 

@@ -78,6 +78,7 @@ void GradientSync::scatter(int block) {
 // Waits for a block's reduction; where gradients are stored as shards, adds this rank's piece and gives
 // the whole block back.
 void GradientSync::settle(Pending& pending) {
+  if (ctx_.planning()) return;
   const auto begin = std::chrono::steady_clock::now();
   {
     const TimeScope scope(ctx_.profile, TimeCategory::kCommunication);
@@ -85,7 +86,7 @@ void GradientSync::settle(Pending& pending) {
   }
   waiting_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (!pending.whole.present() || ctx_.planning()) return;
+  if (!pending.whole.present()) return;
   const bool first = !accumulated_[static_cast<size_t>(pending.block)];
   accumulated_[static_cast<size_t>(pending.block)] = true;
   for (const Tile& tile : store_.block_tiles(pending.block))

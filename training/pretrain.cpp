@@ -255,6 +255,10 @@ StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds)
     m.extra.emplace_back(concat(time_category_name(category), "_ms"), ms);
   }
   m.extra.emplace_back("other_ms", std::max(0.0, m.step_ms - known));
+  if (group_.size() > 1)
+    m.extra.emplace_back("exposed_comm_ms", step_.exposed_communication_seconds() * 1e3);
+  if (config_.parallel.pp > 1)
+    m.extra.emplace_back("pipeline_idle_ms", step_.pipeline_idle_seconds() * 1e3);
   if (config_.model.moe.experts == 0) return m;
   constexpr std::array<const char*, 4> kLosses{"router_balance_loss", "router_z_loss",
                                                "router_importance_loss", "router_load_loss"};

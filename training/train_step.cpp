@@ -156,7 +156,7 @@ ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx) {
   return plan;
 }
 
-double TrainStep::local_sum_of_squares() {
+void TrainStep::local_sum_of_squares() {
   const Tensor sum = sums(kSquares, kSquares + 1);
   const DType dtype = state_.store.gradient_dtype();
   if (!ctx_.planning()) *sum.as<double>() = 0;
@@ -166,7 +166,6 @@ double TrainStep::local_sum_of_squares() {
                                  : state_.store.flat_gradients().slice(0, range.begin, range.end);
     sum_of_squares(ctx_, sum, part);
   }
-  return ctx_.planning() ? 0.0 : *sum.as<double>();
 }
 
 void TrainStep::reduce_and_update(int64_t step) {

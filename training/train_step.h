@@ -67,14 +67,16 @@ class TrainStep {
   // `batches`: the micro-batches of this rank's data-parallel index, whole. The arena must hold the plan.
   StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
 
+  // In the last step: waiting for sums of gradients that backward did not hide, and for other stages of
+  // the pipeline.
   double exposed_communication_seconds() const { return sync_.exposed_seconds(); }
-  double pipeline_idle_seconds() const { return pipeline_.idle_seconds; }  // in the last step
+  double pipeline_idle_seconds() const { return pipeline_.idle_seconds; }
 
  private:
   const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
   int64_t count_valid_targets(const std::vector<MicroBatch>& batches) const;
   void forward_and_backward(const std::vector<MicroBatch>& batches);
-  double local_sum_of_squares();
+  void local_sum_of_squares();
   void reduce_and_update(int64_t step);
   std::string name_first_bad();
   Tensor scalar(int slot, DType dtype, int64_t count = 1) const;

@@ -74,16 +74,25 @@ class Layouts(tiny_run.RunTest):
                 if key in want:
                     self.assertAlmostEqual(got[key] / want[key], 1, delta=tolerance, msg=f"{run}: {key} {got} {want}")
 
+    def assert_waiting_is_told(self, run, stages):
+        for record in self.records(run):
+            self.assertEqual("pipeline_idle_ms" in record, stages > 1, run)
+            self.assertGreater(record["exposed_comm_ms"], 0, run)
+            self.assertGreater(record.get("pipeline_idle_ms", 1), 0, run)
+            self.assertLess(record["exposed_comm_ms"] + record.get("pipeline_idle_ms", 0), record["step_ms"], run)
+
     def assert_layouts(self, layouts, reference):
         for number, layout in enumerate(layouts):
             with self.subTest(layout=layout):
                 run = f"{reference}-{number}"
                 self.pretrain("--set", f"output_dir={run}", "--set", "train_steps=2", *settings(layout))
                 self.assert_same_losses(run, reference, steps=2)
+                self.assert_waiting_is_told(run, layout.get("pp", 1))
 
     def test_losses_are_those_of_one_rank(self):
         self.write("waves.json", json.dumps(WAVES))
         self.assert_layouts(LAYOUTS, "one")
+        self.assertFalse({"exposed_comm_ms", "pipeline_idle_ms"} & self.records("one")[0].keys())
 
     def test_losses_of_experts_are_those_of_one_rank(self):
         self.configure(**{**ONE_RANK, "model": EXPERTS, "train_steps": 2})
