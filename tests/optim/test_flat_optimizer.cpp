@@ -132,7 +132,7 @@ TEST(FlatOptimizer, AFileBoundsTheMemory) {
 TEST(FlatOptimizer, AFullDiskIsAnErrorBeforeTheFirstStep) {
   const test::ScratchDirectory scratch;
   const test::SmallDisk disk(scratch / "disk", 16 << 10);
-  if (!disk.mounted()) GTEST_SKIP() << "mounting needs the right to";
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   ParameterStore store(list({}), DType::kBF16);
   FlatOptimizer optimizer(config(), in_file(scratch / "disk"), store, 1);
   try {
