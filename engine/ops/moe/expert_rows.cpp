@@ -9,10 +9,16 @@
 namespace trireme {
 namespace {
 
-void check_places(const char* op, const ConstTensor& places, int64_t rows) {
-  TRIREME_CHECK(places.rank() == 2 && places.size(0) == rows, op, ": places are ", places.shape(),
-                ", expected (", rows, ", k)");
+// What both directions of combine_rows have: y (or dy) (T, C), rows (N, C), places (T, k).
+void check_combine(const char* op, const char* name, const ConstTensor& y, const ConstTensor& rows,
+                   const ConstTensor& places) {
+  TRIREME_CHECK(y.rank() == 2 && rows.rank() == 2, op, ": ", name, " is ", y.shape(), ", rows ",
+                rows.shape());
+  TRIREME_CHECK(places.rank() == 2 && places.size(0) == y.size(0), op, ": places are ",
+                places.shape(), ", expected (", y.size(0), ", k)");
   check_operand(op, "places", places, DType::kI32, places.shape());
+  check_operand(op, "rows", rows, y.dtype(), {rows.size(0), y.size(1)});
+  check_operand(op, name, y, y.dtype(), y.shape());
 }
 
 }  // namespace
@@ -115,11 +121,7 @@ void gather_rows(Ctx& ctx, const Tensor& out, const ConstTensor& x, const ConstT
 void combine_rows(Ctx& ctx, const Tensor& y, const ConstTensor& rows, const ConstTensor& places,
                   const ConstTensor& weights) {
   constexpr const char* kOp = "combine_rows";
-  TRIREME_CHECK(y.rank() == 2 && rows.rank() == 2, kOp, ": y is ", y.shape(), ", rows ",
-                rows.shape());
-  check_places(kOp, places, y.size(0));
-  check_operand(kOp, "rows", rows, y.dtype(), {rows.size(0), y.size(1)});
-  check_operand(kOp, "y", y, y.dtype(), y.shape());
+  check_combine(kOp, "y", y, rows, places);
   if (weights.present())
     check_operand(kOp, "weights", weights, sum_dtype(y.dtype()), places.shape());
   if (ctx.planning()) return;
@@ -141,11 +143,7 @@ void combine_rows_backward(Ctx& ctx, const Tensor& d_rows, const Tensor& d_weigh
                            const ConstTensor& dy, const ConstTensor& rows,
                            const ConstTensor& places, const ConstTensor& weights) {
   constexpr const char* kOp = "combine_rows_backward";
-  TRIREME_CHECK(dy.rank() == 2 && rows.rank() == 2, kOp, ": dy is ", dy.shape(), ", rows ",
-                rows.shape());
-  check_places(kOp, places, dy.size(0));
-  check_operand(kOp, "dy", dy, dy.dtype(), dy.shape());
-  check_operand(kOp, "rows", rows, dy.dtype(), {rows.size(0), dy.size(1)});
+  check_combine(kOp, "dy", dy, rows, places);
   check_operand(kOp, "d_rows", d_rows, dy.dtype(), rows.shape());
   check_operand(kOp, "weights", weights, sum_dtype(dy.dtype()), places.shape());
   check_operand(kOp, "d_weights", d_weights, sum_dtype(dy.dtype()), places.shape());
