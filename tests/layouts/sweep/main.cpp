@@ -6,6 +6,7 @@
 // Without --sample all combinations run (hours); --only takes those whose name holds TEXT.
 // --low-precision runs that many of them in float32 and bfloat16 too. Exit status 1 when any differs by
 // more than allowed.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -32,24 +33,20 @@ class Sweep {
   explicit Sweep(const Options& options) : options_(options) {}
 
   bool run() {
-    std::vector<LayoutCase> all = all_cases(options_.most);
-    const std::vector<LayoutCase> experts = expert_cases(options_.most);
-    all.insert(all.end(), experts.begin(), experts.end());
-    std::erase_if(all, [&](const LayoutCase& c) {
-      return c.name().find(options_.only) == std::string::npos;
-    });
-    std::vector<LayoutCase> cases =
-        options_.sample < all.size() ? sample_cases(all, options_.sample, options_.seed) : all;
+    const std::vector<LayoutCase> dense = wanted(all_cases(options_.most));
+    const std::vector<LayoutCase> experts = wanted(expert_cases(options_.most));
+    const size_t all = dense.size() + experts.size();
+    std::vector<LayoutCase> cases = draw(dense, experts, options_.sample, options_.seed);
     // In bfloat16 two experts are often as good as each other, and rounding decides: no experts there.
-    const std::vector<LayoutCase> dense = all_cases(options_.most);
-    for (const DType dtype : {DType::kF32, DType::kBF16})
-      for (LayoutCase c : sample_cases(dtype == DType::kF32 ? all : dense, options_.low_precision,
-                                       options_.seed + 1)) {
-        if (options_.low_precision == 0) break;
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      if (options_.low_precision == 0) break;
+      for (LayoutCase c : draw(dense, dtype == DType::kF32 ? experts : std::vector<LayoutCase>(),
+                               options_.low_precision, options_.seed + 1)) {
         c.dtype = dtype;
         cases.push_back(c);
       }
-    report_ = {all.size(), options_.most, options_.seed, options_.commit, {}};
+    }
+    report_ = {all, options_.most, options_.seed, options_.commit, {}};
     for (size_t i = 0; i < cases.size(); ++i) {
       CaseReport result{cases[i], {}, 0, {}};
       try {
@@ -65,7 +62,7 @@ class Sweep {
       report_progress(i + 1, cases.size());
     }
     std::fprintf(stderr, "\n");
-    std::printf("%zu of %zu combinations, %d failed\n", cases.size(), all.size(), failed_);
+    std::printf("%zu of %zu combinations, %d failed\n", cases.size(), all, failed_);
     if (!options_.publish.empty()) {
       std::ofstream page(options_.publish);
       write_page(report_, page);
@@ -74,6 +71,28 @@ class Sweep {
   }
 
  private:
+  std::vector<LayoutCase> wanted(std::vector<LayoutCase> cases) const {
+    std::erase_if(cases, [&](const LayoutCase& c) {
+      return c.name().find(options_.only) == std::string::npos;
+    });
+    return cases;
+  }
+
+  // A quarter with experts: there are fewer combinations of them, and more that can go wrong in one.
+  static std::vector<LayoutCase> draw(const std::vector<LayoutCase>& dense,
+                                      const std::vector<LayoutCase>& experts, size_t count,
+                                      uint64_t seed) {
+    const size_t sparse = count >= dense.size() + experts.size()
+                              ? experts.size()
+                              : std::min(count / 4, experts.size());
+    std::vector<LayoutCase> cases =
+        sample_cases(dense, std::min(count - sparse, dense.size()), seed);
+    const std::vector<LayoutCase> more =
+        sparse == 0 ? std::vector<LayoutCase>() : sample_cases(experts, sparse, seed);
+    cases.insert(cases.end(), more.begin(), more.end());
+    return cases;
+  }
+
   void check(CaseReport& result) {
     const LayoutCase& c = result.layout;
     const LayoutCase one = reference_of(c);
