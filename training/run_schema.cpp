@@ -267,8 +267,10 @@ void add_machine(Schema& s) {
   s.choice("comm.backend", "auto", {"auto", "mpi", "tcp"}, "how ranks talk")
       .not_yet({"nccl", "gloo"})
       .beside_trajectory();
-  s.choice("comm.algorithm", "auto", {"auto", "ring", "shm"},
-           "all-reduce: auto takes shared memory inside a node and the ring between nodes")
+  s.choice(
+       "comm.algorithm", "auto", {"auto", "ring", "shm"},
+       "all-reduce, and what ZeRO exchanges on one node: auto takes shared memory inside a node "
+       "and the ring between nodes")
       .beside_trajectory();
   s.integer("comm.ranks_per_node", "0", "0: as the hosts are; else virtual nodes of so many ranks")
       .at_least(0)

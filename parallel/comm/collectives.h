@@ -24,6 +24,12 @@ void ring_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, in
 // Window inside each node, a ring per window slice between nodes.
 void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, int64_t n);
 
+// The two below over the pieces of piece_of(n, size, r), through the window of a group on one node. false:
+// its slots do not hold an element for each rank, nothing is done.
+bool window_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data,
+                                  int64_t n);
+bool window_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t n);
+
 // out: size * bytes, piece r already holds nothing; in: bytes (may be its place in out).
 void ring_all_gather(Operation& op, void* out, const void* in, int64_t bytes);
 void ring_reduce_scatter(Operation& op, DType dtype, ReduceOp reduce, void* out, const void* in,

@@ -49,6 +49,11 @@ bool uses_windows(Operation& op) {
   return false;
 }
 
+// Whether n elements pass through the window of a group that lies on one node.
+bool uses_one_window(Operation& op, int64_t n) {
+  return op.group().nodes.size() == 1 && op.size() > 1 && n > 0 && uses_windows(op);
+}
+
 void do_all_reduce(GroupState& group, const Tensor& data, ReduceOp reduce) {
   Operation op(group, CommKind::kAllReduce, data.bytes());
   verify(op, data.dtype(), reduce);
@@ -74,13 +79,19 @@ void do_reduce_scatter(GroupState& group, const Tensor& out, const ConstTensor& 
 void do_all_gather_v(GroupState& group, const Tensor& data) {
   Operation op(group, CommKind::kAllGather, data.bytes());
   verify(op, data.dtype());
-  ring_all_gather_pieces(op, dtype_size(data.dtype()), data.raw(), data.numel());
+  const int64_t width = dtype_size(data.dtype()), n = data.numel();
+  if (uses_one_window(op, n) && window_all_gather_pieces(op, width, data.raw(), n)) return;
+  ring_all_gather_pieces(op, width, data.raw(), n);
 }
 
 void do_reduce_scatter_v(GroupState& group, const Tensor& data, ReduceOp reduce) {
   Operation op(group, CommKind::kReduceScatter, data.bytes());
   verify(op, data.dtype(), reduce);
-  ring_reduce_scatter_pieces(op, data.dtype(), reduce, data.raw(), data.numel());
+  const int64_t n = data.numel();
+  if (uses_one_window(op, n) &&
+      window_reduce_scatter_pieces(op, data.dtype(), reduce, data.raw(), n))
+    return;
+  ring_reduce_scatter_pieces(op, data.dtype(), reduce, data.raw(), n);
 }
 
 void do_broadcast(GroupState& group, const Tensor& data, int root) {

@@ -1,4 +1,4 @@
-// The all-reduce of groups whose nodes have windows, and how a window comes to be.
+// The collectives of groups whose nodes have windows, and how a window comes to be.
 #include <algorithm>
 #include <cstring>
 
@@ -89,6 +89,21 @@ void node_all_reduce(Operation& op, DType dtype, ReduceOp reduce, void* data, in
   }
   op.count_window(group.window->all_reduce(dtype, reduce, data, n, static_cast<int>(fewest),
                                            between, op.info(), op.liveness()));
+}
+
+bool window_reduce_scatter_pieces(Operation& op, DType dtype, ReduceOp reduce, void* data,
+                                  int64_t n) {
+  NodeWindow& window = *op.group().window;
+  if (!window.fits(dtype_size(dtype))) return false;
+  op.count_window(window.reduce_scatter(dtype, reduce, data, n, op.info(), op.liveness()));
+  return true;
+}
+
+bool window_all_gather_pieces(Operation& op, int64_t width, void* data, int64_t n) {
+  NodeWindow& window = *op.group().window;
+  if (!window.fits(width)) return false;
+  op.count_window(window.all_gather(width, data, n, op.info(), op.liveness()));
+  return true;
 }
 
 }  // namespace trireme

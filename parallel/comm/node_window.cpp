@@ -44,6 +44,12 @@ void pause_briefly() {
 // Whether `value` has reached `step`, for counters that wrap around.
 bool reached(uint32_t value, uint32_t step) { return static_cast<int32_t>(value - step) >= 0; }
 
+// The part of a rank's piece that passes in step p, `most` elements or what is left.
+Piece part_of(const Piece& piece, int64_t p, int64_t most) {
+  return {std::min(piece.end, piece.begin + p * most),
+          std::min(piece.end, piece.begin + (p + 1) * most)};
+}
+
 }  // namespace
 
 struct NodeWindow::Counter {
@@ -214,6 +220,87 @@ int64_t NodeWindow::all_reduce(DType dtype, ReduceOp reduce, void* data, int64_t
     wait_all_reduced(step + 1, call);
     copy_out(call, step, begin(p), count);
   }
+  return call.copied;
+}
+
+int64_t NodeWindow::part_elements(int64_t width) const {
+  const int64_t bytes = slot_bytes_ / ranks();
+  return (bytes >= 64 ? bytes / 64 * 64 : bytes) / width;  // parts begin on cache lines
+}
+
+// copy(step, p) fills this rank's slot, work(step, p) uses everybody's.
+template <class CopyIn, class Work>
+void NodeWindow::run_parts(Call& call, int64_t steps, const CopyIn& copy, const Work& work) {
+  const uint32_t first = step_;
+  step_ += static_cast<uint32_t>(steps);
+  const auto fill = [&](int64_t p) {
+    const uint32_t step = first + static_cast<uint32_t>(p);
+    copy(step, p);
+    announce(flags(self_).arrived, step + 1);
+  };
+  fill(0);
+  for (int64_t p = 0; p < steps; ++p) {
+    const uint32_t step = first + static_cast<uint32_t>(p);
+    wait_all_arrived(step + 1, call);
+    // The other buffer is free when everybody has done the step before: for the next part, or, behind the
+    // last, for the next operation.
+    wait_all_reduced(step, call);
+    if (p + 1 < steps) fill(p + 1);
+    work(step, p);
+    announce(flags(self_).reduced, step + 1);
+  }
+}
+
+int64_t NodeWindow::reduce_scatter(DType dtype, ReduceOp reduce, void* data, int64_t n,
+                                   const OpInfo& op, Liveness& liveness) {
+  const BetweenNodes nothing;
+  Call call{dtype, reduce,  static_cast<std::byte*>(data), n, dtype_size(dtype), ranks(), nothing,
+            op,    liveness};
+  const int64_t width = call.width, most = part_elements(width);
+  const auto part = [&](int r, int64_t p) { return part_of(piece_of(n, ranks(), r), p, most); };
+  const auto copy = [&](uint32_t step, int64_t p) {
+    for (int r = 0; r < ranks(); ++r) {
+      if (r == self_) continue;
+      const Piece from = part(r, p);
+      stream_copy(slot(step, self_) + r * most * width, call.data + from.begin * width,
+                  from.size() * width);
+      call.copied += from.size() * width;
+    }
+  };
+  run_parts(call, ceil_div(ceil_div(n, ranks()), most), copy, [&](uint32_t step, int64_t p) {
+    const Piece own = part(self_, p);
+    const int64_t block = kReduceBytes / width;
+    for (int64_t k = 0; k < own.size(); k += block) {
+      const int64_t at = (self_ * most + k) * width;
+      for (int r = 0; r < ranks(); ++r) inputs_[static_cast<size_t>(r)] = slot(step, r) + at;
+      std::byte* result = call.data + (own.begin + k) * width;
+      inputs_[static_cast<size_t>(self_)] = result;
+      reduce_ranges(dtype, reduce, result, inputs_, std::min(block, own.size() - k));
+    }
+  });
+  return call.copied;
+}
+
+int64_t NodeWindow::all_gather(int64_t width, void* data, int64_t n, const OpInfo& op,
+                               Liveness& liveness) {
+  const BetweenNodes nothing;
+  Call call{DType::kI32, ReduceOp::kSum, static_cast<std::byte*>(data), n, width, ranks(), nothing,
+            op,          liveness};
+  const int64_t most = slot_bytes_ / width;
+  const auto part = [&](int r, int64_t p) { return part_of(piece_of(n, ranks(), r), p, most); };
+  const auto copy = [&](uint32_t step, int64_t p) {
+    const Piece own = part(self_, p);
+    stream_copy(slot(step, self_), call.data + own.begin * width, own.size() * width);
+    call.copied += own.size() * width;
+  };
+  run_parts(call, ceil_div(ceil_div(n, ranks()), most), copy, [&](uint32_t step, int64_t p) {
+    for (int r = 0; r < ranks(); ++r) {
+      if (r == self_) continue;
+      const Piece to = part(r, p);
+      std::memcpy(call.data + to.begin * width, slot(step, r),
+                  static_cast<size_t>(to.size() * width));
+    }
+  });
   return call.copied;
 }
 

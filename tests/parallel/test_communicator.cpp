@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "engine/core/memory.h"
+#include "engine/core/random.h"
+#include "parallel/comm/collectives.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/world.h"
 #include "tests/parallel/collective_checks.h"
@@ -209,6 +211,59 @@ TEST(Communicator, UnevenPiecesSendExactlyTheFormula) {
       EXPECT_EQ(scattered, 4 * n * dtype_size(dtype));
       EXPECT_EQ(gathered, 4 * n * dtype_size(dtype));
     }
+}
+
+// On one node they pass through the window instead: the parts of the others, and the own piece.
+TEST(Communicator, UnevenPiecesPassThroughTheWindowOfANode) {
+  for (const int64_t n : {int64_t{3}, int64_t{102}, int64_t{5003}}) {
+    std::atomic<int64_t> scattered{0}, gathered{0}, sent{0};
+    run_threads(
+        5,
+        [&](Communicator& world) {
+          const TestTensor data(DType::kF32, {n});
+          world.reduce_scatter_v(*data);
+          world.all_gather_v(*data);
+          const Traffic traffic = world.traffic();
+          scattered += traffic[CommKind::kReduceScatter].window_bytes;
+          gathered += traffic[CommKind::kAllGather].window_bytes;
+          sent += traffic[CommKind::kReduceScatter].sent_bytes;
+          sent += traffic[CommKind::kAllGather].sent_bytes;
+        },
+        options(CommAlgorithm::kShm));
+    EXPECT_EQ(scattered, 4 * n * 4);
+    EXPECT_EQ(gathered, n * 4);
+    EXPECT_EQ(sent, 0);
+  }
+}
+
+// The operations share two buffers: none may write to one that a slower rank still reads, in whatever
+// order they come and however many parts they have.
+TEST(Communicator, OperationsThroughOneWindowDoNotOverwriteEachOther) {
+  constexpr int kRanks = 3;
+  run_threads(
+      kRanks,
+      [](Communicator& world) {
+        const RandomKey key{7, 0};  // the same order on all ranks
+        for (uint64_t k = 0; k < 400; ++k) {
+          const int64_t n =
+              philox_word(key, 2 * k) % 3 == 0 ? 20 : 700 + 10 * static_cast<int64_t>(k);
+          const auto count = static_cast<size_t>(n);
+          const double base = static_cast<double>(k % 17 + 1);
+          const TestTensor data(DType::kF64, {n},
+                                std::vector<double>(count, base * (world.rank() + 1)));
+          const uint64_t kind = philox_word(key, 2 * k + 1) % 3;
+          double want = base * 6;  // 1 + 2 + 3
+          if (kind == 0) world.all_reduce(*data);
+          if (kind > 0) world.reduce_scatter_v(*data);
+          if (kind == 2) world.all_gather_v(*data);
+          const Piece own = kind == 1 ? piece_of(n, kRanks, world.rank()) : Piece{0, n};
+          int64_t wrong = 0;
+          for (int64_t i = own.begin; i < own.end; ++i) wrong += data->as<double>()[i] != want;
+          ASSERT_EQ(wrong, 0) << "operation " << k << " of kind " << kind << ", " << n
+                              << " elements";
+        }
+      },
+      options(CommAlgorithm::kShm));
 }
 
 TEST(Communicator, StartedOperationsRunInOrderAndBeforeLaterBlockingOnes) {
