@@ -10,6 +10,7 @@
 #include "commands/config.h"
 #include "commands/data.h"
 #include "commands/eval.h"
+#include "commands/failure.h"
 #include "commands/generate.h"
 #include "commands/parse_error.h"
 #include "commands/pretrain.h"
@@ -28,11 +29,6 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Exit codes: 0 done, 1 unexpected failure, 2 bad input (the message says what to change),\n"
     "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: docs/exit-codes.md";
-
-int fail(const std::string& message, ExitCode code) {
-  report_failure(message);
-  return static_cast<int>(code);
-}
 
 // A command with a footer of its own (an example) has the exit codes below it.
 void complete_footers(CLI::App& app) {
@@ -73,8 +69,10 @@ void add_commands(CLI::App& app, const CommandLine& line) {
 
 // Output that did not reach its file (a full disk, a closed pipe) is a failure, not success.
 int finish(int code) {
+  // Known only when this rank had nothing left to do for the lost one.
+  if (code == 0 && loss_announced()) return static_cast<int>(ExitCode::kLostRank);
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  return code != 0 ? code : fail("cannot write to standard output", ExitCode::kFailure);
+  return code != 0 ? code : fail_command("cannot write to standard output", ExitCode::kFailure);
 }
 
 int parse_and_run(CLI::App& app, const CommandLine& line) {
@@ -85,7 +83,7 @@ int parse_and_run(CLI::App& app, const CommandLine& line) {
   } catch (const CLI::RuntimeError& e) {  // a command chose its exit code
     return e.get_exit_code();
   } catch (const CLI::ParseError& e) {
-    return fail(explain_parse_error(app, e), ExitCode::kBadInput);
+    return fail_command(explain_parse_error(app, e), ExitCode::kBadInput);
   }
   return static_cast<int>(ExitCode::kDone);
 }
@@ -101,11 +99,11 @@ int run_command_line(int argc, char** argv) {
   } catch (const ReportedError& e) {
     return static_cast<int>(e.code());
   } catch (const Error& e) {
-    return fail(e.what(), e.code());
+    return fail_command(e.what(), e.code());
   } catch (const std::bad_alloc&) {
-    return fail("out of memory", ExitCode::kFailure);
+    return fail_command("out of memory", ExitCode::kFailure);
   } catch (const std::exception& e) {
-    return fail(e.what(), ExitCode::kFailure);
+    return fail_command(e.what(), ExitCode::kFailure);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "commands/rank_options.h"
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
 #include "engine/io/token_file.h"
@@ -67,7 +68,7 @@ void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
 // Under mpirun or srun the ranks share the work; one of them speaks.
 void run_prepare(PrepareOptions options) {
   join_console();
-  std::unique_ptr<World> world = make_world({});
+  std::unique_ptr<World> world = make_world(world_options(CommConfig{}));
   const bool speaks = world->rank() == 0;
   if (options.threads == 0) options.threads = std::max(1, available_cores() / world->local_size());
   try {

@@ -35,6 +35,7 @@ void run(const Arguments& args, const CLI::App& command, const CommandLine& line
   before_connecting([&] { world = make_world(world_options(config.comm)); });
   set_log_rank(world->rank());
   const ExitCode code = pretrain(config, *world, args.options, signals);
+  world.reset();  // in peace: a stop by request is no failure
   if (code != ExitCode::kDone) throw CLI::RuntimeError(static_cast<int>(code));
 }
 

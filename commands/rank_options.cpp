@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "commands/failure.h"
+
 namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks) {
@@ -63,6 +65,7 @@ WorldOptions world_options(const CommConfig& config) {
   options.comm.ranks_per_node = narrow<int>(config.ranks_per_node);
   options.comm.window_bytes = config.bucket_bytes;
   options.comm.timeout_s = config.timeout_s;
+  options.announce_loss = announce_loss;
   return options;
 }
 

@@ -115,10 +115,13 @@ Work CommWorker::start(std::function<void()> f) {
   return work;
 }
 
-Work CommWorker::post(const std::function<void(Done)>& hand_over) {
+Work CommWorker::post(const OpInfo& op, const std::function<void(Done)>& hand_over) {
   Work work;
   work.state_ = std::make_shared<Work::State>();
   work.state_->driver = this;
+  work.state_->group = *op.group;
+  work.state_->op = op;
+  work.state_->op.group = &work.state_->group;
   const auto begin = std::chrono::steady_clock::now();
   hand_over([state = work.state_, begin](const std::exception_ptr& error) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
@@ -138,7 +141,7 @@ microseconds CommWorker::poll(std::unique_lock<std::mutex>& lock) {
   const int64_t seen = posts_;
   polling_ = true;
   lock.unlock();
-  const microseconds nap = background_();
+  const microseconds nap = liveness_->background();
   lock.lock();
   polling_ = false;
   if (nap.count() == 0 && seen == posts_) pending_ = false;
@@ -147,6 +150,12 @@ microseconds CommWorker::poll(std::unique_lock<std::mutex>& lock) {
 }
 
 void CommWorker::drive(Work::State& state) {
+  liveness_->await(&state.op);
+  move_on(state);
+  liveness_->await(nullptr);
+}
+
+void CommWorker::move_on(Work::State& state) {
   for (int round = 0;; ++round) {
     microseconds nap = kOthersNap;
     {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/liveness.h"
 
 namespace trireme {
 
@@ -23,7 +24,10 @@ struct Work::State {
   bool done = false;
   std::exception_ptr error;
   double seconds = 0;
-  CommWorker* driver = nullptr;  // of a posted message: who moves it on while somebody waits
+  // Of a posted message:
+  CommWorker* driver = nullptr;  // who moves it on while somebody waits
+  OpInfo op;                     // refers to `group`
+  std::string group;
 };
 
 // This is also the rule for MPI_THREAD_SERIALIZED: whoever executes an operation, the caller's
@@ -40,14 +44,13 @@ class CommWorker {
   Work start(std::function<void()> f);
   void set_cores(int first, int count);  // before the first start()
 
-  // Posted messages: `background` moves them on (Transport::progress). It is called by one thread at a
-  // time, never while an operation is under way: by those who wait for a message as often as it asks
-  // for, else by the worker's thread now and then.
-  using Background = std::function<std::chrono::microseconds()>;
+  // Posted messages: liveness.background moves them on (Transport::progress). It is called by one
+  // thread at a time, never while an operation is under way: by those who wait for a message as often
+  // as it asks for, else by the worker's thread now and then.
   using Done = std::function<void(std::exception_ptr)>;
-  void set_background(Background background) { background_ = std::move(background); }
+  void set_liveness(Liveness& liveness) { liveness_ = &liveness; }
   // hand_over gives the message to the transport, with what to call when it has travelled.
-  Work post(const std::function<void(Done)>& hand_over);
+  Work post(const OpInfo& op, const std::function<void(Done)>& hand_over);
   void drive(Work::State& state);  // until it is done
 
  private:
@@ -58,17 +61,18 @@ class CommWorker {
   void loop();
   static void execute(const Task& task);
   void ensure_thread();                                                // with the lock held
-  std::chrono::microseconds poll(std::unique_lock<std::mutex>& lock);  // runs background_ unlocked
+  std::chrono::microseconds poll(std::unique_lock<std::mutex>& lock);  // background(), unlocked
+  void move_on(Work::State& state);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Task> queue_;
   bool busy_ = false;     // somebody executes an operation
-  bool polling_ = false;  // somebody runs background_, briefly
+  bool polling_ = false;  // somebody runs background(), briefly
   int waiting_ = 0;       // threads that wait for the end of that
   bool pending_ = false;  // posted messages are under way
   int64_t posts_ = 0;
-  Background background_;
+  Liveness* liveness_ = nullptr;
   bool stop_ = false;
   int first_core_ = 0, core_count_ = 0;  // 0: wherever the process may run
   std::thread thread_;

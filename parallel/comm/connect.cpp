@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -14,22 +15,41 @@ namespace trireme {
 namespace {
 
 // Changes whenever ranks of two builds would not understand each other.
-constexpr int kWireFormat = 1;
+constexpr int kWireFormat = 2;
 
 struct Hello {
-  std::string build;    // build id and wire format
-  std::string options;  // what must be equal on all ranks
-  std::string host;
+  std::string build;      // build id and wire format
+  std::string options;    // what must be equal on all ranks
+  std::string host;       // its name, and what tells two machines of one name apart
+  std::string container;  // which processes it sees there
+  int pid = 0;
   int cores = 1;
   std::string core_list;
 };
 
+// Machines may have one name, as clones do: the boot id is a part.
 std::string host_name() {
   char name[256] = "";
   gethostname(name, sizeof name - 1);
-  std::string boot;  // two containers may have one name
+  std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return concat(name, "/", boot);
+}
+
+// Memory is shared through the process numbers of peers, which mean something else in another container
+// of the same machine.
+std::string container_name() {
+  std::error_code none;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
+}
+
+// rank 2 (process 4711 on node17)
+std::vector<std::string> introductions(const std::vector<Hello>& all) {
+  std::vector<std::string> who;
+  for (size_t r = 0; r < all.size(); ++r)
+    who.push_back(concat("rank ", r, " (process ", all[r].pid, " on ",
+                         all[r].host.substr(0, all[r].host.find('/')), ")"));
+  return who;
 }
 
 // The cores this rank may use, before it pins itself: "0 1 2 3".
@@ -49,7 +69,8 @@ std::string options_text(const CommOptions& o) {
 }
 
 std::string write_hello(const Hello& h) {
-  return concat(h.build, "\n", h.options, "\n", h.host, "\n", h.cores, "\n", h.core_list);
+  return concat(h.build, "\n", h.options, "\n", h.host, "\n", h.container, "\n", h.pid, " ",
+                h.cores, "\n", h.core_list);
 }
 
 Hello read_hello(const std::string& line) {
@@ -58,7 +79,8 @@ Hello read_hello(const std::string& line) {
   std::getline(in, h.build);
   std::getline(in, h.options);
   std::getline(in, h.host);
-  in >> h.cores;
+  std::getline(in, h.container);
+  in >> h.pid >> h.cores;
   in >> std::ws;
   std::getline(in, h.core_list);
   TRIREME_CHECK(!in.fail() && h.cores >= 1, "hello \"", line, "\"");
@@ -79,17 +101,21 @@ void compare(const std::vector<Hello>& all) {
 
 // Places of all ranks, `shares` left open.
 std::vector<RankPlace> find_places(const std::vector<Hello>& all, int ranks_per_node) {
-  std::map<std::string, int> hosts;
-  std::map<int, int> ranks_of_host;
-  std::map<std::pair<int, int>, int> nodes;  // (host, virtual node on it)
+  std::map<std::string, int> hosts, containers;
+  std::map<int, int> ranks_of_host, ranks_of_container;
+  std::map<std::pair<int, int>, int> nodes;  // (container, virtual node in it)
+  const auto number = [](auto& numbers, const auto& key) {
+    return numbers.try_emplace(key, static_cast<int>(numbers.size())).first->second;
+  };
   std::vector<RankPlace> places;
   for (const Hello& hello : all) {
     RankPlace place;
-    place.host = hosts.try_emplace(hello.host, static_cast<int>(hosts.size())).first->second;
+    place.host = number(hosts, hello.host);
     place.local = ranks_of_host[place.host]++;
-    const int part = ranks_per_node > 0 ? place.local / ranks_per_node : 0;
-    place.node =
-        nodes.try_emplace({place.host, part}, static_cast<int>(nodes.size())).first->second;
+    place.container = number(containers, concat(hello.host, "/", hello.container));
+    const int index = ranks_of_container[place.container]++;
+    const int part = ranks_per_node > 0 ? index / ranks_per_node : 0;
+    place.node = number(nodes, std::pair{place.container, part});
     places.push_back(place);
   }
   return places;
@@ -110,13 +136,18 @@ void find_crowds(const std::vector<Hello>& all, RankState& state) {
   }
 }
 
-// The board of each machine, in its first rank's memory.
+// The board of each container, in its first rank's memory.
 void join_board(GroupState& world, RankState& state) {
   const auto self = static_cast<size_t>(world.rank);
   std::vector<int> mates;
-  for (int r = 0; r < world.size(); ++r)
-    if (state.places[static_cast<size_t>(r)].host == state.places[self].host) mates.push_back(r);
-  state.host_ranks = static_cast<int>(mates.size());
+  int row = 0;
+  for (int r = 0; r < world.size(); ++r) {
+    const RankPlace& place = state.places[static_cast<size_t>(r)];
+    if (place.host == state.places[self].host) ++state.host_ranks;
+    if (place.container != state.places[self].container) continue;
+    if (r == world.rank) row = static_cast<int>(mates.size());
+    mates.push_back(r);
+  }
   Operation op(world, CommKind::kControl, 0);
   SharedMemory board;
   bool mine = true;
@@ -130,7 +161,9 @@ void join_board(GroupState& world, RankState& state) {
   };
   const bool first = mates[0] == world.rank;
   if (first)
-    attempt([&] { board = SharedMemory::create(Liveness::board_bytes(state.host_ranks)); });
+    attempt([&] {
+      board = SharedMemory::create(Liveness::board_bytes(static_cast<int>(mates.size())));
+    });
   const std::string address = gather_strings(op, board.address())[static_cast<size_t>(mates[0])];
   if (!first) attempt([&] { board = SharedMemory::attach(address); });
   const std::vector<std::string> votes = gather_strings(op, mine ? "y" : "n");
@@ -138,12 +171,29 @@ void join_board(GroupState& world, RankState& state) {
       std::ranges::all_of(mates, [&](int r) { return votes[static_cast<size_t>(r)] == "y"; });
   for (int r : mates) state.places[static_cast<size_t>(r)].shares = shares;
   board.close_address();
-  if (shares) state.liveness.join(std::move(board), mates, state.places[self].local);
+  if (shares) state.liveness.join(std::move(board), mates, row);
   dissemination_barrier(op);
   if (shares) state.liveness.watch();
+  if (shares) state.board_ranks = static_cast<int>(mates.size());
+}
+
+// Ranks that are threads of one process live and die together.
+void start_watchdog(RankState& state, const Announce& announce) {
+  const Transport& link = *state.transport;
+  if (link.size() == 1 || !link.ranks_are_processes()) return;
+  std::vector<int> lines = link.life_lines();
+  for (size_t r = 0; r < lines.size(); ++r)
+    if (state.liveness.on_board(static_cast<int>(r))) lines[r] = -1;
+  const bool alone = state.board_ranks == link.size();
+  state.watchdog = std::make_unique<Watchdog>(state.liveness, PeerLinks(lines), alone, announce);
 }
 
 }  // namespace
+
+void RankState::count(CommKind kind, const Traffic::Counter& moved) {
+  const std::lock_guard lock(traffic_mutex);
+  traffic[kind] += moved;
+}
 
 std::byte* RankState::scratch(size_t which, int64_t bytes) {
   Buffer& buffer = scratch_[which];
@@ -155,7 +205,8 @@ std::byte* RankState::scratch(size_t which, int64_t bytes) {
 }
 
 std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
-                                        const CommOptions& options, const std::string& build_id) {
+                                        const CommOptions& options, const std::string& build_id,
+                                        const Announce& announce) {
   if (options.ranks_per_node < 0)
     fail_input("comm.ranks_per_node ", options.ranks_per_node, " must not be negative");
   if (options.window_bytes < 64)
@@ -169,8 +220,13 @@ std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
   for (int r = 0; r < link.size(); ++r) hello_group.members.push_back(r);
 
   const std::string build = build_id.empty() ? executable_build_id() : build_id;
-  const Hello own{concat("build ", build, ", wire format ", kWireFormat), options_text(options),
-                  host_name(), available_cores(), core_list()};
+  const Hello own{concat("build ", build, ", wire format ", kWireFormat),
+                  options_text(options),
+                  host_name(),
+                  container_name(),
+                  getpid(),
+                  available_cores(),
+                  core_list()};
   std::vector<Hello> all;
   {
     Operation op(hello_group, CommKind::kControl, 0);
@@ -180,7 +236,9 @@ std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
   compare(all);
   state->places = find_places(all, options.ranks_per_node);
   find_crowds(all, *state);
+  state->liveness.introduce(link.rank(), introductions(all));
   join_board(hello_group, *state);
+  start_watchdog(*state, announce);
   return state;
 }
 

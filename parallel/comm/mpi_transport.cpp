@@ -74,7 +74,7 @@ class MpiTransport final : public Transport {
       for (const Flight& flight : flights_)
         if (!loss) loss = watch_.look(liveness, *flight.message);
     std::erase_if(flights_, [&](Flight& flight) {
-      if (!loss) return advance(flight);
+      if (!loss) return advance(flight, liveness);
       flight.message->done(loss);
       return true;
     });
@@ -132,11 +132,12 @@ class MpiTransport final : public Transport {
   }
 
   // True when the message has ended, well or not.
-  static bool advance(Flight& flight) {
+  static bool advance(Flight& flight, Liveness& liveness) {
     std::exception_ptr error;
     try {
       while (flight.next < flight.requests.size()) {
-        if (!test(flight.message->op, flight.pending[flight.next], &flight.requests[flight.next]))
+        if (!test(flight.message->op, liveness, flight.pending[flight.next],
+                  &flight.requests[flight.next]))
           return false;
         ++flight.next;
       }
@@ -167,18 +168,19 @@ class MpiTransport final : public Transport {
   void wait_all(const OpInfo& op, Liveness& liveness) {
     Patience patience(liveness, op);
     for (size_t i = 0; i < requests_.size(); ++i)
-      while (!test(op, pending_[i], &requests_[i])) {
+      while (!test(op, liveness, pending_[i], &requests_[i])) {
         progress(liveness);
         patience.step(pending_[i].peer);
       }
   }
 
   // Whether the request is complete; throws when it failed.
-  static bool test(const OpInfo& op, const Pending& pending, MPI_Request* request) {
+  static bool test(const OpInfo& op, Liveness& liveness, const Pending& pending,
+                   MPI_Request* request) {
     MPI_Status status;
     int done = 0;
     const int code = MPI_Test(request, &done, &status);
-    if (code != MPI_SUCCESS) fail_request(op, pending, code);
+    if (code != MPI_SUCCESS) fail_request(op, liveness, pending, code);
     if (done == 0) return false;
     int got = pending.bytes;
     if (pending.receives) MPI_Get_count(&status, MPI_BYTE, &got);
@@ -186,15 +188,21 @@ class MpiTransport final : public Transport {
     return true;
   }
 
-  [[noreturn]] static void fail_request(const OpInfo& op, const Pending& pending, int code) {
+  [[noreturn]] static void fail_request(const OpInfo& op, Liveness& liveness,
+                                        const Pending& pending, int code) {
     int error_class = MPI_SUCCESS;
     MPI_Error_class(code, &error_class);
     if (error_class == MPI_ERR_TRUNCATE)
       throw Error(concat(op, " got a message of more than the expected ", pending.bytes,
                          " bytes from world rank ", pending.peer,
                          ": the ranks call different operations"));
-    check_mpi(code, pending.receives ? "MPI_Irecv" : "MPI_Isend");
-    TRIREME_UNREACHABLE("MPI request failed with code ", code);
+    // Most likely the peer has died, and somebody is about to say so.
+    char message[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, message, &length);
+    liveness.fail_after_grace(
+        op, concat(pending.receives ? "MPI_Irecv from" : "MPI_Isend to", " rank ", pending.peer,
+                   ": ", static_cast<const char*>(message)));
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -47,14 +47,13 @@ Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void*
   message->op = {kind, &group->name, group->rank, group->size(), bytes, false};
   message->keep = group;
   rank_state.liveness.throw_if_lost(message->op);
+  const Traffic::Counter moved{1, bytes, message->sends ? bytes : 0, 0, 0};
+  rank_state.count(kind, moved);
   {
     const std::lock_guard lock(group->posted_mutex);
-    Traffic::Counter& counter = group->posted_traffic[kind];
-    ++counter.calls;
-    counter.payload_bytes += bytes;
-    if (message->sends) counter.sent_bytes += bytes;
+    group->posted_traffic[kind] += moved;
   }
-  return rank_state.worker.post([&](auto done) {
+  return rank_state.worker.post(message->op, [&](auto done) {
     message->done = std::move(done);
     rank_state.transport->post(std::move(message));
   });
@@ -64,6 +63,7 @@ Operation::Operation(GroupState& group, CommKind kind, int64_t payload_bytes)
     : group_(group),
       info_{kind, &group.name, group.rank, group.size(), payload_bytes, false},
       counter_(&group.traffic[kind]),
+      before_(*counter_),
       start_(std::chrono::steady_clock::now()) {
   liveness().throw_if_lost(info_);
   ++counter_->calls;
@@ -71,11 +71,14 @@ Operation::Operation(GroupState& group, CommKind kind, int64_t payload_bytes)
   const bool collective = kind != CommKind::kSend && kind != CommKind::kRecv;
   if (collective) ++group.sequence;
   tag_ = kFirstCollectiveTag + static_cast<int>(group.sequence % kFirstCollectiveTag);
+  outer_ = liveness().enter(&info_);
 }
 
 Operation::~Operation() {
+  liveness().enter(outer_);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
   counter_->seconds += spent.count();
+  group_.rank_state->count(info_.kind, *counter_ - before_);
 }
 
 void Operation::exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs,

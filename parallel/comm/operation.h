@@ -74,6 +74,8 @@ class Operation {
   GroupState& group_;
   OpInfo info_;
   Traffic::Counter* counter_;
+  Traffic::Counter before_;
+  const OpInfo* outer_;  // the operation this one is a part of, if any
   int tag_;
   std::chrono::steady_clock::time_point start_;
 };

@@ -1,5 +1,6 @@
 #include "parallel/comm/posted_messages.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace trireme {
@@ -29,10 +30,12 @@ bool PostedWatch::due() {
   return true;
 }
 
-std::exception_ptr PostedWatch::look(Liveness& liveness, const PostedMessage& message) {
-  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - message.start;
+std::exception_ptr PostedWatch::look(Liveness& liveness, PostedMessage& message) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> step = now - std::exchange(message.looked, now);
+  if (!liveness.held()) message.waited += std::min(step.count(), kLongestStep);
   try {
-    liveness.check(message.op, message.peer, waited.count());
+    liveness.check(message.op, message.peer, message.waited);
   } catch (...) {
     return std::current_exception();
   }

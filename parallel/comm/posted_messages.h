@@ -28,7 +28,7 @@ class PostedQueue {
 class PostedWatch {
  public:
   // The error of a loss by which every posted message ends, or null.
-  std::exception_ptr look(Liveness& liveness, const PostedMessage& message);
+  std::exception_ptr look(Liveness& liveness, PostedMessage& message);
   bool due();  // time for another look, of all messages
 
  private:

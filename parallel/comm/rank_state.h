@@ -6,34 +6,41 @@
 #include "engine/core/memory.h"
 #include "parallel/comm/comm_worker.h"
 #include "parallel/comm/transport.h"
+#include "parallel/comm/watchdog.h"
 
 namespace trireme {
 
 // Where a rank lives.
 struct RankPlace {
-  int host = 0;         // index of the machine
+  int host = 0;         // index of the machine, whose cores its ranks divide among them
   int local = 0;        // index among the ranks of that machine
-  int node = 0;         // index of the (virtual) node
-  bool shares = false;  // the ranks of this machine can map each other's memory
+  int container = 0;    // index of the part of a machine whose ranks see each other's processes
+  int node = 0;         // index of the (virtual) node, a part of a container
+  bool shares = false;  // the ranks of this container can map each other's memory
 };
 
 struct RankState {
   RankState(std::unique_ptr<Transport> link, const CommOptions& comm)
       : transport(std::move(link)), options(comm), liveness(comm.timeout_s) {
     liveness.background = [this] { return transport->progress(liveness); };
-    worker.set_background(liveness.background);
+    worker.set_liveness(liveness);
   }
 
   std::unique_ptr<Transport> transport;
   CommOptions options;
   Liveness liveness;
   std::vector<RankPlace> places;  // by world rank
-  int host_ranks = 1;             // ranks on this rank's machine
+  int host_ranks = 0;             // ranks on this rank's machine
+  int board_ranks = 1;            // ranks on this rank's board, itself included
   bool same_cores = true;         // they may all use the same cores: nobody has divided them yet
   bool crowded = false;           // some machine of the run has more ranks than cores
   int next_context = 1;           // 0 is the world's
-  CommWorker worker;              // last: its operations use all of the above
+  std::mutex traffic_mutex;
+  Traffic traffic;                     // of all groups of this rank
+  std::unique_ptr<Watchdog> watchdog;  // of ranks that are processes
+  CommWorker worker;                   // last: its operations use all of the above
 
+  void count(CommKind kind, const Traffic::Counter& moved);  // in `traffic`
   // Memory for the operation under way, kept for the next one. Two pieces are at hand.
   std::byte* scratch(size_t which, int64_t bytes);
 
@@ -42,9 +49,11 @@ struct RankState {
 };
 
 // Says hello to all ranks over the transport: compares build, formats and options, finds out who
-// shares a machine, and sets up the board. Throws InputError naming the first rank that differs.
+// shares a machine, sets up the board and starts the watchdog, which announces a loss. Throws
+// InputError naming the first rank that differs.
 std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
-                                        const CommOptions& options, const std::string& build_id);
+                                        const CommOptions& options, const std::string& build_id,
+                                        const Announce& announce = {});
 
 // Of the running executable: the linker's build id, or its size where it has none.
 std::string executable_build_id();

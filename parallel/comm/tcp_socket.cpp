@@ -18,15 +18,18 @@ namespace trireme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr uint32_t kMagic = 0x54524931;  // "TRI1"
+constexpr uint32_t kMagic = 0x54524932;  // "TRI2"
 
 // First bytes on every connection.
 struct Greeting {
   uint32_t magic = kMagic;
   int32_t rank = 0;
   int32_t size = 0;
-  int32_t port = 0;  // where this rank listens, in network-independent order of its own
+  int32_t port = 0;  // where this rank listens
+  int32_t line = 0;  // 0: messages, 1: life line
 };
+constexpr int kLines = 2;
+using Lines = std::array<std::vector<Socket>, kLines>;
 
 // Where a rank listens; sent by rank 0 to all.
 struct Contact {
@@ -150,19 +153,20 @@ Socket connect_to_master(const TcpOptions& options, const Deadline& deadline) {
   }
 }
 
-// Accepts until every rank >= `first` other than `own` has come; `seen` is called for each.
+// Accepts until every rank >= `first` other than `own` has come with both lines; `seen` is called
+// for each.
 template <class F>
-void accept_ranks(const Socket& listener, const TcpOptions& options, int first,
-                  std::vector<Socket>& sockets, const Deadline& deadline, F&& seen) {
+void accept_ranks(const Socket& listener, const TcpOptions& options, int first, Lines& lines,
+                  const Deadline& deadline, F&& seen) {
   int missing = 0;
   for (int r = first; r < options.size; ++r)
-    if (r != options.rank) ++missing;
+    if (r != options.rank) missing += kLines;
   while (missing > 0) {
     pollfd ready{listener.fd(), POLLIN, 0};
     if (poll(&ready, 1, deadline.poll_ms()) <= 0) {
       if (deadline.over())
-        fail_lost(concat("rank ", options.rank, " waited in vain for ", missing, " of ",
-                         options.size, " ranks to connect"));
+        fail_lost(concat("rank ", options.rank, " waited in vain for ", ceil_div(missing, kLines),
+                         " of ", options.size, " ranks to connect"));
       continue;
     }
     Socket guest(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -170,26 +174,29 @@ void accept_ranks(const Socket& listener, const TcpOptions& options, int first,
     // A stranger must not keep the ranks waiting.
     if (!guest.open() || !read_all(guest.fd(), &hello, sizeof hello, Deadline(5))) continue;
     const bool ours = hello.magic == kMagic && hello.size == options.size && hello.rank >= first &&
-                      hello.rank < options.size && hello.port > 0 && hello.port < 65536;
-    if (!ours || sockets[static_cast<size_t>(hello.rank)].open()) continue;
+                      hello.rank < options.size && hello.port > 0 && hello.port < 65536 &&
+                      hello.line >= 0 && hello.line < kLines;
+    if (!ours) continue;
+    Socket& place = lines[static_cast<size_t>(hello.line)][static_cast<size_t>(hello.rank)];
+    if (place.open()) continue;
     seen(hello, guest);
-    sockets[static_cast<size_t>(hello.rank)] = std::move(guest);
+    place = std::move(guest);
     --missing;
   }
 }
 
 // Rank 0: learns where everybody listens and tells everybody.
-void gather_contacts(const Socket& listener, const TcpOptions& options,
-                     std::vector<Socket>& sockets, const Deadline& deadline) {
+void gather_contacts(const Socket& listener, const TcpOptions& options, Lines& lines,
+                     const Deadline& deadline) {
   std::vector<Contact> contacts(static_cast<size_t>(options.size));
-  accept_ranks(listener, options, 1, sockets, deadline, [&](const Greeting& g, const Socket& s) {
+  accept_ranks(listener, options, 1, lines, deadline, [&](const Greeting& g, const Socket& s) {
     Contact& contact = contacts[static_cast<size_t>(g.rank)];
     contact.length = sizeof contact.address;
     getpeername(s.fd(), reinterpret_cast<sockaddr*>(&contact.address), &contact.length);
     set_port(contact.address, g.port);
   });
   for (int r = 1; r < options.size; ++r)
-    if (!write_all(sockets[static_cast<size_t>(r)].fd(), contacts.data(),
+    if (!write_all(lines[0][static_cast<size_t>(r)].fd(), contacts.data(),
                    contacts.size() * sizeof(Contact)))
       fail_lost(concat("rank ", r, " left while the ranks were meeting"));
 }
@@ -197,6 +204,31 @@ void gather_contacts(const Socket& listener, const TcpOptions& options,
 void greet(const Socket& socket_, const Greeting& own, int peer) {
   if (!write_all(socket_.fd(), &own, sizeof own))
     fail_lost(concat("rank ", own.rank, " lost rank ", peer, " while the ranks were meeting"));
+}
+
+// A rank other than 0: connects to those below it, accepts those above.
+void join_others(const TcpOptions& options, Lines& lines, const Deadline& deadline) {
+  const Socket listener = listen_on(0);
+  Greeting own{kMagic, options.rank, options.size, port_of(listener), 0};
+  for (own.line = 0; own.line < kLines; ++own.line) {
+    Socket& socket_ = lines[static_cast<size_t>(own.line)][0];
+    socket_ = connect_to_master(options, deadline);
+    greet(socket_, own, 0);
+  }
+  std::vector<Contact> contacts(static_cast<size_t>(options.size));
+  if (!read_all(lines[0][0].fd(), contacts.data(), contacts.size() * sizeof(Contact), deadline))
+    fail_lost(concat("rank ", options.rank, " lost rank 0 while the ranks were meeting (is RANK ",
+                     "unique and WORLD_SIZE the same everywhere?)"));
+  for (int r = 1; r < options.rank; ++r)  // everybody listens already
+    for (own.line = 0; own.line < kLines; ++own.line) {
+      const Contact& contact = contacts[static_cast<size_t>(r)];
+      Socket& socket_ = lines[static_cast<size_t>(own.line)][static_cast<size_t>(r)];
+      socket_ = connect_to(reinterpret_cast<const sockaddr*>(&contact.address), contact.length);
+      if (!socket_.open()) fail_lost(concat("rank ", options.rank, " cannot reach rank ", r));
+      greet(socket_, own, r);
+    }
+  accept_ranks(listener, options, options.rank + 1, lines, deadline,
+               [](const Greeting&, const Socket&) {});
 }
 
 }  // namespace
@@ -214,38 +246,22 @@ void Socket::shut_down() const noexcept {
   if (fd_ >= 0) shutdown(fd_, SHUT_RDWR);
 }
 
-std::vector<Socket> meet_ranks(const TcpOptions& options) {
+RankSockets meet_ranks(const TcpOptions& options) {
   const Deadline deadline(options.timeout_s);
-  std::vector<Socket> sockets(static_cast<size_t>(options.size));
-  if (options.size == 1) return sockets;
-  if (options.rank == 0) {
-    gather_contacts(listen_on(options.master_port), options, sockets, deadline);
-  } else {
-    const Socket listener = listen_on(0);
-    const Greeting own{kMagic, options.rank, options.size, port_of(listener)};
-    sockets[0] = connect_to_master(options, deadline);
-    greet(sockets[0], own, 0);
-    std::vector<Contact> contacts(static_cast<size_t>(options.size));
-    if (!read_all(sockets[0].fd(), contacts.data(), contacts.size() * sizeof(Contact), deadline))
-      fail_lost(concat("rank ", options.rank, " lost rank 0 while the ranks were meeting (is RANK ",
-                       "unique and WORLD_SIZE the same everywhere?)"));
-    for (int r = 1; r < options.rank; ++r) {  // everybody listens already
-      const Contact& contact = contacts[static_cast<size_t>(r)];
-      Socket& socket_ = sockets[static_cast<size_t>(r)];
-      socket_ = connect_to(reinterpret_cast<const sockaddr*>(&contact.address), contact.length);
-      if (!socket_.open()) fail_lost(concat("rank ", options.rank, " cannot reach rank ", r));
-      greet(socket_, own, r);
-    }
-    accept_ranks(listener, options, options.rank + 1, sockets, deadline,
-                 [](const Greeting&, const Socket&) {});
-  }
+  Lines lines;
+  for (auto& line : lines) line.resize(static_cast<size_t>(options.size));
+  if (options.size > 1 && options.rank == 0)
+    gather_contacts(listen_on(options.master_port), options, lines, deadline);
+  else if (options.size > 1)
+    join_others(options, lines, deadline);
   const int yes = 1;
-  for (const Socket& socket_ : sockets) {
-    if (!socket_.open()) continue;
-    setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    socket_.set_non_blocking();
-  }
-  return sockets;
+  for (const auto& line : lines)
+    for (const Socket& socket_ : line) {
+      if (!socket_.open()) continue;
+      setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+      socket_.set_non_blocking();
+    }
+  return {std::move(lines[0]), std::move(lines[1])};
 }
 
 }  // namespace trireme

@@ -25,8 +25,12 @@ class Socket {
   int fd_ = -1;
 };
 
-// One connection to every other rank (index = rank, closed for the own one), ready for use:
+// Two connections to every other rank (index = rank, closed for the own one), ready for use:
 // non-blocking, without delay. Connections that do not speak our protocol are dropped.
-std::vector<Socket> meet_ranks(const TcpOptions& options);
+struct RankSockets {
+  std::vector<Socket> messages;
+  std::vector<Socket> life_lines;
+};
+RankSockets meet_ranks(const TcpOptions& options);
 
 }  // namespace trireme

@@ -67,13 +67,16 @@ struct Incoming {
 class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TcpOptions& options)
-      : rank_(options.rank), sockets_(meet_ranks(options)), inboxes_(sockets_.size()) {
-    wake_ = Socket(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-    if (!wake_.open()) throw Error(concat("eventfd: ", std::strerror(errno)));
-  }
+      : TcpTransport(options.rank, meet_ranks(options)) {}
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(sockets_.size()); }
   const char* name() const override { return "tcp"; }
+
+  std::vector<int> life_lines() const override {
+    std::vector<int> descriptors;
+    for (const Socket& line : life_lines_) descriptors.push_back(line.fd());
+    return descriptors;
+  }
 
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs, const OpInfo& op,
                 Liveness& liveness) override {
@@ -130,6 +133,15 @@ class TcpTransport final : public Transport {
   }
 
  private:
+  TcpTransport(int rank, RankSockets sockets)
+      : rank_(rank),
+        sockets_(std::move(sockets.messages)),
+        life_lines_(std::move(sockets.life_lines)),
+        inboxes_(sockets_.size()),
+        wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    if (!wake_.open()) throw Error(concat("eventfd: ", std::strerror(errno)));
+  }
+
   void start_posted() {
     for (PostedPointer& m : posted_.take()) {
       if (m->sends)
@@ -282,15 +294,17 @@ class TcpTransport final : public Transport {
         continue;
       }
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return;
-      liveness.throw_if_lost(*out.op);
-      liveness.fail(*out.op, concat("rank ", out.to, " closed its connection"));
+      fail_closed(out.to, *out.op, liveness);
     }
   }
 
   void check_open(const Incoming& waiting, Liveness& liveness) {
-    if (!inbox(waiting.part.from).finished) return;
-    liveness.throw_if_lost(*waiting.op);
-    liveness.fail(*waiting.op, concat("rank ", waiting.part.from, " closed its connection"));
+    if (inbox(waiting.part.from).finished) fail_closed(waiting.part.from, *waiting.op, liveness);
+  }
+
+  // Its life line, or the board, tells more in a moment.
+  [[noreturn]] static void fail_closed(int peer, const OpInfo& op, Liveness& liveness) {
+    liveness.fail_after_grace(op, concat("rank ", peer, " closed its connection"));
   }
 
   void sleep_until_ready() {
@@ -304,6 +318,7 @@ class TcpTransport final : public Transport {
 
   int rank_;
   std::vector<Socket> sockets_;
+  std::vector<Socket> life_lines_;
   std::vector<Inbox> inboxes_;
   std::list<Incoming> in_;  // in the order of posting
   std::list<Outgoing> out_;

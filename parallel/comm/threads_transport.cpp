@@ -35,6 +35,7 @@ class ThreadTransport final : public Transport {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(hub_->mailboxes.size()); }
   const char* name() const override { return "threads"; }
+  bool ranks_are_processes() const override { return false; }
 
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs, const OpInfo& op,
                 Liveness& liveness) override {

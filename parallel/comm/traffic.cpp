@@ -28,6 +28,12 @@ Traffic::Counter& Traffic::Counter::operator+=(const Counter& other) {
   return *this;
 }
 
+Traffic::Counter Traffic::Counter::operator-(const Counter& before) const {
+  return {calls - before.calls, payload_bytes - before.payload_bytes,
+          sent_bytes - before.sent_bytes, window_bytes - before.window_bytes,
+          seconds - before.seconds};
+}
+
 Traffic::Counter Traffic::total() const {
   Counter sum;
   for (const Counter& c : counters) sum += c;

@@ -29,6 +29,7 @@ struct Traffic {
     int64_t window_bytes = 0;   // node-local window: added at each copy into it
     double seconds = 0;         // wall time inside the operation, waiting for peers included
     Counter& operator+=(const Counter& other);
+    Counter operator-(const Counter& before) const;
   };
   std::array<Counter, kCommKinds> counters{};
 

@@ -34,7 +34,8 @@ struct PostedMessage {
   OpInfo op;
   std::shared_ptr<const void> keep;              // what op refers to
   std::function<void(std::exception_ptr)> done;  // called once, by any thread: null, or the error
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point looked = std::chrono::steady_clock::now();
+  double waited = 0;  // seconds until then, as Patience counts them
 };
 
 // Messages between two ranks with one tag arrive in the order they were sent. Tags lie in
@@ -63,6 +64,11 @@ class Transport {
   // call again when somebody waits for one of them; zero when none is under way. Throws nothing.
   virtual std::chrono::microseconds progress(Liveness& liveness) = 0;
 
+  // Whether each rank is a process, which may die or be stopped alone.
+  virtual bool ranks_are_processes() const { return true; }
+  // A connection to every rank that carries nothing but signs of life (PeerLinks); -1 where there is
+  // none. Empty: this transport has no such connections.
+  virtual std::vector<int> life_lines() const { return {}; }
   // This rank gives up: wake peers that liveness does not reach. Throws nothing.
   virtual void tell_lost() noexcept {}
   // All ranks have said goodbye: end normally. Not called after a loss.

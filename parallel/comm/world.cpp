@@ -50,6 +50,12 @@ World::World(std::shared_ptr<RankState> state)
       exceptions_(std::uncaught_exceptions()) {}
 
 World::~World() {
+  end();
+  state_->liveness.go();
+  if (state_->watchdog) state_->watchdog->stop();
+}
+
+void World::end() {
   if (std::uncaught_exceptions() > exceptions_) {
     world_->abort(concat("rank ", rank(), " stopped because of an error"));
     return;
@@ -88,6 +94,12 @@ std::string World::describe() const {
                 count(static_cast<int64_t>(hosts.size()), "host"), ", ", count(nodes(), "node"));
 }
 
+Traffic World::traffic() const {
+  state_->worker.run([] {});
+  const std::lock_guard lock(state_->traffic_mutex);
+  return state_->traffic;
+}
+
 void World::set_worker_cores(int first, int count) { state_->worker.set_cores(first, count); }
 
 std::unique_ptr<World> make_world(const WorldOptions& options) {
@@ -115,7 +127,7 @@ std::unique_ptr<World> make_world(const WorldOptions& options) {
                                   "(mpirun; Slurm: srun --mpi=pmix), or comm.backend auto"
                                 : "use comm.backend auto");
   return std::make_unique<World>(
-      connect_rank(std::move(transport), options.comm, options.build_id));
+      connect_rank(std::move(transport), options.comm, options.build_id, options.announce_loss));
 }
 
 }  // namespace trireme

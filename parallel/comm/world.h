@@ -23,6 +23,8 @@ struct WorldOptions {
   std::string backend = "auto";  // auto: as detect_launcher() says; mpi; tcp; single
   CommOptions comm;
   std::string build_id;  // empty: of this executable; ranks with different ones refuse to start
+  // Prints what the watchdog has to say of a lost rank, before the process ends (watchdog.h).
+  std::function<void(const std::string&)> announce_loss;
 };
 
 // Connects the ranks and compares build ids and format versions. The destructor says goodbye to the
@@ -46,12 +48,15 @@ class World {
   int nodes() const;
   std::string backend() const;   // "single", "mpi", "tcp", "threads"
   std::string describe() const;  // "4 ranks over mpi, 1 host, 2 nodes"
+  // Waits for the operations started so far, then reads the counters of this rank over all groups.
+  Traffic traffic() const;
   // Cores the thread that runs asynchronous operations may use (pin_rank).
   void set_worker_cores(int first, int count);
 
  private:
   std::shared_ptr<RankState> state_;
   std::unique_ptr<Communicator> world_;
+  void end();
   int exceptions_;  // under way when this object was made
 };
 

@@ -29,8 +29,8 @@ class CommandTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def start(self, *arguments, ranks=None, environment=None):
-        """The process, started in self.folder with pipes for its outputs and no input."""
+    def start(self, *arguments, ranks=None, environment=None, prefix=()):
+        """The process, started in self.folder with pipes for its outputs and no input; prefix: what starts it."""
         command = [TRIREME, *map(str, arguments)]
         environment = dict(environment or {})
         if ranks is not None or "--ranks" in command or "WORLD_SIZE" in environment:
@@ -38,6 +38,7 @@ class CommandTest(unittest.TestCase):
             environment["ASAN_OPTIONS"] = "detect_leaks=0"
         if ranks is not None:
             command = [*MPIRUN, "-n", str(ranks), *command]
+        command = [*prefix, *command]
         process = subprocess.Popen(command, cwd=self.folder, env={**os.environ, **environment},
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, start_new_session=True)

@@ -1,0 +1,47 @@
+// Signs of life between ranks that share no board: one TCP connection each, apart from the messages.
+//
+// Every beat is one byte. A connection that ends without a goodbye means that the peer's process has
+// died; one that stays silent while the peer's kernel still acknowledges our beats, that the process
+// was stopped; one that acknowledges nothing, that its machine or the network hangs. A loss known to
+// one rank is passed on with its reason, so that every rank names the same one.
+#pragma once
+
+#include "parallel/comm/liveness.h"
+
+namespace trireme {
+
+// The peer's kernel answers and the process does not: given up after this long. A process that only
+// computes beats from a thread of its own. The other limit is kHangsSeconds (liveness.h).
+inline constexpr double kUnansweredSeconds = 6;
+
+// Used by one thread at a time (the watchdog's). Borrows the descriptors, which must be non-blocking.
+class PeerLinks {
+ public:
+  PeerLinks() = default;
+  // descriptors: by world rank; -1 where there is nothing to watch.
+  explicit PeerLinks(const std::vector<int>& descriptors);
+
+  std::vector<int> descriptors() const;  // readable when there is news
+  void beat();
+  void look(double counted, Liveness& liveness);  // as Liveness::look
+  // The last words of this rank: the first loss it knows, or goodbye.
+  void tell_lost(const std::string& reason, LossCause cause);
+  void say_goodbye();
+
+ private:
+  struct Peer {
+    int world_rank = 0;
+    int fd = -1;
+    bool closed = false;   // it said goodbye, or its end is known
+    bool telling = false;  // it is telling its loss; the text so far:
+    std::string text;
+    double silent = 0;
+  };
+  static void read_news(Peer& peer, Liveness& liveness);
+  static void take(Peer& peer, char byte, Liveness& liveness);
+  void send_all(const std::string& bytes);
+
+  std::vector<Peer> peers_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,162 @@
+#include "parallel/comm/watchdog.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kBeatSeconds = 0.1;
+// A longer time between two looks means that this process itself did not run.
+constexpr double kMostCounted = 0.5;
+constexpr double kReportedGrace = 0.5;
+constexpr double kLeaveGrace = 1.0;
+
+std::atomic<int> g_wake{-1};
+std::atomic<bool> g_terminated{false};
+
+void wake(int fd) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
+}
+
+extern "C" void on_sigterm(int) {
+  const int before = errno;
+  g_terminated = true;
+  wake(g_wake.load());
+  errno = before;
+}
+
+bool handles(const struct sigaction& action, void (*handler)(int)) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == handler;
+}
+
+void block_all_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+}
+
+double seconds_between(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+}  // namespace
+
+Watchdog::Watchdog(Liveness& liveness, PeerLinks links, bool alone, Announce announce)
+    : liveness_(liveness),
+      links_(std::move(links)),
+      alone_(alone),
+      announce_(std::move(announce)),
+      wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (wake_fd_ < 0) throw Error("cannot make an event descriptor for the watchdog");
+  struct sigaction current {};
+  sigaction(SIGTERM, nullptr, &current);
+  int nobody = -1;
+  if (handles(current, SIG_DFL) && g_wake.compare_exchange_strong(nobody, wake_fd_)) {
+    g_terminated = false;
+    struct sigaction action {};
+    action.sa_handler = on_sigterm;
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, nullptr);
+    handles_sigterm_ = true;
+  }
+  liveness_.beat();
+  thread_ = std::thread([this] { loop(); });
+}
+
+Watchdog::~Watchdog() {
+  stop();
+  if (handles_sigterm_) {
+    struct sigaction current {};
+    sigaction(SIGTERM, nullptr, &current);
+    if (handles(current, on_sigterm)) signal(SIGTERM, SIG_DFL);
+    g_wake = -1;
+  }
+  close(wake_fd_);
+}
+
+void Watchdog::stop() {
+  if (!thread_.joinable()) return;
+  stop_ = true;
+  wake(wake_fd_);
+  thread_.join();
+  if (!liveness_.lost()) return links_.say_goodbye();
+  links_.tell_lost(liveness_.reason(), liveness_.cause());
+  // The rank is leaving by an exception; the launcher's SIGTERM may come before it has printed that.
+  if (liveness_.cause() != LossCause::kReported) announce_loss();
+}
+
+void Watchdog::announce_loss() {
+  if (announced_ || !announce_) return;
+  announced_ = true;
+  announce_(concat(liveness_.where(), " stopped: ", liveness_.reason()));
+}
+
+// Until something happens, a beat is due, or stop().
+bool Watchdog::sleep(double seconds) const {
+  std::vector<pollfd> ready{{wake_fd_, POLLIN, 0}};
+  for (int fd : liveness_.process_handles()) ready.push_back({fd, POLLIN, 0});
+  for (int fd : links_.descriptors()) ready.push_back({fd, POLLIN, 0});
+  poll(ready.data(), ready.size(), static_cast<int>(seconds * 1000));
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = read(wake_fd_, &count, sizeof count);
+  return !stop_;
+}
+
+void Watchdog::loop() {
+  block_all_signals();
+  auto last = Clock::now(), beaten = last;
+  double pause = 0;
+  while (sleep(pause)) {
+    const auto now = Clock::now();
+    if (seconds_between(beaten, now) >= kBeatSeconds) {
+      liveness_.beat();
+      links_.beat();
+      beaten = now;
+    }
+    const double counted = std::min(seconds_between(last, now), kMostCounted);
+    last = now;
+    // Asked before looking: whoever died before the signal was sent is seen.
+    const bool terminated = handles_sigterm_ && g_terminated.exchange(false);
+    links_.look(counted, liveness_);
+    liveness_.look(counted);
+    if (liveness_.lost()) return end_run();
+    if (terminated) handle_sigterm();
+    pause = std::clamp(kBeatSeconds - seconds_between(beaten, Clock::now()), 0.001, kBeatSeconds);
+  }
+}
+
+void Watchdog::end_run() {
+  const auto wait = [&](double seconds) {
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    while (!stop_ && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return !stop_.load();
+  };
+  const LossCause cause = liveness_.cause();
+  links_.tell_lost(liveness_.reason(), cause);
+  if (cause == LossCause::kReported && !wait(kReportedGrace)) return;
+  announce_loss();
+  if (wait(kLeaveGrace)) _exit(static_cast<int>(ExitCode::kLostRank));
+}
+
+void Watchdog::handle_sigterm() {
+  if (!alone_ && announce_)
+    announce_(concat(liveness_.where(),
+                     " stopped: SIGTERM: the launcher ends the run; a rank on another machine may "
+                     "have been lost"));
+  liveness_.terminate();
+  links_.say_goodbye();
+  // Blocked in this thread: another one takes it.
+  signal(SIGTERM, SIG_DFL);
+  kill(getpid(), SIGTERM);
+}
+
+}  // namespace trireme

@@ -1,0 +1,59 @@
+// Watchdog: a thread of each rank that shows the others that the rank runs, watches that they do, and
+// ends the rank when one is lost, whatever the other threads are doing.
+//
+// It wakes when a process of the host ends or a connection has news, and ten times a second. It calls
+// no MPI. On a loss it
+//   1. has one line printed: the rank, the operation it waits in, the lost rank and the cause;
+//   2. gives the other threads a second to leave by their own exceptions (Liveness::check);
+//   3. ends the process with ExitCode::kLostRank.
+// A rank that reported a failure of its own gets a moment before 1, because the same failure often
+// meets all ranks, and each then prints its own.
+//
+// mpirun sends SIGTERM to the ranks that survive another's death, and SIGKILL a second later. Where
+// nobody handles SIGTERM the watchdog does: it looks for the dead rank first, and lets the signal have
+// its default action when there is none.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "parallel/comm/peer_links.h"
+
+namespace trireme {
+
+// Prints one line for people; called once, from the watchdog's thread.
+using Announce = std::function<void(const std::string&)>;
+
+class Watchdog {
+ public:
+  // liveness must have joined its board. One watchdog at a time handles SIGTERM of a process. alone:
+  // all ranks of the run are on this host.
+  Watchdog(Liveness& liveness, PeerLinks links, bool alone, Announce announce);
+  ~Watchdog();  // stop()
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  // Ends the thread and tells the peers on other hosts what this rank knows: a loss, or goodbye. A loss
+  // that nobody has announced is announced here.
+  void stop();
+
+ private:
+  void loop();
+  bool sleep(double seconds) const;  // false: stop() was called
+  void end_run();
+  void announce_loss();  // once
+  void handle_sigterm();
+
+  Liveness& liveness_;
+  PeerLinks links_;
+  bool alone_;
+  Announce announce_;
+  int wake_fd_;
+  bool handles_sigterm_ = false;
+  bool announced_ = false;  // of the thread, and of stop() after its end
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+}  // namespace trireme

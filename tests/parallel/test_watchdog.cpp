@@ -1,0 +1,189 @@
+// Processes whose peers die or are stopped: what their watchdogs say, and that they end.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+#include "parallel/comm/rank_state.h"
+#include "parallel/comm/world.h"
+#include "tests/support/compare.h"
+
+namespace trireme {
+namespace {
+
+using test::TestTensor;
+
+// How a process ended: its exit code, or minus the signal that ended it.
+int outcome(pid_t process) {
+  int status = 0;
+  waitpid(process, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+struct Ended {
+  std::vector<int> outcomes;
+  std::string announced;  // by all ranks, a line each
+};
+
+// One process per rank, connected over the loopback interface; exit code 0 when fn returns.
+Ended run_processes(int ranks, const std::function<void(World&)>& fn) {
+  static int port = 42000 + static_cast<int>(getpid() % 10000);
+  port += 7;
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  std::vector<pid_t> children;
+  for (int r = 0; r < ranks; ++r) {
+    const pid_t child = fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    const auto announce = [&](const std::string& message) {
+      const std::string line = message + "\n";
+      [[maybe_unused]] const ssize_t written = write(ends[1], line.data(), line.size());
+    };
+    try {
+      const TcpOptions tcp{"localhost", port, r, ranks, 60};
+      World world(connect_rank(make_tcp_transport(tcp), CommOptions{}, "", announce));
+      fn(world);
+    } catch (const Error& e) {
+      _exit(static_cast<int>(e.code()));
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  Ended ended;
+  char buffer[4096];
+  for (ssize_t got; (got = read(ends[0], buffer, sizeof buffer)) > 0;)
+    ended.announced.append(buffer, static_cast<size_t>(got));
+  close(ends[0]);
+  for (const pid_t child : children) ended.outcomes.push_back(outcome(child));
+  return ended;
+}
+
+constexpr int kLost = static_cast<int>(ExitCode::kLostRank);
+
+void reduce_forever(World& world) {
+  const TestTensor data(DType::kF32, {100});
+  for (;;) world.world().all_reduce(*data);
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
+  return found;
+}
+
+TEST(Watchdog, SaysNothingOfARunThatEndsWell) {
+  const Ended ended = run_processes(3, [](World& world) {
+    world.world().barrier();
+    if (world.rank() == 1) usleep(300'000);
+  });
+  EXPECT_EQ(ended.announced, "");
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{0, 0, 0}));
+}
+
+TEST(Watchdog, EndsARankThatCannotLeave) {
+  const Ended ended = run_processes(2, [](World& world) {
+    world.world().barrier();
+    if (world.rank() == 1) kill(getpid(), SIGKILL);
+    for (;;) pause();  // as inside a library that waits for the dead rank
+  });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGKILL}));
+  EXPECT_EQ(
+      count(ended.announced, "rank 0 of 2, between two operations, stopped: rank 1 (process "), 1u)
+      << ended.announced;
+}
+
+TEST(Watchdog, NamesTheOperationOfEveryRankThatWaits) {
+  const Ended ended = run_processes(4, [](World& world) {
+    world.world().barrier();
+    if (world.rank() == 2) {
+      usleep(500'000);  // the others are in the all-reduce by now
+      kill(getpid(), SIGKILL);
+    }
+    reduce_forever(world);
+  });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, kLost, -SIGKILL, kLost}));
+  for (int r : {0, 1, 3})
+    EXPECT_EQ(
+        count(ended.announced, concat("rank ", r,
+                                      " of group \"world\" (4 ranks): all_reduce of 400 bytes "
+                                      "stopped: rank 2 (process ")),
+        1u)
+        << ended.announced;
+}
+
+// Rank 0 expects a message of rank 1, which dies; `meanwhile` is what it does then.
+Ended die_before_a_message(const std::function<void(World&, const Work&)>& meanwhile) {
+  return run_processes(3, [&](World& world) {
+    const auto pair = world.world().split(world.rank() / 2, world.rank(), "pair");
+    if (world.rank() == 1) {
+      usleep(500'000);
+      kill(getpid(), SIGKILL);
+    }
+    const TestTensor data(DType::kF32, {100});
+    meanwhile(world, world.rank() == 0 ? pair->post_recv(*data, 1) : Work());
+  });
+}
+
+TEST(Watchdog, NamesThePostedMessageThatIsAwaited) {
+  const Ended ended = die_before_a_message([](World& world, const Work& message) {
+    if (world.rank() == 0) message.wait();
+    for (;;) pause();
+  });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGKILL, kLost}));
+  EXPECT_EQ(count(ended.announced,
+                  "rank 0 of 3, rank 0 of group \"pair\" (2 ranks): recv of 400 "
+                  "bytes stopped: rank 1 (process "),
+            1u)
+      << ended.announced;
+}
+
+TEST(Watchdog, NamesTheOperationThatIsAwaitedBesidePostedMessages) {
+  const Ended ended =
+      die_before_a_message([](World& world, const Work&) { reduce_forever(world); });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGKILL, kLost}));
+  EXPECT_EQ(count(ended.announced,
+                  "rank 0 of group \"world\" (3 ranks): all_reduce of 400 bytes "
+                  "stopped: rank 1 (process "),
+            1u)
+      << ended.announced;
+}
+
+TEST(Watchdog, ARankEndedBySigtermIsNamedAndKeepsItsSignal) {
+  const Ended ended = run_processes(2, [](World& world) {
+    world.world().barrier();
+    if (world.rank() == 1) {
+      raise(SIGTERM);
+      for (;;) pause();
+    }
+    reduce_forever(world);
+  });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGTERM}));
+  EXPECT_EQ(count(ended.announced, "was ended by SIGTERM"), 1u) << ended.announced;
+}
+
+TEST(Watchdog, ASharedSigtermIsNoLoss) {
+  const Ended ended = run_processes(3, [](World& world) {
+    world.world().barrier();
+    raise(SIGTERM);
+    for (;;) pause();
+  });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{-SIGTERM, -SIGTERM, -SIGTERM}));
+  EXPECT_EQ(ended.announced, "");
+}
+
+TEST(Watchdog, AReportedFailureLeavesTheOthersTheirOwn) {
+  const Ended ended = run_processes(3, [](World& world) {
+    world.world().barrier();
+    throw InputError("all ranks find the same mistake");
+  });
+  EXPECT_EQ(ended.announced, "");
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{2, 2, 2}));
+}
+
+}  // namespace
+}  // namespace trireme
