@@ -17,6 +17,7 @@
 #include "training/evaluate.h"
 #include "training/run_directory.h"
 #include "training/run_records.h"
+#include "training/traffic_metrics.h"
 #include "training/train_checkpoint.h"
 #include "training/train_step.h"
 #include "transformer/flops.h"
@@ -64,6 +65,7 @@ class PretrainRun {
   int64_t last_saved_ = -1;
   double peak_tflops_ = 0;  // of this rank
   int64_t parameters_ = 0;  // of the whole model
+  TrafficMetrics traffic_metrics_;
   std::unique_ptr<RunRecords> records_;
 };
 
@@ -305,6 +307,7 @@ ExitCode PretrainRun::run() {
     const StepResult result = train_one_step();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     StepMetrics metrics = describe_step(result, took.count());
+    if (world_.size() > 1) traffic_metrics_.add(world_, metrics);
     const bool last = position_.step == config_.train_steps;
     if (last || (config_.eval_interval > 0 && position_.step % config_.eval_interval == 0))
       validate(metrics);
