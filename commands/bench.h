@@ -1,5 +1,5 @@
-// `trireme bench gemm`, `ops` and `train`: what each product, op and training step reaches of what this
-// machine can do, both measured in the same run.
+// `trireme bench gemm`, `ops`, `train` and `comm`: what each product, op, training step and collective
+// reaches of what this machine can do, both measured in the same run.
 #pragma once
 
 namespace CLI {
@@ -8,9 +8,12 @@ class App;
 
 namespace trireme {
 
+struct CommandLine;
+
 // Each adds its subcommand to `parent`; the subcommand's callback does the work and prints.
 CLI::App* add_bench_gemm(CLI::App& parent);
 CLI::App* add_bench_ops(CLI::App& parent);
 CLI::App* add_bench_train(CLI::App& parent);
+CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line);
 
 }  // namespace trireme

@@ -40,12 +40,13 @@ void complete_footers(CLI::App& app) {
   }
 }
 
-void add_bench_command(CLI::App& app) {
+void add_bench_command(CLI::App& app, const CommandLine& line) {
   CLI::App* bench = app.add_subcommand("bench", "Measure what this machine reaches");
   bench->require_subcommand(1);
   add_bench_gemm(*bench);
   add_bench_train(*bench);
   add_bench_ops(*bench);
+  add_bench_comm(*bench, line);
 }
 
 void add_commands(CLI::App& app, const CommandLine& line) {
@@ -62,7 +63,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_checkpoint_command(app);
   add_report_command(app);
   add_schedule_command(app);
-  add_bench_command(app);
+  add_bench_command(app, line);
   add_completion_command(app);
   complete_footers(app);
 }

@@ -21,6 +21,29 @@ class Bench(harness.CommandTest):
             for key in ("ms", "gbytes_per_second", "share_of_floor"):
                 self.assertTrue(math.isfinite(row[key]) and row[key] > 0, row)
 
+    def test_comm(self):
+        for ranks, extra in ((2, []), (4, ["--ranks-per-node", "2"]), (4, ["--algorithm", "ring", "--dtype", "bfloat16"])):
+            text, _ = self.trireme("bench", "comm", "--json", "--min", "64", "--max", "64K", "--factor", "32",
+                                   "--iterations", "2", "--ranks", ranks, *extra, timeout=300)
+            report = json.loads(text)
+            self.assertEqual(report["ranks"], ranks)
+            factors = {"all_reduce": 2 * (ranks - 1) / ranks, "broadcast": 1, "send_recv": 1,
+                       **dict.fromkeys(("all_gather", "reduce_scatter", "all_to_all"), (ranks - 1) / ranks)}
+            self.assertEqual([(row["operation"], row["bytes"]) for row in report["rows"]],
+                             [(name, size) for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                                                        "broadcast", "send_recv") for size in (64, 2048, 65536)])
+            for row in report["rows"]:
+                self.assertEqual(row["wrong"], 0, row)
+                self.assertEqual("mpi_us" in row, "bfloat16" not in extra, row)
+                rate = row["bytes"] / row["us"] * 1e-3
+                self.assertAlmostEqual(row["algbw_gbytes_per_second"] / rate, 1, 9)
+                self.assertAlmostEqual(row["busbw_gbytes_per_second"] / rate, factors[row["operation"]], 9)
+
+    def test_comm_refused(self):
+        self.assert_refused("bench", "comm", says="--ranks N")
+        self.assert_refused("bench", "comm", "--min", "1M", "--max", "1K", says=["--min 1048576", "--max 1024"])
+        self.assert_refused("bench", "comm", "--operation", "all_swap", says="all_swap")
+
     def test_refused(self):
         self.assert_refused("bench", "ops", "--dtype", "float8", says="float8")
         self.assert_refused("bench", "gemm", "--threads", "0", says="--threads")
