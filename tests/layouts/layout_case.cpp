@@ -338,9 +338,9 @@ std::string custom_schedule(int stages, int micro_batches) {
 
 // Weights with which no router of the run is near another choice (tests/layouts/routing_margin.h).
 uint64_t seed_of(const LayoutCase& c) {
-  if (c.experts == "mixtral") return 13;
-  if (c.experts == "qwen2_moe") return 1;
-  if (c.experts == "deepseek") return 19;
+  if (c.experts == "mixtral") return 1;
+  if (c.experts == "qwen2_moe") return 5;
+  if (c.experts == "deepseek") return 2;
   return 1234;
 }
 
@@ -386,6 +386,8 @@ RunConfig config_of(const LayoutCase& c) {
   config.train_steps = 5;
   config.seed = seed_of(c);
   config.optimizer.lr = 1e-3;  // larger steps would amplify rounding
+  // So would steps of full length along gradients that are zero by mathematics, as keys' biases have.
+  config.optimizer.eps = 1e-4;
   config.scheduler.style = DecayStyle::kConstant;
   config.comm.bucket_bytes = 16384;  // several buckets
   return config;

@@ -26,7 +26,7 @@ class RoutingMargin {
 };
 
 // The margin that a case must have, so that rounding cannot change a choice; scores lie in (0, 1). In float64 a
-// thousand times the 1e-9 by which layouts may differ, in float32 twice the 1e-5: the seeds of the models are chosen
+// thousand times the 1e-9 by which layouts may differ, in float32 twenty times the 1e-6: the seeds of the models are chosen
 // so. In bfloat16 scores differ by 2^-8 and more, and among thousands of choices some are always nearer: models
 // with experts are not compared there.
 double required_routing_margin(DType dtype);
