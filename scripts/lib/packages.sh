@@ -27,6 +27,7 @@ clang-format-14|clang-tools-extra|test|source format check
 clang-tidy-16|clang-tools-extra|test|static analysis, in test.sh --all
 clang-16|clang|fuzz|compiler with libFuzzer
 libclang-rt-16-dev|compiler-rt|fuzz|libFuzzer and the sanitizers of clang
+libomp-16-dev|libomp-devel|fuzz|OpenMP of clang
 END
 }
 
