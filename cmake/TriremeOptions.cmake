@@ -15,7 +15,7 @@ endif()
 add_library(trireme_options INTERFACE)
 target_include_directories(trireme_options INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wconversion -Wshadow -Wno-psabi
-                       -Wno-restrict)  # GCC 12 warns falsely about std::string (bug 105329)
+                       $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # it warns falsely about std::string (GCC bug 105329)
 if(TRIREME_WERROR)
   target_compile_options(trireme_options INTERFACE -Werror)
 endif()
