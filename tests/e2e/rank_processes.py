@@ -59,7 +59,15 @@ class RankRunTest(tiny_run.RunTest):
         self.wait_for(lambda: (self.folder / "run/metrics.jsonl").exists() and len(self.records()) >= 5)
 
     def start_mpi(self):
-        root = self.start("pretrain", "--config", "run.json", "--ranks", RANKS)
+        self.follow_mpirun(self.start("pretrain", "--config", "run.json", "--ranks", RANKS))
+
+    def start_mpi_to_files(self):
+        """Each rank's standard error goes to a file err.RANK, past mpirun."""
+        redirect = ["sh", "-c", 'exec "$@" 2> err.$OMPI_COMM_WORLD_RANK', "sh"]
+        self.follow_mpirun(self.start("pretrain", "--config", "run.json",
+                                      prefix=[*harness.MPIRUN, "-n", str(RANKS), *redirect]))
+
+    def follow_mpirun(self, root):
         self.roots, self.outputs = [root], [Lines(root)]
         self.wait_for(lambda: len(self.find_ranks()) == RANKS)
         self.pids = self.find_ranks()

@@ -89,6 +89,22 @@ class LostRank(RankRunTest):
     def test_killed_with_two_nodes(self):
         self.kill("mpi", 1, comm={"ranks_per_node": 2})
 
+    def test_written_before_mpirun_ends_the_ranks(self):
+        """What mpirun holds back has been said in time."""
+        self.start_run("mpi_to_files")
+        with Noise() as noise:
+            since = time.time()
+            self.send(VICTIM, signal.SIGKILL)
+            self.end(30)
+        for rank in range(RANKS):
+            if rank == VICTIM:
+                continue
+            path = self.folder / f"err.{rank}"
+            self.assertEqual(path.read_text().count(f"stopped: rank {VICTIM} (process"), 1, path.read_text())
+            wrote = path.stat().st_mtime - since
+            print(f"written after {wrote:.3f} s", flush=True)
+            self.assertLess(wrote, 0.5 + 4 * noise.worst)
+
     def test_killed_in_every_layout(self):
         for name, layout in LAYOUTS.items():
             with self.subTest(layout=name):
