@@ -18,6 +18,7 @@ class LossyTransport final : public Transport {
   int rank() const override { return link_->rank(); }
   int size() const override { return link_->size(); }
   const char* name() const override { return link_->name(); }
+  bool ranks_are_processes() const override { return link_->ranks_are_processes(); }
 
   void exchange(std::span<const SendPart> sends, std::span<const RecvPart> recvs, const OpInfo& op,
                 Liveness& liveness) override {
