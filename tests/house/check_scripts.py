@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The shell scripts parse, explain themselves, refuse what they do not know, and act on exit codes."""
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -67,6 +68,21 @@ class Scripts(unittest.TestCase):
             refused = run(ROOT / "scripts/quickstart.sh", "--no-install", *arguments)
             self.assertEqual(refused.returncode, 2)
             self.assertIn(says, refused.stderr)
+
+    def test_layouts_are_published_when_asked(self):
+        scripts, sweep = self.folder / "copy/scripts", self.folder / "copy/build/release/tests/layout_sweep"
+        scripts.mkdir(parents=True)
+        sweep.parent.mkdir(parents=True)
+        shutil.copy(ROOT / "scripts/test_layouts.sh", scripts)
+        self.stub("copy/scripts/install_deps.sh", "")
+        self.stub("cmake", "")
+        self.stub("copy/build/release/tests/layout_sweep", 'printf "%s|" "$@"')
+        for arguments in (["--only", "pp2 dp1"], ["--sample", "5", "--publish"]):
+            ran = self.run_stubbed(scripts / "test_layouts.sh", *arguments)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertIn("|" + "|".join(arguments[:2]) + "|", ran.stdout)
+            self.assertEqual("|--publish|docs/layouts.md|" in ran.stdout, "--publish" in arguments, ran.stdout)
+        self.assertIn("--command|scripts/test_layouts.sh --sample 5 --publish|", ran.stdout)
 
     def short_text(self):
         path = self.folder / "short.txt"

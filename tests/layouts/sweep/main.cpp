@@ -1,11 +1,11 @@
 // Runs every layout, or a sample of them, against one rank and writes what it found as a page.
 //
 //   layout_sweep [--sample N] [--seed S] [--most RANKS] [--low-precision N] [--only TEXT]
-//                [--publish FILE] [--commit NAME]
+//                [--publish FILE] [--commit NAME] [--command TEXT]
 //
 // Without --sample all combinations run (hours); --only takes those whose name holds TEXT.
-// --low-precision runs that many of them in float32 and bfloat16 too. Exit status 1 when any differs by
-// more than allowed.
+// --low-precision runs that many of them in float32 and bfloat16 too. --publish writes the page, which names
+// the commit and the command. Exit status 1 when any differs by more than allowed, 2 when none was chosen.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -25,7 +25,7 @@ struct Options {
   size_t low_precision = 0;
   uint64_t seed = 1;
   int most = 8;
-  std::string publish, only, commit = "unknown";
+  std::string publish, only, commit = "unknown", command = "layout_sweep";
 };
 
 class Sweep {
@@ -33,22 +33,24 @@ class Sweep {
   explicit Sweep(const Options& options) : options_(options) {}
 
   bool run() {
-    const std::vector<LayoutCase> dense = wanted(all_cases(options_.most));
-    const std::vector<LayoutCase> experts = wanted(expert_cases(options_.most));
+    const std::vector<LayoutCase> dense = all_cases(options_.most);
+    const std::vector<LayoutCase> experts = expert_cases(options_.most);
     const size_t all = dense.size() + experts.size();
-    std::vector<LayoutCase> cases = draw(dense, experts, options_.sample, options_.seed);
-    // In bfloat16 two experts are often as good as each other, and rounding decides: no experts there.
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      if (options_.low_precision == 0) break;
-      for (LayoutCase c : draw(dense, dtype == DType::kF32 ? experts : std::vector<LayoutCase>(),
-                               options_.low_precision, options_.seed + 1)) {
-        c.dtype = dtype;
-        cases.push_back(c);
-      }
+    std::vector<LayoutCase> cases;
+    for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+      const bool low = dtype != DType::kF64;
+      if (low && options_.low_precision == 0) break;
+      // In bfloat16 two experts are often as good as each other, and rounding decides: no experts there.
+      const auto no_experts = std::vector<LayoutCase>();
+      const std::vector<LayoutCase> drawn =
+          draw(wanted(dense, dtype), wanted(dtype == DType::kBF16 ? no_experts : experts, dtype),
+               low ? options_.low_precision : options_.sample, options_.seed + (low ? 1 : 0));
+      cases.insert(cases.end(), drawn.begin(), drawn.end());
     }
-    report_ = {all, options_.most, options_.seed, options_.commit, {}};
+    if (cases.empty()) throw std::invalid_argument("no case's name holds --only " + options_.only);
+    report_ = {all, options_.most, options_.seed, options_.commit, options_.command, {}};
     for (size_t i = 0; i < cases.size(); ++i) {
-      CaseReport result{cases[i], {}, 0, {}};
+      CaseReport result{.layout = cases[i]};
       try {
         check(result);
       } catch (const std::exception& e) {
@@ -71,7 +73,8 @@ class Sweep {
   }
 
  private:
-  std::vector<LayoutCase> wanted(std::vector<LayoutCase> cases) const {
+  std::vector<LayoutCase> wanted(std::vector<LayoutCase> cases, DType dtype) const {
+    for (LayoutCase& c : cases) c.dtype = dtype;
     std::erase_if(cases, [&](const LayoutCase& c) {
       return c.name().find(options_.only) == std::string::npos;
     });
@@ -133,6 +136,8 @@ Options parse(int argc, char** argv) {
       options.publish = value;
     else if (name == "--commit")
       options.commit = value;
+    else if (name == "--command")
+      options.command = value;
     else if (name == "--only")
       options.only = value;
     else if (name == "--sample")

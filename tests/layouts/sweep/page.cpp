@@ -11,17 +11,19 @@ namespace {
 
 struct Row {
   int cases = 0, failed = 0;
-  LayoutError worst;
-  double margin = std::numeric_limits<double>::infinity();
+  std::optional<LayoutError> worst;  // none: nothing was compared
 
-  void add(const CaseReport& report) {
+  void count(const CaseReport& report) {
     ++cases;
     failed += report.problem.empty() ? 0 : 1;
-    worst.loss = std::max(worst.loss, report.error.loss);
-    worst.norm = std::max(worst.norm, report.error.norm);
-    worst.gradient = std::max(worst.gradient, report.error.gradient);
-    worst.value = std::max(worst.value, report.error.value);
-    margin = std::min(margin, report.margin);
+  }
+  void compare(const CaseReport& report) {
+    if (!report.error) return;
+    if (!worst) worst.emplace();
+    worst->loss = std::max(worst->loss, report.error->loss);
+    worst->norm = std::max(worst->norm, report.error->norm);
+    worst->gradient = std::max(worst->gradient, report.error->gradient);
+    worst->value = std::max(worst->value, report.error->value);
   }
 };
 
@@ -31,26 +33,45 @@ std::string number(double value) {
   return text;
 }
 
-void write_errors(std::ostream& page, const LayoutError& error) {
-  page << " | " << number(error.loss) << " | " << number(error.norm) << " | "
-       << number(error.gradient) << " | " << number(error.value) << " |\n";
+void write_errors(std::ostream& page, const std::optional<LayoutError>& error) {
+  if (!error) {
+    page << " | - | - | - | - |\n";
+    return;
+  }
+  page << " | " << number(error->loss) << " | " << number(error->norm) << " | "
+       << number(error->gradient) << " | " << number(error->value) << " |\n";
+}
+
+// How many of the combinations ran, and how they were chosen.
+void write_sample(const SweepReport& report, std::ostream& page) {
+  const auto full = std::ranges::count(report.cases, DType::kF64,
+                                       [](const CaseReport& c) { return c.layout.dtype; });
+  page
+      << "Of " << report.combinations << " combinations for up to " << report.most << " ranks "
+      << full << " ran in float64, and " << std::ssize(report.cases) - full
+      << ", drawn by themselves, in float32 or bfloat16. "
+         "A sample is drawn by its seed: from all combinations in a shuffled order first each that "
+         "has a value of a dimension that none before it has, then the next ones; of float64 and "
+         "float32 one in four has experts. CI runs a sample of 300 and 2 x 50 with seed 1 "
+         "(`layouts/sweep` of ctest, part of "
+         "`scripts/test.sh --all`).\n\n";
 }
 
 void write_summary(const SweepReport& report, std::ostream& page) {
   int failed = 0;
   std::map<DType, Row> rows;
   for (const CaseReport& c : report.cases) {
-    rows[c.layout.dtype].add(c);
+    rows[c.layout.dtype].count(c);
+    rows[c.layout.dtype].compare(c);
     failed += c.problem.empty() ? 0 : 1;
   }
   page << "# Layouts\n\n"
           "The promise: every legal layout gives the loss, the gradients and the gradient norm of "
-          "one "
-          "rank. This page is written by its test, `scripts/test_layouts.sh`.\n\n"
-       << "| | |\n|---|---|\n| combinations for up to " << report.most << " ranks | "
-       << report.combinations << " |\n| runs here | " << report.cases.size() << " |\n| failed | "
-       << failed << " |\n| sample's seed | " << report.seed << " |\n| commit | " << report.commit
-       << " |\n\n"
+          "one rank. This page is what its test found.\n\n";
+  write_sample(report, page);
+  page << "| | |\n|---|---|\n| runs | " << report.cases.size() << " |\n| failed | " << failed
+       << " |\n| seed | " << report.seed << " |\n| commit | " << report.commit
+       << " |\n| made by | `" << report.command << "` |\n\n"
        << "The largest differences from one rank over all runs and steps, and what is allowed:\n\n"
           "| dtype | runs | loss | gradient norm | gradients | final values |\n"
           "|---|---|---|---|---|---|\n";
@@ -113,16 +134,12 @@ void write_dimensions(const SweepReport& report, std::ostream& page) {
     for (const auto& [name, value] : dimensions(c.layout)) {
       if (!rows.contains(name)) order.push_back(name);
       Row& row = rows[name][value];
-      if (c.layout.dtype == DType::kF64) {
-        row.add(c);
-      } else {
-        ++row.cases;
-        row.failed += c.problem.empty() ? 0 : 1;
-      }
+      row.count(c);
+      if (c.layout.dtype == DType::kF64) row.compare(c);
     }
   page << "\n## By dimension\n\nRuns with each value, in any dtype, and their largest differences "
-          "in "
-          "float64.\n\n| dimension | value | runs | failed | loss | gradient norm | gradients | "
+          "in float64 (-: it ran in lower precision only).\n\n| dimension | value | runs | failed "
+          "| loss | gradient norm | gradients | "
           "final "
           "values |\n|---|---|---|---|---|---|---|---|\n";
   for (const std::string& name : order)
@@ -132,10 +149,40 @@ void write_dimensions(const SweepReport& report, std::ostream& page) {
     }
 }
 
+// What the words of a case's name mean.
+void write_legend(std::ostream& page) {
+  page << "\n## Names of cases\n\n"
+          "| in a name | means |\n|---|---|\n"
+          "| `pp2 dp1 cp2 tp4` | ranks of pipeline, data, context and tensor parallelism |\n"
+          "| `ep2 etp2` | ranks that divide the experts, and each expert's matrices; without it 1 "
+          "|\n"
+          "| `sp` | sequence parallelism: norms and residual stream by tokens over the tp ranks |\n"
+          "| `a2a2`, `a2a4` | so many cp ranks exchange heads (a2a, Ulysses); where cp is more, "
+          "rings "
+          "of such groups (a2a+p2p); without it one ring (p2p) |\n"
+          "| `contiguous` | a cp rank holds one piece of a sequence; without it two, zigzag |\n"
+          "| `1f1b`, `gpipe`, `interleaved_1f1b`, `zb_h1`, `zb_h2`, `custom` | pipeline schedule; "
+          "custom: from a file |\n"
+          "| `x2` | 2 chunks of layers on every stage |\n"
+          "| `uneven` | stages of 5 and 3 layers; without it equal ones |\n"
+          "| `zero1`, `zero2`, `zero3` | ZeRO stage; without it none |\n"
+          "| `offload cpu`, `offload nvme` | where optimizer states lie; without it beside the "
+          "weights |\n"
+          "| `selective`, `full` | what backward computes again: norms and MLP activations, or "
+          "whole "
+          "blocks; without it nothing |\n"
+          "| `packed` | several documents in a sequence; without it one |\n"
+          "| `llama`, `gpt2`, `mixtral`, `qwen2_moe`, `deepseek` | model; the last three with "
+          "experts |\n"
+          "| `dropout` | dropout 0.1; without it none |\n"
+          "| `float64`, `float32`, `bfloat16` | precision of the whole run |\n";
+}
+
 void write_cases(const SweepReport& report, std::ostream& page) {
   page << "\n## Cases\n\n`scripts/test_layouts.sh --only \"pp1 dp1 cp1 tp4 sp, zb_h1\"` repeats "
-          "those whose "
-          "name holds the text.\n\n| case | loss | gradient norm | gradients | final values |\n"
+          "those whose name holds the text. It writes this page only when `--publish` is given "
+          "too.\n\n"
+          "| case | loss | gradient norm | gradients | final values |\n"
           "|---|---|---|---|---|\n";
   for (const CaseReport& c : report.cases) {
     page << "| " << c.layout.name() << (c.problem.empty() ? "" : concat(" FAILED: ", c.problem));
@@ -149,6 +196,7 @@ void write_page(const SweepReport& report, std::ostream& page) {
   write_summary(report, page);
   write_method(report, page);
   write_dimensions(report, page);
+  write_legend(page);
   write_cases(report, page);
 }
 

@@ -1,6 +1,8 @@
 // docs/layouts.md from what a sweep found.
 #pragma once
 
+#include <limits>
+#include <optional>
 #include <ostream>
 
 #include "tests/layouts/layout_run.h"
@@ -9,16 +11,17 @@ namespace trireme::test {
 
 struct CaseReport {
   LayoutCase layout;
-  LayoutError error;    // from one rank
-  double margin = 0;    // of the reference's routers; infinite without experts
-  std::string problem;  // empty: as it must be
+  std::optional<LayoutError> error = {};  // from one rank; none: the run did not end
+  // Of the reference's routers; infinite without experts, or where there was none.
+  double margin = std::numeric_limits<double>::infinity();
+  std::string problem = {};  // empty: as it must be
 };
 
 struct SweepReport {
   size_t combinations = 0;  // of the whole product, in float64
   int most = 0;             // ranks
   uint64_t seed = 0;
-  std::string commit;
+  std::string commit, command;  // of the source; what made the page
   std::vector<CaseReport> cases;
 };
 
