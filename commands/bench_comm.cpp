@@ -65,6 +65,10 @@ class Case {
  public:
   Case(Communicator& group, CommKind kind, DType dtype, int64_t n)
       : group_(group), kind_(kind), n_(n), part_(n / group.size()) {
+    // A sum of more than 64 such values would leave bfloat16's whole numbers: each element then has so
+    // many contributors, another set for its neighbour.
+    const bool sums = kind == CommKind::kAllReduce || kind == CommKind::kReduceScatter;
+    if (sums) stride_ = ceil_div(group.size(), 64);
     in_ = memory_.zeros(dtype, {kind == CommKind::kAllGather ? part_ : n});
     out_ = memory_.zeros(dtype, {kind == CommKind::kReduceScatter ? part_ : n});
   }
@@ -96,8 +100,11 @@ class Case {
   }
 
  private:
-  // Small whole numbers: exact in bfloat16, and so are their sums over up to 64 ranks.
-  static float value(int rank, int64_t i) { return static_cast<float>((rank + i) % 5); }
+  // Whole numbers up to 4, from one rank in stride_ and 0 from the others: sums are at most 4 * 64, and
+  // bfloat16 has every whole number up to 256.
+  float value(int rank, int64_t i) const {
+    return (rank + i) % stride_ == 0 ? static_cast<float>((rank + i) / stride_ % 5) : 0.0f;
+  }
   static float get(const Tensor& t, int64_t i) {
     return t.dtype() == DType::kF32 ? t.as<float>()[i] : static_cast<float>(t.as<bf16>()[i]);
   }
@@ -130,7 +137,7 @@ class Case {
 
   Communicator& group_;
   CommKind kind_;
-  int64_t n_, part_;
+  int64_t n_, part_, stride_ = 1;
   Operands memory_;
   Tensor in_, out_;
 };
@@ -203,8 +210,10 @@ nlohmann::ordered_json to_json(const Row& row, const Arguments& args, int ranks,
 
 void run(const Arguments& args, const CommandLine& line) {
   before_connecting([&] {
+    if (args.least == 0) fail_input("--min 0 has no next size: give at least 1 byte");
     if (args.least > args.most) fail_input("--min ", args.least, " is above --max ", args.most);
-    if (args.most > kMost) fail_input("--max ", args.most, " is above ", kMost, " (4G)");
+    if (args.most > kMost)
+      fail_input("--max ", args.most, " is above ", kMost, ": give at most 4G");
     ensure_ranks(args.ranks, line.argc, line.argv);
     if (detect_launcher().ranks == 1)
       fail_input("bench comm measures what ranks send each other: give --ranks N, or use mpirun");

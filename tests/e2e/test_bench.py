@@ -43,6 +43,11 @@ class Bench(harness.CommandTest):
         self.assert_refused("bench", "comm", says="--ranks N")
         self.assert_refused("bench", "comm", "--min", "1M", "--max", "1K", says=["--min 1048576", "--max 1024"])
         self.assert_refused("bench", "comm", "--operation", "all_swap", says="all_swap")
+        self.assert_refused("bench", "comm", "--ranks", 2, "--min", "0", says=["--min 0", "at least 1 byte"])
+        self.assert_refused("bench", "comm", "--ranks", 2, "--max", "5G", says=["--max 5368709120", "at most 4G"])
+        for option, value in (("--min", "100E"), ("--min", "99999999999999999999"), ("--max", "1X"), ("--max", "-1"),
+                              ("--factor", "1"), ("--factor", "0"), ("--factor", "9" * 20)):
+            self.assert_refused("bench", "comm", "--ranks", 2, option, value, says=option)
 
     def test_refused(self):
         self.assert_refused("bench", "ops", "--dtype", "float8", says="float8")
