@@ -88,6 +88,7 @@ class Layouts(tiny_run.RunTest):
                 self.pretrain("--set", f"output_dir={run}", "--set", "train_steps=2", *settings(layout))
                 self.assert_same_losses(run, reference, steps=2)
                 self.assert_waiting_is_told(run, layout.get("pp", 1))
+                self.assert_members_are_documented(run)
 
     def test_losses_are_those_of_one_rank(self):
         self.write("waves.json", json.dumps(WAVES))

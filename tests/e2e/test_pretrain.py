@@ -26,6 +26,7 @@ class Pretrain(tiny_run.RunTest):
         self.assertEqual([r["step"] for r in records], list(range(1, 31)))
         self.assertLess(records[-1]["loss"], 0.7 * records[0]["loss"])
         self.assertEqual([r["step"] for r in records if "validation_loss" in r], [10, 20, 30])
+        self.assert_members_are_documented()
         for key in ("loss", "grad_norm", "lr", "tokens", "tokens_per_second", "step_ms", "model_tflops",
                     "flops_formula", "arena_bytes"):
             self.assertIn(key, records[0])

@@ -1,6 +1,7 @@
 """A run small enough for a test: text, token files, a configuration, and how to read what a run wrote."""
 import json
 import random
+import re
 
 import harness
 
@@ -51,6 +52,18 @@ class RunTest(harness.CommandTest):
     def records(self, run="run"):
         lines = (self.folder / run / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
+
+    def assert_members_are_documented(self, run="run"):
+        """Every member of the records has a row in docs/metrics.md."""
+        page = (harness.SOURCE / "docs/metrics.md").read_text()
+        missing = []
+        for member in sorted({member for record in self.records(run) for member in record}):
+            name = re.sub(r"^expert_load_\d+_", "expert_load_3_", member)
+            if name != "comm_window_bytes":
+                name = re.sub(r"^comm_\w+_bytes$", "comm_<kind>_bytes", name)
+            if not re.search(rf"(?m)^\|[^|]*`{re.escape(name)}`", page):
+                missing.append(member)
+        self.assertEqual(missing, [], "docs/metrics.md does not have them")
 
     def losses(self, run="run"):
         """What must be the same bits in two equal runs, step by step."""
