@@ -14,6 +14,8 @@ import time
 import unittest
 
 MPIRUN, RANKS, PMPI = sys.argv[1:4]
+if not os.path.exists(PMPI):  # mpirun would only warn, and nothing would be counted
+    sys.exit(f"{PMPI} does not exist: build the target trireme_pmpi_count")
 
 
 def mpirun(ranks, *words, extra=(), env=None):

@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "e2e"))
 import tiny_run  # noqa: E402
 
 PMPI = sys.argv[1]
+if not Path(PMPI).exists():  # the loader would only warn, and nothing would be counted
+    sys.exit(f"{PMPI} does not exist: build the target trireme_pmpi_count")
 # Each step also adds up, over all ranks: valid tokens, the sums of losses and of squared gradients, whether
 # somebody wants to stop, and the eight counts of metrics.jsonl.
 SCALAR_BYTES = 8 * (4 + 8)
