@@ -10,6 +10,7 @@
 
 #include "engine/core/cpu.h"
 #include "parallel/comm/collectives.h"
+#include "parallel/comm/fixed_width.h"
 
 namespace trireme {
 namespace {
@@ -69,8 +70,8 @@ std::string options_text(const CommOptions& o) {
 }
 
 std::string write_hello(const Hello& h) {
-  return concat(h.build, "\n", h.options, "\n", h.host, "\n", h.container, "\n", h.pid, " ",
-                h.cores, "\n", h.core_list);
+  return concat(h.build, "\n", h.options, "\n", h.host, "\n", h.container, "\n",
+                fixed_width(h.pid, 10), " ", h.cores, "\n", h.core_list);
 }
 
 Hello read_hello(const std::string& line) {

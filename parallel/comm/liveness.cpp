@@ -24,8 +24,6 @@ constexpr double kLeftGrace = 2.0;
 constexpr size_t kReasonBytes = 512;
 // Without a beat for this long a process is asked for its state.
 constexpr double kSuspicious = 1.0;
-// Ranks that were all sent SIGTERM end within this.
-constexpr double kTerminationGrace = 1.0;
 
 enum : uint32_t { kNobody = 0, kRunning = 1, kLeft = 2, kGone = 3, kTerminated = 4 };
 // Further values of the board's `lost` are those of LossCause.
@@ -249,11 +247,14 @@ void Liveness::stop(const OpInfo& op) {
 }
 
 void Liveness::fail_after_grace(const OpInfo& op, const std::string& reason) {
-  // Longer than the slowest of the ways in which a watchdog learns of an end.
-  const auto end = steady_clock::now() + std::chrono::duration<double>(kTerminationGrace + 0.5);
-  while (steady_clock::now() < end) {
+  // Longer than the slowest of the ways in which a watchdog learns of an end, and counted as it counts.
+  double counted = 0;
+  for (auto last = steady_clock::now(); counted < kTerminationGrace + 0.5;) {
     check(op, -1, 0);
     std::this_thread::sleep_for(kCheckInterval);
+    const auto now = steady_clock::now();
+    const std::chrono::duration<double> step = now - std::exchange(last, now);
+    counted += std::min(step.count(), kMostCounted);
   }
   fail(op, reason);
 }

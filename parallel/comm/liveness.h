@@ -36,6 +36,10 @@ enum class LossCause : uint32_t {
 // itself ran, so that ranks that were all stopped together, or slept with their machine, go on.
 inline constexpr double kStoppedSeconds = 4;
 inline constexpr double kHangsSeconds = 30;
+// A longer time between two looks of a watchdog means that this process itself did not run.
+inline constexpr double kMostCounted = 0.5;
+// Ranks that were all sent SIGTERM end within this; one that ends alone is a loss.
+inline constexpr double kTerminationGrace = 1.0;
 // A longer time between two looks of a waiting thread means that this process was not running.
 inline constexpr double kLongestStep = 1;
 

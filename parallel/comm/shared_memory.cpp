@@ -12,6 +12,8 @@
 #include <cstring>
 #include <sstream>
 
+#include "parallel/comm/fixed_width.h"
+
 namespace trireme {
 namespace {
 
@@ -19,7 +21,8 @@ namespace {
 std::string fresh_cookie() {
   static std::atomic<uint64_t> counter{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return concat("trireme-", getpid(), "-", now, "-", counter.fetch_add(1));
+  return concat("trireme-", fixed_width(getpid(), 10), "-", fixed_width(now, 20), "-",
+                counter.fetch_add(1));
 }
 
 [[noreturn]] void fail_system(const std::string& what) {
@@ -65,7 +68,7 @@ SharedMemory SharedMemory::create(int64_t bytes) {
   if (memory.fd_ < 0) fail_system("memfd_create");
   if (ftruncate(memory.fd_, bytes) != 0) fail_system(concat("reserving ", bytes, " bytes"));
   memory.map(memory.fd_, bytes);
-  memory.address_ = concat(getpid(), " ", memory.fd_, " ", bytes, " ", cookie);
+  memory.address_ = concat(fixed_width(getpid(), 10), " ", memory.fd_, " ", bytes, " ", cookie);
   return memory;
 }
 

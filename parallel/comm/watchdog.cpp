@@ -14,8 +14,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kBeatSeconds = 0.1;
-// A longer time between two looks means that this process itself did not run.
-constexpr double kMostCounted = 0.5;
 constexpr double kReportedGrace = 0.5;
 constexpr double kLeaveGrace = 1.0;
 

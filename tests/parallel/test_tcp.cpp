@@ -13,24 +13,19 @@
 #include "parallel/comm/world.h"
 #include "tests/parallel/collective_checks.h"
 #include "tests/support/compare.h"
+#include "tests/support/reserved_port.h"
 
 namespace trireme {
 namespace {
 
 using test::TestTensor;
 
-// A port that was free a moment ago, different for each call.
-int free_port() {
-  static int next = 20000 + static_cast<int>(getpid() % 20000);
-  return next += 7;
-}
-
 // Forks one process per rank and waits for them; each must exit with 0 after fn returned "". The
 // first rank `killed`, if any, is expected to die by SIGKILL.
 std::string run_processes(int ranks, CommOptions options,
                           const std::function<std::string(World&)>& fn, int killed = -1) {
   options.timeout_s = 20;
-  const int port = free_port();
+  const test::ReservedPort port;
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return "no pipe";
   std::vector<pid_t> children;
@@ -42,7 +37,7 @@ std::string run_processes(int ranks, CommOptions options,
     }
     std::string wrong;
     try {
-      const TcpOptions tcp{"localhost", port, r, ranks, options.timeout_s};
+      const TcpOptions tcp{"localhost", port.number(), r, ranks, options.timeout_s};
       World world(connect_rank(make_tcp_transport(tcp), options, ""));
       wrong = fn(world);
     } catch (const std::exception& e) {
@@ -142,11 +137,12 @@ TEST(Tcp, AKilledProcessIsNamedByItsPeers) {
 }
 
 TEST(Tcp, AMissingRankEndsInATimeout) {
-  const TcpOptions alone{"localhost", free_port(), 0, 2, 0.3};
+  const test::ReservedPort port;
+  const TcpOptions alone{"localhost", port.number(), 0, 2, 0.3};
   EXPECT_THROW(make_tcp_transport(alone), Error);
-  const TcpOptions lost{"localhost", free_port(), 1, 2, 0.3};
+  const TcpOptions lost{"localhost", port.number(), 1, 2, 0.3};
   EXPECT_THROW(make_tcp_transport(lost), Error);
-  const TcpOptions unknown{"no-such-host.invalid", free_port(), 1, 2, 0.3};
+  const TcpOptions unknown{"no-such-host.invalid", port.number(), 1, 2, 0.3};
   EXPECT_THROW(make_tcp_transport(unknown), InputError);
 }
 

@@ -1,14 +1,18 @@
 // Processes whose peers die or are stopped: what their watchdogs say, and that they end.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
+#include <thread>
 
 #include "parallel/comm/rank_state.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/reserved_port.h"
 
 namespace trireme {
 namespace {
@@ -22,15 +26,33 @@ int outcome(pid_t process) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+// Where processes wait for one another without a communicator. Made before they are forked.
+class Meeting {
+ public:
+  Meeting()
+      : come_(static_cast<std::atomic<int>*>(mmap(nullptr, sizeof(std::atomic<int>),
+                                                  PROT_READ | PROT_WRITE,
+                                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~Meeting() { munmap(come_, sizeof *come_); }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+  void come() const { come_->fetch_add(1); }
+  void wait_for(int processes) const {
+    while (come_->load() < processes) usleep(1000);
+  }
+
+ private:
+  std::atomic<int>* come_;
+};
+
 struct Ended {
   std::vector<int> outcomes;
   std::string announced;  // by all ranks, a line each
 };
 
 // One process per rank, connected over the loopback interface; exit code 0 when fn returns.
-Ended run_processes(int ranks, const std::function<void(World&)>& fn) {
-  static int port = 42000 + static_cast<int>(getpid() % 10000);
-  port += 7;
+Ended run_processes(int ranks, const std::function<void(World&, Liveness&)>& fn) {
+  const test::ReservedPort port;
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
   std::vector<pid_t> children;
@@ -45,9 +67,10 @@ Ended run_processes(int ranks, const std::function<void(World&)>& fn) {
       [[maybe_unused]] const ssize_t written = write(ends[1], line.data(), line.size());
     };
     try {
-      const TcpOptions tcp{"localhost", port, r, ranks, 60};
-      World world(connect_rank(make_tcp_transport(tcp), CommOptions{}, "", announce));
-      fn(world);
+      const TcpOptions tcp{"localhost", port.number(), r, ranks, 60};
+      const auto state = connect_rank(make_tcp_transport(tcp), CommOptions{}, "", announce);
+      World world(state);
+      fn(world, state->liveness);
     } catch (const Error& e) {
       _exit(static_cast<int>(e.code()));
     }
@@ -70,6 +93,14 @@ void reduce_forever(World& world) {
   for (;;) world.world().all_reduce(*data);
 }
 
+// Comes to the meeting as soon as the rank waits in what the words name.
+void come_when_waiting(const Meeting& meeting, const Liveness& liveness, const char* words) {
+  std::thread([&meeting, &liveness, words] {
+    while (liveness.where().find(words) == std::string::npos) usleep(1000);
+    meeting.come();
+  }).detach();
+}
+
 size_t count(const std::string& text, const std::string& part) {
   size_t found = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++found;
@@ -77,7 +108,7 @@ size_t count(const std::string& text, const std::string& part) {
 }
 
 TEST(Watchdog, SaysNothingOfARunThatEndsWell) {
-  const Ended ended = run_processes(3, [](World& world) {
+  const Ended ended = run_processes(3, [](World& world, Liveness&) {
     world.world().barrier();
     if (world.rank() == 1) usleep(300'000);
   });
@@ -86,7 +117,7 @@ TEST(Watchdog, SaysNothingOfARunThatEndsWell) {
 }
 
 TEST(Watchdog, EndsARankThatCannotLeave) {
-  const Ended ended = run_processes(2, [](World& world) {
+  const Ended ended = run_processes(2, [](World& world, Liveness&) {
     world.world().barrier();
     if (world.rank() == 1) kill(getpid(), SIGKILL);
     for (;;) pause();  // as inside a library that waits for the dead rank
@@ -98,12 +129,14 @@ TEST(Watchdog, EndsARankThatCannotLeave) {
 }
 
 TEST(Watchdog, NamesTheOperationOfEveryRankThatWaits) {
-  const Ended ended = run_processes(4, [](World& world) {
+  const Meeting meeting;
+  const Ended ended = run_processes(4, [&](World& world, Liveness& liveness) {
     world.world().barrier();
     if (world.rank() == 2) {
-      usleep(500'000);  // the others are in the all-reduce by now
+      meeting.wait_for(3);
       kill(getpid(), SIGKILL);
     }
+    come_when_waiting(meeting, liveness, "all_reduce");
     reduce_forever(world);
   });
   EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, kLost, -SIGKILL, kLost}));
@@ -116,21 +149,25 @@ TEST(Watchdog, NamesTheOperationOfEveryRankThatWaits) {
         << ended.announced;
 }
 
-// Rank 0 expects a message of rank 1, which dies; `meanwhile` is what it does then.
-Ended die_before_a_message(const std::function<void(World&, const Work&)>& meanwhile) {
-  return run_processes(3, [&](World& world) {
+// Rank 0 expects a message of rank 1, which dies when rank 0 waits in what the words name; `meanwhile`
+// is what it does until then.
+Ended die_before_a_message(const char* words,
+                           const std::function<void(World&, const Work&)>& meanwhile) {
+  const Meeting meeting;
+  return run_processes(3, [&](World& world, Liveness& liveness) {
     const auto pair = world.world().split(world.rank() / 2, world.rank(), "pair");
     if (world.rank() == 1) {
-      usleep(500'000);
+      meeting.wait_for(1);
       kill(getpid(), SIGKILL);
     }
+    if (world.rank() == 0) come_when_waiting(meeting, liveness, words);
     const TestTensor data(DType::kF32, {100});
     meanwhile(world, world.rank() == 0 ? pair->post_recv(*data, 1) : Work());
   });
 }
 
 TEST(Watchdog, NamesThePostedMessageThatIsAwaited) {
-  const Ended ended = die_before_a_message([](World& world, const Work& message) {
+  const Ended ended = die_before_a_message("recv of 400 ", [](World& world, const Work& message) {
     if (world.rank() == 0) message.wait();
     for (;;) pause();
   });
@@ -144,7 +181,7 @@ TEST(Watchdog, NamesThePostedMessageThatIsAwaited) {
 
 TEST(Watchdog, NamesTheOperationThatIsAwaitedBesidePostedMessages) {
   const Ended ended =
-      die_before_a_message([](World& world, const Work&) { reduce_forever(world); });
+      die_before_a_message("all_reduce", [](World& world, const Work&) { reduce_forever(world); });
   EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGKILL, kLost}));
   EXPECT_EQ(count(ended.announced,
                   "rank 0 of group \"world\" (3 ranks): all_reduce of 400 bytes "
@@ -154,7 +191,7 @@ TEST(Watchdog, NamesTheOperationThatIsAwaitedBesidePostedMessages) {
 }
 
 TEST(Watchdog, ARankEndedBySigtermIsNamedAndKeepsItsSignal) {
-  const Ended ended = run_processes(2, [](World& world) {
+  const Ended ended = run_processes(2, [](World& world, Liveness&) {
     world.world().barrier();
     if (world.rank() == 1) {
       raise(SIGTERM);
@@ -167,8 +204,11 @@ TEST(Watchdog, ARankEndedBySigtermIsNamedAndKeepsItsSignal) {
 }
 
 TEST(Watchdog, ASharedSigtermIsNoLoss) {
-  const Ended ended = run_processes(3, [](World& world) {
+  const Meeting meeting;
+  const Ended ended = run_processes(3, [&](World& world, Liveness&) {
     world.world().barrier();
+    meeting.come();
+    meeting.wait_for(3);
     raise(SIGTERM);
     for (;;) pause();
   });
@@ -177,8 +217,11 @@ TEST(Watchdog, ASharedSigtermIsNoLoss) {
 }
 
 TEST(Watchdog, AReportedFailureLeavesTheOthersTheirOwn) {
-  const Ended ended = run_processes(3, [](World& world) {
+  const Meeting meeting;
+  const Ended ended = run_processes(3, [&](World& world, Liveness&) {
     world.world().barrier();
+    meeting.come();  // nobody is inside the communicator when the first one fails
+    meeting.wait_for(3);
     throw InputError("all ranks find the same mistake");
   });
   EXPECT_EQ(ended.announced, "");
