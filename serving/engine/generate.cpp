@@ -77,39 +77,60 @@ class DecodeStage final : public PipelineStage {
   Tensor logits_;
 };
 
-// The same on every rank of the model: logits come to all of them, and each samples for itself.
+// Chooses token after token, for all ranks of the model on one of them, the first tensor-parallel rank of the
+// last stage: exp() may differ in the last bit between CPUs, and ranks that chose for themselves could part.
 class Decoder {
  public:
-  Decoder(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
-          int64_t max_tokens)
+  Decoder(const Model& model, ParameterStore& params, Ctx& ctx, int64_t max_tokens,
+          const GenerateOptions& options)
       : ctx_(ctx),
-        stage_(model, params, ctx, groups, max_tokens),
-        logits_(static_cast<size_t>(model.config().vocab_size)) {
-    if (groups == nullptr || groups->pp->size() == 1) return;
-    pp_ = groups->pp.get();
-    executor_.emplace(make_schedule(ScheduleKind::kForwardOnly, pp_->size(), 1, 1), *pp_);
+        groups_(options.groups),
+        stage_(model, params, ctx, groups_, max_tokens),
+        logits_(static_cast<size_t>(model.config().vocab_size)),
+        choices_(options.vocab_size > 0 ? static_cast<size_t>(options.vocab_size) : logits_.size()),
+        sampler_(options.sampling) {
+    TRIREME_CHECK(choices_ <= logits_.size(), choices_, " ids of ", logits_.size());
+    if (groups_ != nullptr && groups_->pp->size() > 1)
+      executor_.emplace(make_schedule(ScheduleKind::kForwardOnly, groups_->pp->size(), 1, 1),
+                        *groups_->pp);
   }
 
-  // Logits (V) of what follows `ids`, valid until the next call.
-  std::span<const float> run(std::span<const int32_t> ids) {
-    const Tensor view(logits_.data(), DType::kF32, Shape{1, std::ssize(logits_)});
-    stage_.begin(ids, view);
-    if (pp_ == nullptr) {
-      stage_.forward(0, 0, {});
-    } else {
+  // The token that follows `ids`, which follow those of earlier calls; the same on every rank.
+  SampledToken next(std::span<const int32_t> ids) {
+    stage_.begin(ids, Tensor(logits_.data(), DType::kF32, Shape{1, std::ssize(logits_)}));
+    if (executor_)
       executor_->run(stage_, ctx_);
-      pp_->broadcast(view, pp_->size() - 1);
-    }
+    else
+      stage_.forward(0, 0, {});
     stage_.end();
-    return logits_;
+    position_ += std::ssize(ids);
+    return groups_ == nullptr ? sample() : sample_for_all(groups_->layout.tp, groups_->layout.pp);
   }
 
  private:
+  SampledToken sample() {
+    return sampler_.sample(std::span<const float>(logits_).first(choices_), position_);
+  }
+
+  SampledToken sample_for_all(const Place& tp, const Place& pp) {
+    const int last = pp.size - 1;
+    SampledToken token;
+    if (pp.index == last && tp.index == 0) token = sample();
+    std::array<double, 2> message{static_cast<double>(token.id), token.logprob};
+    const Tensor view(message.data(), DType::kF64, Shape{2});
+    if (pp.index == last && tp.size > 1) groups_->tp->broadcast(view, 0);
+    if (pp.size > 1) groups_->pp->broadcast(view, last);
+    return {static_cast<int32_t>(message[0]), message[1]};
+  }
+
   Ctx& ctx_;
+  const Groups* groups_;
   DecodeStage stage_;
-  Communicator* pp_ = nullptr;  // of several stages
-  std::optional<PipelineExecutor> executor_;
-  std::vector<float> logits_;
+  std::optional<PipelineExecutor> executor_;  // of several stages
+  std::vector<float> logits_;                 // (V) where the head is
+  size_t choices_;                            // ids that may be chosen
+  Sampler sampler_;
+  int64_t position_ = 0;  // of the token that comes next
 };
 
 }  // namespace
@@ -128,19 +149,15 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
   if (std::ssize(prompt) >= config.max_positions)
     fail_input("the prompt has ", prompt.size(), " tokens; the model has ", config.max_positions,
                " positions and needs room for at least one more");
-  const int64_t choices = options.vocab_size > 0 ? options.vocab_size : config.vocab_size;
-  TRIREME_CHECK(choices <= config.vocab_size, choices, " ids of ", config.vocab_size);
   const int64_t positions = positions_of(config, prompt, options);
   const int64_t limit = positions - std::ssize(prompt);
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);
-  Decoder decoder(model, params, ctx, options.groups, positions);
-  Sampler sampler(options.sampling);
+  Decoder decoder(model, params, ctx, positions, options);
   Generation out;
   out.reason = limit < options.max_new_tokens ? StopReason::kContextFull : StopReason::kLength;
-  std::span<const float> logits = decoder.run(prompt);
+  std::span<const int32_t> ids = prompt;
   for (int64_t n = 0; n < limit; ++n) {
-    const SampledToken token =
-        sampler.sample(logits.first(static_cast<size_t>(choices)), std::ssize(prompt) + n);
+    const SampledToken token = decoder.next(ids);
     if (token.id == options.stop_token) {
       out.reason = StopReason::kStopToken;
       break;
@@ -148,7 +165,7 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
     out.tokens.push_back(token.id);
     out.logprobs.push_back(token.logprob);
     if (on_token && !on_token(token.id)) break;
-    if (n + 1 < limit) logits = decoder.run({&out.tokens.back(), 1});
+    ids = {&out.tokens.back(), 1};
   }
   ctx.mode = before;
   return out;

@@ -19,7 +19,8 @@ struct GenerateOptions {
   int64_t vocab_size = 0;
   // Ranks that hold the model together: its matrices divided by tensor parallelism, its experts, its layers
   // by pipeline parallelism, one chunk a rank. All call generate() with the same arguments and get the same
-  // tokens. nullptr: this rank holds the whole model. Samples and sequences are not divided.
+  // tokens, chosen by one of them; on_token ends the text on all of them or on none. nullptr: this rank holds
+  // the whole model. Samples and sequences are not divided.
   const Groups* groups = nullptr;
 };
 

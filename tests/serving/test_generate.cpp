@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "engine/core/error.h"
 #include "parallel/comm/world.h"
@@ -125,7 +126,8 @@ ParallelSizes sizes_of(int tp, int pp, int ep = 1, int etp = 1) {
 }
 
 std::vector<Generation> on_ranks(const ModelConfig& config, const ParallelSizes& sizes,
-                                 const GenerateOptions& options) {
+                                 const GenerateOptions& options,
+                                 const std::function<void(GenerateOptions&, int)>& change = {}) {
   std::vector<Generation> all(static_cast<size_t>(world_size(sizes)));
   run_threads(world_size(sizes), [&](Communicator& world) {
     const Groups groups(world, sizes, kv_head_copies(config, sizes.tp));
@@ -138,6 +140,7 @@ std::vector<Generation> on_ranks(const ModelConfig& config, const ParallelSizes&
     Ctx ctx(1, "test");
     GenerateOptions mine = options;
     mine.groups = &groups;
+    if (change) change(mine, world.rank());
     const std::vector<int32_t> prompt = {3, 14, 15, 9, 2, 6};
     all[static_cast<size_t>(world.rank())] = generate(model, store, ctx, prompt, mine);
   });
@@ -180,6 +183,29 @@ TEST(GenerateExperts, RanksThatDivideTheExpertsWriteTheTextOfOne) {
   expect_the_text_of_one_rank({config,
                                {sizes_of(2, 1), sizes_of(2, 1, 2), sizes_of(2, 1, 1, 2),
                                 sizes_of(4, 1, 2, 2), sizes_of(2, 2, 2)}});
+}
+
+// Seeds that differ stand for CPUs whose exp() differs: all ranks take the choice of one, with its text's end.
+TEST(GenerateAgreement, OneRankChoosesForAll) {
+  ModelConfig config = tiny(ModelFamily::kLlama);
+  GenerateOptions options;
+  options.sampling.temperature = 2;
+  options.max_new_tokens = 16;
+  const auto seed_of_rank = [](GenerateOptions& mine, int rank) {
+    mine.sampling.seed = static_cast<uint64_t>(rank);
+  };
+  for (const ParallelSizes& sizes : {sizes_of(2, 1), sizes_of(1, 2), sizes_of(2, 2)}) {
+    std::vector<std::vector<int32_t>> alone;
+    for (int rank = 0; rank < world_size(sizes); ++rank) {
+      seed_of_rank(options, rank);
+      alone.push_back(on_ranks(config, {}, options).front().tokens);
+    }
+    const int chooser = (sizes.pp - 1) * sizes.tp;  // first tensor-parallel rank of the last stage
+    const std::vector<int32_t>& want = alone[static_cast<size_t>(chooser)];
+    ASSERT_EQ(std::ranges::count(alone, want), 1) << describe(sizes);
+    for (const Generation& got : on_ranks(config, sizes, options, seed_of_rank))
+      EXPECT_EQ(got.tokens, want) << describe(sizes);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
