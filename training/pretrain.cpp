@@ -91,7 +91,8 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
 void PretrainRun::open_data() {
   const BatchSourceOptions source{.sequence_length = config_.sequence_length,
                                   .vocab_size = config_.model.vocab_size,
-                                  .seed = config_.seed};
+                                  .seed = config_.seed,
+                                  .whole_sequences = true};
   train_data_ = make_train_source(config_.data, source,
                                   checked_mul(config_.train_steps, config_.train_batch_size));
   validation_data_ = make_validation_sources(config_.data, source);

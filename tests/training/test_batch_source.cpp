@@ -318,7 +318,7 @@ TEST(ValidationSource, EverySetThatCannotBeUsedIsToldAtOnce) {
                   {"foreign", {{1.0, dir / "x"}}}};
   const auto problem = [&](int64_t length) -> std::string {
     try {
-      make_validation_sources(config, {length, 100, 1});
+      make_validation_sources(config, {length, 100, 1, true});
     } catch (const InputError& e) {
       return e.what();
     }
@@ -331,6 +331,23 @@ TEST(ValidationSource, EverySetThatCannotBeUsedIsToldAtOnce) {
   EXPECT_NE(three.find("data.valid_data_path.whole: holds 5 tokens"), std::string::npos) << three;
   config.valid.resize(1);
   EXPECT_EQ(problem(4), "");  // five tokens are four inputs and the last target
+}
+
+// Only a run insists on whole sequences: another command may ask for longer ones than the set was made for.
+TEST(ValidationSource, ASetWithANameMayBeShorterThanASequence) {
+  const ScratchDirectory dir;
+  write(dir / "v", {{1, 2, 3, 4, 5}});
+  write(dir / "y", {{1}});
+  DataConfig config;
+  config.split = "";
+  config.valid = {{"short", {{1.0, dir / "v"}}}};
+  const auto sources = make_validation_sources(config, {7, 1000, 1});
+  ASSERT_EQ(sources.size(), 1u);
+  MicroBatch batch;
+  sources[0].source->fill(0, 1, batch);
+  EXPECT_EQ(batch.targets, (Ints{2, 3, 4, 5, kNo, kNo, kNo}));
+  config.valid = {{"one", {{1.0, dir / "y"}}}};
+  EXPECT_THROW(make_validation_sources(config, {7, 1000, 1}), InputError);
 }
 
 TEST(ValidationSource, IsAbsentWhenTheSplitIsEmpty) {

@@ -256,10 +256,13 @@ std::unique_ptr<BatchSource> make_named(const DataConfig& config, const BatchSou
   std::vector<Part> parts = open_files(set.parts, "", Set::kValidation, options.vocab_size);
   int64_t longest = 0;
   for (const Part& part : parts) longest = std::max(longest, part.num_tokens());
-  if (longest <= options.sequence_length)
-    fail_input("holds ", longest, " tokens", parts.size() > 1 ? " in its longest file" : "",
-               ", fewer than one sequence and its last target (", options.sequence_length + 1,
-               "); prepare it from more text, or leave the set out");
+  const int64_t least = options.whole_sequences ? options.sequence_length + 1 : 2;
+  if (longest < least)
+    fail_input(
+        "holds ", longest, " tokens", parts.size() > 1 ? " in its longest file" : "",
+        ", fewer than ",
+        options.whole_sequences ? "one sequence and its last target" : "a token and its target",
+        " (", least, "); prepare it from more text, or leave the set out");
   return make_sequential(config, options, std::move(parts));
 }
 

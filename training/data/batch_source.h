@@ -52,6 +52,9 @@ struct BatchSourceOptions {
   int64_t sequence_length = 0;
   int64_t vocab_size = 0;  // of the model
   uint64_t seed = 1234;
+  // Validation sets with names must hold a whole sequence: a run's length is chosen for its data, another
+  // command's may be longer than a set that served the run.
+  bool whole_sequences = false;
 };
 
 // Which sequences of a token file belong to which set: when config.split is empty, or config.valid or
@@ -75,7 +78,8 @@ struct ValidationSource {
   std::unique_ptr<BatchSource> source;
 };
 // A set that stands alone is left out when it holds no two tokens of one file. Sets with names were asked
-// for: each must hold a whole sequence, and what is wrong with any of them is told at once.
+// for: each must hold two tokens of one file, or a whole sequence of one (options.whole_sequences), and what
+// is wrong with any of them is told at once.
 std::vector<ValidationSource> make_validation_sources(const DataConfig& config,
                                                       const BatchSourceOptions& options);
 // nullptr when the set holds no two tokens of one file.
