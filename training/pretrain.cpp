@@ -139,8 +139,7 @@ void PretrainRun::start_or_resume() {
     return plan.checkpoint;
   });
 
-  state_.allocate();
-  ctx_.arena.reserve(std::max(train_plan_.capacity, eval_plan_.capacity));
+  take_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
   if (checkpoint.empty()) {
     state_.initialize(ctx_);
   } else {

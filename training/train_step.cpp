@@ -148,10 +148,14 @@ ArenaPlan TrainStep::plan() {
   return ctx_.arena.end_planning();
 }
 
+void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes) {
+  state.allocate();
+  ctx.arena.reserve(arena_bytes);
+}
+
 ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx) {
   ArenaPlan plan = step.plan();
-  state.allocate();
-  ctx.arena.reserve(plan.capacity);
+  take_memory(state, ctx, plan.capacity);
   state.initialize(ctx);
   return plan;
 }

@@ -94,8 +94,11 @@ class TrainStep {
   PipelineReport pipeline_;
 };
 
-// Readies everything for a first step with fresh weights: plans, takes the memory, initializes. Returns
-// the plan of a step.
+// The memory of a run, whose state is initialized or loaded next: the state's and `arena_bytes` for
+// activations and scratch, the capacity of the largest plan.
+void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes);
+// Readies everything for a first step with fresh weights, of a run that does nothing but train: plans,
+// takes the memory, initializes. Returns the plan of a step.
 ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx);
 
 // A whole micro-batch of the right size and no meaning, for planning runs.
