@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 
 #include "commands/commands.h"
 #include "commands/generate.h"
@@ -11,8 +12,6 @@
 #include "engine/text/tokenizer.h"
 #include "parallel/agree.h"
 #include "training/loaded_model.h"
-#include "training/run_directory.h"
-#include "training/train_checkpoint.h"
 #include "transformer/sharding.h"
 
 namespace trireme {
@@ -29,8 +28,16 @@ struct Arguments {
   int ranks = 0;
 };
 
-// Ranks that divide samples or sequences would have nothing to do for one text.
+// Ranks that divide samples or sequences would have nothing to do for one text: the experts are divided
+// among the ranks that divide the matrices too.
 ParallelSizes sizes_of(const LayoutOptions& layout, const ModelConfig& model, int ranks) {
+  const ParallelSizes& asked = layout.sizes;
+  const int64_t experts = int64_t{asked.ep} * asked.etp;
+  if (model_layout_problems(model, asked).empty() && asked.tp % experts != 0)
+    fail_input("--expert-parallel ", asked.ep, " x --expert-tensor-parallel ", asked.etp,
+               " does not divide --tensor-parallel ", asked.tp,
+               ": experts are divided among the tensor-parallel ranks: give --tensor-parallel ",
+               std::lcm(experts, asked.tp));
   const ParallelSizes sizes = resolve_layout(layout, model, ranks);
   if (sizes.dp > 1)
     fail_input(ranks, " ranks, but --tensor-parallel ", sizes.tp, " x --pipeline-parallel ",
@@ -76,20 +83,17 @@ void run(const Arguments& args, const CommandLine& line) {
   std::unique_ptr<World> world;
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
-  LoadedModel loaded(from_rank_0(world->world(), [&] {
-    const NewestCheckpoint newest = find_checkpoint(checkpoint_place(args.model));
-    for (const std::string& why : newest.skipped) log_warning(why);
-    return newest.directory;
-  }));
+  LoadedModel loaded(args.model, world->world());
   const ModelConfig& model = loaded.run_config().model;
   ParallelSizes sizes;
   std::unique_ptr<Tokenizer> tokenizer;
+  int64_t positions = 0;
   agreed(world->world(), [&] {
     sizes = sizes_of(args.layout, model, world->size());
     tokenizer = tokenizer_of(args, loaded.run_config());
+    positions = positions_of(model, tokenizer->encode(args.prompt), args.options);
   });
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
-  const int64_t positions = positions_of(model, tokenizer->encode(args.prompt), args.options);
   agreed(world->world(), [&] { loaded.load(groups.layout, positions); });
   Ctx ctx(pin_rank(*world, args.threads), "activations");
   for (int n = 0; n < args.samples; ++n) {
@@ -130,9 +134,14 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command->add_option("--tokenizer", args->tokenizer, "byte or a .model (default: the run's)");
-  command->add_option("--threads", args->threads, "Threads of each rank (default: all cores)")
+  command
+      ->add_option("--threads", args->threads,
+                   "Threads of each rank (default: its share of the cores)")
       ->check(CLI::PositiveNumber);
   add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
+  command->footer(
+      "Several ranks write the text of one rank up to rounding: they add in another order, and "
+      "where two tokens are nearly equally probable the other may come, above all in bfloat16.");
   add_ranks_option(*command, args->ranks);
   command->callback([args, line] { run(*args, line); });
   return command;

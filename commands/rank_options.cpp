@@ -49,13 +49,18 @@ void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use)
       ->check(kSize);
   command.add_option("--pipeline-parallel", sizes.pp, "Stages of neighbouring layers (default: 1)")
       ->check(kSize);
-  command.add_option("--expert-parallel", sizes.ep, "Ranks that divide the experts (default: 1)")
+  const bool all = use == LayoutUse::kAll;
+  command
+      .add_option("--expert-parallel", sizes.ep,
+                  all ? "Ranks that divide the experts (default: 1)"
+                      : "Tensor-parallel ranks that divide the experts (default: 1)")
       ->check(kSize);
   command
       .add_option("--expert-tensor-parallel", sizes.etp,
-                  "Ranks that split the matrices of each expert (default: 1)")
+                  all ? "Ranks that split the matrices of each expert (default: 1)"
+                      : "Tensor-parallel ranks that split the matrices of each expert (default: 1)")
       ->check(kSize);
-  if (use == LayoutUse::kAll) add_sequence_options(command, layout);
+  if (all) add_sequence_options(command, layout);
 }
 
 WorldOptions world_options(const CommConfig& config) {

@@ -7,8 +7,6 @@
 #include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "training/loaded_model.h"
-#include "training/run_directory.h"
-#include "training/train_checkpoint.h"
 
 namespace trireme {
 namespace {
@@ -65,11 +63,7 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
   const auto begin = std::chrono::steady_clock::now();
   Ctx ctx(pin_rank(world, 0), "activations");
-  LoadedModel loaded(from_rank_0(world.world(), [&] {
-    const NewestCheckpoint newest = find_checkpoint(checkpoint_place(options.model));
-    for (const std::string& why : newest.skipped) log_warning(why);
-    return newest.directory;
-  }));
+  LoadedModel loaded(options.model, world.world());
   const RunConfig& trained = loaded.run_config();
   int64_t length = 0, micro = 0;
   std::vector<ValidationSource> sources;

@@ -2,15 +2,24 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/observe/log.h"
+#include "parallel/agree.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 
 namespace trireme {
 
-LoadedModel::LoadedModel(const std::string& checkpoint) : checkpoint_(checkpoint) {
-  const CheckpointReader reader(checkpoint_);
-  config_ = checkpoint_run_config(reader);
-  step_ = reader.step();
+LoadedModel::LoadedModel(const std::string& path, Communicator& group)
+    : checkpoint_(from_rank_0(group, [&] {
+        const NewestCheckpoint newest = find_checkpoint(checkpoint_place(path));
+        for (const std::string& why : newest.skipped) log_warning(why);
+        return newest.directory;
+      })) {
+  agreed(group, [&] {
+    const CheckpointReader reader(checkpoint_);
+    config_ = checkpoint_run_config(reader);
+    step_ = reader.step();
+  });
 }
 
 void LoadedModel::load(const Layout& layout, int64_t positions) {

@@ -9,10 +9,14 @@
 
 namespace trireme {
 
+class Communicator;
+
 class LoadedModel {
  public:
-  // Reads the configuration of a checkpoint that find_checkpoint() gave.
-  explicit LoadedModel(const std::string& checkpoint);
+  // Reads the configuration of the newest whole checkpoint of a run directory, or of that checkpoint, with
+  // a warning for each that is passed over. Collective over the ranks that will hold the model, and so are
+  // its failures (parallel/agree.h).
+  LoadedModel(const std::string& path, Communicator& group);
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(const Layout& layout, int64_t positions);

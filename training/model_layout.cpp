@@ -21,6 +21,20 @@ std::string option_of(const std::string& key) {
   return "--pipeline-parallel";
 }
 
+// The sizes above 1, "--tensor-parallel 2 x --pipeline-parallel 3 = 6": a command has not every option.
+std::string product_text(const ParallelSizes& sizes, int64_t product) {
+  std::string text;
+  int factors = 0;
+  const auto add = [&](const char* key, int size) {
+    if (size == 1) return;
+    text += concat(factors++ > 0 ? " x " : "", option_of(key), " ", size);
+  };
+  add(key::kTensor, sizes.tp);
+  add(key::kPipeline, sizes.pp);
+  add(key::kContext, sizes.cp);
+  return factors > 1 ? concat(text, " = ", product) : text;
+}
+
 }  // namespace
 
 std::vector<LayoutProblem> model_layout_problems(const ModelConfig& model,
@@ -52,9 +66,8 @@ ParallelSizes resolve_layout(const LayoutOptions& options, const ModelConfig& mo
   ParallelSizes sizes = options.sizes;
   const int64_t copy = int64_t{sizes.tp} * sizes.pp * sizes.cp;  // ranks that hold a sample once
   if (ranks % copy != 0)
-    fail_input("--tensor-parallel ", sizes.tp, " x --pipeline-parallel ", sizes.pp,
-               " x --context-parallel ", sizes.cp, " = ", copy, " does not divide the ", ranks,
-               " ranks; give --ranks ", copy);
+    fail_input(product_text(sizes, copy), " does not divide the ", ranks,
+               ranks == 1 ? " rank" : " ranks", "; give --ranks ", copy);
   sizes.dp = static_cast<int>(ranks / copy);
   ConfigReport report;
   std::vector<LayoutProblem> problems = model_layout_problems(model, sizes);

@@ -124,7 +124,8 @@ class BadRun(tiny_run.RunTest):
         manifest.edit(path, '"intermediate_size": 64', '"intermediate_size": 96')
         self.assert_refused("eval", checkpoint, says=[checkpoint, "has shape", "the config wants", "96"])
         manifest.edit(path, "intermediate_size", "intermediate_sizf")
-        self.assert_refused("eval", checkpoint, says=[checkpoint, "intermediate_sizf", "intermediate_size"])
+        for command in (("eval", checkpoint), ("eval", checkpoint, "--ranks", 2), ("generate", checkpoint, "--ranks", 2)):
+            self.assert_refused(*command, says=[checkpoint, "intermediate_sizf", "intermediate_size"])
         path.write_text(path.read_text().replace("intermediate_sizf", "intermediate_size"))  # without a new seal
         self.assert_refused("eval", checkpoint, says=[str(path.relative_to(self.folder)), "checksum"])
 
