@@ -28,14 +28,13 @@ nlohmann::ordered_json to_json(const EvaluateReport::Set& set) {
           {"perplexity", std::exp(set.result.loss)}};
 }
 
-// {"checkpoint", "data", "tokens", ...}; sets with names are members of "sets" instead.
+// docs/metrics.md. A set that stands alone has the empty name, which no other can have.
 void print_json(const EvaluateReport& report) {
   nlohmann::ordered_json out = {{"checkpoint", report.checkpoint}};
-  for (const EvaluateReport::Set& set : report.sets)
-    if (set.name.empty())
-      out.update(to_json(set));
-    else
-      out["sets"][set.name] = to_json(set);
+  for (const EvaluateReport::Set& set : report.sets) {
+    if (set.name.empty()) out.update(to_json(set));
+    out["sets"][set.name] = to_json(set);
+  }
   out["seconds"] = report.seconds;
   std::printf("%s\n", out.dump().c_str());
 }
@@ -88,7 +87,8 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
                    "Sequences at a time on each rank (default: as trained)")
       ->check(CLI::PositiveNumber);
   command
-      ->add_option("--max-samples", o.max_samples, "Stop after this many sequences (default: all)")
+      ->add_option("--max-samples", o.max_samples,
+                   "Stop after this many sequences of each set (default: all)")
       ->check(CLI::PositiveNumber);
   add_layout_options(*command, o.layout, LayoutUse::kAll);
   command->add_flag("--json", args->json, "Print one JSON object");

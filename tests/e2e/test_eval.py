@@ -8,6 +8,12 @@ SETS = {"wiki": "valid", "code.c-1": [0.3, "valid", 0.7, "other"]}
 EXPERTS = {"model_type": "mixtral", "vocab_size": 257, "max_position_embeddings": 27, "hidden_size": 32,
            "intermediate_size": 45, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
            "head_dim": 8, "num_local_experts": 3, "num_experts_per_tok": 2}
+# What a step leaves for the next beside the weights: selection biases, and shares of the experts for the balancing loss.
+BIASED = {"model_type": "deepseek", "vocab_size": 257, "max_position_embeddings": 32, "hidden_size": 32,
+          "intermediate_size": 45, "moe_intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2,
+          "scoring_func": "sigmoid", "topk_method": "noaux_tc", "router_bias_update_speed": 0.02,
+          "seq_aux": False, "router_aux_loss_scope": "global", "aux_loss_alpha": 0.05}
 
 
 class Evaluation(tiny_run.RunTest):
@@ -22,21 +28,30 @@ class Evaluation(tiny_run.RunTest):
     def evaluate(self, *arguments):
         return json.loads(self.trireme("eval", "run", "--json", *arguments)[0])
 
-    def test_sets_with_names(self):
-        self.configure(train_steps=12)
+    def train_plain_and_with_names(self, steps, interval, **changes):
+        """Training does not notice, whatever is evaluated and when. Returns the records of run, which has SETS."""
+        self.configure(train_steps=steps, **changes)
         self.pretrain("--set", "output_dir=plain", "--set", "evaluation.eval_iters=0")
-        self.named(SETS, train_steps=12, evaluation={"eval_interval": 5, "eval_iters": 0},
-                   logging={"tensorboard": {"enabled": True}})
+        self.named(SETS, train_steps=steps, evaluation={"eval_interval": interval, "eval_iters": 0},
+                   logging={"tensorboard": {"enabled": True}}, **changes)
         self.pretrain()
         records = self.records()
-        self.assertEqual([r["step"] for r in records if "validation_losses" in r], [5, 10, 12])
         self.assertEqual(list(records[-1]["validation_losses"]), list(SETS))
         self.assertFalse(any("validation_loss" in r for r in records))
-        # The training does not notice, whatever is evaluated and when.
         self.assertEqual([(r["loss"], r["grad_norm"]) for r in records],
                          [(r["loss"], r["grad_norm"]) for r in self.records("plain")])
-        self.assertEqual(self.weights(12), self.weights(12, "plain"))
+        self.assertEqual(self.weights(steps), self.weights(steps, "plain"))
         self.assertEqual(records[-1]["validation_losses"]["wiki"], self.records("plain")[-1]["validation_loss"])
+        return records
+
+    def test_experts_do_not_notice_validation(self):
+        records = self.train_plain_and_with_names(6, 2, model=BIASED)
+        self.assertEqual([r["step"] for r in records if "validation_losses" in r], [2, 4, 6])
+        self.assertIn("e_score_correction_bias", self.weights(6))
+
+    def test_sets_with_names(self):
+        records = self.train_plain_and_with_names(12, 5)
+        self.assertEqual([r["step"] for r in records if "validation_losses" in r], [5, 10, 12])
         log = (self.folder / "run/train.log").read_text()
         for name in SETS:
             self.assertRegex(log, f"validation loss at iteration 10 on {name} set "
@@ -55,7 +70,10 @@ class Evaluation(tiny_run.RunTest):
             self.assertEqual(self.evaluate("--validation-set", name)["sets"], {name: sets[name]})
         self.assertNotEqual(sets["wiki"]["tokens"], sets["code.c-1"]["tokens"])
         self.assertIn("set         wiki\n", self.trireme("eval", "run")[0])
-        self.assertEqual(self.evaluate("--data", "valid")["loss"], sets["wiki"]["loss"])
+        alone = self.evaluate("--data", "valid")
+        self.assertEqual(alone["loss"], sets["wiki"]["loss"])
+        self.assertEqual(list(alone["sets"]), [""])
+        self.assertEqual(alone["sets"][""], {member: alone[member] for member in sets["wiki"]})
         self.assert_refused("eval", "run", "--validation-set", "wikis", says=["wikis", "wiki, code.c-1"])
         self.assert_refused("eval", "plain", "--validation-set", "wiki", says="no validation sets with names")
         # Two ranks, and a run that continues.
@@ -105,11 +123,15 @@ class Evaluation(tiny_run.RunTest):
                            ("--ranks", 4, "--tensor-parallel", 2, "--pipeline-parallel", 2, "--expert-parallel", 2)):
                 with self.subTest(layout=layout, sampling=sampling):
                     self.assertEqual(self.trireme(*command, *layout)[0], one)
+        self.assert_refused("generate", "run", "--ranks", 2, "--expert-parallel", 2,
+                            says="divided among the tensor-parallel ranks: give --tensor-parallel 2")
 
     def test_layouts_that_cannot_be_are_refused(self):
         self.configure(train_steps=1, scheduler={"type": "constant"})
         self.pretrain()
         for layout, says in ((("--ranks", 2, "--context-parallel", 4), ["--context-parallel 4", "2 ranks"]),
+                             (("--ranks", 2, "--tensor-parallel", 4),
+                              ["error: --tensor-parallel 4 does not divide the 2 ranks; give --ranks 4"]),
                              (("--ranks", 2, "--expert-parallel", 2), ["--expert-parallel", "no experts"]),
                              (("--pipeline-parallel", 3, "--ranks", 3), ["--pipeline-parallel", "2 layers"]),
                              (("--ranks", 3, "--tensor-parallel", 3), ["--tensor-parallel", "4 attention heads"])):
