@@ -12,21 +12,24 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <random>
 #include <thread>
 
 namespace trireme {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr uint32_t kMagic = 0x54524932;  // "TRI2"
+constexpr uint32_t kMagic = 0x54524933;  // "TRI3"
 
 // First bytes on every connection.
 struct Greeting {
   uint32_t magic = kMagic;
   int32_t rank = 0;
   int32_t size = 0;
-  int32_t port = 0;  // where this rank listens
-  int32_t line = 0;  // 0: messages, 1: life line
+  int32_t port = 0;      // where this rank listens
+  int32_t line = 0;      // 0: messages, 1: life line
+  uint32_t process = 0;  // random: two processes that claim one rank are told apart
 };
 constexpr int kLines = 2;
 using Lines = std::array<std::vector<Socket>, kLines>;
@@ -159,6 +162,7 @@ template <class F>
 void accept_ranks(const Socket& listener, const TcpOptions& options, int first, Lines& lines,
                   const Deadline& deadline, F&& seen) {
   int missing = 0;
+  std::vector<std::optional<uint32_t>> processes(static_cast<size_t>(options.size));
   for (int r = first; r < options.size; ++r)
     if (r != options.rank) missing += kLines;
   while (missing > 0) {
@@ -178,7 +182,9 @@ void accept_ranks(const Socket& listener, const TcpOptions& options, int first, 
                       hello.line >= 0 && hello.line < kLines;
     if (!ours) continue;
     Socket& place = lines[static_cast<size_t>(hello.line)][static_cast<size_t>(hello.rank)];
-    if (place.open()) continue;
+    auto& process = processes[static_cast<size_t>(hello.rank)];
+    if (place.open() || process.value_or(hello.process) != hello.process) continue;
+    process = hello.process;
     seen(hello, guest);
     place = std::move(guest);
     --missing;
@@ -209,7 +215,7 @@ void greet(const Socket& socket_, const Greeting& own, int peer) {
 // A rank other than 0: connects to those below it, accepts those above.
 void join_others(const TcpOptions& options, Lines& lines, const Deadline& deadline) {
   const Socket listener = listen_on(0);
-  Greeting own{kMagic, options.rank, options.size, port_of(listener), 0};
+  Greeting own{kMagic, options.rank, options.size, port_of(listener), 0, std::random_device()()};
   for (own.line = 0; own.line < kLines; ++own.line) {
     Socket& socket_ = lines[static_cast<size_t>(own.line)][0];
     socket_ = connect_to_master(options, deadline);

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -134,6 +135,34 @@ TEST(Tcp, AKilledProcessIsNamedByItsPeers) {
         << problems;
     EXPECT_EQ(problems.find("was not killed"), std::string::npos) << problems;
   }
+}
+
+TEST(Tcp, OfTwoProcessesWithOneRankOneIsSentAway) {
+  const test::ReservedPort port;
+  std::vector<int> ended;
+  std::vector<pid_t> children;
+  for (int rank : {0, 1, 1}) {
+    const pid_t child = fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    try {
+      const TcpOptions tcp{"localhost", port.number(), rank, 2, 5};
+      World world(connect_rank(make_tcp_transport(tcp), CommOptions{}, ""));
+    } catch (const Error& e) {
+      _exit(static_cast<int>(e.code()));
+    }
+    _exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    ended.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+  }
+  EXPECT_EQ(ended[0], 0);
+  EXPECT_EQ(std::min(ended[1], ended[2]), 0);
+  EXPECT_EQ(std::max(ended[1], ended[2]), static_cast<int>(ExitCode::kLostRank));
 }
 
 TEST(Tcp, AMissingRankEndsInATimeout) {
