@@ -59,7 +59,8 @@ class LostRank(RankRunTest):
         self.expect_messages(since, 0.5 + forwarding + 4 * noise.worst, "died(?:: its connection ended)?", where)
         self.expect_running([])
         if launcher == "mpi":
-            self.assertEqual(codes, {0: 128 + signal.SIGKILL})
+            # 5 where mpirun comes so late that it finds several ranks ended, and takes the lowest first.
+            self.assertIn(codes, ({0: 128 + signal.SIGKILL}, {0: 5}))
         else:
             self.assertEqual(codes, {r: -signal.SIGKILL if r == VICTIM else 5 for r in range(RANKS)})
 
