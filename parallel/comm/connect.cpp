@@ -185,8 +185,11 @@ void start_watchdog(RankState& state, const Announce& announce) {
   std::vector<int> lines = link.life_lines();
   for (size_t r = 0; r < lines.size(); ++r)
     if (state.liveness.on_board(static_cast<int>(r))) lines[r] = -1;
-  const bool alone = state.board_ranks == link.size();
-  state.watchdog = std::make_unique<Watchdog>(state.liveness, PeerLinks(lines), alone, announce);
+  // One voice for each machine that is not alone.
+  const bool says_terminated =
+      state.board_ranks < link.size() && state.places[static_cast<size_t>(link.rank())].local == 0;
+  state.watchdog =
+      std::make_unique<Watchdog>(state.liveness, PeerLinks(lines), says_terminated, announce);
 }
 
 }  // namespace

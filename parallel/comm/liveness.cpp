@@ -209,6 +209,11 @@ void Liveness::look(double counted) {
 
 void Liveness::look_at_silent(size_t index, Seen& seen, bool& held) {
   const ProcessState state = process_state(row(static_cast<int>(index))->pid.load());
+  // Its handle becomes readable only when its memory has been written or given back.
+  if (state.dumping || state.letter == 'Z' || state.letter == 'X')
+    return report_lost(
+        concat(who(world_ranks_[index]), " died", state.dumping ? ": it crashed" : ""),
+        LossCause::kDied);
   if (state.traced) {
     held = true;
     seen.silent = kSuspicious + 0.1;  // from here on when the debugger lets go

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr char kBeat = 'b', kGoodbye = 'g', kEnd = '\n';
+constexpr char kBeat = 'b', kGoodbye = 'g', kTerminated = 't', kEnd = '\n';
 // A loss is one of these, the reason's text, and kEnd.
 constexpr char kReported = 'r', kDied = 'd', kSilent = 's';
 constexpr size_t kLongestText = 4096;
@@ -26,13 +26,9 @@ LossCause cause_of(char letter) {
                              : LossCause::kReported;
 }
 
-// Whether the peer's machine has acknowledged what we sent, but for the beats of the last two
-// seconds: a peer whose machine or network hangs leaves more of them unacknowledged.
-bool acknowledges(int fd) {
-  constexpr int kRecentBeats = 20;
-  int pending = 0;
-  return ioctl(fd, SIOCOUTQ, &pending) == 0 && pending <= kRecentBeats;
-}
+// A peer is asked after when it has been silent for this long, and a machine that acknowledges nothing
+// for as long is mute.
+constexpr double kSuspicious = 2;
 
 }  // namespace
 
@@ -49,18 +45,21 @@ PeerLinks::PeerLinks(const std::vector<int>& descriptors) {
 std::vector<int> PeerLinks::descriptors() const {
   std::vector<int> open;
   for (const Peer& peer : peers_)
-    if (!peer.closed) open.push_back(peer.fd);
+    if (watched(peer)) open.push_back(peer.fd);
   return open;
 }
 
 void PeerLinks::send_all(const std::string& bytes) {
-  for (const Peer& peer : peers_)
-    if (!peer.closed)  // a full buffer means that nobody reads: nothing is lost by dropping it
-        [[maybe_unused]]
-      const ssize_t sent = send(peer.fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  for (Peer& peer : peers_) {
+    if (!watched(peer)) continue;
+    // A full buffer means that nobody reads: nothing is lost by dropping it.
+    const ssize_t sent = send(peer.fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) peer.sent += sent;
+  }
 }
 
 void PeerLinks::beat() { send_all(std::string(1, kBeat)); }
+void PeerLinks::say_terminated() { send_all(std::string(1, kTerminated)); }
 void PeerLinks::say_goodbye() { send_all(std::string(1, kGoodbye)); }
 
 void PeerLinks::tell_lost(const std::string& reason, LossCause cause) {
@@ -80,6 +79,8 @@ void PeerLinks::take(Peer& peer, char byte, Liveness& liveness) {
     peer.closed = true;
   } else if (byte == kGoodbye) {
     peer.closed = true;
+  } else if (byte == kTerminated) {
+    peer.terminated = true;
   } else if (byte != kBeat) {
     peer.telling = true;
     peer.text = byte;
@@ -88,7 +89,7 @@ void PeerLinks::take(Peer& peer, char byte, Liveness& liveness) {
 
 void PeerLinks::read_news(Peer& peer, Liveness& liveness) {
   char bytes[512];
-  while (!peer.closed) {
+  while (watched(peer)) {
     const ssize_t got = recv(peer.fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
     if (got <= 0) {
@@ -97,8 +98,8 @@ void PeerLinks::read_news(Peer& peer, Liveness& liveness) {
                            LossCause::kDied);
       return;
     }
-    peer.silent = 0;
-    for (ssize_t k = 0; k < got && !peer.closed; ++k) take(peer, bytes[k], liveness);
+    peer.silent = peer.mute = peer.mute_until = 0;
+    for (ssize_t k = 0; k < got && watched(peer); ++k) take(peer, bytes[k], liveness);
   }
 }
 
@@ -107,13 +108,38 @@ void PeerLinks::look(double counted, Liveness& liveness) {
     if (peer.closed) continue;
     peer.silent += counted;
     read_news(peer, liveness);
-    const bool answers = acknowledges(peer.fd);
-    if (peer.closed || peer.silent < (answers ? kUnansweredSeconds : kHangsSeconds)) continue;
-    const double seconds = std::round(peer.silent * 10) / 10;
-    liveness.report_lost(concat(liveness.who(peer.world_rank), " has not run for ", seconds, " s: ",
-                                answers ? "it was stopped" : "its machine or the network hangs"),
-                         LossCause::kSilent);
+    if (peer.terminated && peer.silent > kTerminationGrace) {
+      peer.closed = true;
+      liveness.report_lost(concat(liveness.who(peer.world_rank), " was ended by SIGTERM"),
+                           LossCause::kDied);
+    }
+    if (!watched(peer) || peer.silent < kSuspicious) continue;
+    look_at_machine(peer, counted);
+    look_at_silent(peer, liveness);
   }
+}
+
+// What was acknowledged since the last look was received by a machine that runs.
+void PeerLinks::look_at_machine(Peer& peer, double counted) {
+  int pending = 0;
+  if (ioctl(peer.fd, SIOCOUTQ, &pending) != 0) return;
+  const int64_t acknowledged = peer.sent - pending;
+  const bool answers = pending == 0 || acknowledged > peer.acknowledged;
+  peer.acknowledged = acknowledged;
+  peer.mute = answers ? 0 : peer.mute + counted;
+  if (peer.mute >= kSuspicious) peer.mute_until = peer.silent;
+}
+
+// After a mute time the process is given as long as at first: its beats are sent again only later.
+void PeerLinks::look_at_silent(const Peer& peer, Liveness& liveness) {
+  const bool answers = peer.mute < kSuspicious;
+  const bool unanswered = answers && peer.silent - peer.mute_until >= kUnansweredSeconds;
+  if (!unanswered && peer.silent < kHangsSeconds) return;
+  const double seconds = std::round(peer.silent * 10) / 10;
+  liveness.report_lost(concat(liveness.who(peer.world_rank), " has not run for ", seconds, " s: ",
+                              answers ? "stopped, or its machine gives it no processor"
+                                      : "its machine or the network hangs"),
+                       LossCause::kSilent);
 }
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "parallel/comm/peer_links.h"
@@ -83,6 +84,19 @@ TEST(Liveness, ADeadProcessIsSeenAtOnce) {
   board.mine().look(0);
   EXPECT_EQ(board.mine().reason(), board.name() + " died");
   EXPECT_EQ(board.mine().cause(), LossCause::kDied);
+}
+
+TEST(ProcessState, IsReadFromTheKernelsWords) {
+  std::istringstream dumping(
+      "Name:\ttrireme\nState:\tD (disk sleep)\nTracerPid:\t0\nCoreDumping:\t1\n");
+  const ProcessState crashed = read_process_state(dumping);
+  EXPECT_EQ(crashed.letter, 'D');
+  EXPECT_FALSE(crashed.traced);
+  EXPECT_TRUE(crashed.dumping);
+  std::istringstream traced("State:\tt (tracing stop)\nTracerPid:\t17\nCoreDumping:\t0\n");
+  const ProcessState held = read_process_state(traced);
+  EXPECT_TRUE(held.traced);
+  EXPECT_FALSE(held.dumping);
 }
 
 TEST(Liveness, AStoppedProcessIsGivenUpAfterFourSeconds) {
@@ -250,17 +264,78 @@ TEST(PeerLinks, AfterAGoodbyeItIsNot) {
   EXPECT_FALSE(ranks.mine.lost()) << ranks.mine.reason();
 }
 
-TEST(PeerLinks, ASilentProcessOnALiveMachineWasStopped) {
+TEST(PeerLinks, ASilentProcessOnALiveMachineDoesNotRun) {
   TwoRanks ranks;
-  for (int s = 0; s < 5; ++s) ranks.at_mine.look(1, ranks.mine);
+  for (int s = 0; s < 8; ++s) ranks.at_mine.look(1, ranks.mine);
   EXPECT_FALSE(ranks.mine.lost());
   ranks.at_theirs.beat();
   ranks.line.settle();
-  for (int s = 0; s < 6; ++s) ranks.at_mine.look(1, ranks.mine);
+  for (int s = 0; s < 9; ++s) ranks.at_mine.look(1, ranks.mine);
   EXPECT_FALSE(ranks.mine.lost());
   ranks.at_mine.look(1, ranks.mine);
-  EXPECT_EQ(ranks.mine.reason(), "rank 1 (process 7 on there) has not run for 6 s: it was stopped");
+  EXPECT_EQ(ranks.mine.reason(),
+            "rank 1 (process 7 on there) has not run for 9 s: stopped, or its machine gives it no "
+            "processor");
   EXPECT_EQ(ranks.mine.cause(), LossCause::kSilent);
+}
+
+// A local stream counts as unacknowledged what the other end has not read: its reader is the machine.
+struct TwoMachines {
+  int ends[2] = {-1, -1};
+  Liveness mine{1e9};
+  std::unique_ptr<PeerLinks> links;
+  TwoMachines() {
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+    mine.introduce(0, {"rank 0", "rank 1"});
+    links = std::make_unique<PeerLinks>(std::vector<int>{-1, ends[0]});
+  }
+  ~TwoMachines() {
+    close(ends[0]);
+    close(ends[1]);
+  }
+  void pass(int seconds, bool acknowledged) {
+    for (int s = 0; s < seconds; ++s) {
+      links->beat();
+      char bytes[64];
+      while (acknowledged && recv(ends[1], bytes, sizeof bytes, 0) > 0) {
+      }
+      links->look(1, mine);
+    }
+  }
+};
+
+TEST(PeerLinks, AMuteMachineIsGivenUpLater) {
+  TwoMachines machines;
+  machines.pass(29, false);
+  EXPECT_FALSE(machines.mine.lost());
+  machines.pass(1, false);
+  EXPECT_EQ(machines.mine.reason(),
+            "rank 1 has not run for 30 s: its machine or the network hangs");
+}
+
+TEST(PeerLinks, AfterAMuteTimeTheProcessHasItsTimeAgain) {
+  TwoMachines machines;
+  machines.pass(12, false);
+  machines.pass(8, true);
+  EXPECT_FALSE(machines.mine.lost());
+  machines.pass(1, true);
+  EXPECT_EQ(machines.mine.reason(),
+            "rank 1 has not run for 21 s: stopped, or its machine gives it no processor");
+}
+
+TEST(PeerLinks, ARankEndedBySigtermIsNamedUnlessAllAre) {
+  TwoRanks ranks;
+  ranks.at_theirs.beat();
+  ranks.at_theirs.say_terminated();
+  ranks.line.settle();
+  close(std::exchange(ranks.line.theirs, -1));
+  ranks.at_mine.look(1, ranks.mine);
+  EXPECT_FALSE(ranks.mine.lost());
+  EXPECT_TRUE(ranks.at_mine.descriptors().empty());
+  ranks.at_mine.look(1, ranks.mine);
+  ranks.at_mine.look(0.1, ranks.mine);
+  EXPECT_EQ(ranks.mine.reason(), "rank 1 (process 7 on there) was ended by SIGTERM");
+  EXPECT_EQ(ranks.mine.cause(), LossCause::kDied);
 }
 
 TEST(PeerLinks, ALossIsPassedOnWithItsReason) {

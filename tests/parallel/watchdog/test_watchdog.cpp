@@ -50,8 +50,15 @@ struct Ended {
   std::string announced;  // by all ranks, a line each
 };
 
+// What a rank may do besides running.
+struct Circumstances {
+  std::function<void()> printing = [] {};  // after each line
+  std::function<void()> ending = [] {};    // when its World is gone
+};
+
 // One process per rank, connected over the loopback interface; exit code 0 when fn returns.
-Ended run_processes(int ranks, const std::function<void(World&, Liveness&)>& fn) {
+Ended run_processes(int ranks, const std::function<void(World&, Liveness&)>& fn,
+                    const Circumstances& circumstances = {}) {
   const test::ReservedPort port;
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
@@ -65,16 +72,19 @@ Ended run_processes(int ranks, const std::function<void(World&, Liveness&)>& fn)
     const auto announce = [&](const std::string& message) {
       const std::string line = message + "\n";
       [[maybe_unused]] const ssize_t written = write(ends[1], line.data(), line.size());
+      circumstances.printing();
     };
+    int code = 0;
     try {
       const TcpOptions tcp{"localhost", port.number(), r, ranks, 60};
       const auto state = connect_rank(make_tcp_transport(tcp), CommOptions{}, "", announce);
       World world(state);
       fn(world, state->liveness);
     } catch (const Error& e) {
-      _exit(static_cast<int>(e.code()));
+      code = static_cast<int>(e.code());
     }
-    _exit(0);
+    circumstances.ending();
+    _exit(code);
   }
   close(ends[1]);
   Ended ended;
@@ -126,6 +136,43 @@ TEST(Watchdog, EndsARankThatCannotLeave) {
   EXPECT_EQ(
       count(ended.announced, "rank 0 of 2, between two operations, stopped: rank 1 (process "), 1u)
       << ended.announced;
+}
+
+void hang() {
+  for (;;) pause();
+}
+
+TEST(Watchdog, EndsARankThatCannotPrint) {
+  const Ended ended = run_processes(2,
+                                    [](World& world, Liveness&) {
+                                      world.world().barrier();
+                                      if (world.rank() == 1) kill(getpid(), SIGKILL);
+                                      hang();
+                                    },
+                                    {.printing = hang});
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGKILL}));
+}
+
+TEST(Watchdog, EndsARankThatLeavesAndDoesNotEnd) {
+  const Ended ended = run_processes(2,
+                                    [](World& world, Liveness&) {
+                                      world.world().barrier();
+                                      if (world.rank() == 1) kill(getpid(), SIGKILL);
+                                      reduce_forever(world);
+                                    },
+                                    {.ending = hang});
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGKILL}));
+}
+
+TEST(Watchdog, ItsHandlerPutBackLaterSwallowsNoSigterm) {
+  static struct sigaction handler {};
+  const Ended ended = run_processes(
+      2, [](World&, Liveness&) { sigaction(SIGTERM, nullptr, &handler); }, {.ending = [] {
+        sigaction(SIGTERM, &handler, nullptr);
+        raise(SIGTERM);
+      }});
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{-SIGTERM, -SIGTERM}));
+  EXPECT_EQ(ended.announced, "");
 }
 
 TEST(Watchdog, NamesTheOperationOfEveryRankThatWaits) {
