@@ -59,9 +59,9 @@ class TwoHosts(RankRunTest):
                 if b is not None:  # float32: the order of additions differs
                     self.assertLess(abs(a - b), 1e-4 * abs(b), f"step {ours[0]}: {ours} and {theirs}")
 
-    def train(self, ranks, transport="tcp", **comm):
+    def train(self, ranks, transport="tcp", **changes):
         self.ranks = ranks
-        self.configure(comm=comm)
+        self.configure(**changes)
         self.start_hosts() if transport == "tcp" else self.start_mpi_hosts()
         codes = self.end(300)
         self.assertEqual(set(codes.values()), {0}, self.everything())
@@ -76,10 +76,17 @@ class TwoHosts(RankRunTest):
         self.train(4)
 
     def test_two_ranks_each_as_one_ring(self):
-        self.train(4, algorithm="ring")
+        self.train(4, comm={"algorithm": "ring"})
 
     def test_two_ranks_each_over_mpi(self):
         self.train(4, "mpi")
+
+    def test_a_pipeline_between_hosts_of_tensor_parallel_ranks(self):
+        self.train(4, parallel={"tensor_model_parallel_size": 2, "sequence_parallel": True,
+                                "pipeline_model_parallel_size": 2, "pipeline_schedule": "zb_h1"})
+
+    def test_a_ring_of_keys_and_sharded_weights_between_hosts(self):
+        self.train(4, "mpi", parallel={"context_parallel_size": 4}, zero_optimization={"stage": 3})
 
     def interrupted(self, ranks, victim, number, limit, says):
         """Signals a rank in the middle of a run; the others must name it in time."""
