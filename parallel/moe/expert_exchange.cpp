@@ -30,8 +30,8 @@ void copy_rows(const Tensor& to, int64_t to_row, const ConstTensor& from, int64_
 }
 
 std::vector<int64_t> times(const std::vector<int64_t>& rows, int64_t columns) {
-  std::vector<int64_t> elements;
-  for (int64_t r : rows) elements.push_back(r * columns);
+  std::vector<int64_t> elements(rows);
+  for (int64_t& e : elements) e *= columns;
   return elements;
 }
 
