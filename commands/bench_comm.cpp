@@ -251,6 +251,7 @@ CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   CLI::App* command = parent.add_subcommand(
       "comm", "Collectives over a range of sizes, as nccl-tests shows them, against MPI's own");
   std::vector<std::string> names;
+  names.reserve(std::size(kKinds));
   for (const Kind& kind : kKinds) names.emplace_back(kind.name);
   command->add_option("--operation", args->operations, "Only these (default: all)")
       ->delimiter(',')

@@ -38,7 +38,7 @@ ParallelSizes sizes_of(const LayoutOptions& layout, const ModelConfig& model, in
                " does not divide --tensor-parallel ", asked.tp,
                ": experts are divided among the tensor-parallel ranks: give --tensor-parallel ",
                std::lcm(experts, asked.tp));
-  const ParallelSizes sizes = resolve_layout(layout, model, ranks);
+  ParallelSizes sizes = resolve_layout(layout, model, ranks);
   if (sizes.dp > 1)
     fail_input(ranks, " ranks, but --tensor-parallel ", sizes.tp, " x --pipeline-parallel ",
                sizes.pp, " use ", ranks / sizes.dp,

@@ -67,7 +67,7 @@ class MpiTransport final : public Transport {
   void post(PostedPointer message) override { posted_.add(std::move(message)); }
 
   std::chrono::microseconds progress(Liveness& liveness) override {
-    for (PostedPointer& message : posted_.take()) launch(std::move(message));
+    for (const PostedPointer& message : posted_.take()) launch(message);
     if (flights_.empty()) return {};
     std::exception_ptr loss;
     if (watch_.due())
@@ -113,7 +113,7 @@ class MpiTransport final : public Transport {
               "MPI_Isend");
   }
 
-  void launch(PostedPointer message) {
+  void launch(const PostedPointer& message) {
     const PostedMessage& m = *message;
     Flight flight{message, {}, {}};
     try {

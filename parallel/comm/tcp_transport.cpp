@@ -74,6 +74,7 @@ class TcpTransport final : public Transport {
 
   std::vector<int> life_lines() const override {
     std::vector<int> descriptors;
+    descriptors.reserve(life_lines_.size());
     for (const Socket& line : life_lines_) descriptors.push_back(line.fd());
     return descriptors;
   }
