@@ -167,7 +167,7 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
   }
   const fs::path inside = fs::path(path) / "checkpoints";
   const std::string root = fs::is_directory(inside) ? inside.string() : path;
-  const NewestCheckpoint newest = find_newest_whole(root);
+  NewestCheckpoint newest = find_newest_whole(root);
   if (newest.directory.empty())
     fail_input(path,
                " holds no whole checkpoint; give a run directory, its checkpoints/ folder or "

@@ -102,12 +102,14 @@ int64_t Moe::bound(const Pass& pass, const TokenShare& share) const {
 
 std::vector<Tensor> Moe::first_weights(Pass& pass) const {
   std::vector<Tensor> out;
+  out.reserve(experts_.size());
   for (const Expert& e : experts_) out.push_back(pass.params.value(e.gate, e.up));
   return out;
 }
 
 std::vector<Tensor> Moe::second_weights(Pass& pass) const {
   std::vector<Tensor> out;
+  out.reserve(experts_.size());
   for (const Expert& e : experts_) out.push_back(pass.params.value(e.down));
   return out;
 }

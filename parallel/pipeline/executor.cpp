@@ -78,8 +78,10 @@ class Pass {
     const bool wanted = step.send >= 0 || step.local_output;
     TRIREME_CHECK(output.present() == wanted, step.instruction,
                   wanted ? " returned no" : " returned an", " activation");
-    if (step.send >= 0) send(step.send, std::move(output));
-    if (step.local_output) local_[key_of_output(step.instruction)] = std::move(output);
+    if (step.send >= 0)
+      send(step.send, std::move(output));
+    else if (step.local_output)
+      local_[key_of_output(step.instruction)] = std::move(output);
   }
 
   Activation compute(const Instruction& in, Activation input) {

@@ -58,7 +58,7 @@ Row paint(const std::vector<Instruction>& order, const std::vector<Timeline::Spa
     const size_t width = end - begin;
     std::string label = std::to_string(order[i].micro_batch);
     if (label.size() > width - 1) label = label.substr(label.size() - (width - 1));
-    label = letter_of(order[i]) + label;
+    label.insert(label.begin(), letter_of(order[i]));
     label.resize(width, '-');
     for (size_t c = 0; c < width; ++c) row[begin + c] = {label[c], colour_of(order[i])};
   }
