@@ -4,6 +4,14 @@
 
 namespace trireme {
 
+uint16_t float_to_half_bits(float value) { return f16(value).bits; }
+
+float half_bits_to_float(uint16_t bits) {
+  f16 half;
+  half.bits = bits;
+  return static_cast<float>(half);
+}
+
 int64_t dtype_size(DType dtype) {
   switch (dtype) {
     case DType::kF64:

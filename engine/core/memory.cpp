@@ -9,12 +9,15 @@
 #include <fstream>
 #include <numeric>
 
+#include "engine/core/device_memory.h"
+
 namespace trireme {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kPage = 4096;
-constexpr int64_t kAlignment = 64;  // a cache line and an AVX-512 register
+// A cache line and an AVX-512 register; on a GPU what its libraries ask for and copies like.
+constexpr int64_t kHostAlignment = 64, kDeviceAlignment = 256;
 // Planning hands out addresses no system maps, so that a read is a fault and not a wrong number.
 constexpr uintptr_t kFakeBase = uintptr_t{1} << 56;
 
@@ -36,50 +39,78 @@ int64_t resident_anonymous_bytes() {
   return -1;
 }
 
-Buffer::Buffer(std::string name, int64_t bytes) : name_(std::move(name)), bytes_(bytes) {
+namespace {
+
+[[noreturn]] void fail_allocation(const std::string& name, int64_t bytes, const char* reason) {
+  throw Error(concat("cannot allocate ", bytes, " bytes for ", name, " (", reason,
+                     "); this process holds ", allocated_bytes(),
+                     " bytes; use a smaller batch, sequence or model, or more ranks"));
+}
+
+}  // namespace
+
+Buffer::Buffer(std::string name, int64_t bytes, Memory memory)
+    : name_(std::move(name)), memory_(memory), bytes_(bytes) {
   TRIREME_CHECK(bytes >= 0, "buffer ", name_, " of ", bytes, " bytes");
   if (bytes == 0) return;
-  const bool huge = bytes >= kHugePage;
-  mapped_ = round_up(checked_add(bytes, huge ? kHugePage : 0), kPage);
-  void* address = mmap(nullptr, static_cast<size_t>(mapped_), PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) {
-    throw Error(concat("cannot allocate ", bytes, " bytes for ", name_, " (", std::strerror(errno),
-                       "); this process holds ", allocated_bytes(),
-                       " bytes; use a smaller batch, sequence or model, or more ranks"));
-  }
-  data_ = static_cast<std::byte*>(address);
-  if (huge) {
-    // Keep only the 2 MiB aligned part so that the kernel can use whole huge pages.
-    const auto start = reinterpret_cast<uintptr_t>(address);
-    const auto aligned = (start + kHugePage - 1) & ~static_cast<uintptr_t>(kHugePage - 1);
-    const auto head = static_cast<int64_t>(aligned - start);
-    const int64_t body = round_up(bytes, kPage);
-    if (head > 0) munmap(address, static_cast<size_t>(head));
-    const int64_t tail = mapped_ - head - body;
-    data_ += head;
-    if (tail > 0) munmap(data_ + body, static_cast<size_t>(tail));
-    mapped_ = body;
-    madvise(data_, static_cast<size_t>(mapped_), MADV_HUGEPAGE);  // advice: failure is harmless
-  }
+  if (memory == Memory::kHost)
+    map_host();
+  else
+    take_from_runtime();
   g_allocation_count.fetch_add(1, std::memory_order_relaxed);
   g_allocated_bytes.fetch_add(mapped_, std::memory_order_relaxed);
 }
 
+void Buffer::map_host() {
+  const bool huge = bytes_ >= kHugePage;
+  mapped_ = round_up(checked_add(bytes_, huge ? kHugePage : 0), kPage);
+  void* address = mmap(nullptr, static_cast<size_t>(mapped_), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) fail_allocation(name_, bytes_, std::strerror(errno));
+  data_ = static_cast<std::byte*>(address);
+  if (!huge) return;
+  // Keep only the 2 MiB aligned part so that the kernel can use whole huge pages.
+  const auto start = reinterpret_cast<uintptr_t>(address);
+  const auto aligned = (start + kHugePage - 1) & ~static_cast<uintptr_t>(kHugePage - 1);
+  const auto head = static_cast<int64_t>(aligned - start);
+  const int64_t body = round_up(bytes_, kPage);
+  if (head > 0) munmap(address, static_cast<size_t>(head));
+  const int64_t tail = mapped_ - head - body;
+  data_ += head;
+  if (tail > 0) munmap(data_ + body, static_cast<size_t>(tail));
+  mapped_ = body;
+  madvise(data_, static_cast<size_t>(mapped_), MADV_HUGEPAGE);  // advice: failure is harmless
+}
+
+void Buffer::take_from_runtime() {
+  const bool device = memory_ == Memory::kDevice;
+  data_ = static_cast<std::byte*>(device ? cuda::allocate_device(bytes_)
+                                         : cuda::allocate_pinned(bytes_));
+  if (data_ == nullptr)
+    fail_allocation(name_, bytes_, device ? "out of GPU memory" : "out of pinned memory");
+  mapped_ = bytes_;
+}
+
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
-  munmap(data_, static_cast<size_t>(mapped_));
+  switch (memory_) {
+    case Memory::kHost: munmap(data_, static_cast<size_t>(mapped_)); break;
+    case Memory::kPinned: cuda::free_pinned(data_); break;
+    case Memory::kDevice: cuda::free_device(data_); break;
+  }
   g_allocated_bytes.fetch_sub(mapped_, std::memory_order_relaxed);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
     : name_(std::move(other.name_)),
+      memory_(other.memory_),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       mapped_(std::exchange(other.mapped_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(name_, other.name_);
+  std::swap(memory_, other.memory_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(mapped_, other.mapped_);
@@ -90,7 +121,7 @@ Tensor Buffer::tensor(DType dtype, const Shape& shape, int64_t byte_offset) cons
   const int64_t size = checked_mul(shape.numel(), dtype_size(dtype));
   TRIREME_CHECK(byte_offset >= 0 && checked_add(byte_offset, size) <= bytes_, "tensor ", shape,
                 " at byte ", byte_offset, " leaves buffer ", name_, " of ", bytes_, " bytes");
-  return Tensor(data_ + byte_offset, dtype, shape);
+  return Tensor(data_ + byte_offset, dtype, shape, device());
 }
 
 void Buffer::touch(int threads) const {
@@ -246,7 +277,7 @@ ArenaPlan Arena::end_planning() {
 
 void Arena::reserve(int64_t bytes) {
   TRIREME_CHECK(live_ == 0, "arena ", name_, " is in use");
-  if (bytes > block_.bytes()) block_ = Buffer(name_, bytes);
+  if (bytes > block_.bytes()) block_ = Buffer(name_, bytes, memory_);
 }
 
 void Arena::begin_step(const ArenaPlan& plan) {
@@ -327,7 +358,8 @@ Activation Arena::allocate_in_region(const char* name, int64_t bytes, DType dtyp
                 " bytes does not fit into the open region of ", region_bytes_);
   region_.push_back({region_next_++, end, true});
   void* const address = mode_ == Mode::kPlanning ? region_data_ : region_data_ + begin;
-  return Activation(this, kRegionIndex + region_.back().index, Tensor(address, dtype, shape));
+  return Activation(this, kRegionIndex + region_.back().index,
+                    Tensor(address, dtype, shape, device()));
 }
 
 // What is not found belonged to an abandoned step.
@@ -340,13 +372,14 @@ void Arena::release_in_region(int64_t index) {
 
 Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
   const int64_t exact = std::max<int64_t>(1, checked_mul(shape.numel(), dtype_size(dtype)));
-  const int64_t bytes = checked_add(exact, kAlignment - 1) / kAlignment * kAlignment;
+  const int64_t alignment = memory_ == Memory::kDevice ? kDeviceAlignment : kHostAlignment;
+  const int64_t bytes = checked_add(exact, alignment - 1) / alignment * alignment;
   if (region_open_) return allocate_in_region(name, bytes, dtype, shape);
   const int64_t index = next_++;
   void* address = nullptr;
   switch (mode_) {
     case Mode::kDirect:
-      address = direct_.emplace(index, Buffer(name, bytes)).first->second.data();
+      address = direct_.emplace(index, Buffer(name, bytes, memory_)).first->second.data();
       break;
     case Mode::kPlanning:
       recording_.blocks.push_back({name, bytes, 0, events_++, -1});
@@ -371,7 +404,7 @@ Activation Arena::allocate(const char* name, DType dtype, const Shape& shape) {
   }
   ++live_;
   in_use_ += bytes;
-  return Activation(this, index, Tensor(address, dtype, shape));
+  return Activation(this, index, Tensor(address, dtype, shape, device()));
 }
 
 void Arena::release(int64_t index) {

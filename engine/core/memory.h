@@ -19,24 +19,37 @@ int64_t allocated_bytes();   // bytes of the blocks held now
 // elsewhere -1.
 int64_t resident_anonymous_bytes();
 
-// One anonymous block, zero-filled by the system on first touch, 2 MiB aligned and advised to use
-// huge pages when large. Throws Error naming the block and its size when memory cannot be had.
+// Where a block lies: on the host, on the host where a GPU copies from and to by itself (pinned), or
+// on the calling thread's GPU.
+enum class Memory : uint8_t { kHost, kPinned, kDevice };
+
+// One block. On the host: anonymous, zero-filled by the system on first touch, 2 MiB aligned and advised
+// to use huge pages when large. Pinned and device memory: content undefined; the runtime of the GPU
+// must be there. Throws Error naming the block and its size when memory cannot be had.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(std::string name, int64_t bytes);
+  Buffer(std::string name, int64_t bytes, Memory memory = Memory::kHost);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
+  Memory memory() const { return memory_; }
+  DeviceType device() const {
+    return memory_ == Memory::kDevice ? DeviceType::kCuda : DeviceType::kCpu;
+  }
   Tensor tensor(DType dtype, const Shape& shape, int64_t byte_offset = 0) const;
-  // Writes one byte per page so that later timing and residency do not depend on first touches.
+  // Writes one byte per page so that later timing and residency do not depend on first touches. Host
+  // memory only.
   void touch(int threads) const;
 
  private:
+  void map_host();
+  void take_from_runtime();
   std::string name_;
+  Memory memory_ = Memory::kHost;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;   // as asked for
   int64_t mapped_ = 0;  // as mapped
@@ -91,7 +104,8 @@ class Activation {
 // tokens) opens an Arena::Region around it. One thread uses an arena.
 class Arena {
  public:
-  explicit Arena(std::string name) : name_(std::move(name)) {}
+  explicit Arena(std::string name, Memory memory = Memory::kHost)
+      : name_(std::move(name)), memory_(memory) {}
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -131,7 +145,11 @@ class Arena {
   Activation allocate_in_region(const char* name, int64_t bytes, DType dtype, const Shape& shape);
   void release_in_region(int64_t index);
   void check_regions() const;
+  DeviceType device() const {
+    return memory_ == Memory::kDevice ? DeviceType::kCuda : DeviceType::kCpu;
+  }
   std::string name_;
+  Memory memory_;
   Mode mode_ = Mode::kDirect;
   Buffer block_;
   const ArenaPlan* plan_ = nullptr;

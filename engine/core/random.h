@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "engine/core/host_device.h"
+
 namespace trireme {
 
 struct RandomKey {
@@ -18,7 +20,8 @@ struct RandomKey {
 using PhiloxBlock = std::array<uint32_t, 4>;
 
 // Four independent 32-bit words for block number `block` of the key's stream.
-[[gnu::always_inline]] inline PhiloxBlock philox(const RandomKey& key, uint64_t block) {
+TRIREME_HOST_DEVICE [[gnu::always_inline]] inline PhiloxBlock philox(const RandomKey& key,
+                                                                     uint64_t block) {
   constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32);
@@ -40,12 +43,13 @@ using PhiloxBlock = std::array<uint32_t, 4>;
 }
 
 // Word number `index` of the stream.
-[[gnu::always_inline]] inline uint32_t philox_word(const RandomKey& key, uint64_t index) {
+TRIREME_HOST_DEVICE [[gnu::always_inline]] inline uint32_t philox_word(const RandomKey& key,
+                                                                       uint64_t index) {
   return philox(key, index / 4)[index % 4];
 }
 
 // Uniform in [0, 1) with 24 random bits.
-[[gnu::always_inline]] inline float uniform_from_word(uint32_t word) {
+TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float uniform_from_word(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
 
@@ -60,7 +64,7 @@ constexpr uint64_t stream_id(std::string_view name) {
 }
 
 // Mixes a number (a training step, a micro-batch) into a stream.
-constexpr uint64_t substream(uint64_t stream, uint64_t number) {
+TRIREME_HOST_DEVICE constexpr uint64_t substream(uint64_t stream, uint64_t number) {
   uint64_t z = stream + 0x9E3779B97F4A7C15u * (number + 1);  // splitmix64 finaliser
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;

@@ -59,12 +59,14 @@ Shape row_major_strides(const Shape& shape) {
 
 }  // namespace
 
-ConstTensor::ConstTensor(const void* data, DType dtype, const Shape& shape)
-    : ConstTensor(data, dtype, shape, row_major_strides(shape)) {}
+ConstTensor::ConstTensor(const void* data, DType dtype, const Shape& shape, DeviceType device)
+    : ConstTensor(data, dtype, shape, row_major_strides(shape), device) {}
 
-ConstTensor::ConstTensor(const void* data, DType dtype, const Shape& shape, const Shape& strides)
+ConstTensor::ConstTensor(const void* data, DType dtype, const Shape& shape, const Shape& strides,
+                         DeviceType device)
     : data_(const_cast<void*>(data)),  // only Tensor gives it back as writable
       dtype_(dtype),
+      device_(device),
       present_(true),
       shape_(shape),
       strides_(strides) {
@@ -96,7 +98,7 @@ ConstTensor ConstTensor::slice(int dim, int64_t begin, int64_t end) const {
 ConstTensor ConstTensor::reshape(const Shape& shape) const {
   TRIREME_CHECK(contiguous() && shape.numel() == numel(), "reshape of ", shape_, " to ", shape,
                 contiguous() ? "" : " (not contiguous)");
-  return ConstTensor(data_, dtype_, shape);
+  return ConstTensor(data_, dtype_, shape, device_);
 }
 
 ConstTensor ConstTensor::split_last(int64_t groups, int64_t width) const {
@@ -114,7 +116,7 @@ ConstTensor ConstTensor::split_last(int64_t groups, int64_t width) const {
   strides[last] = width;
   strides[last + 1] = 1;
   return ConstTensor(data_, dtype_, Shape(std::span<const int64_t>(dims.data(), last + 2)),
-                     Shape(std::span<const int64_t>(strides.data(), last + 2)));
+                     Shape(std::span<const int64_t>(strides.data(), last + 2)), device_);
 }
 
 void ConstTensor::check_dtype(DType wanted) const {

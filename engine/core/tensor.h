@@ -1,9 +1,9 @@
-// Tensor: a view of memory it does not own (data, dtype, shape, strides).
+// Tensor: a view of memory it does not own (data, dtype, device, shape, strides).
 //
 // Shapes and strides count elements; a default-constructed tensor is empty (no data, rank 0) and
 // stands for an absent optional operand. Sizes are int64_t everywhere on the host; narrow<T>()
 // checks every conversion to a smaller type. A tensor of a planning run has a shape but a null
-// data pointer (engine/core/arena.h).
+// data pointer (engine/core/memory.h). Memory of a GPU is read and written by its own work only.
 #pragma once
 
 #include <array>
@@ -15,6 +15,9 @@
 #include "engine/core/dtype.h"
 
 namespace trireme {
+
+enum class DeviceType : uint8_t { kCpu, kCuda };
+inline std::string text(DeviceType device) { return device == DeviceType::kCpu ? "cpu" : "cuda"; }
 
 inline constexpr int kMaxRank = 5;
 
@@ -52,10 +55,13 @@ inline std::string text(const Shape& shape) { return shape.str(); }
 class ConstTensor {
  public:
   ConstTensor() = default;
-  ConstTensor(const void* data, DType dtype, const Shape& shape);  // contiguous, row-major
-  ConstTensor(const void* data, DType dtype, const Shape& shape, const Shape& strides);
+  ConstTensor(const void* data, DType dtype, const Shape& shape,  // contiguous, row-major
+              DeviceType device = DeviceType::kCpu);
+  ConstTensor(const void* data, DType dtype, const Shape& shape, const Shape& strides,
+              DeviceType device = DeviceType::kCpu);
 
   DType dtype() const { return dtype_; }
+  DeviceType device() const { return device_; }
   const Shape& shape() const { return shape_; }
   int rank() const { return shape_.rank(); }
   int64_t size(int dim) const { return shape_[dim < 0 ? dim + rank() : dim]; }
@@ -81,6 +87,7 @@ class ConstTensor {
   void check_dtype(DType wanted) const;
   void* data_ = nullptr;
   DType dtype_ = DType::kF32;
+  DeviceType device_ = DeviceType::kCpu;
   bool present_ = false;
   Shape shape_;
   Shape strides_;
@@ -90,9 +97,11 @@ class ConstTensor {
 class Tensor : public ConstTensor {
  public:
   Tensor() = default;
-  Tensor(void* data, DType dtype, const Shape& shape) : ConstTensor(data, dtype, shape) {}
-  Tensor(void* data, DType dtype, const Shape& shape, const Shape& strides)
-      : ConstTensor(data, dtype, shape, strides) {}
+  Tensor(void* data, DType dtype, const Shape& shape, DeviceType device = DeviceType::kCpu)
+      : ConstTensor(data, dtype, shape, device) {}
+  Tensor(void* data, DType dtype, const Shape& shape, const Shape& strides,
+         DeviceType device = DeviceType::kCpu)
+      : ConstTensor(data, dtype, shape, strides, device) {}
   // A write through a view does not change the view, hence const members giving T*.
   void* raw() const { return data_; }
   template <class T>

@@ -69,7 +69,7 @@ void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias) {
 
 void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accumulate) {
   TRIREME_CHECK(dy.rank() == 2, "bias_backward: dy is ", dy.shape(), ", expected (T, N)");
-  const int64_t rows = dy.size(0), columns = dy.size(1), blocks = row_blocks(rows);
+  const int64_t rows = dy.size(0), columns = dy.size(1), blocks = row_blocks(ctx, rows);
   const DType sums = sum_dtype(dy.dtype());
   check_contiguous("bias_backward", "dy", dy);
   check_operand("bias_backward", "db", db, sums, {columns});

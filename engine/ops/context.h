@@ -7,6 +7,7 @@
 #include "engine/core/memory.h"
 #include "engine/core/profile.h"
 #include "engine/core/random.h"
+#include "engine/device/context.h"
 
 namespace trireme {
 
@@ -15,13 +16,15 @@ class GemmEngine;  // engine/ops/gemm.h: library handles and cached primitives o
 enum class Mode { kTrain, kEval, kInfer };  // dropout acts in kTrain only
 
 struct Ctx {
-  Ctx(int threads, const char* arena_name);
+  // gpu: the rank's device, which outlives this; nullptr computes on the CPU. The arena is on the same.
+  Ctx(int threads, const char* arena_name, cuda::Context* gpu = nullptr);
   ~Ctx();
   Ctx(const Ctx&) = delete;
   Ctx& operator=(const Ctx&) = delete;
 
-  int threads;  // width of this rank's OpenMP team
-  Arena arena;  // activations and scratch
+  int threads;         // width of this rank's OpenMP team
+  cuda::Context* gpu;  // every operand of every op is there; nullptr: on the host
+  Arena arena;         // activations and scratch
   std::unique_ptr<GemmEngine> gemm;
   Mode mode = Mode::kTrain;
   uint64_t seed = 0;  // of dropout
@@ -32,6 +35,8 @@ struct Ctx {
 
   // True in a planning run: an op checks its operands, allocates its scratch and returns.
   bool planning() const { return arena.planning(); }
+  DeviceType device() const { return gpu == nullptr ? DeviceType::kCpu : DeviceType::kCuda; }
+  Memory memory() const { return gpu == nullptr ? Memory::kHost : Memory::kDevice; }
   Activation allocate(const char* name, DType dtype, const Shape& shape) {
     return arena.allocate(name, dtype, shape);
   }

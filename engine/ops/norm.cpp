@@ -1,6 +1,7 @@
 #include "engine/ops/norm.h"
 
 #include "engine/ops/cpu/norm.h"
+#include "engine/ops/cuda/norm.h"
 #include "engine/ops/row_blocks.h"
 
 namespace trireme {
@@ -42,6 +43,7 @@ void forward(Ctx& ctx, const char* op, const Tensor& y, const Tensor* mean, cons
         .columns = x.size(1),
         .eps = static_cast<F>(eps),
     };
+    if (ctx.gpu != nullptr) return cuda::norm_forward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(norm_forward<T>)(args, ctx.threads);
   });
 }
@@ -63,7 +65,7 @@ void backward(Ctx& ctx, const char* op, const Tensor& dx, const Tensor& dw, cons
   if (mean != nullptr) check_operand(op, "mean", *mean, sums, rows);
   if (db != nullptr) check_operand(op, "db", *db, sums, columns);
   if (dh_in.present()) check_operand(op, "dh_in", dh_in, dtype, h.shape());
-  const int64_t blocks = row_blocks(h.size(0));
+  const int64_t blocks = row_blocks(ctx, h.size(0));
   const Activation partial = ctx.allocate(
       "norm.partial_sums", sums, Shape{db != nullptr ? int64_t{2} : int64_t{1}, blocks, h.size(1)});
   if (ctx.planning()) return;
@@ -86,6 +88,7 @@ void backward(Ctx& ctx, const char* op, const Tensor& dx, const Tensor& dw, cons
         .blocks = blocks,
         .accumulate = accumulate,
     };
+    if (ctx.gpu != nullptr) return cuda::norm_backward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(norm_backward<T>)(args, ctx.threads);
   });
 }

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from source import CPP, ROOT, code_only, files, finish, read
 
-ENGINE = ["engine/core", "engine/ops", "engine/io", "engine/text", "engine/config", "engine/observe"]
+ENGINE = ["engine/core", "engine/device", "engine/ops", "engine/io", "engine/text", "engine/config", "engine/observe"]
 # A room may include itself and the rooms listed here.
 MAY_INCLUDE = {
     "engine/core": [],
-    "engine/ops": ["engine/core"],
+    "engine/device": ["engine/core"],
+    "engine/ops": ["engine/core", "engine/device"],
     "engine/io": ["engine/core"],
     "engine/text": ["engine/core", "engine/io"],
     "engine/config": ["engine/core", "engine/io"],
@@ -27,6 +28,10 @@ MAY_INCLUDE = {
 CPP_ONLY = "For .cpp files only"
 # Headers that cost a second of compile time each, and everyone who includes the header pays.
 HEAVY = re.compile(r"^(nlohmann/json\.hpp|CLI/.*|fmt/.*|spdlog/.*|dnnl.*|oneapi/.*|mpi\.h|sentencepiece.*|regex|iostream)$")
+# The CUDA toolkit's headers belong to sources that only the backend compiles (engine/core/device_memory.h).
+CUDA_ONLY = "For CUDA sources only"
+CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvtx3/.*)$")
+CUDA_ROOM = re.compile(r"^(engine/device|engine/ops|parallel/comm|optim)/cuda/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 
@@ -63,6 +68,9 @@ def check(path, text, exists=in_tree, cpp_only=frozenset()):
         if path.suffix == ".h" and not in_tests and heavy:
             problems.append(f"{where}: {name} belongs into .cpp files only")
         if bracket == "<":
+            may = CUDA_ROOM.match(str(path)) or (path.suffix == ".h" and CUDA_ONLY in text)
+            if CUDA.match(name) and not in_tests and not may:
+                problems.append(f"{where}: {name} belongs into a cuda/ folder")
             continue
         if not exists(name):
             problems.append(f'{where}: "{name}" does not exist; includes are written from the root')

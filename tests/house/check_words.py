@@ -12,8 +12,9 @@ NO_LIMIT = {".md", ".json", ".safetensors", ".idx", ".bin", ".txt"}
 OWNED = [
     ("MPI", re.compile(r"\bmpi\.h\b|\bP?MPI_[A-Z]\w*"), ("parallel/comm/", "scripts/pmpi/", "tests/parallel/")),
     ("CUDA", re.compile(r"\bcuda(?:[A-Z]\w*|_runtime\w*)|\bcu(?:blas|dnn|rand)\w*|__global__|<<<"),
-     ("engine/ops/cuda/", "parallel/comm/cuda/")),
-    ("NCCL", re.compile(r"\bnccl\w*"), ("parallel/comm/",)),
+     ("engine/device/cuda/", "engine/device/launch.h", "engine/ops/cuda/", "optim/cuda/", "parallel/comm/cuda/",
+      "tests/emulator/", "tests/cuda/")),
+    ("NCCL", re.compile(r"\bnccl\w*"), ("parallel/comm/", "tests/emulator/", "tests/cuda/")),
     ("oneDNN", re.compile(r"\bdnnl\w*"), ("engine/ops/",)),
     ("the environment", re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|put|unset)env\b|\benviron\b"),
      ("parallel/comm/", "tests/parallel/test_launch.cpp")),

@@ -1,0 +1,8 @@
+// Marks functions that kernels on both sides call: the CPU's, and CUDA's as compiled by nvcc.
+#pragma once
+
+#ifdef __CUDACC__
+#define TRIREME_HOST_DEVICE __host__ __device__
+#else
+#define TRIREME_HOST_DEVICE
+#endif

@@ -1,0 +1,106 @@
+// One rank's GPU: its streams, its libraries' handles, its staging memory. Passed as Ctx::gpu; nothing
+// here is global. What needs the runtime is implemented in engine/device/cuda/ (TRIREME_CUDA_DECL).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/core/device_memory.h"
+#include "engine/core/memory.h"
+
+namespace trireme::cuda {
+
+// What can be used on this machine, and if nothing, why. Never throws; no device is opened.
+struct DeviceStatus {
+  int devices = 0;
+  std::string reason = {};  // why there are none: "built without CUDA", "no driver", ...
+  std::string runtime = {}, driver = {};  // versions, "13.0"; empty where unknown
+};
+DeviceStatus device_status();
+
+struct DeviceInfo {
+  std::string name;
+  int compute_major = 0, compute_minor = 0;
+  int multiprocessors = 0;
+  int64_t memory_bytes = 0;
+  int64_t l2_bytes = 0;
+  int64_t shared_bytes_per_block = 0;  // with opt-in
+};
+
+// A queue of work in order. raw: the runtime's handle.
+struct Stream {
+  void* raw = nullptr;
+};
+
+class Event {
+ public:
+  Event() = default;
+  explicit Event(void* raw) : raw_(raw) {}
+  Event(Event&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Event();
+  void* raw() const { return raw_; }
+
+ private:
+  void* raw_ = nullptr;
+};
+
+class BlasLt;     // engine/ops/cuda/blas_lt.h
+class Attention;  // engine/ops/cuda/cudnn_attention.h
+class Staging;    // engine/device/cuda/staging.h
+
+// Made on the thread that will use it, whose current device it sets; one thread uses it.
+struct Context {
+  Context() = default;
+  virtual ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  int device = 0;
+  DeviceInfo info;
+  Stream main;  // compute
+  Stream comm;  // collectives beside it
+  Stream copy;  // host to device beside both
+  std::shared_ptr<BlasLt> blas;
+  std::shared_ptr<Attention> attention;  // null: built without cuDNN
+  std::shared_ptr<Staging> staging;
+  bool deterministic = true;
+  bool synchronous = false;  // wait after every launch, so that a fault is named by its op
+  int64_t launches = 0;      // kernels and library calls so far
+};
+
+// Throws InputError when device number `device` cannot be used, naming the reason.
+std::unique_ptr<Context> open(int device);
+
+// --- implemented with the runtime ---------------------------------------------------------------------
+
+TRIREME_CUDA_DECL DeviceStatus probe_devices();
+TRIREME_CUDA_DECL std::unique_ptr<Context> open_device(int device);
+
+// Makes the calling thread use the context's device; each thread that works with it, once.
+TRIREME_CUDA_DECL void use_device(const Context& gpu);
+
+// dst = src for `bytes` bytes, on `stream`, between host and device in any direction. A host address
+// must be pinned memory that stays until the stream is there.
+TRIREME_CUDA_DECL void copy_async(Context& gpu, const Stream& stream, void* dst, const void* src,
+                                  int64_t bytes);
+// The same from pageable memory, on the main stream, through staging memory: src may be changed at once.
+TRIREME_CUDA_DECL void upload(Context& gpu, void* device, const void* host, int64_t bytes);
+// To pageable memory; waits for the main stream. Not for use inside a step.
+TRIREME_CUDA_DECL void download(Context& gpu, void* host, const void* device, int64_t bytes);
+TRIREME_CUDA_DECL void fill_bytes(Context& gpu, const Stream& stream, void* device, int value,
+                                  int64_t bytes);
+
+TRIREME_CUDA_DECL Event make_event(Context& gpu);
+TRIREME_CUDA_DECL void destroy_event(void* raw);
+TRIREME_CUDA_DECL void record(const Event& event, const Stream& stream);
+TRIREME_CUDA_DECL void wait(const Stream& stream,
+                            const Event& event);  // the stream waits, not the host
+TRIREME_CUDA_DECL bool done(const Event& event);
+TRIREME_CUDA_DECL void synchronize(const Event& event);  // the host waits
+TRIREME_CUDA_DECL void synchronize(Context& gpu, const Stream& stream);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,226 @@
+#include <cuda_runtime.h>
+
+#include <limits>
+
+#include "engine/device/cuda/libraries.h"
+#include "engine/device/cuda/staging.h"
+#include "engine/device/launch.h"
+
+#ifndef TRIREME_EMULATED
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+namespace trireme::cuda {
+namespace {
+
+cudaStream_t handle(const Stream& stream) { return static_cast<cudaStream_t>(stream.raw); }
+cudaEvent_t handle(const Event& event) { return static_cast<cudaEvent_t>(event.raw()); }
+
+std::string version_text(int version) {
+  return version == 0 ? std::string() : concat(version / 1000, ".", version % 1000 / 10);
+}
+
+Stream make_stream(int priority) {
+  cudaStream_t raw = nullptr;
+  check_runtime(cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking, priority), "open device",
+                "cudaStreamCreateWithPriority");
+  return {raw};
+}
+
+// The context with what must be given back.
+struct OpenContext : Context {
+  ~OpenContext() override {
+    // Destructors do not throw; what the device still says then is lost with it.
+    (void)cudaDeviceSynchronize();
+    staging.reset();
+    attention.reset();
+    blas.reset();
+    for (const Stream& stream : {main, comm, copy})
+      if (stream.raw != nullptr) (void)cudaStreamDestroy(handle(stream));
+  }
+};
+
+DeviceInfo read_info(int device) {
+  cudaDeviceProp p{};
+  check_runtime(cudaGetDeviceProperties(&p, device), "open device", "cudaGetDeviceProperties");
+  return {.name = p.name,
+          .compute_major = p.major,
+          .compute_minor = p.minor,
+          .multiprocessors = p.multiProcessorCount,
+          .memory_bytes = static_cast<int64_t>(p.totalGlobalMem),
+          .l2_bytes = p.l2CacheSize,
+          .shared_bytes_per_block = static_cast<int64_t>(p.sharedMemPerBlockOptin)};
+}
+
+}  // namespace
+
+void fail_runtime(int error, const char* op, const char* call) {
+  const auto e = static_cast<cudaError_t>(error);
+  throw Error(
+      concat(op, ": ", call, " failed: ", cudaGetErrorName(e), " (", cudaGetErrorString(e),
+             "); a fault of earlier work is reported here too: debug.synchronous names it"));
+}
+
+DeviceStatus probe_devices() {
+  DeviceStatus status;
+  int runtime = 0, driver = 0, devices = 0;
+  (void)cudaRuntimeGetVersion(&runtime);
+  (void)cudaDriverGetVersion(&driver);
+  status.runtime = version_text(runtime);
+  status.driver = version_text(driver);
+  const cudaError_t error = cudaGetDeviceCount(&devices);
+  if (error == cudaSuccess) {
+    status.devices = devices;
+  } else {
+    (void)cudaGetLastError();  // else the next launch would report it
+  }
+  if (status.devices > 0) return status;
+  // A stub library, no driver, and a driver without devices are all the same to a user: no GPU.
+  if (error == cudaErrorInsufficientDriver && driver != 0)
+    status.reason =
+        concat("the driver supports CUDA ", status.driver, ", this build needs ", status.runtime);
+  else
+    status.reason = error == cudaSuccess || error == cudaErrorNoDevice
+                        ? "no GPU is visible"
+                        : concat("no driver (", cudaGetErrorString(error), ")");
+  return status;
+}
+
+std::unique_ptr<Context> open_device(int device) {
+  check_runtime(cudaSetDevice(device), "open device", "cudaSetDevice");
+  auto gpu = std::make_unique<OpenContext>();
+  gpu->device = device;
+  gpu->info = read_info(device);
+  int least = 0, greatest = 0;
+  check_runtime(cudaDeviceGetStreamPriorityRange(&least, &greatest), "open device",
+                "cudaDeviceGetStreamPriorityRange");
+  gpu->main = make_stream(least);
+  gpu->comm = make_stream(greatest);  // what other ranks wait for goes first
+  gpu->copy = make_stream(greatest);
+  gpu->staging = std::make_shared<Staging>();
+  open_libraries(*gpu);
+  return gpu;
+}
+
+void use_device(const Context& gpu) {
+  check_runtime(cudaSetDevice(gpu.device), "use device", "cudaSetDevice");
+}
+
+void* allocate_device(int64_t bytes) {
+  void* data = nullptr;
+  if (cudaMalloc(&data, static_cast<size_t>(bytes)) == cudaSuccess) return data;
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+void free_device(void* data) {
+  // Work that uses the memory may still be queued; the runtime's own free waits for it too, but does
+  // not promise to.
+  (void)cudaDeviceSynchronize();
+  (void)cudaFree(data);
+}
+
+void* allocate_pinned(int64_t bytes) {
+  void* data = nullptr;
+  if (cudaMallocHost(&data, static_cast<size_t>(bytes)) == cudaSuccess) return data;
+  (void)cudaGetLastError();
+  return nullptr;
+}
+
+void free_pinned(void* data) {
+  (void)cudaDeviceSynchronize();
+  (void)cudaFreeHost(data);
+}
+
+void copy_async(Context&, const Stream& stream, void* dst, const void* src, int64_t bytes) {
+  if (bytes == 0) return;
+  check_runtime(
+      cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault, handle(stream)),
+      "copy", "cudaMemcpyAsync");
+}
+
+void upload(Context& gpu, void* device, const void* host, int64_t bytes) {
+  gpu.staging->upload(gpu, device, host, bytes);
+}
+
+void download(Context& gpu, void* host, const void* device, int64_t bytes) {
+  gpu.staging->download(gpu, host, device, bytes);
+}
+
+void fill_bytes(Context&, const Stream& stream, void* device, int value, int64_t bytes) {
+  if (bytes == 0) return;
+  check_runtime(cudaMemsetAsync(device, value, static_cast<size_t>(bytes), handle(stream)), "fill",
+                "cudaMemsetAsync");
+}
+
+Event make_event(Context&) {
+  cudaEvent_t raw = nullptr;
+  check_runtime(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "event",
+                "cudaEventCreateWithFlags");
+  return Event(raw);
+}
+
+void destroy_event(void* raw) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(raw)); }
+
+void record(const Event& event, const Stream& stream) {
+  check_runtime(cudaEventRecord(handle(event), handle(stream)), "event", "cudaEventRecord");
+}
+
+void wait(const Stream& stream, const Event& event) {
+  check_runtime(cudaStreamWaitEvent(handle(stream), handle(event), 0), "event",
+                "cudaStreamWaitEvent");
+}
+
+bool done(const Event& event) {
+  const cudaError_t error = cudaEventQuery(handle(event));
+  if (error == cudaErrorNotReady) return false;
+  check_runtime(error, "event", "cudaEventQuery");
+  return true;
+}
+
+void synchronize(const Event& event) {
+  check_runtime(cudaEventSynchronize(handle(event)), "event", "cudaEventSynchronize");
+}
+
+void synchronize(Context&, const Stream& stream) {
+  check_runtime(cudaStreamSynchronize(handle(stream)), "stream", "cudaStreamSynchronize");
+}
+
+PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, const void* kernel) {
+  constexpr int64_t kMostX = std::numeric_limits<int32_t>::max(), kMostYZ = 65535;
+  const auto [x, y, z] = grid.blocks;
+  TRIREME_CHECK(x >= 0 && y >= 0 && z >= 0 && x <= kMostX && y <= kMostYZ && z <= kMostYZ, op,
+                ": a grid of ", x, " x ", y, " x ", z, " blocks");
+  TRIREME_CHECK(grid.threads > 0 && grid.threads <= 1024 && grid.threads % 32 == 0, op, ": ",
+                grid.threads, " threads in a block");
+  TRIREME_CHECK(grid.shared <= gpu.info.shared_bytes_per_block, op, ": ", grid.shared,
+                " bytes of shared memory, a block has ", gpu.info.shared_bytes_per_block);
+  const Stream& stream = grid.stream != nullptr ? *grid.stream : gpu.main;
+  const PreparedLaunch prepared{
+      .grid = dim3(static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)),
+      .block = dim3(static_cast<unsigned>(grid.threads)),
+      .stream = handle(stream),
+      .empty = x == 0 || y == 0 || z == 0};
+  if (prepared.empty) return prepared;
+  constexpr int64_t kWithoutAsking = 48 << 10;
+  if (grid.shared > kWithoutAsking)
+    check_runtime(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(grid.shared)),
+                  op, "cudaFuncSetAttribute");
+#ifndef TRIREME_EMULATED
+  nvtxRangePushA(op);
+#endif
+  return prepared;
+}
+
+void finish_launch(Context& gpu, const char* op, const PreparedLaunch& prepared) {
+#ifndef TRIREME_EMULATED
+  nvtxRangePop();
+#endif
+  check_runtime(cudaGetLastError(), op, "launch");
+  ++gpu.launches;
+  if (gpu.synchronous)
+    check_runtime(cudaStreamSynchronize(prepared.stream), op, "cudaStreamSynchronize");
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,34 @@
+// Copies between pageable host memory and the device, through a ring of pinned memory: the one place
+// where the host's memory and a stream meet.
+#pragma once
+
+#include <array>
+
+#include "engine/device/context.h"
+
+namespace trireme::cuda {
+
+class Staging {
+ public:
+  Staging();
+  // On the main stream. Waits only when the ring is full of copies that have not run.
+  void upload(Context& gpu, void* device, const void* host, int64_t bytes);
+  // Waits for everything before it on the main stream, and for the copy.
+  void download(Context& gpu, void* host, const void* device, int64_t bytes);
+
+ private:
+  // Slots are taken in turn; the event of one says when its last copy has run.
+  static constexpr size_t kSlots = 4;
+  static constexpr int64_t kSlotBytes = int64_t{4} << 20;
+  struct Slot {
+    std::byte* data = nullptr;
+    int64_t used = 0;  // bytes of uploads since it was taken
+    Event copied;
+  };
+  void take_next_slot(Context& gpu);
+  Buffer ring_;
+  std::array<Slot, kSlots> slots_;
+  size_t current_ = 0;
+};
+
+}  // namespace trireme::cuda

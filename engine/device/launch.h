@@ -1,0 +1,64 @@
+// The one way a kernel is started. For CUDA sources only: engine/ops/cuda/ and what lies beside it.
+//
+//   launch(gpu, "norm_forward", norm_forward_kernel<T>, {.blocks = {rows}, .threads = 256}, args...);
+//
+// Checks the grid against the device's limits, starts nothing for an empty grid, allows dynamic shared
+// memory above 48 KiB, and asks the runtime for errors every time. The name marks the launch for
+// profilers (NVTX). Under the emulator (TRIREME_EMULATED) the same call queues the kernel's body there.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstdint>
+
+#include "engine/device/context.h"
+
+namespace trireme::cuda {
+
+struct Grid {
+  std::array<int64_t, 3> blocks{1, 1, 1};
+  int threads = 256;         // a multiple of 32
+  int64_t shared = 0;        // bytes of dynamic shared memory
+  Stream* stream = nullptr;  // null: the main stream
+};
+
+[[noreturn]] void fail_runtime(int error, const char* op, const char* call);
+inline void check_runtime(cudaError_t error, const char* op, const char* call) {
+  if (error != cudaSuccess) [[unlikely]]
+    fail_runtime(static_cast<int>(error), op, call);
+}
+
+// Everything about a launch that does not depend on the kernel's type.
+struct PreparedLaunch {
+  dim3 grid, block;
+  cudaStream_t stream;
+  bool empty;
+};
+PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, const void* kernel);
+void finish_launch(Context& gpu, const char* op, const PreparedLaunch& prepared);
+
+template <class... P, class... A>
+void launch(Context& gpu, const char* op, void (*kernel)(P...), const Grid& grid,
+            const A&... args) {
+  const PreparedLaunch prepared =
+      prepare_launch(gpu, op, grid, reinterpret_cast<const void*>(kernel));
+  if (prepared.empty) return;
+#ifdef TRIREME_EMULATED
+  emulator::launch(prepared.stream, op, prepared.grid, prepared.block,
+                   static_cast<size_t>(grid.shared),
+                   [kernel, ... values = P(args)] { kernel(values...); });
+#else
+  cudaLaunchConfig_t config{};
+  config.gridDim = prepared.grid;
+  config.blockDim = prepared.block;
+  config.dynamicSmemBytes = static_cast<size_t>(grid.shared);
+  config.stream = prepared.stream;
+  check_runtime(cudaLaunchKernelEx(&config, kernel, P(args)...), op, "cudaLaunchKernelEx");
+#endif
+  finish_launch(gpu, op, prepared);
+}
+
+inline int64_t blocks_for(int64_t n, int64_t per_block) { return (n + per_block - 1) / per_block; }
+
+}  // namespace trireme::cuda

@@ -1,0 +1,43 @@
+// Sums over the rows of a matrix: each block of threads adds up a block of rows into a row of partial
+// sums, and column_sums() adds these in the order of the blocks. For CUDA sources only.
+#pragma once
+
+#include "engine/ops/cuda/kernel.h"
+
+namespace trireme::cuda {
+
+// First row of block b of `blocks`; its last is before that of block b + 1.
+__device__ inline int64_t first_row(int64_t b, int64_t blocks, int64_t rows) {
+  return rows * b / blocks;
+}
+
+inline constexpr int kSumColumns = 32, kSumGroups = 8;  // of a block of threads
+
+// out[c] = or += sum over b of partial[b * columns + c]: group g of a block's threads adds b = g, g + 8,
+// ..., then the groups are added in order.
+template <class F>
+__global__ void __launch_bounds__(kSumColumns* kSumGroups)
+    column_sums_kernel(F* out, const F* partial, int64_t blocks, int64_t columns, bool accumulate) {
+  __shared__ F sums[kSumGroups][kSumColumns];
+  const int lane = static_cast<int>(threadIdx.x) % kSumColumns;
+  const int group = static_cast<int>(threadIdx.x) / kSumColumns;
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * kSumColumns + lane;
+  F total = 0;
+  if (c < columns)
+    for (int64_t b = group; b < blocks; b += kSumGroups) total += partial[b * columns + c];
+  sums[group][lane] = total;
+  __syncthreads();
+  if (group > 0 || c >= columns) return;
+  for (int g = 1; g < kSumGroups; ++g) total += sums[g][lane];
+  out[c] = accumulate ? out[c] + total : total;
+}
+
+template <class F>
+void column_sums(Context& gpu, const char* op, F* out, const F* partial, int64_t blocks,
+                 int64_t columns, bool accumulate) {
+  launch(gpu, op, column_sums_kernel<F>,
+         {.blocks = {blocks_for(columns, kSumColumns)}, .threads = kSumColumns * kSumGroups}, out,
+         partial, blocks, columns, accumulate);
+}
+
+}  // namespace trireme::cuda

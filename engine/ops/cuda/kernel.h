@@ -1,0 +1,96 @@
+// What kernels share: loads and stores of several elements at once, sums over a warp and a block.
+// For CUDA sources only.
+#pragma once
+
+#include "engine/core/float16.h"
+#include "engine/device/launch.h"
+
+namespace trireme::cuda {
+
+inline constexpr int kWarp = 32;
+
+// N elements of T that one thread moves with one instruction where their address allows it.
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T v[N];
+};
+// Elements in 16 bytes: the widest load.
+template <class T>
+inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
+
+// Calls f.operator()<N>() with the number of elements one thread may move at once: kPack where rows of
+// `columns` elements at all the pointers (null: not used) allow it, else 1.
+template <class T, class Call, class... P>
+void with_pack(int64_t columns, Call&& call, const P*... pointers) {
+  const bool aligned = ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
+  if (aligned && columns % kPack<T> == 0)
+    call.template operator()<kPack<T>>();
+  else
+    call.template operator()<1>();
+}
+
+template <class T>
+__device__ compute_t<T> to_compute(T x) {
+  return static_cast<compute_t<T>>(x);
+}
+
+// A value moved by `shift` lanes, in the butterfly of a reduction. All lanes take part.
+template <class F>
+__device__ F warp_sum(F x) {
+#pragma unroll
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
+  return x;
+}
+
+template <class F>
+__device__ F warp_max(F x) {
+#pragma unroll
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    const F other = __shfl_xor_sync(0xffffffffu, x, mask);
+    x = other > x ? other : x;
+  }
+  return x;
+}
+
+// The sum over the block, in every thread; `shared` has room for 32 values and may be used again after
+// the next __syncthreads. All threads take part. The order is fixed by the block's size.
+template <class F>
+__device__ F block_sum(F x, F* shared) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  x = warp_sum(x);
+  __syncthreads();  // an earlier call's values have been read
+  if (lane == 0) shared[warp] = x;
+  __syncthreads();
+  F total = lane < warps ? shared[lane] : F{0};
+  return warp_sum(total);
+}
+
+template <class F>
+__device__ F block_max(F x, F* shared) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  x = warp_max(x);
+  __syncthreads();
+  if (lane == 0) shared[warp] = x;
+  __syncthreads();
+  return warp_max(shared[lane < warps ? lane : 0]);
+}
+
+__device__ inline float inverse_root(float x) { return 1.0f / sqrtf(x); }
+__device__ inline double inverse_root(double x) { return 1.0 / sqrt(x); }
+
+// The block's dynamic shared memory, 16-byte aligned.
+template <class T>
+__device__ T* dynamic_shared() {
+#ifdef TRIREME_EMULATED
+  return static_cast<T*>(emulator::dynamic_shared());
+#else
+  extern __shared__ __align__(16) unsigned char trireme_shared[];
+  return reinterpret_cast<T*>(trireme_shared);
+#endif
+}
+
+}  // namespace trireme::cuda

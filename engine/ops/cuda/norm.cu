@@ -1,0 +1,184 @@
+#include "engine/ops/cuda/column_sums.h"
+#include "engine/ops/cuda/norm.h"
+
+namespace trireme::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// N elements of a row at a time: as many as 16 bytes hold where rows are aligned to that, else one.
+// The row that is normalised is kept in shared memory, so that it is read once.
+template <class T, int N, bool kCentered>
+__global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a) {
+  using F = compute_t<T>;
+  using Elements = Pack<T, N>;
+  __shared__ F shared[kWarp];
+  auto* const row = dynamic_shared<Elements>();
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * a.columns;
+  const int64_t packs = a.columns / N;
+  const auto* x = reinterpret_cast<const Elements*>(a.x + at);
+  const auto* residual = reinterpret_cast<const Elements*>(a.residual + at);
+  F sum = 0, squares = 0;
+  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+    Elements e = x[p];
+    if (a.h != nullptr) {
+      const Elements r = residual[p];
+#pragma unroll
+      for (int i = 0; i < N; ++i) e.v[i] = static_cast<T>(to_compute(e.v[i]) + to_compute(r.v[i]));
+      reinterpret_cast<Elements*>(a.h + at)[p] = e;
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const F value = to_compute(e.v[i]);
+      sum += value;
+      squares += value * value;
+    }
+    row[p] = e;
+  }
+  const F count = static_cast<F>(a.columns);
+  F mean = 0;
+  if constexpr (kCentered) {
+    mean = block_sum(sum, shared) / count;
+    squares = 0;  // around the mean: the difference of two large sums would lose digits
+    for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+      const Elements e = row[p];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const F d = to_compute(e.v[i]) - mean;
+        squares += d * d;
+      }
+    }
+  }
+  const F rstd = inverse_root(block_sum(squares, shared) / count + a.eps);
+  if (threadIdx.x == 0) {
+    a.rstd[blockIdx.x] = rstd;
+    if constexpr (kCentered) a.mean[blockIdx.x] = mean;
+  }
+  const auto* w = reinterpret_cast<const Elements*>(a.w);
+  const auto* b = reinterpret_cast<const Elements*>(a.b);
+  auto* y = reinterpret_cast<Elements*>(a.y + at);
+  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+    Elements e = row[p];
+    const Elements scale = w[p];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      F value = (to_compute(e.v[i]) - mean) * rstd * to_compute(scale.v[i]);
+      if constexpr (kCentered) value += to_compute(b[p].v[i]);
+      e.v[i] = static_cast<T>(value);
+    }
+    y[p] = e;
+  }
+}
+
+// A block of threads takes a block of rows and adds what they say of dw and db in shared memory, where
+// every column belongs to one thread.
+template <class T, int N, bool kCentered>
+__global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T> a) {
+  using F = compute_t<T>;
+  using Elements = Pack<T, N>;
+  using Sums = Pack<F, N>;
+  __shared__ F shared[kWarp];
+  const int64_t packs = a.columns / N;
+  auto* const dw = dynamic_shared<Sums>();
+  auto* const db = dw + packs;
+  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+    dw[p] = Sums{};
+    if constexpr (kCentered) db[p] = Sums{};
+  }
+  const auto* w = reinterpret_cast<const Elements*>(a.w);
+  const F inverse_count = F{1} / static_cast<F>(a.columns);
+  const int64_t last = first_row(blockIdx.x + 1, a.blocks, a.rows);
+  for (int64_t r = first_row(blockIdx.x, a.blocks, a.rows); r < last; ++r) {
+    const int64_t at = r * a.columns;
+    const auto* dy = reinterpret_cast<const Elements*>(a.dy + at);
+    const auto* h = reinterpret_cast<const Elements*>(a.h + at);
+    const F rstd = a.rstd[r], mean = kCentered ? a.mean[r] : F{0};
+    F sum_g = 0, sum_gn = 0;
+    for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+      const Elements d = dy[p], e = h[p], scale = w[p];
+      Sums to_w = dw[p];
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const F n = (to_compute(e.v[i]) - mean) * rstd;
+        const F g = to_compute(d.v[i]) * to_compute(scale.v[i]);
+        sum_gn += g * n;
+        to_w.v[i] += to_compute(d.v[i]) * n;
+        if constexpr (kCentered) {
+          sum_g += g;
+          db[p].v[i] += to_compute(d.v[i]);
+        }
+      }
+      dw[p] = to_w;
+    }
+    const F mean_g = kCentered ? block_sum(sum_g, shared) * inverse_count : F{0};
+    const F mean_gn = block_sum(sum_gn, shared) * inverse_count;
+    const auto* dh_in = reinterpret_cast<const Elements*>(a.dh_in + at);
+    auto* dx = reinterpret_cast<Elements*>(a.dx + at);
+    for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+      Elements d = dy[p];
+      const Elements e = h[p], scale = w[p];
+      const Elements other = a.dh_in != nullptr ? dh_in[p] : Elements{};
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        const F n = (to_compute(e.v[i]) - mean) * rstd;
+        const F g = to_compute(d.v[i]) * to_compute(scale.v[i]);
+        F value = rstd * (g - mean_g - n * mean_gn);
+        if (a.dh_in != nullptr) value += to_compute(other.v[i]);
+        d.v[i] = static_cast<T>(value);
+      }
+      dx[p] = d;
+    }
+  }
+  auto* partial_w = reinterpret_cast<Sums*>(a.partial + blockIdx.x * a.columns);
+  auto* partial_b = reinterpret_cast<Sums*>(a.partial + (a.blocks + blockIdx.x) * a.columns);
+  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+    partial_w[p] = dw[p];
+    if constexpr (kCentered) partial_b[p] = db[p];
+  }
+}
+
+}  // namespace
+
+template <class T>
+void norm_forward(Context& gpu, const cpu::NormForward<T>& a) {
+  const Grid grid{.blocks = {a.rows},
+                  .threads = kThreads,
+                  .shared = a.columns * static_cast<int64_t>(sizeof(T))};
+  with_pack<T>(
+      a.columns,
+      [&]<int N>() {
+        a.mean != nullptr ? launch(gpu, "layernorm_forward", forward_kernel<T, N, true>, grid, a)
+                          : launch(gpu, "rmsnorm_forward", forward_kernel<T, N, false>, grid, a);
+      },
+      a.y, a.h, a.x, a.residual, a.w, a.b);
+}
+
+template <class T>
+void norm_backward(Context& gpu, const cpu::NormBackward<T>& a) {
+  using F = compute_t<T>;
+  const bool centered = a.mean != nullptr;
+  const Grid grid{.blocks = {a.blocks},
+                  .threads = kThreads,
+                  .shared = (centered ? 2 : 1) * a.columns * static_cast<int64_t>(sizeof(F))};
+  with_pack<T>(
+      a.columns,
+      [&]<int N>() {
+        centered ? launch(gpu, "layernorm_backward", backward_kernel<T, N, true>, grid, a)
+                 : launch(gpu, "rmsnorm_backward", backward_kernel<T, N, false>, grid, a);
+      },
+      a.dx, a.dy, a.h, a.dh_in, a.w, a.partial);
+  column_sums(gpu, "norm_weight_sums", a.dw, a.partial, a.blocks, a.columns, a.accumulate);
+  if (centered)
+    column_sums(gpu, "norm_bias_sums", a.db, a.partial + a.blocks * a.columns, a.blocks, a.columns,
+                a.accumulate);
+}
+
+#define TRIREME_INSTANTIATE(T)                                         \
+  template void norm_forward<T>(Context&, const cpu::NormForward<T>&); \
+  template void norm_backward<T>(Context&, const cpu::NormBackward<T>&);
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(f16)
+
+}  // namespace trireme::cuda
