@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "tests/emulator/emulator.h"
 #include "tests/emulator/fiber.h"
 #include "tests/emulator/kernel_language.h"
+#include "tests/emulator/memory.h"
 #include "tests/emulator/report.h"
 
 #if TRIREME_EMULATOR_TSAN
@@ -74,8 +76,25 @@ struct Runner {
   const std::function<void()>* body = nullptr;
   void* shared = nullptr;
   std::size_t shared_capacity = 0;
+  void* signal_stack = nullptr;
 
+  Runner() {
+    handle_faults();
+    // A handler cannot run on a stack that has overflowed.
+    stack_t before{};
+    sigaltstack(nullptr, &before);
+    if (!(before.ss_flags & SS_DISABLE)) return;
+    constexpr std::size_t kBytes = 64 << 10;
+    signal_stack = std::malloc(kBytes);
+    const stack_t ours{.ss_sp = signal_stack, .ss_flags = 0, .ss_size = kBytes};
+    sigaltstack(&ours, nullptr);
+  }
   ~Runner() {
+    if (signal_stack) {
+      const stack_t none{.ss_sp = nullptr, .ss_flags = SS_DISABLE, .ss_size = 0};
+      sigaltstack(&none, nullptr);
+      std::free(signal_stack);
+    }
     for (int i = 0; i < created; ++i) destroy_fiber(threads[i].fiber);
     std::free(shared);
   }
@@ -179,11 +198,14 @@ void thread_main() {
 
 // All threads that have not finished wait for one another: says for what, by example.
 [[noreturn]] void report_stuck(Runner& r) {
+  // One that waits inside its warp says more than the many that wait for all.
   const Thread* waiting = nullptr;
   const Thread* other = nullptr;
   for (int i = 0; i < r.count; ++i) {
     const Thread& t = r.threads[i];
-    if (!t.finished && !waiting) waiting = &t;
+    if (t.finished) continue;
+    const bool in_warp = t.waits != Collective::kSyncThreads;
+    if (!waiting || (in_warp && waiting->waits == Collective::kSyncThreads)) waiting = &t;
   }
   for (int i = 0; i < r.count; ++i) {
     const Thread& t = r.threads[i];

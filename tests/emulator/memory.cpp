@@ -108,15 +108,6 @@ void on_fault(int, siginfo_t* info, void*) {
   sigaction(SIGSEGV, &m.before, nullptr);
 }
 
-void handle_faults(Memory& m) {
-  if (m.handles_faults) return;
-  m.handles_faults = true;
-  struct sigaction action {};
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  sigaction(SIGSEGV, &action, &m.before);
-}
-
 void forget_oldest(Memory& m) {
   if (m.tombstones.size() <= kTombstones) return;
   const std::uintptr_t start = m.tombstones.front();
@@ -142,10 +133,21 @@ void check_red_zone(const char* call, std::uintptr_t start, const Allocation& a)
 
 }  // namespace
 
-void* allocate_device(int device, std::size_t bytes) {
+void handle_faults() {
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
-  handle_faults(m);
+  if (m.handles_faults) return;
+  m.handles_faults = true;
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+  sigaction(SIGSEGV, &action, &m.before);
+}
+
+void* allocate_device(int device, std::size_t bytes) {
+  handle_faults();
+  Memory& m = memory();
+  const std::lock_guard lock(m.mutex);
   if (bytes > m.capacity || m.in_use[device] + bytes > m.capacity) return nullptr;
   const std::size_t mapped = rounded(bytes + kRedZone, page());
   void* pointer = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
