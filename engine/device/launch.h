@@ -9,7 +9,6 @@
 
 #include <cuda_runtime.h>
 
-#include <array>
 #include <cstdint>
 
 #include "engine/device/context.h"
@@ -17,7 +16,10 @@
 namespace trireme::cuda {
 
 struct Grid {
-  std::array<int64_t, 3> blocks{1, 1, 1};
+  struct Blocks {  // no array, whose elements that are not given would be 0
+    int64_t x = 1, y = 1, z = 1;
+  };
+  Blocks blocks = {};
   int threads = 256;         // a multiple of 32
   int64_t shared = 0;        // bytes of dynamic shared memory
   Stream* stream = nullptr;  // null: the main stream
