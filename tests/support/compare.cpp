@@ -45,6 +45,10 @@ Tolerance tolerance(DType storage, int64_t terms, DType accumulate) {
   return {stored + summed};
 }
 
+Tolerance between_computations(DType storage, int64_t terms, DType accumulate) {
+  return {2.0 * tolerance(storage, terms, accumulate).relative};
+}
+
 std::vector<double> to_doubles(const ConstTensor& t) {
   std::vector<double> out;
   out.reserve(static_cast<size_t>(t.numel()));

@@ -23,6 +23,8 @@ struct Tolerance {
   double relative = 0;  // of the magnitude named by the comparison
 };
 Tolerance tolerance(DType storage, int64_t terms = 1, DType accumulate = DType::kF32);
+// Allowed difference between two such computations, neither of which is exact: the sum of both errors.
+Tolerance between_computations(DType storage, int64_t terms = 1, DType accumulate = DType::kF32);
 
 // Elements as doubles, in row-major order of the view.
 std::vector<double> to_doubles(const ConstTensor& t);

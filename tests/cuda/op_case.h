@@ -1,0 +1,127 @@
+// The registry of ops: for each op the operands it is tried with, run on the CPU and on a GPU and
+// compared. One source for two programs: the tests link the emulated backend, gpu_ops the real one.
+//
+//   OpCase{.op = "add", .shape = "(3, 7)", .dtype = dtype, .body = [=](OpRun& run) {
+//     const ConstTensor a = run.random("a", dtype, {3, 7}), b = run.random("b", dtype, {3, 7});
+//     add(run.ctx, run.output("y", dtype, {3, 7}, each()), a, b);
+//   }}
+//
+// check_case() runs the body on a CPU, which is the oracle, on a GPU with a direct arena, in a planning
+// run and with that plan, and with every operand one element off its alignment. It fails where
+//   an output differs by more than its Close allows, or the oracle did not write all of it;
+//   the two runs on the GPU differ in a bit;
+//   a byte before or after an operand was written, or an input was changed.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/ops/context.h"
+#include "tests/support/compare.h"
+
+namespace trireme::test {
+
+// How far an output may be from the oracle: of what, and how many terms its computation sums
+// (tests/support/compare.h, between_computations).
+struct Close {
+  enum class Of { kExact, kElement, kRow, kTensor };
+  Of of = Of::kExact;
+  int64_t terms = 1;
+  DType accumulate = DType::kF32;
+};
+inline Close exact() { return {}; }  // the same bits
+// Of the element's own magnitude; of the largest in its row (the last dimension); of the largest of all.
+inline Close each(int64_t terms = 1) { return {.of = Close::Of::kElement, .terms = terms}; }
+inline Close row(int64_t terms) { return {.of = Close::Of::kRow, .terms = terms}; }
+inline Close whole(int64_t terms) { return {.of = Close::Of::kTensor, .terms = terms}; }
+
+// The operands of one run of a case, by name. A second call with a name gives the same tensor with
+// whatever it holds then. In a planning run tensors have shapes but no memory.
+class OpRun {
+ public:
+  struct Options {
+    bool misaligned = false;  // operands begin one element after a multiple of 256 bytes
+    bool wide = false;  // bfloat16 and float16 operands are float32 with the same (rounded) values
+  };
+  OpRun(Ctx& run_ctx, Options options) : ctx(run_ctx), options_(options) {}
+  OpRun(const OpRun&) = delete;
+  OpRun& operator=(const OpRun&) = delete;
+
+  Ctx& ctx;
+
+  // Inputs: values that depend on the name only. random: uniform in [low, high), rounded to dtype;
+  // integers: uniform in [low, high), of an integer or float type.
+  ConstTensor random(const std::string& name, DType dtype, const Shape& shape, double low = -1.0,
+                     double high = 1.0);
+  ConstTensor integers(const std::string& name, DType dtype, const Shape& shape, int64_t low,
+                       int64_t high);
+  ConstTensor values(const std::string& name, DType dtype, const Shape& shape,
+                     const std::vector<double>& values);
+  // Every byte 0xFF, which no float type calls a number; the op must write all of it.
+  Tensor output(const std::string& name, DType dtype, const Shape& shape, Close close);
+  // Random content that the op changes, or part of which it leaves alone; compared like an output.
+  Tensor updated(const std::string& name, DType dtype, const Shape& shape, Close close,
+                 double low = -1.0, double high = 1.0);
+  Tensor updated_values(const std::string& name, DType dtype, const Shape& shape, Close close,
+                        const std::vector<double>& values);
+  // What an op returned to the host.
+  void returned(const std::string& name, double value) { returned_[name] = value; }
+
+  bool planning() const { return ctx.planning(); }
+
+ private:
+  friend class CaseRunner;
+  enum class Role { kInput, kOutput, kUpdated };
+  struct Operand {
+    Role role = Role::kInput;
+    Close close = {};
+    Buffer memory = {};  // guard, data, guard
+    Tensor view = {};
+    std::vector<std::byte> initial = {};  // the bytes of `memory`
+  };
+  Tensor take(Role role, const std::string& name, DType dtype, const Shape& shape, Close close,
+              const std::function<std::vector<double>()>& make);
+  std::vector<std::byte> content(const Operand& operand) const;  // of memory, on the host
+  // "" or what is wrong with guards and inputs.
+  std::string damage() const;
+
+  Options options_;
+  std::map<std::string, Operand> operands_;
+  std::map<std::string, double> returned_;
+};
+
+struct OpCase {
+  std::string op = {};     // the function's name, as in its header
+  std::string shape = {};  // what distinguishes the op's cases, in words
+  DType dtype = DType::kF32;
+  std::function<void(OpRun&)> body = {};
+  double flops = 0, bytes = 0;  // of one call: what a measurement is related to
+  bool deterministic = true;    // the same bits from every run
+  bool any_alignment = true;    // operands may lie at any multiple of their element's size
+  bool wide_oracle = false;  // 16-bit types are also compared with float32 on their rounded values
+  bool large = false;        // for measurements on a real GPU; no test runs it
+};
+
+// What GoogleTest shows of a parameter.
+void PrintTo(const OpCase& c, std::ostream* out);
+
+struct CaseReport {
+  std::string failure = {};  // "": as it should be
+  double max_error = 0;  // of the output that used most of its tolerance, in units of its magnitude
+  double tolerance = 0;
+  bool bitwise = true;
+  int64_t launches = 0;  // on the GPU, by one run of the body
+};
+
+// `before` is called before each run on the GPU with its number, 0 for the first (tests change the
+// emulator's order of blocks there).
+CaseReport check_case(const OpCase& c, cuda::Context& gpu,
+                      const std::function<void(int)>& before = {});
+
+// Seconds one run of the body takes on the GPU, in a row of runs without a wait between them.
+double measure_case(const OpCase& c, cuda::Context& gpu);
+
+}  // namespace trireme::test

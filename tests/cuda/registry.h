@@ -1,0 +1,20 @@
+// All cases of all families, and the ops that have none.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/cuda/op_case.h"
+
+namespace trireme::test {
+
+std::vector<OpCase> all_cases();
+
+// Ops declared in engine/ops/ without a case, each with the reason.
+std::map<std::string, std::string> ops_without_case();
+
+// One function per family, in cases_<family>.cpp.
+std::vector<OpCase> norm_cases();
+
+}  // namespace trireme::test
