@@ -86,9 +86,9 @@ namespace {
 
 // Sanitizers' redzones make frames several times larger.
 #if TRIREME_EMULATOR_ASAN || TRIREME_EMULATOR_TSAN
-constexpr std::size_t kStackBytes = 512 << 10;
+constexpr std::size_t kStackBytes = 576 << 10;
 #else
-constexpr std::size_t kStackBytes = 128 << 10;
+constexpr std::size_t kStackBytes = 192 << 10;
 #endif
 
 // The fiber that was left for the one now running, on this OS thread.
@@ -119,7 +119,11 @@ void create_fiber(Fiber& fiber, void (*entry)()) {
   char* low = static_cast<char*>(mapping) + guard;
   fiber.stack_low = low;
   fiber.stack_bytes = kStackBytes;
-  auto* top = reinterpret_cast<std::uintptr_t*>(low + kStackBytes);
+  // Tops at the same offset would all want the same few lines of the cache.
+  constexpr std::size_t kColours = 61, kColourBytes = 576;
+  static thread_local std::size_t created = 0;
+  const std::size_t offset = created++ % kColours * kColourBytes;
+  auto* top = reinterpret_cast<std::uintptr_t*>(low + kStackBytes - offset);
 #if defined(__x86_64__)
   // From the top: no return address (so that stack traces end), the entry, six registers.
   top[-2] = reinterpret_cast<std::uintptr_t>(entry);

@@ -6,6 +6,10 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #define TRIREME_EMULATOR_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TRIREME_EMULATOR_ASAN 1
+#endif
 #endif
 
 namespace emulator::detail {

@@ -57,6 +57,22 @@ TEST_F(Kernels, BarriersInBothOrders) {
   }
 }
 
+// Which block, and which thread of it, comes first and last shows what a program takes for granted.
+TEST_F(Kernels, OrderOfBlocksAndThreads) {
+  const auto order_of = [](Order order) {
+    set_order(order);
+    DeviceArray<int> seen(std::vector<int>(256, -1)), n(std::vector<int>{0});
+    run(2, 128, [s = seen.get(), c = n.get()] {
+      s[atomicAdd(c, 1)] = static_cast<int>(blockIdx.x * 128 + threadIdx.x);
+    });
+    return seen.read();
+  };
+  std::vector<int> want(256);
+  for (int i = 0; i < 256; ++i) want[static_cast<std::size_t>(i)] = i;
+  EXPECT_EQ(order_of(Order::kForward), want);
+  EXPECT_EQ(order_of(Order::kBackward), std::vector<int>(want.rbegin(), want.rend()));
+}
+
 __global__ void reverse_without_barrier(const double* in, double* out) {
   double* tile = static_cast<double*>(dynamic_shared());
   tile[threadIdx.x] = in[threadIdx.x];
