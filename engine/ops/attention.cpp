@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/ops/cpu/attention.h"
+#include "engine/ops/cuda/attention.h"
 
 namespace trireme {
 namespace {
@@ -84,8 +85,17 @@ void check_offsets(const char* op, const char* operand, const ConstTensor& cu, i
                 " but there are ", limit, " rows");
 }
 
-void check_segment_values(const char* op, const AttentionSegments& segments, const Sizes& s,
-                          double dropout) {
+// Values on a GPU are not looked at: the host would wait for them.
+void check_values(const Ctx& ctx, const char* op, const ConstTensor& cu_q, const ConstTensor& cu_k,
+                  const Sizes& s) {
+  if (ctx.gpu != nullptr) return;
+  check_offsets(op, "cu_q", cu_q, s.tokens);
+  check_offsets(op, "cu_k", cu_k, s.keys);
+}
+
+void check_segment_values(const Ctx& ctx, const char* op, const AttentionSegments& segments,
+                          const Sizes& s, double dropout) {
+  if (ctx.gpu != nullptr) return;
   const int32_t* at = segments.list.as<int32_t>();
   int64_t query = 0, key = 0;
   for (int64_t n = 0; n < s.sequences; ++n, at += kSegmentFields) {
@@ -113,12 +123,21 @@ cpu::HeadView<T> view_of(const Tensor& t) {
   return {t.as<T>(), t.stride(0), t.stride(1)};
 }
 
+// On the CPU a part for each thread and the numbers of the items of work; on a GPU the backward's
+// products dout . out, which `rows` asks for.
 struct Scratch {
   Activation work, items;
   int64_t per_thread = 0;
 
-  Scratch(Ctx& ctx, const Sizes& s, DType dtype, int64_t elements) : per_thread(elements) {
-    const DType compute = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
+  Scratch(Ctx& ctx, const Sizes& s, DType dtype, int64_t elements, bool rows) {
+    const DType compute = sum_dtype(dtype);
+    if (ctx.gpu != nullptr) {
+      TRIREME_CHECK(s.width <= cuda::kWidestHead, "attention on a GPU: heads of ", s.width,
+                    " elements, at most ", cuda::kWidestHead);
+      if (rows) work = ctx.allocate("attention delta", compute, {s.heads, s.tokens});
+      return;
+    }
+    per_thread = elements;
     work = ctx.allocate("attention scratch", compute, {ctx.threads, elements});
     // Sized by the tokens, not by how many documents they are today: a plan holds for any packing.
     const int64_t most = std::max(s.tokens, s.sequences);
@@ -149,9 +168,9 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.global_row = args.dropout > 0 ? args.global_row.as<int64_t>() : nullptr;
   a.first_head = args.first_head;
   a.total_heads = args.total_heads > 0 ? args.total_heads : args.first_head + s.heads;
-  a.scratch = scratch.work->as<C>();
+  a.scratch = scratch.work.present() ? scratch.work->as<C>() : nullptr;
   a.scratch_per_thread = scratch.per_thread;
-  a.items = scratch.items->as<int64_t>();
+  a.items = scratch.items.present() ? scratch.items->as<int64_t>() : nullptr;
 }
 
 template <class T>
@@ -183,16 +202,16 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
   const char* op = "attention_forward";
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
-  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width));
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width), false);
   if (ctx.planning()) return;
-  check_offsets(op, "cu_q", cu_q, s.tokens);
-  check_offsets(op, "cu_k", cu_k, s.keys);
+  check_values(ctx, op, cu_q, cu_k, s);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionForward<T> a;
     fill_common(a, s, scratch, q, k, v, args);
     fill_sequences(a, cu_q, cu_k);
     a.out = view_of<T>(out);
     a.lse = lse.as<compute_t<T>>();
+    if (ctx.gpu != nullptr) return cuda::attention_forward<T>(*ctx.gpu, a);
     TRIREME_KERNEL(attention_forward<T>)(a, ctx.threads);
   });
 }
@@ -210,10 +229,10 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   check_heads(op, "dk", dk, q.dtype(), k.shape());
   check_heads(op, "dv", dv, q.dtype(), k.shape());
   const int64_t owned = owned_keys(s);
-  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned));
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned),
+                        true);
   if (ctx.planning()) return;
-  check_offsets(op, "cu_q", cu_q, s.tokens);
-  check_offsets(op, "cu_k", cu_k, s.keys);
+  check_values(ctx, op, cu_q, cu_k, s);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionBackward<T> a;
     fill_common(a, s, scratch, q, k, v, args);
@@ -225,6 +244,7 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
     a.out = view_of<T>(out);
     a.lse = lse.as<compute_t<T>>();
     a.owned_keys = owned;
+    if (ctx.gpu != nullptr) return cuda::attention_backward<T>(*ctx.gpu, a);
     TRIREME_KERNEL(attention_backward<T>)(a, ctx.threads);
   });
 }
@@ -236,15 +256,16 @@ void attention_segments_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   const Sizes s = check_segmented(op, q, k, v, lse, segments, args);
   check_heads(op, "out", out, sum_dtype(q.dtype()), q.shape());
-  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width));
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width), false);
   if (ctx.planning()) return;
-  check_segment_values(op, segments, s, args.dropout);
+  check_segment_values(ctx, op, segments, s, args.dropout);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionForward<T> a;
     fill_common(a, s, scratch, q, k, v, args);
     fill_segments(a, segments, args.dropout);
     a.out_sum = view_of<compute_t<T>>(out);
     a.lse = lse.as<compute_t<T>>();
+    if (ctx.gpu != nullptr) return cuda::attention_forward<T>(*ctx.gpu, a);
     TRIREME_KERNEL(attention_forward<T>)(a, ctx.threads);
   });
 }
@@ -264,9 +285,10 @@ void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, c
   check_heads(op, "dk", dk, sum, k.shape());
   check_heads(op, "dv", dv, sum, k.shape());
   const int64_t owned = owned_keys(s);
-  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned));
+  const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned),
+                        true);
   if (ctx.planning()) return;
-  check_segment_values(op, segments, s, args.dropout);
+  check_segment_values(ctx, op, segments, s, args.dropout);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     using C = compute_t<T>;
     cpu::AttentionBackward<T> a;
@@ -279,6 +301,7 @@ void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, c
     a.out = view_of<T>(out);
     a.lse = lse.as<C>();
     a.owned_keys = owned;
+    if (ctx.gpu != nullptr) return cuda::attention_backward<T>(*ctx.gpu, a);
     TRIREME_KERNEL(attention_backward<T>)(a, ctx.threads);
   });
 }

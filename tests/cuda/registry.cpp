@@ -6,7 +6,7 @@ namespace trireme::test {
 
 std::vector<OpCase> all_cases() {
   std::vector<OpCase> all;
-  for (auto family : {norm_cases}) {
+  for (auto family : {norm_cases, attention_cases}) {
     std::vector<OpCase> cases = family();
     all.insert(all.end(), std::move_iterator(cases.begin()), std::move_iterator(cases.end()));
   }
@@ -18,10 +18,6 @@ std::map<std::string, std::string> ops_without_case() {
       {"adamw_step", "no kernel yet"},
       {"add", "no kernel yet"},
       {"add_bias", "no kernel yet"},
-      {"attention_backward", "no kernel yet"},
-      {"attention_forward", "no kernel yet"},
-      {"attention_segments_backward", "no kernel yet"},
-      {"attention_segments_forward", "no kernel yet"},
       {"bias_backward", "no kernel yet"},
       {"cast", "no kernel yet"},
       {"combine_rows", "no kernel yet"},

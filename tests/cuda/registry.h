@@ -16,5 +16,6 @@ std::map<std::string, std::string> ops_without_case();
 
 // One function per family, in cases_<family>.cpp.
 std::vector<OpCase> norm_cases();
+std::vector<OpCase> attention_cases();
 
 }  // namespace trireme::test

@@ -1,0 +1,29 @@
+// Which kernel computes attention: the one place that decides.
+#include "engine/ops/cuda/attention.h"
+
+namespace trireme::cuda {
+
+template <class T>
+void attention_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
+  if (a.by_segments && a.clear) clear_attention(gpu, a);
+  if constexpr (sizeof(T) == 2)
+    if (mma_attention_forward(gpu, a)) return;
+  blocked_attention_forward(gpu, a);
+}
+
+template <class T>
+void attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
+  if (a.by_segments && a.clear) clear_attention(gpu, a);
+  attention_delta(gpu, a);
+  blocked_attention_backward(gpu, a);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                   \
+  template void attention_forward<T>(Context&, const cpu::AttentionForward<T>&); \
+  template void attention_backward<T>(Context&, const cpu::AttentionBackward<T>&);
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(f16)
+
+}  // namespace trireme::cuda

@@ -1,0 +1,39 @@
+// Kernels of engine/ops/attention.h on a GPU, with the arguments of their twins on the CPU.
+// a.items is not used; a.scratch is (heads, tokens) elements in the backward, unused in the forward.
+// Heads of more than kWidestHead elements have no kernel.
+#pragma once
+
+#include "engine/device/context.h"
+#include "engine/ops/cpu/attention.h"
+
+namespace trireme::cuda {
+
+inline constexpr int64_t kWidestHead = 256;
+
+// Take the fastest of the kernels below that can do the case.
+template <class T>
+TRIREME_CUDA_DECL void attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+TRIREME_CUDA_DECL void attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+// Any case, without tensor cores.
+template <class T>
+void blocked_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+void blocked_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+// With tensor cores; T is bf16 or f16. False, with nothing done: heads of more than 128 elements, or
+// rows of an operand that do not lie at multiples of 16 bytes.
+template <class T>
+bool mma_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+
+// out = 0 and lse = -inf in all rows; likewise the gradients: what segments add to.
+template <class T>
+void clear_attention(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+void clear_attention(Context& gpu, const cpu::AttentionBackward<T>& a);
+// a.scratch[h, t] = sum over d of dout[t, h, d] * out[t, h, d].
+template <class T>
+void attention_delta(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+}  // namespace trireme::cuda
