@@ -68,6 +68,7 @@ struct Context {
   std::shared_ptr<Attention> attention;  // null: built without cuDNN
   std::shared_ptr<Staging> staging;
   bool deterministic = true;
+  bool autotune = false;  // time the library's algorithms for each product once; not reproducible
   bool synchronous = false;  // wait after every launch, so that a fault is named by its op
   int64_t launches = 0;      // kernels and library calls so far
 };

@@ -6,6 +6,7 @@
 #include "engine/ops/cpu/convert_rows.h"
 #include "engine/ops/cpu/gemm_blocked.h"
 #include "engine/ops/cpu/gemv.h"
+#include "engine/ops/cuda/gemm.h"
 #include "engine/ops/gemm_problem.h"
 
 namespace trireme {
@@ -161,8 +162,11 @@ void gemm_few_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const 
 }
 
 // A sum over nothing: C = bias, 0, or unchanged.
-void empty_sum(const Ctx& ctx, const Tensor& c, const GemmArgs& args) {
+void empty_sum(const Ctx& ctx, const GemmProblem& g, const Tensor& c, const GemmArgs& args) {
   if (args.accumulate || ctx.planning()) return;
+  if (ctx.gpu != nullptr)
+    return cuda::gemm_without_terms(
+        *ctx.gpu, g, {.c = c.raw(), .bias = args.bias.present() ? args.bias.raw() : nullptr});
   const auto row_bytes = static_cast<size_t>(c.size(1) * dtype_size(c.dtype()));
   for (int64_t i = 0; i < c.size(0); ++i) {
     std::byte* row = static_cast<std::byte*>(c.raw()) + i * row_stride(c) * dtype_size(c.dtype());
@@ -206,6 +210,10 @@ void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const Cons
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                   const ConstTensor& b, const ConstTensor& bias) {
   const GemmPointers p{c.raw(), a.raw(), b.raw(), bias.present() ? bias.raw() : nullptr};
+  if (ctx.gpu != nullptr) {
+    if (!ctx.planning()) cuda::gemm(*ctx.gpu, g, p);
+    return;
+  }
   if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
   if (few_rows(g) && g.in != DType::kF16) return gemm_few_rows(ctx, g, p, a);
   if (library_multiplies(*ctx.gemm, g.in)) return library_gemm(ctx, g, p);
@@ -218,14 +226,14 @@ void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const C
           Transpose tb, const GemmArgs& args) {
   const GemmProblem g = check_gemm(ctx, c, a, ta, b, tb, args);
   if (g.m == 0 || g.n == 0) return;
-  if (g.k == 0) return empty_sum(ctx, c, args);
+  if (g.k == 0) return empty_sum(ctx, g, c, args);
   gemm_checked(ctx, g, c, a, b, args.bias);
 }
 
 PackedWeight pack_weight(Ctx& ctx, const ConstTensor& w) {
   check_matrix("the weight", w);
   TRIREME_CHECK(is_float(w.dtype()) && w.numel() > 0, "pack_weight: ", w.dtype(), w.shape());
-  if (w.dtype() == DType::kF64) return keep_plain(w);
+  if (ctx.gpu != nullptr || w.dtype() == DType::kF64) return keep_plain(ctx, w);
   if (library_multiplies(*ctx.gemm, w.dtype())) return library_pack(ctx, w);
   Ctx own(ctx.threads, "pack_weight");  // setup work: must not become part of a planned step
   return library_pack(own, *widened(own, "pack_weight.w32", w));
@@ -241,7 +249,7 @@ void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, cons
                            const ConstTensor& bias) {
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
   TRIREME_CHECK(w.present(), "linear_forward_packed: the weight is empty");
-  if (packed_dtype(w) == DType::kF64)
+  if (is_plain(w))
     return gemm(ctx, y, x, Transpose::kNo, plain_weight(w), Transpose::kYes, {.bias = bias});
   // The plain weight's shape and type with no data: the checks are those of the plain product.
   const ConstTensor shape_of_w(nullptr, x.dtype(), {w.rows(), w.columns()});

@@ -1,5 +1,6 @@
-// Matrix products. The library does them (oneDNN for float32 and bfloat16); float64 and float16
-// are computed here (float16 by way of float32).
+// Matrix products. The library does them: on the CPU oneDNN for float32 and bfloat16, while float64
+// and float16 are computed here (float16 by way of float32); on a GPU cuBLASLt, with float32 sums and
+// without TF32.
 //
 //   gemm:  C = alpha * op(A) op(B) + beta * C [+ bias]
 //   op(A) is (M, K), op(B) is (K, N), C is (M, N), bias is (N) of C's dtype.
@@ -26,7 +27,8 @@ struct GemmArgs {
 void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,
           Transpose tb, const GemmArgs& args = {});
 
-// A constant weight (N, K) in the library's preferred layout, for repeated products with few rows.
+// A constant weight (N, K) in the library's preferred layout, for repeated products with few rows;
+// on a GPU, a copy.
 // Owns its memory; the source may be freed.
 class PackedWeight {
  public:

@@ -64,6 +64,7 @@ struct PackedWeight::Impl {
   Buffer storage;
   DType dtype = DType::kF32;  // of the stored elements
   int64_t rows = 0, columns = 0;
+  bool plain = false;  // row-major, and no layout
   memory::desc layout;
 };
 
@@ -231,19 +232,32 @@ PackedWeight library_pack(Ctx& ctx, const ConstTensor& w) {
   }
 }
 
-PackedWeight keep_plain(const ConstTensor& w) {
+PackedWeight keep_plain(const Ctx& ctx, const ConstTensor& w) {
   PackedWeight out;
   out.impl_ = std::make_unique<PackedWeight::Impl>();
+  out.impl_->plain = true;
   out.impl_->rows = w.size(0);
   out.impl_->columns = w.size(1);
   out.impl_->dtype = w.dtype();
-  out.impl_->storage = Buffer("weight copy", w.bytes());
+  out.impl_->storage = Buffer("weight copy", w.bytes(), ctx.memory());
+  if (ctx.planning()) return out;
+  std::byte* to = out.impl_->storage.data();
+  if (ctx.gpu != nullptr && w.contiguous()) {
+    cuda::copy_async(*ctx.gpu, ctx.gpu->main, to, w.raw(), w.bytes());
+    return out;
+  }
   const int64_t row_bytes = w.size(1) * dtype_size(w.dtype());
-  for (int64_t i = 0; i < w.size(0); ++i)
-    std::memcpy(out.impl_->storage.data() + i * row_bytes, w.slice(0, i, i + 1).raw(),
-                static_cast<size_t>(row_bytes));
+  for (int64_t i = 0; i < w.size(0); ++i, to += row_bytes) {
+    const void* const row = w.slice(0, i, i + 1).raw();
+    if (ctx.gpu != nullptr)
+      cuda::copy_async(*ctx.gpu, ctx.gpu->main, to, row, row_bytes);
+    else
+      std::memcpy(to, row, static_cast<size_t>(row_bytes));
+  }
   return out;
 }
+
+bool is_plain(const PackedWeight& w) { return w.impl_->plain; }
 
 ConstTensor plain_weight(const PackedWeight& w) {
   return w.impl_->storage.tensor(w.impl_->dtype, {w.impl_->rows, w.impl_->columns});

@@ -35,8 +35,9 @@ DType packed_dtype(const PackedWeight& w);
 void library_gemm_packed(Ctx& ctx, const GemmProblem& problem, const GemmPointers& p,
                          const PackedWeight& w);
 
-// A contiguous copy, for the types the library does not multiply.
-PackedWeight keep_plain(const ConstTensor& w);
+// A contiguous copy, for the types the library does not multiply, and on a GPU.
+PackedWeight keep_plain(const Ctx& ctx, const ConstTensor& w);
+bool is_plain(const PackedWeight& w);
 ConstTensor plain_weight(const PackedWeight& w);
 
 }  // namespace trireme

@@ -1,7 +1,9 @@
 #include "engine/device/cuda/libraries.h"
 
+#include "engine/ops/cuda/blas_lt.h"
+
 namespace trireme::cuda {
 
-void open_libraries(Context&) {}
+void open_libraries(Context& gpu) { gpu.blas = std::make_shared<BlasLt>(); }
 
 }  // namespace trireme::cuda

@@ -47,6 +47,26 @@ ConstTensor whole_tile(const ConstTensor& t, const Rows& rows, const Tensor& scr
   return scratch;
 }
 
+// The GPU's: ranges as they are.
+void multiply_ranges(Ctx& ctx, const Tensor& y, const ConstTensor& x,
+                     std::span<const Tensor> weights, Transpose transpose,
+                     std::span<const int64_t> offsets) {
+  if (ctx.planning()) return;  // takes no memory
+  for (size_t e = 0; e < weights.size(); ++e)
+    gemm(ctx, y.slice(0, offsets[e], offsets[e + 1]), x.slice(0, offsets[e], offsets[e + 1]),
+         Transpose::kNo, weights[e], transpose);
+}
+
+void weight_gradients_of_ranges(Ctx& ctx, std::span<const GroupedGradient> gradients,
+                                const ConstTensor& dy, const ConstTensor& x,
+                                std::span<const int64_t> offsets) {
+  if (ctx.planning()) return;
+  for (size_t e = 0; e < gradients.size(); ++e)  // without rows: K = 0
+    gemm(ctx, gradients[e].dw, dy.slice(0, offsets[e], offsets[e + 1]), Transpose::kYes,
+         x.slice(0, offsets[e], offsets[e + 1]), Transpose::kNo,
+         {.accumulate = gradients[e].accumulate});
+}
+
 // y = x op(w) for both directions.
 void multiply_rows(Ctx& ctx, const char* op, const Tensor& y, const ConstTensor& x,
                    std::span<const Tensor> weights, Transpose transpose,
@@ -54,6 +74,7 @@ void multiply_rows(Ctx& ctx, const char* op, const Tensor& y, const ConstTensor&
   check_offsets(op, x, y, weights.size(), offsets, ctx.planning());
   if (weights.empty()) return;
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+  if (ctx.gpu != nullptr) return multiply_ranges(ctx, y, x, weights, transpose, offsets);
   const Arena::Region region(ctx.arena, "grouped_gemm");
   const Activation x_tile = ctx.allocate("grouped_gemm.x", x.dtype(), {kSmallest, x.size(1)});
   const Activation y_tile = ctx.allocate("grouped_gemm.y", y.dtype(), {kSmallest, y.size(1)});
@@ -93,6 +114,7 @@ void grouped_linear_backward_weight(Ctx& ctx, std::span<const GroupedGradient> g
   check_offsets("grouped_linear_backward_weight", x, dy, gradients.size(), offsets, ctx.planning());
   if (gradients.empty()) return;
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+  if (ctx.gpu != nullptr) return weight_gradients_of_ranges(ctx, gradients, dy, x, offsets);
   const Arena::Region region(ctx.arena, "grouped_gemm");
   const Activation x_tile = ctx.allocate("grouped_gemm.x", x.dtype(), {kSmallest, x.size(1)});
   const Activation dy_tile = ctx.allocate("grouped_gemm.dy", dy.dtype(), {kSmallest, dy.size(1)});

@@ -1,0 +1,334 @@
+#include "engine/ops/cuda/blas_lt.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/core/random.h"
+#include "engine/device/launch.h"
+#include "engine/ops/cuda/fill_rows.h"
+#ifndef TRIREME_EMULATED
+#include "engine/device/cuda/shared_library.h"
+#endif
+
+namespace trireme::cuda {
+namespace {
+
+// What the library's own heuristics expect on the newest devices, and enough for any.
+constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+// Far more than the distinct products of a training step; experts' token counts may exceed it.
+constexpr size_t kMostPlans = 4096;
+constexpr int kTimedAlgorithms = 8;
+
+BlasLtFunctions load_functions() {
+  BlasLtFunctions lt;
+#ifdef TRIREME_EMULATED
+#define TRIREME_LOAD(name) lt.name = &::name;
+#else
+  // Descriptors are laid out by the library, but the meaning of an attribute is the header's.
+  const SharedLibrary library = open_shared_library(concat("libcublasLt.so.", CUBLAS_VER_MAJOR));
+  if (!library.present())
+    fail_input("device cuda needs ", library.name, ", which cannot be opened (", library.reason,
+               "); install the CUDA toolkit ", CUBLAS_VER_MAJOR,
+               " or add the folder of the library to LD_LIBRARY_PATH");
+#define TRIREME_LOAD(name) load_function(library, lt.name, #name);
+#endif
+  TRIREME_CUBLASLT_FUNCTIONS(TRIREME_LOAD)
+#undef TRIREME_LOAD
+  return lt;
+}
+
+void check(cublasStatus_t status, const char* call, const GemmProblem& g) {
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  throw Error(concat("gemm: ", call, " failed (",
+                     blas_lt_functions().cublasLtGetStatusString(status), ") on ", g.in, " (", g.m,
+                     ", ", g.k, ") x (", g.k, ", ", g.n, ") -> ", g.out));
+}
+
+cudaDataType_t library_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF64: return CUDA_R_64F;
+    case DType::kF32: return CUDA_R_32F;
+    case DType::kBF16: return CUDA_R_16BF;
+    case DType::kF16: return CUDA_R_16F;
+    default: TRIREME_UNREACHABLE("cuBLASLt product of ", dtype);
+  }
+}
+
+// Owners of descriptors.
+template <class D, cublasStatus_t (*BlasLtFunctions::*kDestroy)(D)>
+struct Descriptor {
+  D raw = nullptr;
+  Descriptor() = default;
+  Descriptor(Descriptor&& other) noexcept : raw(std::exchange(other.raw, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(raw, other.raw);
+    return *this;
+  }
+  ~Descriptor() {
+    if (raw != nullptr) (void)(blas_lt_functions().*kDestroy)(raw);
+  }
+};
+using MatmulDesc = Descriptor<cublasLtMatmulDesc_t, &BlasLtFunctions::cublasLtMatmulDescDestroy>;
+using Layout = Descriptor<cublasLtMatrixLayout_t, &BlasLtFunctions::cublasLtMatrixLayoutDestroy>;
+using Preference =
+    Descriptor<cublasLtMatmulPreference_t, &BlasLtFunctions::cublasLtMatmulPreferenceDestroy>;
+
+// Bytes that the address is a multiple of, of the few the library makes a difference between.
+int64_t alignment_of(const void* pointer) {
+  constexpr int64_t kBest = 256, kVector = 16;
+  if (pointer == nullptr) return kBest;
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  const int64_t exact = address == 0 ? kBest : int64_t{1} << std::min(std::countr_zero(address), 8);
+  return exact >= kBest ? kBest : std::min(exact, kVector);
+}
+
+// Everything a prepared product depends on; alpha is given at the call.
+using Key = std::array<int64_t, 8>;
+Key key_of(const GemmProblem& g, const GemmPointers& p) {
+  const int64_t flags = int64_t{g.transpose_a} | int64_t{g.transpose_b} << 1 |
+                        int64_t{g.accumulate} << 2 | int64_t{g.has_bias} << 3 |
+                        static_cast<int64_t>(g.in) << 4 | static_cast<int64_t>(g.out) << 8;
+  const int64_t alignments = alignment_of(p.a) | alignment_of(p.b) << 10 | alignment_of(p.c) << 20 |
+                             alignment_of(p.bias) << 30;
+  return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, flags, alignments};
+}
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t hash = 0;
+    for (int64_t word : key) hash = substream(hash, static_cast<uint64_t>(word));
+    return hash;
+  }
+};
+
+struct Plan {
+  MatmulDesc desc;
+  Layout a, b, c;  // in the library's order: a is the stored B, b the stored A
+  cublasLtMatmulAlgo_t algorithm{};
+  bool bias_first = false;  // C = bias before the product, which is added to it
+  bool added = false;       // beta = 1
+};
+
+void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t name, const auto& value,
+         const GemmProblem& g) {
+  check(blas_lt_functions().cublasLtMatmulDescSetAttribute(desc.raw, name, &value, sizeof value),
+        "cublasLtMatmulDescSetAttribute", g);
+}
+
+void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t name, const auto& value,
+         const GemmProblem& g) {
+  check(blas_lt_functions().cublasLtMatmulPreferenceSetAttribute(preference.raw, name, &value,
+                                                                 sizeof value),
+        "cublasLtMatmulPreferenceSetAttribute", g);
+}
+
+Layout make_layout(DType dtype, int64_t rows, int64_t columns, int64_t ld, const GemmProblem& g) {
+  Layout layout;
+  // A single column may come with any stride; the library wants one that a matrix could have.
+  check(blas_lt_functions().cublasLtMatrixLayoutCreate(
+            &layout.raw, library_type(dtype), static_cast<uint64_t>(rows),
+            static_cast<uint64_t>(columns), std::max(rows, ld)),
+        "cublasLtMatrixLayoutCreate", g);
+  return layout;
+}
+
+// The stored matrices, read column by column: their transposes.
+Plan describe(const GemmProblem& g, const GemmPointers& p, bool bias_first) {
+  Plan plan;
+  const bool wide = g.in == DType::kF64;
+  check(blas_lt_functions().cublasLtMatmulDescCreate(&plan.desc.raw,
+                                                     wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                                     wide ? CUDA_R_64F : CUDA_R_32F),
+        "cublasLtMatmulDescCreate", g);
+  const cublasOperation_t of_a = g.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t of_b = g.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, of_a, g);
+  set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, of_b, g);
+  plan.bias_first = bias_first;
+  plan.added = g.accumulate || bias_first;
+  if (g.has_bias && !bias_first) {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue, g);
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias, g);
+    const cudaDataType_t type = library_type(g.out);
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type, g);
+  }
+  plan.a =
+      g.transpose_b ? make_layout(g.in, g.k, g.n, g.ldb, g) : make_layout(g.in, g.n, g.k, g.ldb, g);
+  plan.b =
+      g.transpose_a ? make_layout(g.in, g.m, g.k, g.lda, g) : make_layout(g.in, g.k, g.m, g.lda, g);
+  plan.c = make_layout(g.out, g.n, g.m, g.ldc, g);
+  return plan;
+}
+
+using Result = cublasLtMatmulHeuristicResult_t;
+
+// The library's algorithms for the product, best first; empty where it has none.
+std::vector<Result> algorithms(cublasLtHandle_t handle, const Plan& plan, const GemmProblem& g,
+                               const GemmPointers& p, int most) {
+  const BlasLtFunctions& lt = blas_lt_functions();
+  Preference preference;
+  check(lt.cublasLtMatmulPreferenceCreate(&preference.raw), "cublasLtMatmulPreferenceCreate", g);
+  const uint64_t workspace = kWorkspaceBytes;
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace, g);
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions, g);
+  const auto alignment = [&](cublasLtMatmulPreferenceAttributes_t name, const void* pointer) {
+    const auto bytes = static_cast<uint32_t>(alignment_of(pointer));
+    set(preference, name, bytes, g);
+  };
+  alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b);
+  alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a);
+  alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c);
+  alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c);
+  std::vector<Result> found(static_cast<size_t>(most));
+  int count = 0;
+  const cublasStatus_t status =
+      lt.cublasLtMatmulAlgoGetHeuristic(handle, plan.desc.raw, plan.a.raw, plan.b.raw, plan.c.raw,
+                                        plan.c.raw, preference.raw, most, found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  check(status, "cublasLtMatmulAlgoGetHeuristic", g);
+  found.resize(static_cast<size_t>(count));
+  std::erase_if(found, [](const Result& r) {
+    return r.state != CUBLAS_STATUS_SUCCESS || r.workspaceSize > size_t{kWorkspaceBytes};
+  });
+  return found;
+}
+
+}  // namespace
+
+const BlasLtFunctions& blas_lt_functions() {
+  static const BlasLtFunctions functions = load_functions();
+  return functions;
+}
+
+struct BlasLt::Impl {
+  cublasLtHandle_t handle = nullptr;
+  Buffer workspace{"cuBLASLt workspace", kWorkspaceBytes, Memory::kDevice};
+  std::unordered_map<Key, Plan, KeyHash> plans;
+  int64_t made = 0;
+
+  Plan& find(Context& gpu, const GemmProblem& g, const GemmPointers& p);
+  Plan make(Context& gpu, const GemmProblem& g, const GemmPointers& p);
+  void run(Context& gpu, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+           const GemmProblem& g, const GemmPointers& p);
+  cublasLtMatmulAlgo_t fastest(Context& gpu, const Plan& plan,
+                               const std::vector<Result>& candidates, const GemmProblem& g,
+                               const GemmPointers& p);
+};
+
+Plan& BlasLt::Impl::find(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
+  const Key key = key_of(g, p);
+  const auto known = plans.find(key);
+  if (known != plans.end()) return known->second;
+  if (plans.size() >= kMostPlans) plans.clear();
+  return plans.emplace(key, make(gpu, g, p)).first->second;
+}
+
+Plan BlasLt::Impl::make(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
+  ++made;
+  const int most = gpu.autotune ? kTimedAlgorithms : 1;
+  // Not every combination of types has the epilogue that adds a bias.
+  for (const bool bias_first : {false, true}) {
+    if (bias_first && !g.has_bias) break;
+    Plan plan = describe(g, p, bias_first);
+    const std::vector<Result> candidates = algorithms(handle, plan, g, p, most);
+    if (candidates.empty()) continue;
+    plan.algorithm =
+        candidates.size() == 1 ? candidates[0].algo : fastest(gpu, plan, candidates, g, p);
+    return plan;
+  }
+  throw Error(concat("gemm: cuBLASLt has no algorithm for ", g.in, " (", g.m, ", ", g.k, ") x (",
+                     g.k, ", ", g.n, ") -> ", g.out, ", row strides ", g.lda, ", ", g.ldb, ", ",
+                     g.ldc));
+}
+
+void BlasLt::Impl::run(Context& gpu, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                       const GemmProblem& g, const GemmPointers& p) {
+  const float alpha = g.alpha, beta = plan.added ? 1.0f : 0.0f;
+  const double alpha64 = g.alpha, beta64 = plan.added ? 1.0 : 0.0;
+  const bool wide = g.in == DType::kF64;
+  check(blas_lt_functions().cublasLtMatmul(
+            handle, plan.desc.raw, wide ? static_cast<const void*>(&alpha64) : &alpha, p.b,
+            plan.a.raw, p.a, plan.b.raw, wide ? static_cast<const void*>(&beta64) : &beta, p.c,
+            plan.c.raw, p.c, plan.c.raw, &algorithm, workspace.data(), workspace.bytes(),
+            static_cast<cudaStream_t>(gpu.main.raw)),
+        "cublasLtMatmul", g);
+}
+
+// Two rounds of each, of which the second counts: the first may load code.
+cublasLtMatmulAlgo_t BlasLt::Impl::fastest(Context& gpu, const Plan& plan,
+                                           const std::vector<Result>& candidates,
+                                           const GemmProblem& g, const GemmPointers& p) {
+  constexpr int kRepeats = 5;
+  // The product is computed many times, and must be added to C once.
+  const Buffer other("autotune", g.m * g.ldc * dtype_size(g.out), Memory::kDevice);
+  fill_bytes(gpu, gpu.main, other.data(), 0, other.bytes());
+  GemmPointers scratch = p;
+  scratch.c = other.data();
+  cudaEvent_t begin = nullptr, end = nullptr;
+  check_runtime(cudaEventCreate(&begin), "gemm", "cudaEventCreate");
+  check_runtime(cudaEventCreate(&end), "gemm", "cudaEventCreate");
+  const auto stream = static_cast<cudaStream_t>(gpu.main.raw);
+  size_t best = 0;
+  float best_time = 0;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    run(gpu, plan, candidates[i].algo, g, scratch);
+    check_runtime(cudaEventRecord(begin, stream), "gemm", "cudaEventRecord");
+    for (int r = 0; r < kRepeats; ++r) run(gpu, plan, candidates[i].algo, g, scratch);
+    check_runtime(cudaEventRecord(end, stream), "gemm", "cudaEventRecord");
+    check_runtime(cudaEventSynchronize(end), "gemm", "cudaEventSynchronize");
+    float time = 0;
+    check_runtime(cudaEventElapsedTime(&time, begin, end), "gemm", "cudaEventElapsedTime");
+    if (i > 0 && time >= best_time) continue;
+    best = i;
+    best_time = time;
+  }
+  (void)cudaEventDestroy(begin);
+  (void)cudaEventDestroy(end);
+  return candidates[best].algo;
+}
+
+BlasLt::BlasLt() : impl_(std::make_unique<Impl>()) {
+  check(blas_lt_functions().cublasLtCreate(&impl_->handle), "cublasLtCreate", {});
+}
+
+BlasLt::~BlasLt() {
+  impl_->plans.clear();
+  (void)blas_lt_functions().cublasLtDestroy(impl_->handle);
+}
+
+int64_t BlasLt::plans_made() const { return impl_->made; }
+
+void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
+  const Plan& plan = impl_->find(gpu, g, p);
+  if (plan.bias_first)
+    gemm_without_terms(gpu, g, p);
+  else if (g.has_bias)
+    set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias, g);
+  impl_->run(gpu, plan, plan.algorithm, g, p);
+  ++gpu.launches;
+  if (gpu.synchronous) synchronize(gpu, gpu.main);
+}
+
+void gemm(Context& gpu, const GemmProblem& problem, const GemmPointers& p) {
+  gpu.blas->multiply(gpu, problem, p);
+}
+
+void gemm_without_terms(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
+  dispatch_float("gemm", g.out, [&]<class T>() {
+    fill_rows(gpu, static_cast<T*>(p.c), static_cast<const T*>(p.bias), g.m, g.n, g.ldc);
+  });
+}
+
+int64_t blas_plans(const Context& gpu) { return gpu.blas->plans_made(); }
+
+std::string blas_version(const Context&) {
+  const size_t v = blas_lt_functions().cublasLtGetVersion();
+  return concat("cuBLASLt ", v / 10000, ".", v / 100 % 100, ".", v % 100);
+}
+
+}  // namespace trireme::cuda

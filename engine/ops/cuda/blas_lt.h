@@ -1,0 +1,53 @@
+// cuBLASLt's handle, workspace and prepared products of one device. For CUDA sources only.
+//
+// The library is column-major: it is asked for C^T = op(B)^T op(A)^T, whose operands are the stored
+// matrices as they are.
+//
+// Reproducible: a shape is given to one algorithm, the heuristic's best, and of the ways to split a
+// long sum only the one that adds float32 partial sums in a fixed order is allowed (others add in the
+// output's type or in place). With Context::autotune the best few algorithms are timed once per shape
+// instead; then two runs may differ.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <memory>
+
+#include "engine/core/memory.h"
+#include "engine/ops/cuda/gemm.h"
+
+namespace trireme::cuda {
+
+// clang-format off
+#define TRIREME_CUBLASLT_FUNCTIONS(X)                                                        \
+  X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetStatusString) X(cublasLtGetVersion)      \
+  X(cublasLtMatmul) X(cublasLtMatmulAlgoGetHeuristic)                                        \
+  X(cublasLtMatmulDescCreate) X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute) \
+  X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                       \
+  X(cublasLtMatmulPreferenceSetAttribute) X(cublasLtMatrixLayoutCreate)                      \
+  X(cublasLtMatrixLayoutDestroy)
+// clang-format on
+
+// The library's functions; opened once per process. Throws InputError where the library is missing.
+struct BlasLtFunctions {
+#define TRIREME_DECLARE(name) decltype(&::name) name = nullptr;
+  TRIREME_CUBLASLT_FUNCTIONS(TRIREME_DECLARE)
+#undef TRIREME_DECLARE
+};
+const BlasLtFunctions& blas_lt_functions();
+
+class BlasLt {
+ public:
+  BlasLt();
+  ~BlasLt();
+  BlasLt(const BlasLt&) = delete;
+  BlasLt& operator=(const BlasLt&) = delete;
+  void multiply(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
+  int64_t plans_made() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace trireme::cuda

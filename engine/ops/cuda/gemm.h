@@ -1,0 +1,24 @@
+// Matrix products on a GPU (engine/ops/gemm.h), by cuBLASLt.
+//
+// The product runs on the main stream, whose workspace it uses. 16-bit operands are multiplied with
+// float32 sums, float32 without TF32, float64 in float64.
+#pragma once
+
+#include "engine/device/context.h"
+#include "engine/ops/gemm_problem.h"
+
+namespace trireme::cuda {
+
+// m, n and k are positive.
+TRIREME_CUDA_DECL void gemm(Context& gpu, const GemmProblem& problem, const GemmPointers& p);
+
+// The sum over nothing (k = 0): every row of C is the bias, or zeros without one.
+TRIREME_CUDA_DECL void gemm_without_terms(Context& gpu, const GemmProblem& problem,
+                                          const GemmPointers& p);
+
+// "cuBLASLt 13.1.0"
+TRIREME_CUDA_DECL std::string blas_version(const Context& gpu);
+// Products prepared so far: one for each shape, not one for each call.
+TRIREME_CUDA_DECL int64_t blas_plans(const Context& gpu);
+
+}  // namespace trireme::cuda
