@@ -16,8 +16,11 @@
 namespace trireme::cuda {
 namespace {
 
-// What the library's own heuristics expect on the newest devices, and enough for any.
-constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
+// What the library's heuristics expect: from Hopper on tiles are larger.
+int64_t workspace_bytes(const DeviceInfo& info) {
+  return int64_t{info.compute_major >= 9 ? 32 : 8} << 20;
+}
+
 // Far more than the distinct products of a training step; experts' token counts may exceed it.
 constexpr size_t kMostPlans = 4096;
 constexpr int kTimedAlgorithms = 8;
@@ -167,12 +170,12 @@ Plan describe(const GemmProblem& g, const GemmPointers& p, bool bias_first) {
 using Result = cublasLtMatmulHeuristicResult_t;
 
 // The library's algorithms for the product, best first; empty where it has none.
-std::vector<Result> algorithms(cublasLtHandle_t handle, const Plan& plan, const GemmProblem& g,
-                               const GemmPointers& p, int most) {
+std::vector<Result> algorithms(cublasLtHandle_t handle, int64_t room, const Plan& plan,
+                               const GemmProblem& g, const GemmPointers& p, int most) {
   const BlasLtFunctions& lt = blas_lt_functions();
   Preference preference;
   check(lt.cublasLtMatmulPreferenceCreate(&preference.raw), "cublasLtMatmulPreferenceCreate", g);
-  const uint64_t workspace = kWorkspaceBytes;
+  const auto workspace = static_cast<uint64_t>(room);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace, g);
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions, g);
@@ -192,8 +195,8 @@ std::vector<Result> algorithms(cublasLtHandle_t handle, const Plan& plan, const 
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic", g);
   found.resize(static_cast<size_t>(count));
-  std::erase_if(found, [](const Result& r) {
-    return r.state != CUBLAS_STATUS_SUCCESS || r.workspaceSize > size_t{kWorkspaceBytes};
+  std::erase_if(found, [&](const Result& r) {
+    return r.state != CUBLAS_STATUS_SUCCESS || r.workspaceSize > workspace;
   });
   return found;
 }
@@ -207,7 +210,7 @@ const BlasLtFunctions& blas_lt_functions() {
 
 struct BlasLt::Impl {
   cublasLtHandle_t handle = nullptr;
-  Buffer workspace{"cuBLASLt workspace", kWorkspaceBytes, Memory::kDevice};
+  Buffer workspace;
   std::unordered_map<Key, Plan, KeyHash> plans;
   int64_t made = 0;
 
@@ -235,7 +238,7 @@ Plan BlasLt::Impl::make(Context& gpu, const GemmProblem& g, const GemmPointers& 
   for (const bool bias_first : {false, true}) {
     if (bias_first && !g.has_bias) break;
     Plan plan = describe(g, p, bias_first);
-    const std::vector<Result> candidates = algorithms(handle, plan, g, p, most);
+    const std::vector<Result> candidates = algorithms(handle, workspace.bytes(), plan, g, p, most);
     if (candidates.empty()) continue;
     plan.algorithm =
         candidates.size() == 1 ? candidates[0].algo : fastest(gpu, plan, candidates, g, p);
@@ -292,7 +295,8 @@ cublasLtMatmulAlgo_t BlasLt::Impl::fastest(Context& gpu, const Plan& plan,
   return candidates[best].algo;
 }
 
-BlasLt::BlasLt() : impl_(std::make_unique<Impl>()) {
+BlasLt::BlasLt(const DeviceInfo& info) : impl_(std::make_unique<Impl>()) {
+  impl_->workspace = Buffer("cuBLASLt workspace", workspace_bytes(info), Memory::kDevice);
   check(blas_lt_functions().cublasLtCreate(&impl_->handle), "cublasLtCreate", {});
 }
 

@@ -38,7 +38,7 @@ const BlasLtFunctions& blas_lt_functions();
 
 class BlasLt {
  public:
-  BlasLt();
+  explicit BlasLt(const DeviceInfo& info);
   ~BlasLt();
   BlasLt(const BlasLt&) = delete;
   BlasLt& operator=(const BlasLt&) = delete;

@@ -4,6 +4,6 @@
 
 namespace trireme::cuda {
 
-void open_libraries(Context& gpu) { gpu.blas = std::make_shared<BlasLt>(); }
+void open_libraries(Context& gpu) { gpu.blas = std::make_shared<BlasLt>(gpu.info); }
 
 }  // namespace trireme::cuda

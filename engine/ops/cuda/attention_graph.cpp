@@ -1,0 +1,132 @@
+#ifdef TRIREME_CUDNN
+#include "engine/ops/cuda/attention_graph.h"
+
+namespace trireme::cuda {
+namespace {
+
+using dnn::Graph;
+using Tensor = Graph::Tensor;
+using Sizes = Graph::Sizes;
+constexpr cudnnDataType_t kSums = CUDNN_DATA_FLOAT;
+
+// A graph under construction with the shapes that occur in it.
+struct Builder {
+  const AttentionShape& s;
+  Graph g;
+  cudnnDataType_t narrow = s.bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+  Sizes scores{s.batch, s.heads, s.length, s.length};
+  Sizes rows{s.batch, s.heads, s.length, 1};
+  Sizes wide{s.batch, s.heads, s.length, s.width};
+
+  // (batch, heads, length, width), and the same memory with the last two exchanged.
+  Tensor operand(int64_t number, int64_t heads, const AttentionShape::Strides& at) {
+    return g.tensor(number, narrow, {s.batch, heads, s.length, s.width},
+                    {s.length * at.token, at.head, at.token, 1});
+  }
+  Tensor transposed(int64_t number, int64_t heads, const AttentionShape::Strides& at) {
+    return g.tensor(number, narrow, {s.batch, heads, s.width, s.length},
+                    {s.length * at.token, at.head, 1, at.token});
+  }
+  // lse and delta: (heads, tokens).
+  Tensor statistic(int64_t number) {
+    return g.tensor(number, kSums, rows, {s.length, s.tokens, 1, 1});
+  }
+  Tensor score() { return g.temporary(kSums, scores); }
+
+  // Where a query comes before the key, minus infinity.
+  Tensor masked(Tensor x) {
+    if (!s.causal) return x;
+    const Tensor query = g.temporary(CUDNN_DATA_INT32, scores);
+    const Tensor key = g.temporary(CUDNN_DATA_INT32, scores);
+    const Tensor seen = g.temporary(CUDNN_DATA_BOOLEAN, scores);
+    const Tensor y = score();
+    g.index(x, 2, query);
+    g.index(x, 3, key);
+    g.binary(CUDNN_POINTWISE_CMP_GE, query, key, seen);
+    g.select(x, g.scalar(kTensorMinusInf), seen, y);
+    return y;
+  }
+  // x^T of scores, rounded.
+  Tensor rounded_transpose(Tensor x) {
+    const Tensor y = g.temporary(narrow, scores,
+                                 {s.heads * s.length * s.length, s.length * s.length, 1, s.length});
+    g.reshape(x, y);
+    return y;
+  }
+  // gradient = p^T x, where kv_heads share the sum over their queries' heads.
+  void key_gradient(Tensor p, Tensor x, Tensor gradient) {
+    if (s.heads == s.kv_heads) return g.matmul(p, x, gradient);
+    const Tensor of_each = g.temporary(narrow, wide);
+    g.matmul(p, x, of_each);
+    g.reduce(CUDNN_REDUCE_TENSOR_ADD, of_each, gradient);
+  }
+};
+
+}  // namespace
+
+Graph attention_forward_graph(const AttentionShape& s) {
+  Builder b{s, {}};
+  Graph& g = b.g;
+  const Tensor raw = b.score(), scaled = b.score();
+  g.matmul(b.operand(kTensorQ, s.heads, s.q), b.transposed(kTensorK, s.kv_heads, s.k), raw);
+  g.binary(CUDNN_POINTWISE_MUL, raw, g.scalar(kTensorScale), scaled);
+  const Tensor masked = b.masked(scaled);
+  const Tensor largest = g.temporary(kSums, b.rows), sum = g.temporary(kSums, b.rows);
+  const Tensor log_sum = g.temporary(kSums, b.rows);
+  const Tensor shifted = b.score(), terms = b.score(), p = g.temporary(b.narrow, b.scores);
+  g.reduce(CUDNN_REDUCE_TENSOR_MAX, masked, largest);
+  g.binary(CUDNN_POINTWISE_SUB, masked, largest, shifted);
+  g.unary(CUDNN_POINTWISE_EXP, shifted, terms);
+  g.reduce(CUDNN_REDUCE_TENSOR_ADD, terms, sum);
+  g.unary(CUDNN_POINTWISE_LOG, sum, log_sum);
+  g.binary(CUDNN_POINTWISE_ADD, largest, log_sum, b.statistic(kTensorLse));
+  g.binary(CUDNN_POINTWISE_DIV, terms, sum, p);
+  g.matmul(p, b.operand(kTensorV, s.kv_heads, s.v), b.operand(kTensorOut, s.heads, s.out));
+  return std::move(b.g);
+}
+
+Graph attention_backward_graph(const AttentionShape& s) {
+  Builder b{s, {}};
+  Graph& g = b.g;
+  const Tensor q = b.operand(kTensorQ, s.heads, s.q);
+  const Tensor dout = b.operand(kTensorDout, s.heads, s.dout);
+  const Tensor k_transposed = b.transposed(kTensorK, s.kv_heads, s.k);
+  const Tensor scale = g.scalar(kTensorScale);
+
+  const Tensor products = g.temporary(kSums, b.wide), of_row = g.temporary(kSums, b.rows);
+  const Tensor delta = b.statistic(kTensorDelta);
+  g.binary(CUDNN_POINTWISE_MUL, dout, b.operand(kTensorOut, s.heads, s.out), products);
+  g.reduce(CUDNN_REDUCE_TENSOR_ADD, products, of_row);
+  g.binary(CUDNN_POINTWISE_MUL, of_row, g.scalar(kTensorOne), delta);
+
+  const Tensor raw = b.score(), scaled = b.score(), shifted = b.score(), p = b.score();
+  g.matmul(q, k_transposed, raw);
+  g.binary(CUDNN_POINTWISE_MUL, raw, scale, scaled);
+  g.binary(CUDNN_POINTWISE_SUB, scaled, b.statistic(kTensorLse), shifted);
+  g.unary(CUDNN_POINTWISE_EXP, b.masked(shifted), p);
+  b.key_gradient(b.rounded_transpose(p), dout, b.operand(kTensorDv, s.kv_heads, s.dv));
+
+  const Tensor dp = b.score(), centered = b.score(), weighted = b.score(), ds = b.score();
+  g.matmul(dout, b.transposed(kTensorV, s.kv_heads, s.v), dp);
+  g.binary(CUDNN_POINTWISE_SUB, dp, delta, centered);
+  g.binary(CUDNN_POINTWISE_MUL, centered, p, weighted);
+  g.binary(CUDNN_POINTWISE_MUL, weighted, scale, ds);
+  b.key_gradient(b.rounded_transpose(ds), q, b.operand(kTensorDk, s.kv_heads, s.dk));
+
+  const Tensor k = g.temporary(kSums, {s.batch, s.kv_heads, s.length, s.width},
+                               {s.length * s.k.token, s.k.head, s.k.token, 1});
+  g.reshape(k_transposed, k);
+  const Tensor dq = b.operand(kTensorDq, s.heads, s.dq);
+  if (s.repeatable) {
+    g.matmul(ds, k, dq);
+  } else {
+    const Tensor sums = g.tensor(kTensorDqSum, kSums, b.wide,
+                                 {s.heads * s.length * s.width, s.length * s.width, s.width, 1});
+    g.matmul(ds, k, sums);
+    g.unary(CUDNN_POINTWISE_IDENTITY, sums, dq);
+  }
+  return std::move(b.g);
+}
+
+}  // namespace trireme::cuda
+#endif  // TRIREME_CUDNN

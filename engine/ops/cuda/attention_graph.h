@@ -1,0 +1,53 @@
+// Attention as the graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023): sequences of
+// equal lengths in the layout of engine/ops/attention.h. For CUDA sources only.
+#pragma once
+
+#include <compare>
+
+#include "engine/ops/cuda/cudnn_graph.h"
+
+namespace trireme::cuda {
+
+// batch sequences of `length` queries and keys follow each other. A (token, head) pair of strides in
+// elements describes each operand (batch * length, heads, width).
+struct AttentionShape {
+  struct Strides {
+    int64_t token = 0, head = 0;
+    auto operator<=>(const Strides&) const = default;
+  };
+  int64_t batch = 0, heads = 0, kv_heads = 0, length = 0, width = 0;
+  int64_t tokens = 0;    // from one head to the next of lse and delta, (heads, tokens)
+  bool bfloat16 = true;  // or float16
+  bool causal = true;
+  bool backward = false;
+  bool repeatable = true;  // the backward adds up dq in a fixed order, with memory length^2
+  Strides q = {}, k = {}, v = {}, out = {};
+  Strides dout = {}, dq = {}, dk = {}, dv = {};  // with `backward`
+  auto operator<=>(const AttentionShape&) const = default;
+};
+
+// Numbers of the graphs' tensors.
+enum AttentionTensor : int64_t {
+  kTensorQ = 1,
+  kTensorK,
+  kTensorV,
+  kTensorOut,
+  kTensorLse,
+  kTensorScale,     // scalar
+  kTensorMinusInf,  // scalar: what a masked score becomes; with `causal`
+  kTensorDout,
+  kTensorDq,
+  kTensorDk,
+  kTensorDv,
+  kTensorDelta,  // (heads, tokens) float32, written: sum over d of dout * out
+  kTensorOne,    // scalar
+  kTensorDqSum,  // (batch, heads, length, width) float32, written; without `repeatable`
+};
+
+//   S = scale q k^T, masked     lse = log sum exp S     out = softmax(S) v
+dnn::Graph attention_forward_graph(const AttentionShape& shape);
+//   P = exp(S - lse)     dS = scale P (dout v^T - delta)
+//   dv = P^T dout     dk = dS^T q     dq = dS k     and dk, dv are sums over the queries' heads
+dnn::Graph attention_backward_graph(const AttentionShape& shape);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,115 @@
+// Graphs of cuDNN's backend interface: tensors, operations between them, and the plans its engines make
+// of them. For CUDA sources only.
+//
+// Tensors that a plan reads or writes have numbers, by which run() is given their addresses; temporary
+// ones exist inside the engine only. A graph is made for a device that is described, not open: what an
+// engine can do is known on a machine without a GPU too.
+#pragma once
+
+#include <cudnn.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/core/error.h"
+
+namespace trireme::cuda::dnn {
+
+// clang-format off
+#define TRIREME_CUDNN_FUNCTIONS(X)                                                               \
+  X(cudnnCreate) X(cudnnDestroy) X(cudnnSetStream) X(cudnnGetVersion) X(cudnnGetLastErrorString) \
+  X(cudnnBackendCreateDescriptor) X(cudnnBackendDestroyDescriptor) X(cudnnBackendFinalize)       \
+  X(cudnnBackendSetAttribute) X(cudnnBackendGetAttribute) X(cudnnBackendExecute)
+// clang-format on
+
+// The library's functions; opened once per process.
+struct Functions {
+  std::string missing;  // why there are none; "" where they are
+#define TRIREME_DECLARE(name) decltype(&::name) name = nullptr;
+  TRIREME_CUDNN_FUNCTIONS(TRIREME_DECLARE)
+#undef TRIREME_DECLARE
+};
+const Functions& functions();
+
+// No engine does it, here or with this version: something else must.
+struct Unsupported : Error {
+  using Error::Error;
+};
+void check(cudnnStatus_t status, const char* call);
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(cudnnBackendDescriptorType_t type);
+  Descriptor(Descriptor&& other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Descriptor();
+  cudnnBackendDescriptor_t raw() const { return raw_; }
+  void set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const void* values,
+           int64_t count = 1);
+  void set(cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+    set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, &value);
+  }
+  void finalize();
+
+ private:
+  cudnnBackendDescriptor_t raw_ = nullptr;
+};
+
+Descriptor describe_device(int device);
+// From the library's own description of a device, as JSON.
+Descriptor describe_device(const std::string& json);
+
+struct Plan {
+  Descriptor plan;
+  int64_t workspace = 0;  // bytes
+};
+
+class Graph {
+ public:
+  using Tensor = cudnnBackendDescriptor_t;
+  using Sizes = std::vector<int64_t>;
+  Tensor tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
+  Tensor temporary(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
+  Tensor temporary(cudnnDataType_t type, const Sizes& sizes);  // contiguous
+  Tensor scalar(int64_t number);                               // float32, on the host
+
+  void matmul(Tensor a, Tensor b, Tensor c);
+  void unary(cudnnPointwiseMode_t mode, Tensor x, Tensor y);
+  void binary(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor y);
+  // y = selector ? x : b
+  void select(Tensor x, Tensor b, Tensor selector, Tensor y);
+  void index(Tensor like, int64_t axis, Tensor y);  // y[...] = its position along the axis
+  void reduce(cudnnReduceTensorOp_t kind, Tensor x, Tensor y);
+  void reshape(Tensor x, Tensor y);
+
+  // The engines' configurations for a device, best first.
+  std::vector<Descriptor> configurations(const Descriptor& device);
+  // The first configuration that becomes a plan. Throws Unsupported where there is none.
+  Plan prepare(const Descriptor& device);
+
+ private:
+  Tensor add_tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides,
+                    bool temporary, bool by_value);
+  void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b, Tensor selector,
+                 int64_t axis);
+  void add_operation(Descriptor operation);
+  std::vector<Descriptor> parts_;
+  std::vector<cudnnBackendDescriptor_t> operations_;
+  Descriptor graph_;
+  int64_t temporaries_ = 0;
+};
+
+// What cudnnBackendFinalize says of the configuration's plan.
+cudnnStatus_t make_plan(const Descriptor& configuration, const Descriptor& device, Plan& plan);
+
+// addresses: of the numbered tensors; of scalars on the host.
+void run(cudnnHandle_t handle, const Plan& plan, const std::map<int64_t, const void*>& addresses,
+         void* workspace);
+
+}  // namespace trireme::cuda::dnn

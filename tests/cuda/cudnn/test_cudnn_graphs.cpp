@@ -1,0 +1,72 @@
+// That the real cuDNN has engines for the graphs of engine/ops/cuda/attention_graph.h on an H200, which
+// is described by a file. Engines compile their code too; without a GPU only loading it fails.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "engine/ops/cuda/attention_graph.h"
+
+namespace trireme::cuda {
+namespace {
+
+struct Form {
+  int64_t heads, kv_heads, width;
+  bool causal, bfloat16;
+};
+
+// Queries, keys and values as one projection leaves them, side by side; lse over more tokens than the
+// sequences of a part of the batch.
+AttentionShape shape_of(const Form& f) {
+  const int64_t packed = (f.heads + 2 * f.kv_heads) * f.width;
+  AttentionShape s{.batch = 4, .heads = f.heads, .kv_heads = f.kv_heads, .length = 1024};
+  s.width = f.width;
+  s.tokens = 8 * s.length;
+  s.bfloat16 = f.bfloat16;
+  s.causal = f.causal;
+  s.q = s.k = s.v = s.dq = s.dk = s.dv = {packed, f.width};
+  s.out = s.dout = {f.heads * f.width, f.width};
+  return s;
+}
+
+class CudnnGraphs : public testing::TestWithParam<Form> {
+ protected:
+  void SetUp() override {
+    if (!dnn::functions().missing.empty()) GTEST_SKIP() << dnn::functions().missing;
+    if (dlopen("libcuda.so.1", RTLD_NOW) == nullptr) GTEST_SKIP() << dlerror();
+    std::stringstream json;
+    json << std::ifstream(TRIREME_SOURCE_DIR "/tests/cuda/cudnn/h200.json").rdbuf();
+    device_ = dnn::describe_device(json.str());
+  }
+  void expect_engine(dnn::Graph graph) const {
+    const std::vector<dnn::Descriptor> found = graph.configurations(device_);
+    ASSERT_GE(found.size(), 1u);
+    dnn::Plan plan;
+    const cudnnStatus_t status = dnn::make_plan(found.front(), device_, plan);
+    EXPECT_TRUE(status == CUDNN_STATUS_SUCCESS ||
+                status == CUDNN_STATUS_EXECUTION_FAILED_CUDA_DRIVER)
+        << status;
+  }
+  dnn::Descriptor device_;
+};
+
+TEST_P(CudnnGraphs, Forward) { expect_engine(attention_forward_graph(shape_of(GetParam()))); }
+
+TEST_P(CudnnGraphs, RepeatableBackward) {
+  expect_engine(attention_backward_graph(shape_of(GetParam())));
+}
+
+TEST_P(CudnnGraphs, Backward) {
+  AttentionShape s = shape_of(GetParam());
+  s.repeatable = false;
+  expect_engine(attention_backward_graph(s));
+}
+
+INSTANTIATE_TEST_SUITE_P(H200, CudnnGraphs,
+                         testing::Values(Form{8, 8, 64, true, true}, Form{8, 2, 64, true, false},
+                                         Form{8, 2, 128, true, true},
+                                         Form{8, 8, 128, false, true}));
+
+}  // namespace
+}  // namespace trireme::cuda

@@ -1,0 +1,68 @@
+// A product is prepared once for its shape and the alignment of its operands, not once a call.
+#include <gtest/gtest.h>
+
+#include "engine/ops/cuda/gemm.h"
+
+namespace trireme::test {
+namespace {
+
+struct Products {
+  std::unique_ptr<cuda::Context> gpu = cuda::open(0);
+  Ctx ctx{1, "test", gpu.get()};
+  Buffer memory{"operands", 1 << 16, Memory::kDevice};
+
+  Tensor matrix(int64_t slot, int64_t rows, int64_t columns, int64_t byte_offset = 0) const {
+    return memory.tensor(DType::kBF16, {rows, columns}, slot * 8192 + byte_offset);
+  }
+  // Plans made by c (m, 16) = a (m, 24) b^T.
+  int64_t made_by(int64_t m, const GemmArgs& args = {}, int64_t byte_offset = 0) {
+    const int64_t before = cuda::blas_plans(*gpu);
+    gemm(ctx, matrix(0, m, 16), matrix(1, m, 24, byte_offset), Transpose::kNo, matrix(2, 16, 24),
+         Transpose::kYes, args);
+    cuda::synchronize(*gpu, gpu->main);
+    return cuda::blas_plans(*gpu) - before;
+  }
+};
+
+TEST(BlasPlans, AreMadeOncePerShape) {
+  Products p;
+  EXPECT_EQ(p.made_by(8), 1);
+  EXPECT_EQ(p.made_by(8), 0);
+  EXPECT_EQ(p.made_by(9), 1);
+  EXPECT_EQ(p.made_by(8, {.accumulate = true}), 1);
+  EXPECT_EQ(p.made_by(8, {.bias = p.memory.tensor(DType::kBF16, {16}, 3 * 8192)}), 1);
+  EXPECT_EQ(p.made_by(8), 0);
+}
+
+TEST(BlasPlans, ServeEveryAlpha) {
+  Products p;
+  EXPECT_EQ(p.made_by(8), 1);
+  EXPECT_EQ(p.made_by(8, {.alpha = 0.5f}), 0);
+}
+
+TEST(BlasPlans, DependOnTheAlignmentOfOperands) {
+  Products p;
+  EXPECT_EQ(p.made_by(8), 1);
+  EXPECT_EQ(p.made_by(8, {}, 2), 1);
+  EXPECT_EQ(p.made_by(8, {}, 6), 0);  // no better than 2
+  EXPECT_EQ(p.made_by(8, {}, 1024), 0);
+}
+
+// The result of adding a product to what was there, which must happen once however often it is timed.
+std::vector<std::byte> sum_with(bool autotune) {
+  Products p;
+  p.gpu->autotune = autotune;
+  constexpr int kBytes = 0x3f;  // 0.75 in every element
+  cuda::fill_bytes(*p.gpu, p.gpu->main, p.memory.data(), kBytes, p.memory.bytes());
+  EXPECT_EQ(p.made_by(8, {.accumulate = true}), 1);
+  EXPECT_EQ(p.made_by(8, {.accumulate = true}), 0);
+  std::vector<std::byte> c(8 * 16 * 2);
+  cuda::download(*p.gpu, c.data(), p.memory.data(), std::ssize(c));
+  EXPECT_NE(c.front(), std::byte{kBytes});
+  return c;
+}
+
+TEST(BlasPlans, AreTimedBesideTheResult) { EXPECT_EQ(sum_with(true), sum_with(false)); }
+
+}  // namespace
+}  // namespace trireme::test
