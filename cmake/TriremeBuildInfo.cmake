@@ -1,4 +1,4 @@
-# Sets TRIREME_GIT_COMMIT, TRIREME_BACKENDS and TRIREME_LIBRARIES for `trireme --version`.
+# Sets TRIREME_GIT_COMMIT and TRIREME_LIBRARIES for `trireme --version`.
 
 # trireme_git(OUT args...): the output of a git command in the source tree, empty where it fails.
 function(trireme_git out)
@@ -21,8 +21,6 @@ if(TRIREME_GIT_COMMIT)
 else()
   set(TRIREME_GIT_COMMIT unknown)
 endif()
-
-set(TRIREME_BACKENDS cpu)
 
 # trireme_header_version(OUT header macro...): the values of the macros, joined by dots.
 function(trireme_header_version out header)

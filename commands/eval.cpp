@@ -78,6 +78,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
                    "One of the run's validation sets that have names (default: each of them)")
       ->type_name("NAME")
       ->excludes(data);
+  add_device_option(*command, o.device);
   command
       ->add_option("--sequence-length", o.sequence_length,
                    "Tokens a sequence (default: as trained)")

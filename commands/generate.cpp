@@ -11,6 +11,7 @@
 #include "engine/observe/log.h"
 #include "engine/text/tokenizer.h"
 #include "parallel/agree.h"
+#include "parallel/device.h"
 #include "training/loaded_model.h"
 #include "transformer/sharding.h"
 
@@ -25,6 +26,7 @@ struct Arguments {
   LayoutOptions layout;
   int threads = 0;  // of each rank; 0: its share of the cores
   int samples = 1;
+  std::string device = "auto";
   int ranks = 0;
 };
 
@@ -94,8 +96,9 @@ void run(const Arguments& args, const CommandLine& line) {
     positions = positions_of(model, tokenizer->encode(args.prompt), args.options);
   });
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
-  agreed(world->world(), [&] { loaded.load(groups.layout, positions); });
-  Ctx ctx(pin_rank(*world, args.threads), "activations");
+  const RankDevice device = open_rank_device(*world, args.device);
+  Ctx ctx(pin_rank(*world, args.threads), "activations", device.get());
+  agreed(world->world(), [&] { loaded.load(ctx, groups.layout, positions); });
   for (int n = 0; n < args.samples; ++n) {
     GenerateOptions options = args.options;
     options.sampling.seed += static_cast<uint64_t>(n);
@@ -129,6 +132,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->capture_default_str();
   command->add_option("--min-p", s.min_p, "Drop tokens below this share of the most probable one")
       ->capture_default_str();
+  add_device_option(*command, args->device);
   command->add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
   command->add_option("--samples", args->samples, "Texts to generate")
       ->capture_default_str()

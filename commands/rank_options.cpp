@@ -14,6 +14,14 @@ void add_ranks_option(CLI::App& command, int& ranks) {
       ->check(CLI::Range(1, 4096));
 }
 
+void add_device_option(CLI::App& command, std::string& device) {
+  command
+      .add_option("--device", device,
+                  "Where to compute: auto (GPUs where every rank sees one), cpu or cuda")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+}
+
 namespace {
 
 const CLI::Range kSize(1, 1 << 20);

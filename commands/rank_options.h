@@ -11,7 +11,8 @@ class App;
 
 namespace trireme {
 
-void add_ranks_option(CLI::App& command, int& ranks);  // --ranks N
+void add_ranks_option(CLI::App& command, int& ranks);            // --ranks N
+void add_device_option(CLI::App& command, std::string& device);  // --device auto|cpu|cuda
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
 // model; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };

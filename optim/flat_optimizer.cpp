@@ -76,9 +76,11 @@ void FlatOptimizer::initialize(Ctx& ctx) {
 }
 
 void FlatOptimizer::update(Ctx& ctx, const ConstTensor& scalars) {
-  StepScalars decided;
-  std::memcpy(&decided, scalars.raw(), sizeof decided);
-  if (decided.skip != 0) return;  // nothing to read from a file either
+  if (scalars.device() == DeviceType::kCpu) {
+    StepScalars decided;
+    std::memcpy(&decided, scalars.raw(), sizeof decided);
+    if (decided.skip != 0) return;  // nothing to read from a file either
+  }                                 // on a GPU the kernels look for themselves
   storage_.for_each_window([&](const FlatRange& window, std::span<const Tensor> states) {
     for_each_part(window, [&](const Segment& part) {
       std::vector<Tensor> mine;

@@ -17,7 +17,7 @@ class FlatOptimizer {
   // Keeps a reference to the store. States lie as its state_map() says.
   FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload, ParameterStore& store,
                 uint64_t seed);
-  void allocate() { storage_.allocate(); }
+  void allocate(Ctx& ctx) { storage_.allocate(ctx); }
   // Master weights start as the parameters' values.
   void initialize(Ctx& ctx);
   int64_t state_bytes() const { return storage_.memory_bytes(); }

@@ -1,5 +1,6 @@
 #include "optim/state_storage.h"
 
+#include "engine/ops/elementwise.h"
 #include "optim/state_file.h"
 
 namespace trireme {
@@ -9,13 +10,16 @@ StateStorage::StateStorage(std::vector<Kind> kinds, int64_t elements, const Offl
 
 StateStorage::~StateStorage() = default;
 
-void StateStorage::allocate() {
+void StateStorage::allocate(Ctx& ctx) {
   if (offload_.device == OffloadDevice::kFile) {
     file_ = std::make_unique<StateFile>(kinds_, elements_, offload_);
     return;
   }
-  for (const Kind& kind : kinds_)
-    memory_.emplace_back(kind.name, elements_ * dtype_size(kind.dtype));
+  for (const Kind& kind : kinds_) {
+    memory_.emplace_back(kind.name, elements_ * dtype_size(kind.dtype), ctx.memory());
+    // A GPU's memory comes with anything in it; the host's comes as zeros, untouched.
+    if (ctx.gpu != nullptr) fill_zero(ctx, memory_.back().tensor(kind.dtype, Shape{elements_}));
+  }
 }
 
 int64_t StateStorage::memory_bytes() const {

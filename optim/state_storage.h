@@ -15,6 +15,7 @@
 namespace trireme {
 
 class StateFile;
+struct Ctx;
 
 class StateStorage {
  public:
@@ -28,8 +29,8 @@ class StateStorage {
   StateStorage(const StateStorage&) = delete;
   StateStorage& operator=(const StateStorage&) = delete;
 
-  // Zeros. InputError naming the folder where a file of this size cannot be had.
-  void allocate();
+  // Zeros, in memory of this kind (a file: the host's). InputError naming the folder where a file of this size cannot be had.
+  void allocate(Ctx& ctx);
   const std::vector<Kind>& kinds() const { return kinds_; }
   int64_t memory_bytes() const;  // of the states, or of the windows of a file
   int64_t file_bytes() const;    // 0: there is no file

@@ -1,6 +1,6 @@
 #include "parallel/block_gather.h"
 
-#include <cstring>
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 
@@ -32,7 +32,7 @@ void BlockGather::start(int block) {
     const Tensor whole = buffers_.view(block, tile.range);
     store_.owned().for_each(tile.range, [&](const FlatRange& part, int64_t offset) {
       const Tensor mine = store_.flat_values().slice(0, offset, offset + part.size());
-      std::memcpy(buffers_.view(block, part).raw(), mine.raw(), static_cast<size_t>(mine.bytes()));
+      transfer(ctx_, buffers_.view(block, part), mine);
     });
     Communicator& group = groups_.of(tile.region);
     if (group.size() > 1) use.work.push_back(group.all_gather_v_async(whole));

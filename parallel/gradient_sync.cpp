@@ -1,9 +1,9 @@
 #include "parallel/gradient_sync.h"
 
 #include <chrono>
-#include <cstring>
 
 #include "engine/ops/elementwise.h"
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 
@@ -94,7 +94,7 @@ void GradientSync::settle(Pending& pending) {
       const Tensor sum = store_.flat_gradients().slice(0, at, at + piece.size());
       const Tensor mine = pending.whole.view(piece);
       if (first)
-        std::memcpy(sum.raw(), mine.raw(), static_cast<size_t>(sum.bytes()));
+        transfer(ctx_, sum, mine);
       else
         add(ctx_, sum, sum, mine);
     });
@@ -103,7 +103,7 @@ void GradientSync::settle(Pending& pending) {
 void GradientSync::block_done(int block, bool last) {
   const int stage = store_.sharding().stage;
   if (stage < 2 && (!last || ctx_.planning())) return;
-  store_.finish_gradients(block);
+  store_.finish_gradients(ctx_, block);
   if (!ctx_.planning()) add_parts(block);
   if (stage == 0) {
     for (const Region region : {Region::kDense, Region::kExpert})

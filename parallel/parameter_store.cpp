@@ -1,8 +1,9 @@
 #include "parallel/parameter_store.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "engine/ops/elementwise.h"
+#include "engine/ops/transfer.h"
 #include "parallel/block_gather.h"
 #include "parallel/comm/collectives.h"
 
@@ -173,9 +174,9 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
   return out;
 }
 
-void ParameterStore::allocate(bool with_gradients) {
-  values_ = Buffer("parameters", value_bytes());
-  if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes());
+void ParameterStore::allocate(bool with_gradients, Memory memory) {
+  values_ = Buffer("parameters", value_bytes(), memory);
+  if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), memory);
 }
 
 void ParameterStore::check_fused(ParamHandle first, ParamHandle last) const {
@@ -262,8 +263,30 @@ WholeBlock ParameterStore::take_gradients(int block) {
   return block_gradients_->take(block);
 }
 
-void ParameterStore::initialize(uint64_t seed, int threads) {
+namespace {
+
+// value(i) for i < n, at `data`.
+template <class Value>
+void fill_values(const Tensor& data, int threads, Value&& value) {
   constexpr int64_t kChunk = 4096;  // elements, the work of one thread at a time
+  const int64_t n = data.numel();
+  dispatch_float("initialize", data.dtype(), [&]<class T>() {
+    T* out = data.as<T>();
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t chunk = 0; chunk < ceil_div(n, kChunk); ++chunk)
+      for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
+        const double v = value(i);
+        if constexpr (std::is_same_v<T, double>)
+          out[i] = v;
+        else
+          out[i] = T(static_cast<float>(v));
+      }
+  });
+}
+
+}  // namespace
+
+void ParameterStore::initialize(Ctx& ctx, uint64_t seed) {
   for (size_t h = 0; h < specs_.size(); ++h) {
     const ParameterSpec& spec = specs_[h];
     const RandomKey key{seed, stream_id(spec.name)};
@@ -274,33 +297,24 @@ void ParameterStore::initialize(uint64_t seed, int threads) {
     value_map().for_each(ranges_[h], [&](const FlatRange& part, int64_t offset) {
       ElementIndex index = spec.element_index();
       index.offset = part.begin - ranges_[h].begin;
-      const int64_t n = part.size();
-      dispatch_float("initialize", dtype_, [&]<class T>() {
-        T* data = flat_values().as<T>() + offset;
-#pragma omp parallel for num_threads(threads) schedule(static)
-        for (int64_t chunk = 0; chunk < ceil_div(n, kChunk); ++chunk)
-          for (int64_t i = chunk * kChunk; i < std::min(n, (chunk + 1) * kChunk); ++i) {
-            const double v = initial(index.of(i));
-            if constexpr (std::is_same_v<T, double>)
-              data[i] = v;
-            else
-              data[i] = T(static_cast<float>(v));
-          }
-      });
+      fill_from_host(ctx, flat_values().slice(0, offset, offset + part.size()),
+                     [&](const Tensor& piece, int64_t first) {
+                       fill_values(piece, ctx.threads,
+                                   [&](int64_t i) { return initial(index.of(first + i)); });
+                     });
     });
   }
 }
 
 void ParameterStore::begin_gradients() { written_.assign(written_.size(), false); }
 
-void ParameterStore::finish_gradients(int block) {
+void ParameterStore::finish_gradients(Ctx& ctx, int block) {
   const bool in_arena = sharding_.stage >= 2;
   if (in_arena) open_gradients(block);
   const bool planning = in_arena ? arena_->planning() : gradients_.data() == nullptr;
   const auto zero = [&](const FlatRange& part) {
     if (part.size() == 0 || planning) return;
-    const Tensor view = whole_gradients(block, part);
-    std::memset(view.raw(), 0, static_cast<size_t>(view.bytes()));
+    fill_zero(ctx, whole_gradients(block, part));
   };
   for (const Region region : {Region::kDense, Region::kExpert}) {
     // Padding is reduced with the rest: an arena's memory holds anything.

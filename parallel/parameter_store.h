@@ -111,8 +111,8 @@ class ParameterStore {
   // From stage 2 on, blocks are brought together in the arena of `ctx`; to be called before the first
   // planning run. prefetch: values of the next block are gathered while one is at work.
   void attach(const Groups& groups, Ctx& ctx, bool prefetch);
-  // Gradients are float32, or float64 for float64 parameters.
-  void allocate(bool with_gradients);
+  // Gradients are float32, or float64 for float64 parameters. memory: where the context computes.
+  void allocate(bool with_gradients, Memory memory = Memory::kHost);
 
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   DType dtype() const { return dtype_; }
@@ -167,9 +167,9 @@ class ParameterStore {
   WholeBlock take_gradients(int block);
 
   // Values keyed by (seed, name, index in the logical tensor): the same in every layout.
-  void initialize(uint64_t seed, int threads);
-  void begin_gradients();            // the next write of each gradient overwrites
-  void finish_gradients(int block);  // zeroes what no one wrote in the block
+  void initialize(Ctx& ctx, uint64_t seed);
+  void begin_gradients();                      // the next write of each gradient overwrites
+  void finish_gradients(Ctx& ctx, int block);  // zeroes what no one wrote in the block
 
   // The view of a whole flat tensor (values, gradients or a state) that holds parameter h, with the
   // shape of its box.

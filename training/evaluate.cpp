@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "engine/ops/cross_entropy.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/transfer.h"
 #include "training/local_batch.h"
 
 namespace trireme {
@@ -21,10 +23,14 @@ Evaluator::Evaluator(const Model& model, ParameterStore& store, const Groups& gr
       stage_(model, store, groups, ctx, sequence_length),
       local_(static_cast<size_t>(groups.layout.pp.size)) {}
 
-void Evaluator::forward(const Tensor& loss_sum) {
-  double unused_scale = 1.0;
-  stage_.begin(local_, {loss_sum, Tensor(&unused_scale, DType::kF64, Shape{1}), {}});
+double Evaluator::forward() {
+  const Activation loss = ctx_.allocate("evaluation.loss", DType::kF64, Shape{1});
+  const Activation unused_scale = ctx_.allocate("evaluation.scale", DType::kF64, Shape{1});
+  fill_zero(ctx_, loss);
+  fill_zero(ctx_, unused_scale);
+  stage_.begin(local_, {loss, unused_scale, {}});
   executor_.run(stage_, ctx_);
+  return ctx_.planning() ? 0.0 : to_host<double>(ctx_, loss)[0];
 }
 
 ArenaPlan Evaluator::plan() {
@@ -33,7 +39,7 @@ ArenaPlan Evaluator::plan() {
   for (MicroBatch& local : local_)
     fill_local_batch(whole_, sequence_length_, groups_.layout, local);
   ctx_.arena.begin_planning();
-  forward(Tensor(nullptr, DType::kF64, Shape{1}));
+  forward();
   ctx_.mode = before;
   return ctx_.arena.end_planning();
 }
@@ -62,9 +68,8 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
   double sums[2] = {0.0, 0.0};  // loss, tokens
   for (int64_t begin = 0; begin < total; begin += stride) {
     fill(source, begin, total);
-    double loss = 0;
     ctx_.arena.begin_step(plan);
-    forward(Tensor(&loss, DType::kF64, Shape{1}));
+    const double loss = forward();
     ctx_.arena.end_step();
     // Tensor-parallel ranks compute the same loss, and the last stage has it: one of them counts.
     if (layout.tp.index == 0 && layout.pp.index + 1 == layout.pp.size) {

@@ -25,7 +25,7 @@ class Evaluator {
 
  private:
   void fill(BatchSource& source, int64_t begin, int64_t total);
-  void forward(const Tensor& loss_sum);
+  double forward();  // the sum of losses of the batches filled in; 0 in a planning run
   const Model& model_;
   ParameterStore& store_;
   const Groups& groups_;

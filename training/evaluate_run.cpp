@@ -5,6 +5,7 @@
 
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
+#include "parallel/device.h"
 #include "parallel/launch.h"
 #include "training/loaded_model.h"
 
@@ -62,7 +63,8 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
 
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
   const auto begin = std::chrono::steady_clock::now();
-  Ctx ctx(pin_rank(world, 0), "activations");
+  const RankDevice device = open_rank_device(world, options.device);
+  Ctx ctx(pin_rank(world, 0), "activations", device.get());
   LoadedModel loaded(options.model, world.world());
   const RunConfig& trained = loaded.run_config();
   int64_t length = 0, micro = 0;
@@ -75,7 +77,7 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
     sizes = resolve_layout(options.layout, trained.model, world.size());
   });
   const Groups groups(world.world(), sizes, kv_head_copies(trained.model, sizes.tp));
-  agreed(world.world(), [&] { loaded.load(groups.layout, length); });
+  agreed(world.world(), [&] { loaded.load(ctx, groups.layout, length); });
   Evaluator evaluator(loaded.model(), loaded.parameters(), groups, ctx, micro, length);
   const ArenaPlan plan = evaluator.plan();
   ctx.arena.reserve(plan.capacity);

@@ -22,15 +22,15 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group)
   });
 }
 
-void LoadedModel::load(const Layout& layout, int64_t positions) {
+void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   const CheckpointReader reader(checkpoint_);
   const std::vector<ChunkSpan> chunks =
       chunks_of(split_layers(config_.model.num_layers, layout.pp.size, {}), layout.pp);
   model_ = std::make_unique<Model>(config_.model, config_.dtype, layout, chunks);
-  model_->reserve_positions(positions);
+  model_->reserve_positions(ctx, positions);
   store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
-  store_->allocate(false);
-  load_parameters(reader, *model_, *store_);
+  store_->allocate(false, ctx.memory());
+  load_parameters(ctx, reader, *model_, *store_);
 }
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 namespace trireme {
 
 class Communicator;
+struct Ctx;
 
 class LoadedModel {
  public:
@@ -19,7 +20,7 @@ class LoadedModel {
   LoadedModel(const std::string& path, Communicator& group);
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
-  void load(const Layout& layout, int64_t positions);
+  void load(Ctx& ctx, const Layout& layout, int64_t positions);
   const std::string& checkpoint() const { return checkpoint_; }
   const RunConfig& run_config() const { return config_; }
   const Model& model() const { return *model_; }

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/core/cpu.h"
 #include "engine/observe/log.h"
 #include "engine/ops/peak.h"
 #include "parallel/agree.h"
+#include "parallel/device.h"
 #include "parallel/launch.h"
 #include "training/evaluate.h"
 #include "training/run_directory.h"
@@ -42,6 +42,7 @@ class PretrainRun {
   void validate(StepMetrics& metrics);
   void save();
   StopRequest agreed_request();
+  double peak_of_rank() const;
   void check_divergence(const StepResult& result) const;
   StepMetrics describe_step(const StepResult& result, double seconds) const;
 
@@ -51,6 +52,7 @@ class PretrainRun {
   Groups groups_;
   PretrainOptions options_;
   SignalRequests& signals_;
+  RankDevice device_;
   Ctx ctx_;
   Profile profile_;
   TrainState state_;
@@ -69,6 +71,14 @@ class PretrainRun {
   std::unique_ptr<RunRecords> records_;
 };
 
+// Of the GPU what its maker states, of the CPU what is measured now.
+double PretrainRun::peak_of_rank() const {
+  if (device_.gpu != nullptr) return cuda::nominal_tflops(device_.gpu->info, config_.dtype);
+  const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan
+  const bool half = config_.dtype == DType::kBF16;
+  return (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
+}
+
 PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
                          SignalRequests& signals)
     : config_(config),
@@ -77,7 +87,8 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
       groups_(group_, config.parallel, kv_head_copies(config.model, config.parallel.tp)),
       options_(options),
       signals_(signals),
-      ctx_(pin_rank(world, config.threads_per_rank), "activations"),
+      device_(open_rank_device(world, config.device)),
+      ctx_(pin_rank(world, config.threads_per_rank), "activations", device_.get()),
       state_(config, groups_.layout),
       step_(config, state_, groups_, ctx_),
       evaluator_(state_.model, state_.store, groups_, ctx_, config.micro_batch_size,
@@ -144,7 +155,7 @@ void PretrainRun::start_or_resume() {
     state_.initialize(ctx_);
   } else {
     agreed(group_,
-           [&] { position_ = load_train_checkpoint(CheckpointReader(checkpoint), state_); });
+           [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
     last_saved_ = position_.step;
   }
   agreed(group_, [&] {
@@ -213,7 +224,7 @@ void PretrainRun::validate(StepMetrics& metrics) {
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
   SavedCheckpoint saved;
-  agreed(group_, [&] { saved = save_train_checkpoint(config_, state_, position_, groups_); });
+  agreed(group_, [&] { saved = save_train_checkpoint(ctx_, config_, state_, position_, groups_); });
   last_saved_ = position_.step;
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
@@ -290,15 +301,12 @@ ExitCode PretrainRun::run() {
     return ExitCode::kDone;
   }
   start_or_resume();
-  log_info("device cpu (", isa_name(active_isa()), " kernels, ", ctx_.threads,
-           " threads a rank): this build has no other; ", world_.describe());
+  log_info("device ", describe_device(device_, ctx_.threads), "; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
   for (const auto& [name, source] : validation_data_)
     if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
   log_info(memory_report());
-  const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan
-  const bool half = config_.dtype == DType::kBF16;
-  peak_tflops_ = (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
+  peak_tflops_ = peak_of_rank();
 
   signals_.training_begins(world_.size() == 1 || detect_launcher().name == "srun");
   while (position_.step < config_.train_steps) {

@@ -58,8 +58,8 @@ void add_run(Schema& s) {
   s.integer("seed", "1234", "of the initial weights, the data order and dropout")
       .at_least(0)
       .at_most(4294967295.0);
-  s.choice("device", "auto", {"auto", "cpu"}, "where to compute")
-      .not_yet({"cuda"})
+  s.choice("device", "auto", {"auto", "cpu", "cuda"},
+           "where to compute; auto: on GPUs where every rank sees one, else on the CPU")
       .beside_trajectory();
   s.boolean("deterministic", true,
             "two runs of one layout are bit-identical; they always are, false changes nothing")

@@ -1,8 +1,9 @@
 #include "training/train_checkpoint.h"
 
-#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 namespace {
@@ -63,7 +64,7 @@ auto with_state(const CheckpointReader& reader, F&& f) {
 }
 
 // What `stored` holds of every parameter, from whatever parts were saved.
-void read_stored(const CheckpointReader& reader, const ParameterStore& store,
+void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
                  const Stored& stored) {
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
@@ -71,8 +72,11 @@ void read_stored(const CheckpointReader& reader, const ParameterStore& store,
         reader.require(stored.kind, spec.name, stored.array.dtype(), dims_of(spec.shape));
     const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
     stored.map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
-      reader.read(tensor, box, part.begin - store.range(h).begin,
-                  stored.array.slice(0, at, at + part.size()));
+      const int64_t begin = part.begin - store.range(h).begin;
+      fill_from_host(ctx, stored.array.slice(0, at, at + part.size()),
+                     [&](const Tensor& piece, int64_t first) {
+                       reader.read(tensor, box, begin + first, piece);
+                     });
     });
   }
 }
@@ -99,24 +103,32 @@ std::vector<RouterState::Named> router_tensors(const Model& model) {
   return model.routers() == nullptr ? std::vector<RouterState::Named>() : model.routers()->saved();
 }
 
-void load_routers(const CheckpointReader& reader, const Model& model) {
+void load_routers(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
   for (const RouterState::Named& t : router_tensors(model)) {
     const std::vector<int64_t> shape = dims_of(t.tensor.shape());
     reader.read(reader.require(kKindRouter, t.name, t.tensor.dtype(), shape), whole_box(shape), 0,
                 t.tensor);
   }
+  if (model.routers() != nullptr) model.routers()->place(ctx);
+}
+
+// Calls take() with the bytes of `data` in order.
+void read_bytes(Ctx& ctx, const ConstTensor& data,
+                const std::function<void(std::span<const std::byte>)>& take) {
+  read_on_host(ctx, data.reshape({data.numel()}), [&](const ConstTensor& part, int64_t) {
+    take({static_cast<const std::byte*>(part.raw()), static_cast<size_t>(part.bytes())});
+  });
 }
 
 }  // namespace
 
-SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
+SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups) {
   std::vector<CheckpointPart> parts = owned_parts(state);
   if (groups.world.rank() == 0)
     for (const RouterState::Named& t : router_tensors(state.model))
       parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
-  StepState step_state;
-  std::memcpy(&step_state, state.step_state().raw(), sizeof step_state);
+  const StepState step_state = state.read_step_state(ctx);
   const Json json = {{"step", position.step},
                      {"consumed_samples", position.consumed_samples},
                      {"step_state", step_state_to_json(step_state)},
@@ -127,18 +139,20 @@ SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState&
       .gather = [&](const std::string& mine) { return groups.world.all_gather_strings(mine); },
       .broadcast =
           [&](const std::string& value) { return groups.world.broadcast_string(value, 0); }};
-  return save_checkpoint({.root = config.checkpoint.save,
-                          .step = position.step,
-                          .keep_last = config.checkpoint.keep_last},
-                         parts, json, ranks);
+  return save_checkpoint(
+      {.root = config.checkpoint.save,
+       .step = position.step,
+       .keep_last = config.checkpoint.keep_last,
+       .read = [&](const ConstTensor& data, const auto& take) { read_bytes(ctx, data, take); }},
+      parts, json, ranks);
 }
 
-TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& state) {
-  for (const Stored& stored : stored_arrays(state)) read_stored(reader, state.store, stored);
-  load_routers(reader, state.model);
+TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
+  for (const Stored& stored : stored_arrays(state)) read_stored(ctx, reader, state.store, stored);
+  load_routers(ctx, reader, state.model);
   return with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
-    std::memcpy(state.step_state().raw(), &step_state, sizeof step_state);
+    state.write_step_state(ctx, step_state);
     return TrainPosition{json.at("step").get<int64_t>(),
                          json.at("consumed_samples").get<int64_t>()};
   });
@@ -175,9 +189,10 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
   return newest;
 }
 
-void load_parameters(const CheckpointReader& reader, const Model& model, ParameterStore& store) {
-  load_routers(reader, model);
-  read_stored(reader, store, {kKindParam, store.flat_values(), store.value_map()});
+void load_parameters(Ctx& ctx, const CheckpointReader& reader, const Model& model,
+                     ParameterStore& store) {
+  load_routers(ctx, reader, model);
+  read_stored(ctx, reader, store, {kKindParam, store.flat_values(), store.value_map()});
 }
 
 }  // namespace trireme

@@ -16,12 +16,12 @@ struct TrainPosition {
 
 // Collective. Every rank writes its share of the tensors. InputError on all ranks when one fails
 // (full disk); nothing is left behind and older checkpoints stay.
-SavedCheckpoint save_train_checkpoint(const RunConfig& config, const TrainState& state,
+SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups);
 
 // Loads everything into an allocated state. InputError when the checkpoint's tensors do not fit the
 // model of `config`.
-TrainPosition load_train_checkpoint(const CheckpointReader& reader, TrainState& state);
+TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
 // The configuration stored in a checkpoint, resolved for the number of ranks that wrote it.
 RunConfig checkpoint_run_config(const CheckpointReader& reader);
@@ -33,6 +33,7 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader);
 NewestCheckpoint find_checkpoint(const std::string& path);
 
 // Parameters and selection biases only, for evaluation and generation.
-void load_parameters(const CheckpointReader& reader, const Model& model, ParameterStore& store);
+void load_parameters(Ctx& ctx, const CheckpointReader& reader, const Model& model,
+                     ParameterStore& store);
 
 }  // namespace trireme

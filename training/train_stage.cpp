@@ -3,10 +3,6 @@
 namespace trireme {
 namespace {
 
-Tensor int_view(const std::vector<int32_t>& v) {
-  return Tensor(const_cast<int32_t*>(v.data()), DType::kI32, Shape{std::ssize(v)});
-}
-
 Activation hidden_state(const Model& model, const ParameterStore& store, const Groups& groups,
                         Ctx& ctx, const MicroBatch& batch) {
   const int64_t rows = std::ssize(batch.tokens) / groups.layout.token_split().size;
@@ -15,19 +11,6 @@ Activation hidden_state(const Model& model, const ParameterStore& store, const G
 
 }  // namespace
 
-Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
-  Tokens tokens;
-  tokens.count = std::ssize(batch.tokens);
-  tokens.ids = int_view(batch.tokens);
-  tokens.targets = int_view(batch.targets);
-  tokens.positions = int_view(batch.positions);
-  tokens.position_end = sequence_length;
-  tokens.rows = ConstTensor(batch.rows.data(), DType::kI64, Shape{std::ssize(batch.rows)});
-  tokens.cu_q = tokens.cu_k = int_view(batch.cu_seqlens);
-  tokens.context = batch.context.get();
-  return tokens;
-}
-
 TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
                        const Options& options)
     : model_(model),
@@ -35,6 +18,7 @@ TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& 
       groups_(groups),
       ctx_(ctx),
       options_(options),
+      batches_(ctx, options.sequence_length),
       passes_left_(static_cast<size_t>(store.blocks())),
       work_(static_cast<size_t>(options.micro_batches * model.chunks())) {
   count_block_ = [this](int block) {
@@ -47,7 +31,7 @@ void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
                        BlockDone block_done) {
   TRIREME_CHECK(std::ssize(batches) == options_.micro_batches, batches.size(),
                 " micro-batches in a step of ", options_.micro_batches);
-  batches_ = &batches;
+  batches_.place(batches);
   loss_ = loss;
   block_done_ = std::move(block_done);
   passes_left_.assign(passes_left_.size(), options_.micro_batches);
@@ -59,8 +43,7 @@ TrainStage::Work& TrainStage::work(int chunk, int micro_batch) {
 
 template <class Run>
 auto TrainStage::with_pass(int micro_batch, const Run& run) {
-  Tokens tokens =
-      tokens_of((*batches_)[static_cast<size_t>(micro_batch)], options_.sequence_length);
+  Tokens tokens = batches_.tokens(micro_batch);
   tokens.sequence_length = options_.sequence_length;
   Pass pass{ctx_, store_, tokens, &groups_};
   pass.loss_scale = loss_.scale;
@@ -104,11 +87,11 @@ void TrainStage::backward_weight(int chunk, int micro_batch) {
 }
 
 Activation TrainStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
-  return hidden_state(model_, store_, groups_, ctx_, (*batches_)[static_cast<size_t>(micro_batch)]);
+  return hidden_state(model_, store_, groups_, ctx_, batches_.batch(micro_batch));
 }
 
 Activation EvalStage::forward(int chunk, int micro_batch, Activation x) {
-  const Tokens tokens = tokens_of((*batches_)[static_cast<size_t>(micro_batch)], sequence_length_);
+  const Tokens tokens = batches_.tokens(micro_batch);
   Pass pass{ctx_, store_, tokens, &groups_};
   Activation y = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
   if (!model_.has_head(chunk)) return y;
@@ -125,7 +108,7 @@ void EvalStage::backward_weight(int /*chunk*/, int /*micro_batch*/) {
 }
 
 Activation EvalStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
-  return hidden_state(model_, store_, groups_, ctx_, (*batches_)[static_cast<size_t>(micro_batch)]);
+  return hidden_state(model_, store_, groups_, ctx_, batches_.batch(micro_batch));
 }
 
 }  // namespace trireme

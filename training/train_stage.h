@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "parallel/pipeline/executor.h"
-#include "training/data/batch_source.h"
+#include "training/placed_batches.h"
 #include "transformer/model.h"
 
 namespace trireme {
@@ -52,7 +52,7 @@ class TrainStage final : public PipelineStage {
   const Groups& groups_;
   Ctx& ctx_;
   Options options_;
-  const std::vector<MicroBatch>* batches_ = nullptr;
+  PlacedBatches batches_;
   Loss loss_;
   BlockDone block_done_;
   Model::BlockDone count_block_;
@@ -65,13 +65,9 @@ class EvalStage final : public PipelineStage {
  public:
   EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
             int64_t sequence_length)
-      : model_(model),
-        store_(store),
-        groups_(groups),
-        ctx_(ctx),
-        sequence_length_(sequence_length) {}
+      : model_(model), store_(store), groups_(groups), ctx_(ctx), batches_(ctx, sequence_length) {}
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss) {
-    batches_ = &batches;
+    batches_.place(batches);
     loss_ = loss;
   }
   Activation forward(int chunk, int micro_batch, Activation x) override;
@@ -84,12 +80,8 @@ class EvalStage final : public PipelineStage {
   ParameterStore& store_;
   const Groups& groups_;
   Ctx& ctx_;
-  int64_t sequence_length_;
-  const std::vector<MicroBatch>* batches_ = nullptr;
+  PlacedBatches batches_;
   Loss loss_;
 };
-
-// Views of a micro-batch's arrays; its sequences have sequence_length tokens.
-Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length);
 
 }  // namespace trireme

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "engine/ops/elementwise.h"
+#include "engine/ops/transfer.h"
 #include "optim/schedule.h"
 #include "parallel/block_gather.h"
 #include "training/local_batch.h"
@@ -55,17 +55,17 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
       sequence_length_(config.sequence_length),
       loss_scale_(config.loss_scale) {}
 
-void TrainState::allocate() {
-  store.allocate(true);
-  optimizer.allocate();
-  model.reserve_positions(sequence_length_);
-  scalars_ = Buffer("step scalars", kSlots * kSlotBytes);
-  const StepState fresh = initial_step_state(dtype_, loss_scale_);
-  std::memcpy(step_state().raw(), &fresh, sizeof fresh);
+void TrainState::allocate(Ctx& ctx) {
+  store.allocate(true, ctx.memory());
+  optimizer.allocate(ctx);
+  model.reserve_positions(ctx, sequence_length_);
+  if (model.routers() != nullptr) model.routers()->place(ctx);
+  scalars_ = Buffer("step scalars", kSlots * kSlotBytes, ctx.memory());
+  write_step_state(ctx, initial_step_state(dtype_, loss_scale_));
 }
 
 void TrainState::initialize(Ctx& ctx) {
-  store.initialize(ctx.seed, ctx.threads);
+  store.initialize(ctx, ctx.seed);
   optimizer.initialize(ctx);
 }
 
@@ -75,6 +75,16 @@ int64_t TrainState::bytes() const {
 
 Tensor TrainState::step_state() const {
   return scalars_.tensor(DType::kU8, Shape{kStepStateBytes}, kState * kSlotBytes);
+}
+
+StepState TrainState::read_step_state(Ctx& ctx) const {
+  StepState state;
+  transfer(ctx, Tensor(&state, DType::kU8, Shape{kStepStateBytes}), step_state());
+  return state;
+}
+
+void TrainState::write_step_state(Ctx& ctx, const StepState& state) {
+  transfer(ctx, step_state(), ConstTensor(&state, DType::kU8, Shape{kStepStateBytes}));
 }
 
 TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& groups, Ctx& ctx)
@@ -149,7 +159,7 @@ ArenaPlan TrainStep::plan() {
 }
 
 void take_memory(TrainState& state, Ctx& ctx, int64_t arena_bytes) {
-  state.allocate();
+  state.allocate(ctx);
   ctx.arena.reserve(arena_bytes);
 }
 
@@ -163,7 +173,7 @@ ArenaPlan start_fresh(TrainState& state, TrainStep& step, Ctx& ctx) {
 void TrainStep::local_sum_of_squares() {
   const Tensor sum = sums(kSquares, kSquares + 1);
   const DType dtype = state_.store.gradient_dtype();
-  if (!ctx_.planning()) *sum.as<double>() = 0;
+  fill_zero(ctx_, sum);
   for (const FlatRange& range : counted_) {
     const ConstTensor part = ctx_.planning()
                                  ? ConstTensor(nullptr, dtype, Shape{range.size()})
@@ -178,8 +188,8 @@ void TrainStep::reduce_and_update(int64_t step) {
   if (ctx_.planning()) return;
   // Every tensor-parallel rank has the losses: one counts.
   if (groups_.layout.tp.index != 0) {
-    *sums(kLoss, kLoss + 1).as<double>() = 0;
-    std::fill_n(sums(kRouters, kSumCount).as<double>(), kSumCount - kRouters, 0.0);
+    fill_zero(ctx_, sums(kLoss, kLoss + 1));
+    fill_zero(ctx_, sums(kRouters, kSumCount));
   }
   const int used = state_.model.routers() != nullptr ? kSumCount : kRouters;
   if (groups_.world.size() > 1) groups_.world.all_reduce(sums(0, used));
@@ -196,7 +206,7 @@ void TrainStep::reduce_and_update(int64_t step) {
   const int stage = state_.store.sharding().stage;
   if (stage == 1 || stage == 2) gather_updated_values(groups_, state_.store, ctx_.profile);
   if (state_.model.routers() != nullptr)
-    state_.model.routers()->finish_step(*groups_.dp, *groups_.pp, scalars);
+    state_.model.routers()->finish_step(ctx_, *groups_.dp, *groups_.pp, scalars);
 }
 
 // The first in the model's order: (stage of the pipeline, element), over all ranks.
@@ -225,14 +235,14 @@ std::string TrainStep::name_first_bad() {
 
 StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
                           const ArenaPlan& plan) {
-  StepState before;
-  std::memcpy(&before, state_.step_state().raw(), sizeof before);
+  const StepState before = state_.read_step_state(ctx_);
   const std::vector<MicroBatch>& local = local_batches(batches);
   const int64_t valid = count_valid_targets(local);
   // A batch of masked tokens only has zero gradients, not infinite ones.
   const double count = static_cast<double>(std::max<int64_t>(1, valid));
-  *scalar(kGradScale, DType::kF64).as<double>() = before.loss_scale / count;
-  std::fill_n(sums(0, kSumCount).as<double>(), kSumCount, 0.0);
+  const double grad_scale = before.loss_scale / count;
+  transfer(ctx_, scalar(kGradScale, DType::kF64), ConstTensor(&grad_scale, DType::kF64, Shape{1}));
+  fill_zero(ctx_, sums(0, kSumCount));
 
   ctx_.mode = Mode::kTrain;
   ctx_.step = step;
@@ -247,17 +257,17 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
   }
   ctx_.arena.end_step();
 
-  StepState after;
-  std::memcpy(&after, state_.step_state().raw(), sizeof after);
+  const StepState after = state_.read_step_state(ctx_);
+  const std::vector<double> totals = to_host<double>(ctx_, sums(0, kSumCount));
   StepResult result;
-  result.loss = *scalar(kSums, DType::kF64).as<double>() / count;
+  result.loss = totals[kLoss] / count;
   result.grad_norm = after.grad_norm;
   result.learning_rate =
       learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
   result.loss_scale = before.loss_scale;
   result.valid_tokens = valid;
   for (size_t i = 0; i < result.router_losses.size(); ++i)
-    result.router_losses[i] = sums(kRouters, kSumCount).as<double>()[i] / count;
+    result.router_losses[i] = totals[kRouters + i] / count;
   if (state_.model.routers() != nullptr) result.expert_loads = state_.model.routers()->loads();
   result.skipped = after.skipped > before.skipped;
   result.consecutive_skips = after.consecutive_skips;

@@ -41,17 +41,20 @@ struct StepResult {
 class TrainState {
  public:
   TrainState(const RunConfig& config, const Layout& layout);
-  void allocate();
+  void allocate(Ctx& ctx);
   void initialize(Ctx& ctx);  // fresh weights from config.seed
   int64_t bytes() const;      // parameters, gradients, optimizer state, in memory
 
   Model model;
   ParameterStore store;
   FlatOptimizer optimizer;
-  Tensor step_state() const;  // a StepState (optim/step_control.h)
+  // What the steps so far decided; reading waits for the last of them on a GPU.
+  StepState read_step_state(Ctx& ctx) const;
+  void write_step_state(Ctx& ctx, const StepState& state);
 
  private:
   friend class TrainStep;
+  Tensor step_state() const;
   DType dtype_;
   int64_t sequence_length_;
   LossScaleConfig loss_scale_;

@@ -82,7 +82,7 @@ void Attention::attend(Pass& pass, const Tensor& out, const Heads& heads, Saved*
   }
   ConstTensor k = heads.k, v = heads.v;
   if (pass.cache != nullptr) {
-    pass.cache->append(layer_, k, v);
+    pass.cache->append(ctx, layer_, k, v);
     k = pass.cache->keys(layer_);
     v = pass.cache->values(layer_);
   }

@@ -1,20 +1,22 @@
 #include "transformer/kv_cache.h"
 
-#include <algorithm>
-#include <cstring>
+#include "engine/ops/copy_rows.h"
 
 namespace trireme {
 
 ContiguousKvCache::ContiguousKvCache(int64_t layers, int64_t max_tokens, int64_t kv_heads,
-                                     int64_t head_dim, DType dtype, int64_t first_layer)
+                                     int64_t head_dim, DType dtype, int64_t first_layer,
+                                     Memory memory)
     : max_tokens_(max_tokens),
       kv_heads_(kv_heads),
       head_dim_(head_dim),
       dtype_(dtype),
       first_layer_(first_layer),
       appended_(static_cast<size_t>(layers), 0),
-      storage_("kv cache", checked_mul(checked_mul(2 * layers, max_tokens),
-                                       kv_heads * head_dim * dtype_size(dtype))) {}
+      storage_(
+          "kv cache",
+          checked_mul(checked_mul(2 * layers, max_tokens), kv_heads * head_dim * dtype_size(dtype)),
+          memory) {}
 
 size_t ContiguousKvCache::place(int layer) const {
   const int64_t at = layer - first_layer_;
@@ -29,20 +31,16 @@ Tensor ContiguousKvCache::slot(int layer, int which) const {
                          (2 * static_cast<int64_t>(place(layer)) + which) * bytes);
 }
 
-void ContiguousKvCache::append(int layer, const ConstTensor& k, const ConstTensor& v) {
+void ContiguousKvCache::append(Ctx& ctx, int layer, const ConstTensor& k, const ConstTensor& v) {
   int64_t& extra = appended_[place(layer)];
   const int64_t begin = length_ + extra, count = k.size(0);
   TRIREME_CHECK(begin + count <= max_tokens_, "KV cache of ", max_tokens_, " tokens cannot take ",
                 count, " after ", begin);
-  const auto row_bytes = static_cast<size_t>(head_dim_ * dtype_size(dtype_));
   for (int which = 0; which < 2; ++which) {
     const ConstTensor& from = which == 0 ? k : v;
     check_shape("KvCache::append", which == 0 ? "k" : "v", from, {count, kv_heads_, head_dim_});
     const Tensor to = slot(layer, which).slice(0, begin, begin + count);
-    for (int64_t t = 0; t < count; ++t)
-      for (int64_t h = 0; h < kv_heads_; ++h)
-        std::memcpy(to.slice(0, t, t + 1).slice(1, h, h + 1).raw(),
-                    from.slice(0, t, t + 1).slice(1, h, h + 1).raw(), row_bytes);
+    copy_rows(ctx, heads_as_columns(to), heads_as_columns(from));
   }
   extra += count;
 }

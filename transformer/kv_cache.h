@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "engine/core/memory.h"
+#include "engine/ops/context.h"
 
 namespace trireme {
 
@@ -11,7 +11,7 @@ class KvCache {
  public:
   virtual ~KvCache() = default;
   // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there.
-  virtual void append(int layer, const ConstTensor& k, const ConstTensor& v) = 0;
+  virtual void append(Ctx& ctx, int layer, const ConstTensor& k, const ConstTensor& v) = 0;
   // All keys and values of `layer`, the new ones included: (Tk, Hkv, D).
   virtual ConstTensor keys(int layer) const = 0;
   virtual ConstTensor values(int layer) const = 0;
@@ -21,8 +21,8 @@ class KvCache {
 class ContiguousKvCache final : public KvCache {
  public:
   ContiguousKvCache(int64_t layers, int64_t max_tokens, int64_t kv_heads, int64_t head_dim,
-                    DType dtype, int64_t first_layer = 0);
-  void append(int layer, const ConstTensor& k, const ConstTensor& v) override;
+                    DType dtype, int64_t first_layer = 0, Memory memory = Memory::kHost);
+  void append(Ctx& ctx, int layer, const ConstTensor& k, const ConstTensor& v) override;
   ConstTensor keys(int layer) const override;
   ConstTensor values(int layer) const override;
   // Call after a forward pass over `tokens` new tokens (all layers have appended).

@@ -1,8 +1,8 @@
 #include "transformer/lm_head.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "engine/ops/copy_rows.h"
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/gemm.h"
 #include "transformer/embedding.h"
@@ -140,18 +140,13 @@ void LmHead::gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTens
   const Activation mine = pass.ctx.allocate("head.part", logits.dtype(), Shape{rows, width});
   const Activation all =
       pass.ctx.allocate("head.parts", logits.dtype(), Shape{tp.size(), rows, width});
-  if (pass.ctx.planning()) return;
-  const auto element = static_cast<size_t>(dtype_size(logits.dtype()));
-  for (int64_t r = 0; r < rows; ++r)
-    std::memcpy(mine->slice(0, r, r + 1).raw(), part.slice(0, r, r + 1).raw(),
-                static_cast<size_t>(rows_.size()) * element);
-  tp.all_gather(all, mine);
+  copy_rows(pass.ctx, mine->slice(1, 0, rows_.size()), part);
+  if (!pass.ctx.planning()) tp.all_gather(all, mine);
   for (int p = 0; p < tp.size(); ++p) {
     const DimSlice columns = even_slice(vocab_, {tp.size(), p});
-    for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(logits.slice(0, r, r + 1).slice(1, columns.begin, columns.end).raw(),
-                  all->slice(0, p, p + 1).slice(1, r, r + 1).raw(),
-                  static_cast<size_t>(columns.size()) * element);
+    const Tensor theirs = all->slice(0, p, p + 1).reshape({rows, width});
+    copy_rows(pass.ctx, logits.slice(1, columns.begin, columns.end),
+              theirs.slice(1, 0, columns.size()));
   }
 }
 

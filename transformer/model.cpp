@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "engine/ops/rotary.h"
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 namespace {
@@ -59,13 +60,18 @@ int64_t Model::position_bytes(int64_t positions) const {
   return checked_mul(checked_mul(positions, config_.head_dim), dtype_size(table_dtype_));
 }
 
-void Model::reserve_positions(int64_t positions) {
+void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   if (config_.family == ModelFamily::kGpt2) return;
   if (cos_sin_.present() && cos_sin_.size(0) >= positions) return;
-  rotary_block_ = Buffer("rotary table", position_bytes(positions));
-  const Tensor table = rotary_block_.tensor(table_dtype_, Shape{positions, config_.head_dim});
+  const int64_t bytes = position_bytes(positions);
+  const Shape shape{positions, config_.head_dim};
+  Buffer host("rotary table", bytes);
+  const Tensor table = host.tensor(table_dtype_, shape);
   rotary_table(table, config_.rope_theta);
-  cos_sin_ = table;
+  rotary_block_ =
+      ctx.gpu == nullptr ? std::move(host) : Buffer("rotary table", bytes, ctx.memory());
+  cos_sin_ = rotary_block_.tensor(table_dtype_, shape);
+  if (ctx.gpu != nullptr) transfer(ctx, rotary_block_.tensor(table_dtype_, shape), table);
 }
 
 ConstTensor Model::rotary_rows(const Pass& pass) const {

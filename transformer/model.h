@@ -37,7 +37,7 @@ class Model {
   // Tokens::position_end is beyond the table is an error. position_bytes(): its size, 0 without rotary
   // embedding.
   int64_t position_bytes(int64_t positions) const;
-  void reserve_positions(int64_t positions);
+  void reserve_positions(Ctx& ctx, int64_t positions);
 
   struct Saved {
     std::vector<Block::Saved> blocks;

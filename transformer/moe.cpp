@@ -1,10 +1,10 @@
 #include "transformer/moe.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/moe/expert_rows.h"
+#include "engine/ops/transfer.h"
 #include "parallel/comm/collectives.h"
 
 namespace trireme {
@@ -158,12 +158,13 @@ void Moe::spread(Pass& pass, const Tensor& y, const ConstTensor& part,
   const int64_t size = pass.groups->layout.tp.size;
   const Activation mine = ctx.allocate("moe.part", y.dtype(), {share.chunk, width_});
   const Activation all = ctx.allocate("moe.parts", y.dtype(), {size * share.chunk, width_});
-  if (ctx.planning()) return;
-  const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
-  std::memset(mine->raw(), 0, static_cast<size_t>(mine->bytes()));
-  std::memcpy(mine->raw(), part.raw(), static_cast<size_t>(part.bytes()));
-  pass.groups->tp->all_gather(all, mine);
-  std::memcpy(y.raw(), all->raw(), static_cast<size_t>(y.bytes()));
+  fill_zero(ctx, mine);
+  transfer(ctx, mine->slice(0, 0, part.size(0)), part);
+  if (!ctx.planning()) {
+    const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
+    pass.groups->tp->all_gather(all, mine);
+  }
+  transfer(ctx, y, all->slice(0, 0, y.size(0)));
 }
 
 void Moe::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,

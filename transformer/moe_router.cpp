@@ -1,12 +1,13 @@
 #include "transformer/moe_router.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/moe/router_noise.h"
+#include "engine/ops/moe/token_marks.h"
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 namespace {
@@ -73,23 +74,9 @@ void MoeRouter::mark_tokens(Pass& pass, const TokenShare& share, Saved& saved) c
   Ctx& ctx = pass.ctx;
   saved.valid = ctx.allocate("router.valid", DType::kU8, {share.count});
   saved.segments = ctx.allocate("router.segments", DType::kI32, {share.count});
-  if (ctx.planning()) return;
-  if (!pass.tokens.rows.present()) {  // inference: every token is one
-    std::fill_n(saved.valid->as<uint8_t>(), share.count, uint8_t{1});
-    std::fill_n(saved.segments->as<int32_t>(), share.count, 0);
-    return;
-  }
-  const auto* row = pass.tokens.rows.as<int64_t>();
-  int64_t first = std::numeric_limits<int64_t>::max();
-  for (int64_t t = 0; t < pass.tokens.count; ++t)
-    if (row[t] >= 0) first = std::min(first, row[t]);
-  const int64_t length = segments(pass) > 1 ? pass.tokens.sequence_length : 0;
-  for (int64_t t = 0; t < share.count; ++t) {
-    const int64_t r = row[share.begin + t];
-    saved.valid->as<uint8_t>()[t] = r >= 0 ? 1 : 0;
-    saved.segments->as<int32_t>()[t] =
-        length > 0 && r >= 0 ? narrow<int32_t>(r / length - first / length) : 0;
-  }
+  // In inference there are no rows: every token is one.
+  trireme::mark_tokens(ctx, saved.valid, saved.segments, pass.tokens.rows, share.begin,
+                       segments(pass) > 1 ? pass.tokens.sequence_length : 0);
 }
 
 void MoeRouter::forward(Pass& pass, const Tensor& kept, const ConstTensor& x,
@@ -120,8 +107,7 @@ void MoeRouter::forward(Pass& pass, const Tensor& kept, const ConstTensor& x,
                  args());
   if (bias.present()) ctx.tap("router.bias", bias);
   ctx.tap("router.scores", saved.scores);
-  if (!ctx.planning())
-    std::copy_n(saved.experts->as<int32_t>(), saved.experts->numel(), kept.as<int32_t>());
+  transfer(ctx, kept, saved.experts);
   if (moe_.capacity_factor > 0 && ctx.mode == Mode::kTrain) drop(pass, kept, share);
 }
 
@@ -139,14 +125,14 @@ void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) co
   const Activation dropped = ctx.allocate("router.dropped", DType::kI64, {1});
   const int64_t all = int64_t{cp} * tp * n;
   const int64_t first = (int64_t{cp_index} * tp + tp_index) * n;
+  const Tensor flat_rows = rows->reshape({all}), flat = experts->reshape({all * k});
+  const Tensor my_rows = flat_rows.slice(0, first, first + n);
+  const Tensor mine = flat.slice(0, first * k, (first + n) * k);
+  fill_bytes(ctx, my_rows, 0xff);  // -1: padding, up to the tokens there are
+  fill_bytes(ctx, mine, 0xff);
+  transfer(ctx, my_rows.slice(0, 0, share.count), rows_of(pass, share));
+  transfer(ctx, mine.slice(0, 0, share.count * k), kept.reshape({share.count * k}));
   if (!ctx.planning()) {
-    const Tensor flat_rows = rows->reshape({all}), flat = experts->reshape({all * k});
-    const Tensor my_rows = flat_rows.slice(0, first, first + n);
-    const Tensor mine = flat.slice(0, first * k, (first + n) * k);
-    std::fill_n(my_rows.as<int64_t>(), n, int64_t{-1});
-    std::fill_n(mine.as<int32_t>(), n * k, int32_t{-1});
-    std::copy_n(rows_of(pass, share).as<int64_t>(), share.count, my_rows.as<int64_t>());
-    std::copy_n(kept.as<int32_t>(), share.count * k, mine.as<int32_t>());
     const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
     const int64_t begin = int64_t{cp_index} * tp * n, end = begin + tp * n;
     if (tp > 1) {
@@ -158,9 +144,12 @@ void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) co
       pass.groups->cp->all_gather(flat, flat.slice(0, begin * k, end * k));
     }
   }
+  // The capacity is a number of the host: on a GPU this waits, once in a sparse layer.
   int64_t valid = 0;
-  if (!ctx.planning())
-    for (int64_t i = 0; i < all; ++i) valid += rows->as<int64_t>()[i] >= 0 ? 1 : 0;
+  if (!ctx.planning()) {
+    const std::vector<int64_t> all_rows = to_host<int64_t>(ctx, flat_rows);
+    valid = std::ranges::count_if(all_rows, [](int64_t row) { return row >= 0; });
+  }
   drop_over_capacity(ctx, kept, dropped, experts->reshape({all, k}), rows->reshape({all}), first,
                      moe_.experts, expert_capacity(moe_.capacity_factor, valid, k, moe_.experts));
 }
@@ -190,7 +179,7 @@ MoeRouter::Losses MoeRouter::losses(Pass& pass, const TokenShare& share, const S
   // The micro-batch's losses are known to all its ranks; those of one context index count them.
   const bool counts = pass.groups == nullptr || pass.groups->layout.cp.index == 0;
   const Activation elsewhere = ctx.allocate("router.not_counted", DType::kF64, {4});
-  if (!ctx.planning()) std::fill_n(elsewhere->as<double>(), 4, 0.0);
+  fill_zero(ctx, elsewhere);
   RouterLossArgs args{moe_.experts_per_token, moe_.balance_coef, moe_.z_coef, moe_.importance_coef,
                       moe_.load_coef};
   if (moe_.balance_scope == BalanceScope::kGlobal) {
@@ -200,7 +189,7 @@ MoeRouter::Losses MoeRouter::losses(Pass& pass, const TokenShare& share, const S
   router_losses(ctx, counts ? pass.router_losses : *elsewhere,
                 {out.d_probability, out.d_importance, out.d_load, out.d_z}, sums, pass.loss_scale,
                 args);
-  if (pass.routers != nullptr && !ctx.planning()) pass.routers->count(layer_, sums.counts);
+  if (pass.routers != nullptr && !ctx.planning()) pass.routers->count(ctx, layer_, sums.counts);
   return out;
 }
 

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
+#include "engine/ops/elementwise.h"
 #include "engine/ops/optimizer_step.h"
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 namespace {
@@ -47,12 +48,30 @@ Tensor RouterState::row(const Tensor& of_layers, int layer) const {
 }
 
 Tensor RouterState::bias(int layer) const {
-  return moe_.selection_bias ? row(biases(), layer) : Tensor();
+  return moe_.selection_bias ? row(used().tensor(dtype_, {layers_, experts_}), layer) : Tensor();
 }
 
-ConstTensor RouterState::shares(int layer) const { return row(all_shares(), layer); }
+ConstTensor RouterState::shares(int layer) const {
+  return row(used().tensor(DType::kF64, {layers_, experts_}, part_bytes(layers_, experts_)), layer);
+}
 
-void RouterState::count(int layer, const ConstTensor& counts_of_segments) {
+void RouterState::place(Ctx& ctx) {
+  if (ctx.gpu == nullptr) return;
+  if (on_device_.data() == nullptr)
+    on_device_ = Buffer("router state", block_.bytes(), ctx.memory());
+  const Shape all{block_.bytes()};
+  transfer(ctx, on_device_.tensor(DType::kU8, all), block_.tensor(DType::kU8, all));
+}
+
+void RouterState::count(Ctx& ctx, int layer, const ConstTensor& counts_of_segments) {
+  if (ctx.gpu != nullptr) {
+    const Tensor sum =
+        row(on_device_.tensor(DType::kF64, {layers_, experts_}, 2 * part_bytes(layers_, experts_)),
+            layer);
+    for (int64_t s = 0; s < counts_of_segments.size(0); ++s)
+      add(ctx, sum, sum, counts_of_segments.slice(0, s, s + 1).reshape({experts_}));
+    return;
+  }
   auto* total = counts().as<double>() + layer * experts_;
   const auto* added = counts_of_segments.as<double>();
   for (int64_t i = 0; i < counts_of_segments.numel(); ++i) total[i % experts_] += added[i];
@@ -68,11 +87,15 @@ ExpertLoad RouterState::load_of(int layer) const {
           percentile(sorted, 0.9), percentile(sorted, 0.99)};
 }
 
-void RouterState::finish_step(Communicator& data_parallel, Communicator& pipeline,
+void RouterState::finish_step(Ctx& ctx, Communicator& data_parallel, Communicator& pipeline,
                               const ConstTensor& scalars) {
   check_shape("router state", "scalars", scalars, {kStepScalarsBytes});
   StepScalars outcome;
-  std::memcpy(&outcome, scalars.raw(), sizeof outcome);
+  transfer(ctx, Tensor(&outcome, DType::kU8, {kStepScalarsBytes}), scalars);
+  if (ctx.gpu != nullptr)
+    transfer(
+        ctx, counts(),
+        on_device_.tensor(DType::kF64, {layers_, experts_}, 2 * part_bytes(layers_, experts_)));
   for (Communicator* group : {&data_parallel, &pipeline})
     if (group->size() > 1) group->all_reduce(counts());
   loads_.clear();
@@ -84,6 +107,7 @@ void RouterState::finish_step(Communicator& data_parallel, Communicator& pipelin
     if (outcome.skip == 0) update(layer, total);
     std::fill_n(count, experts_, 0.0);
   }
+  place(ctx);
 }
 
 void RouterState::update(int layer, double total) const {
@@ -105,7 +129,8 @@ std::vector<RouterState::Named> RouterState::saved() const {
   for (int layer = 0; layer < static_cast<int>(layers_); ++layer) {
     if (!moe_.sparse(layer)) continue;
     const std::string gate = concat("model.layers.", layer, prefix_);
-    if (moe_.selection_bias) out.push_back({gate + "e_score_correction_bias", bias(layer)});
+    if (moe_.selection_bias)
+      out.push_back({gate + "e_score_correction_bias", row(biases(), layer)});
     if (moe_.balance_scope == BalanceScope::kGlobal)
       out.push_back({gate + "expert_shares", row(all_shares(), layer)});
   }

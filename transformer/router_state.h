@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "engine/core/memory.h"
+#include "engine/ops/context.h"
 #include "parallel/comm/communicator.h"
 #include "transformer/model_config.h"
 
@@ -25,14 +25,18 @@ class RouterState {
   Tensor bias(int layer) const;         // (E); absent where the model has none
   ConstTensor shares(int layer) const;  // (E) float64: of the last finished step; zeros before
   // counts (S, E) float64 of a micro-batch, already summed over the ranks that share it.
-  void count(int layer, const ConstTensor& counts);
+  void count(Ctx& ctx, int layer, const ConstTensor& counts);
 
   // Ends a step: adds up the counts over the ranks with other micro-batches and over those with other
   // layers, moves bias_e by speed * sign(mean - count_e), turns counts into shares and keeps the loads.
   // Every rank then has the state of all layers. Where scalars (kStepScalarsBytes uint8, a StepScalars)
   // say that the optimizer skipped the step, biases and shares stay as they are: the step changes
   // nothing that training depends on. The next step counts from zero either way.
-  void finish_step(Communicator& data_parallel, Communicator& pipeline, const ConstTensor& scalars);
+  void finish_step(Ctx& ctx, Communicator& data_parallel, Communicator& pipeline,
+                   const ConstTensor& scalars);
+  // On a GPU: takes memory there for what ops read and add to. To be called again after the tensors of
+  // saved() were written. Else does nothing.
+  void place(Ctx& ctx);
   // Of the last finished step, for the sparse layers.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
 
@@ -46,6 +50,7 @@ class RouterState {
   std::vector<Named> saved() const;
 
  private:
+  const Buffer& used() const { return on_device_.data() != nullptr ? on_device_ : block_; }
   Tensor row(const Tensor& of_layers, int layer) const;
   Tensor biases() const;      // (L, E)
   Tensor all_shares() const;  // (L, E)
@@ -56,7 +61,8 @@ class RouterState {
   DType dtype_;
   MoeConfig moe_;
   const char* prefix_;  // of a router's name, behind the layer's
-  Buffer block_;
+  Buffer block_;        // the host's
+  Buffer on_device_;    // the same, where a GPU computes
   std::vector<ExpertLoad> loads_;
 };
 

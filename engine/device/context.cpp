@@ -1,5 +1,7 @@
 #include "engine/device/context.h"
 
+#include <algorithm>
+
 namespace trireme::cuda {
 
 Context::~Context() = default;
@@ -11,6 +13,29 @@ Event::~Event() {
 DeviceStatus device_status() {
   if (&probe_devices == nullptr) return {.reason = "built without CUDA"};
   return probe_devices();
+}
+
+double nominal_tflops(const DeviceInfo& info, DType operands) {
+  // Operations of a multiprocessor in a clock: 2 for each fused multiply-add, dense. mhz: the clock at which
+  // makers state what a whole device does; devices may boost above it for a while.
+  struct Rate {
+    int sm;
+    double half, single, full, mhz;
+  };
+  constexpr Rate kRates[] = {{80, 2048, 128, 64, 1410},   {86, 512, 256, 4, 1740},
+                             {89, 512, 256, 4, 2520},     {90, 4096, 256, 128, 1830},
+                             {100, 8192, 256, 128, 1850}, {103, 8192, 256, 4, 1850},
+                             {120, 512, 256, 4, 2410}};
+  const int sm = 10 * info.compute_major + info.compute_minor;
+  for (const Rate& rate : kRates) {
+    if (rate.sm != sm) continue;
+    const double each = operands == DType::kF64   ? rate.full
+                        : operands == DType::kF32 ? rate.single
+                                                  : rate.half;
+    const double mhz = std::min(rate.mhz, static_cast<double>(info.clock_khz) / 1e3);
+    return each * info.multiprocessors * mhz / 1e6;
+  }
+  return 0;
 }
 
 std::unique_ptr<Context> open(int device) {

@@ -25,7 +25,11 @@ struct DeviceInfo {
   int64_t memory_bytes = 0;
   int64_t l2_bytes = 0;
   int64_t shared_bytes_per_block = 0;  // with opt-in
+  int64_t clock_khz = 0;               // the highest of the multiprocessors
 };
+// Dense TFLOP/s of matrix products with operands of this type that the maker states, without sparsity:
+// the denominator of MFU. Of float32 and float64 without tensor cores. 0: not known.
+double nominal_tflops(const DeviceInfo& info, DType operands);
 
 // A queue of work in order. raw: the runtime's handle.
 struct Stream {

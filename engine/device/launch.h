@@ -47,9 +47,10 @@ void launch(Context& gpu, const char* op, void (*kernel)(P...), const Grid& grid
       prepare_launch(gpu, op, grid, reinterpret_cast<const void*>(kernel));
   if (prepared.empty) return;
 #ifdef TRIREME_EMULATED
-  emulator::launch(prepared.stream, op, prepared.grid, prepared.block,
-                   static_cast<size_t>(grid.shared),
-                   [kernel, ... values = P(args)] { kernel(values...); });
+  emulator::launch(
+      prepared.stream, op, prepared.grid, prepared.block, static_cast<size_t>(grid.shared),
+      [kernel, ... values = static_cast<P>(args)] { kernel(values...); },
+      emulator::Arguments::of(reinterpret_cast<const void*>(kernel), static_cast<P>(args)...));
 #else
   cudaLaunchConfig_t config{};
   config.gridDim = prepared.grid;

@@ -44,6 +44,10 @@ struct SaveOptions {
   std::string root;  // the directory of all checkpoints of the run, created if absent
   int64_t step = 0;
   int64_t keep_last = 0;  // whole checkpoints to keep, the new one included; 0: all
+  // Gives the bytes of a part's data in order, in pieces: for data that does not lie in the host's memory.
+  // Empty: all of it does.
+  using Bytes = std::span<const std::byte>;
+  std::function<void(const ConstTensor& data, const std::function<void(Bytes)>& take)> read = {};
 };
 
 struct SavedCheckpoint {

@@ -63,7 +63,7 @@ SafetensorsSpec spec_of(const CheckpointPart& part) {
 }
 
 // Writes this rank's shard and returns its description for rank 0's manifest.
-Json write_shard(const std::string& directory, const std::string& file,
+Json write_shard(const SaveOptions& options, const std::string& directory, const std::string& file,
                  const std::vector<CheckpointPart>& parts) {
   const auto order = in_file_order(parts);
   std::vector<SafetensorsSpec> specs;
@@ -72,13 +72,21 @@ Json write_shard(const std::string& directory, const std::string& file,
   SafetensorsWriter writer(directory + "/" + file, specs, {{"format", kCheckpointFormat}});
   Json entries = Json::array();
   for (const CheckpointPart* part : order) {
-    const std::span bytes(static_cast<const std::byte*>(part->data.raw()),
-                          static_cast<size_t>(part->data.bytes()));
     const TensorBox box = box_of(*part);
+    const int64_t offset = writer.file().size();
+    ChecksumStream sum;
+    const auto take = [&](std::span<const std::byte> bytes) {
+      sum.update(bytes);
+      writer.write(bytes);
+    };
+    if (options.read)
+      options.read(part->data, take);
+    else
+      take({static_cast<const std::byte*>(part->data.raw()),
+            static_cast<size_t>(part->data.bytes())});
     entries.push_back({part->kind, part->name, static_cast<int>(part->data.dtype()), part->shape,
-                       box.start, box.extent, part->begin, part->data.numel(), writer.file().size(),
-                       checksum(bytes)});
-    writer.write(bytes);
+                       box.start, box.extent, part->begin, part->data.numel(), offset,
+                       sum.value()});
   }
   const int64_t bytes = writer.file().size();
   const uint64_t sum = writer.file().checksum();
@@ -260,7 +268,7 @@ SavedCheckpoint save_checkpoint(const SaveOptions& options,
 
   const std::string file = plan["files"][static_cast<size_t>(ranks.rank)];
   const auto write = [&] {
-    return file.empty() ? Json::object() : write_shard(temporary, file, parts);
+    return file.empty() ? Json::object() : write_shard(options, temporary, file, parts);
   };
   const auto finish = [&](const std::vector<Json>& reports) {
     TRIREME_CHECK(state.is_object() || state.is_null(), "the state is not a JSON object");

@@ -78,12 +78,13 @@ ConstTensor heads_as_columns(const ConstTensor& t) {
   TRIREME_CHECK(t.rank() == 3 && (t.size(1) == 1 || t.stride(1) == t.size(2)) &&
                     (t.size(2) == 1 || t.stride(2) == 1),
                 "heads of shape ", t.shape(), " do not lie one behind the other");
-  return {t.raw(), t.dtype(), Shape{t.size(0), t.size(1) * t.size(2)}, Shape{t.stride(0), 1}};
+  return {t.raw(), t.dtype(), Shape{t.size(0), t.size(1) * t.size(2)}, Shape{t.stride(0), 1},
+          t.device()};
 }
 
 Tensor heads_as_columns(const Tensor& t) {
   const ConstTensor view = heads_as_columns(static_cast<const ConstTensor&>(t));
-  return {t.raw(), t.dtype(), view.shape(), Shape{t.stride(0), 1}};
+  return {t.raw(), t.dtype(), view.shape(), Shape{t.stride(0), 1}, t.device()};
 }
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "parallel/context/context_plan.h"
 
+#include "engine/ops/transfer.h"
+
 namespace trireme {
 
 static_assert(sizeof(AttentionSegment) == kSegmentFields * sizeof(int32_t));
@@ -38,21 +40,51 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
     global_rows_[i] = group_tokens_[i] < 0 ? 0 : rows[static_cast<size_t>(group_tokens_[i])];
 }
 
+void ContextPlan::place(Ctx& ctx) {
+  if (ctx.gpu == nullptr) return;
+  const int64_t n = group_tokens(), ring = std::ssize(steps_);
+  if (on_device_.data() == nullptr)
+    on_device_ = Buffer("context plan", ring * step_bytes() + n * (8 + 4), Memory::kDevice);
+  const auto put = [&](const auto& host, DType dtype, int64_t place) {
+    const Shape shape{std::ssize(host)};
+    transfer(ctx, on_device_.tensor(dtype, shape, place), ConstTensor(host.data(), dtype, shape));
+  };
+  for (int64_t t = 0; t < ring; ++t) {
+    const Step& step = steps_[static_cast<size_t>(t)];
+    const Shape shape{std::ssize(step.segments) * kSegmentFields};
+    transfer(ctx, on_device_.tensor(DType::kI32, shape, t * step_bytes()),
+             ConstTensor(step.segments.data(), DType::kI32, shape));
+    put(step.key_position, DType::kI32, t * step_bytes() + kSegmentFields * 4 * n);
+  }
+  put(global_rows_, DType::kI64, ring * step_bytes());
+  put(order_, DType::kI32, ring * step_bytes() + 8 * n);
+}
+
+template <class T>
+ConstTensor ContextPlan::view(const std::vector<T>& host, int64_t place, DType dtype,
+                              const Shape& shape) const {
+  if (on_device_.data() != nullptr) return on_device_.tensor(dtype, shape, place);
+  return {host.data(), dtype, shape};
+}
+
 AttentionSegments ContextPlan::step(int t) const {
   const Step& step = steps_.at(static_cast<size_t>(t));
+  const int64_t place = t * step_bytes();
   AttentionSegments out;
-  out.list = {step.segments.data(), DType::kI32, Shape{std::ssize(step.segments), kSegmentFields}};
-  out.key_position = {step.key_position.data(), DType::kI32, Shape{group_tokens()}};
+  out.list = view(step.segments, place, DType::kI32, {std::ssize(step.segments), kSegmentFields});
+  out.key_position = view(step.key_position, place + kSegmentFields * 4 * group_tokens(),
+                          DType::kI32, {group_tokens()});
   out.accumulate = t > 0;
   return out;
 }
 
 ConstTensor ContextPlan::global_rows() const {
-  return {global_rows_.data(), DType::kI64, Shape{group_tokens()}};
+  return view(global_rows_, std::ssize(steps_) * step_bytes(), DType::kI64, {group_tokens()});
 }
 
 ConstTensor ContextPlan::order() const {
-  return {order_.data(), DType::kI32, Shape{group_tokens()}};
+  return view(order_, std::ssize(steps_) * step_bytes() + 8 * group_tokens(), DType::kI32,
+              {group_tokens()});
 }
 
 }  // namespace trireme

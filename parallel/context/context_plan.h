@@ -16,6 +16,8 @@ class ContextPlan {
   // cu_seqlens (documents + 1) offsets from 0 to B * S; rows (B * S) the global row of each token, which
   // keys dropout (may be empty where no dropout acts). Both of the micro-batch without padding.
   void build(std::span<const int32_t> cu_seqlens, std::span<const int64_t> rows);
+  // On a GPU: copies what build() found to where the ops below read it. Else does nothing.
+  void place(Ctx& ctx);
 
   const ContextLayout& layout() const { return layout_; }
   int ulysses() const { return ulysses_; }
@@ -44,6 +46,13 @@ class ContextPlan {
   std::vector<Step> steps_;
   std::vector<int64_t> tokens_, group_tokens_, global_rows_;
   std::vector<int32_t> order_;
+  // A GPU's copies: of each step the segments (up to one a token) and key positions, then the rows, then
+  // the order.
+  Buffer on_device_;
+  template <class T>
+  ConstTensor view(const std::vector<T>& host, int64_t place, DType dtype,
+                   const Shape& shape) const;
+  int64_t step_bytes() const { return (kSegmentFields + 1) * 4 * group_tokens(); }
 };
 
 }  // namespace trireme

@@ -2,8 +2,8 @@
 
 #include <numeric>
 
-#include "engine/core/parallel_for.h"
 #include "engine/ops/copy_rows.h"
+#include "engine/ops/sum_rows.h"
 
 namespace trireme {
 namespace {
@@ -98,27 +98,14 @@ namespace {
 // d[t, h] = sum over members i and slots j with source(i, j) = h of received[i, t, first + j].
 void sum_slots(Ctx& ctx, const Tensor& d, const ConstTensor& received, const HeadShares& shares,
                int64_t first) {
-  const int64_t tokens = d.size(0), width = d.size(2), row = received.stride(0);
-  std::vector<std::vector<int64_t>> places(static_cast<size_t>(shares.kv_heads));
+  const int64_t tokens = d.size(0);
+  std::vector<std::vector<ConstTensor>> terms(static_cast<size_t>(shares.kv_heads));
   for (int i = 0; i < shares.ranks; ++i)
     for (int64_t j = 0; j < shares.local_kv_heads; ++j)
-      places[static_cast<size_t>(shares.source(i, j))].push_back(i * tokens * row +
-                                                                 (first + j) * width);
-  if (ctx.planning()) return;
-  const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  const int64_t bytes = dtype_size(d.dtype());
-  constexpr int64_t kTokensWorthAThread = 64;
-  parallel_for(ctx.threads, tokens, kTokensWorthAThread, [&](int64_t begin, int64_t end) {
-    std::vector<const void*> from;
-    for (int64_t t = begin; t < end; ++t)
-      for (int64_t h = 0; h < shares.kv_heads; ++h) {
-        from.clear();
-        for (const int64_t place : places[static_cast<size_t>(h)])
-          from.push_back(static_cast<const std::byte*>(received.raw()) + (place + t * row) * bytes);
-        auto* to = static_cast<std::byte*>(d.raw()) + (t * d.stride(0) + h * d.stride(1)) * bytes;
-        reduce_ranges(d.dtype(), ReduceOp::kSum, to, from, width);
-      }
-  });
+      terms[static_cast<size_t>(shares.source(i, j))].push_back(
+          columns(part(received, i, tokens), first + j, 1));
+  for (int64_t h = 0; h < shares.kv_heads; ++h)
+    sum_rows(ctx, columns(d, h, 1), terms[static_cast<size_t>(h)]);
 }
 
 }  // namespace

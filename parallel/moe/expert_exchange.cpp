@@ -1,9 +1,10 @@
 #include "parallel/moe/expert_exchange.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
+#include "engine/ops/sum_rows.h"
+#include "engine/ops/transfer.h"
 #include "parallel/comm/collectives.h"
 
 namespace trireme {
@@ -20,13 +21,9 @@ RowRange overlap(const RowRange& a, const RowRange& b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
-void copy_rows(const Tensor& to, int64_t to_row, const ConstTensor& from, int64_t from_row,
-               int64_t rows) {
-  if (rows == 0) return;
-  const int64_t width = from.size(1) * dtype_size(from.dtype());
-  std::memcpy(static_cast<std::byte*>(to.raw()) + to_row * width,
-              static_cast<const std::byte*>(from.raw()) + from_row * width,
-              static_cast<size_t>(rows * width));
+void copy_range(Ctx& ctx, const Tensor& to, int64_t to_row, const ConstTensor& from,
+                int64_t from_row, int64_t rows) {
+  transfer(ctx, to.slice(0, to_row, to_row + rows), from.slice(0, from_row, from_row + rows));
 }
 
 std::vector<int64_t> times(const std::vector<int64_t>& rows, int64_t columns) {
@@ -35,16 +32,21 @@ std::vector<int64_t> times(const std::vector<int64_t>& rows, int64_t columns) {
   return elements;
 }
 
-void gather(Communicator* group, const Tensor& out, const ConstTensor& in) {
-  if (group != nullptr) return group->all_gather(out, in);
-  std::memcpy(out.raw(), in.raw(), static_cast<size_t>(in.bytes()));
+// The numbers of all members, one list behind the other.
+std::vector<int64_t> gather(Communicator* group, std::vector<int64_t> mine) {
+  if (group == nullptr) return mine;
+  const int64_t n = std::ssize(mine);
+  std::vector<int64_t> all(at(n * group->size()));
+  group->all_gather(Tensor(all.data(), DType::kI64, {std::ssize(all)}),
+                    ConstTensor(mine.data(), DType::kI64, {n}));
+  return all;
 }
 
 // all_to_all_v, given elements.
-void swap(Communicator* group, const Tensor& out, const std::vector<int64_t>& out_counts,
+void swap(Ctx& ctx, Communicator* group, const Tensor& out, const std::vector<int64_t>& out_counts,
           const ConstTensor& in, const std::vector<int64_t>& in_counts) {
   if (group != nullptr) return group->all_to_all_v(out, out_counts, in, in_counts);
-  if (in.numel() > 0) std::memcpy(out.raw(), in.raw(), static_cast<size_t>(in.bytes()));
+  transfer(ctx, out, in);
 }
 
 int64_t total(const std::vector<int64_t>& v) {
@@ -79,24 +81,22 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
   TRIREME_CHECK(bound >= 1, "expert exchange with a bound of ", bound, " rows");
   const int ep = size(ep_), etp = size(etp_);
   const int64_t entry = experts_ + 1;  // counts, and the bound
-  const Activation mine = ctx.allocate("exchange.counts", DType::kI64, {entry});
-  const Activation row = ctx.allocate("exchange.ep_counts", DType::kI64, {ep, entry});
-  const Activation plane = ctx.allocate("exchange.all_counts", DType::kI64, {etp, ep, entry});
   ExpertRoute route;
   if (ctx.planning()) {
     route.rounds.resize(1);
     return route;
   }
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
-  std::copy_n(counts.as<int64_t>(), experts_, mine->as<int64_t>());
-  mine->as<int64_t>()[experts_] = bound;
-  gather(ep_, row, mine);
-  gather(etp_, plane, row);
+  // On a GPU the one wait of a layer: what follows is sized by these numbers.
+  const std::vector<int64_t> own = to_host<int64_t>(ctx, counts);
+  std::vector<int64_t> mine = own;
+  mine.push_back(bound);
+  const std::vector<int64_t> plane = gather(etp_, gather(ep_, std::move(mine)));
 
   // all[(j * ep + s) * E + e]: rows of expert e on the rank of etp index j and ep index s.
   std::vector<int64_t> all, bounds(at(ep), bound), wanted(at(ep), 0);
   for (int64_t r = 0; r < int64_t{ep} * etp; ++r) {
-    const int64_t* entry_of_r = plane->as<int64_t>() + r * entry;
+    const int64_t* entry_of_r = plane.data() + r * entry;
     all.insert(all.end(), entry_of_r, entry_of_r + experts_);
     bounds[at(r % ep)] = std::min(bounds[at(r % ep)], entry_of_r[experts_]);
   }
@@ -110,7 +110,7 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
   for (int64_t r = 0; r < rounds; ++r) route.rounds.push_back(make_round(all, bounds, r));
   const RowRange held = local_experts();
   for (int64_t e = 0; e < experts_; ++e) {
-    const int64_t n = counts.as<int64_t>()[e];
+    const int64_t n = own[at(e)];
     route.pairs += n;
     if (e < held.begin || e >= held.end) route.remote += n;
   }
@@ -211,20 +211,18 @@ void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRou
       return overlap({piece.begin + begin, piece.begin + begin + block}, piece);
     };
     const RowRange own = part_of(self);
-    std::vector<const void*> terms(at(n));
+    std::vector<ConstTensor> terms(at(n));
     for (int step = 0; step < n; ++step) {
       const int to = (self + step) % n, from = (self - step + n) % n;
       const Tensor got = parts->slice(0, from * block, from * block + own.size());
-      terms[at(from)] = got.raw();
+      terms[at(from)] = got;
       const RowRange theirs = part_of(to);
       if (step == 0)
-        copy_rows(got, 0, arrived, own.begin, own.size());
+        copy_range(ctx, got, 0, arrived, own.begin, own.size());
       else
         etp_->send_recv(arrived.slice(0, theirs.begin, theirs.end), to, got, from);
     }
-    if (own.size() > 0)
-      reduce_ranges(arrived.dtype(), ReduceOp::kSum, arrived.slice(0, own.begin, own.end).raw(),
-                    terms, own.size() * columns);
+    sum_rows(ctx, arrived.slice(0, own.begin, own.end), terms);
   }
 }
 
@@ -234,7 +232,7 @@ void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTenso
   if (alone()) {
     if (ctx.planning()) return;
     const ExpertRound& r = route.rounds[round];
-    if (r.rows() > 0) copy_rows(received, 0, rows, r.sent[0].begin, r.rows());
+    if (r.rows() > 0) copy_range(ctx, received, 0, rows, r.sent[0].begin, r.rows());
     return;
   }
   const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), received.shape());
@@ -252,16 +250,17 @@ void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTenso
   if (r.sent.size() > 1) {
     int64_t n = 0;
     for (const RowRange& range : r.sent) {
-      copy_rows(packed, n, rows, range.begin, range.size());
+      copy_range(ctx, packed, n, rows, range.begin, range.size());
       n += range.size();
     }
     out = packed->slice(0, 0, n);
   }
   const RowRange own = piece_range(r, rank(etp_));
-  swap(ep_, arrived->slice(0, own.begin, own.end), times(r.receive_rows, columns), out,
+  swap(ctx, ep_, arrived->slice(0, own.begin, own.end), times(r.receive_rows, columns), out,
        times(r.send_rows, columns));
   gather_pieces(arrived, r);
-  for (const ExpertRound::Move& m : r.moves) copy_rows(received, m.to, arrived, m.from, m.rows);
+  for (const ExpertRound::Move& m : r.moves)
+    copy_range(ctx, received, m.to, arrived, m.from, m.rows);
 }
 
 void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
@@ -270,7 +269,7 @@ void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& re
   if (alone()) {
     if (ctx.planning()) return;
     const ExpertRound& r = route.rounds[round];
-    if (r.rows() > 0) copy_rows(rows, r.sent[0].begin, results, 0, r.rows());
+    if (r.rows() > 0) copy_range(ctx, rows, r.sent[0].begin, results, 0, r.rows());
     return;
   }
   const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), results.shape());
@@ -278,18 +277,19 @@ void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& re
   if (ctx.planning()) return sum_pieces(ctx, arrived, {});
   const ExpertRound& r = route.rounds[round];
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
-  for (const ExpertRound::Move& m : r.moves) copy_rows(arrived, m.from, results, m.to, m.rows);
+  for (const ExpertRound::Move& m : r.moves)
+    copy_range(ctx, arrived, m.from, results, m.to, m.rows);
   sum_pieces(ctx, arrived, r);
   const bool in_place = r.sent.size() == 1;
   const Tensor home = in_place ? rows.slice(0, r.sent[0].begin, r.sent[0].end)
                                : packed->slice(0, 0, total(r.send_rows));
   const RowRange own = piece_range(r, rank(etp_));
-  swap(ep_, home, times(r.send_rows, columns), arrived->slice(0, own.begin, own.end),
+  swap(ctx, ep_, home, times(r.send_rows, columns), arrived->slice(0, own.begin, own.end),
        times(r.receive_rows, columns));
   if (in_place) return;
   int64_t n = 0;
   for (const RowRange& range : r.sent) {
-    copy_rows(rows, range.begin, home, n, range.size());
+    copy_range(ctx, rows, range.begin, home, n, range.size());
     n += range.size();
   }
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "engine/ops/transfer.h"
 #include "parallel/pipeline/executor.h"
 #include "transformer/sharding.h"
 
@@ -28,20 +29,31 @@ class DecodeStage final : public PipelineStage {
     cu_q_ = {0, static_cast<int32_t>(count)};
     cu_k_ = {0, static_cast<int32_t>(past + count)};
     tokens_.count = count;
-    tokens_.ids = ConstTensor(ids.data(), DType::kI32, Shape{count});
-    tokens_.positions = ConstTensor(positions_.data(), DType::kI32, Shape{count});
+    ids_ = ids;
     tokens_.position_end = past + count;
-    tokens_.cu_q = ConstTensor(cu_q_.data(), DType::kI32, Shape{2});
-    tokens_.cu_k = ConstTensor(cu_k_.data(), DType::kI32, Shape{2});
     logits_ = logits;
   }
   void end() { cache_.advance(tokens_.count); }
 
   Activation forward(int chunk, int /*micro_batch*/, Activation x) override {
+    const auto placed = [&](const char* name, auto numbers) {
+      const ConstTensor host(numbers.data(), DType::kI32, Shape{std::ssize(numbers)});
+      return Placed(ctx_, name, host);
+    };
+    const Placed ids = placed("decode.ids", ids_);
+    const Placed positions = placed("decode.positions", std::span<const int32_t>(positions_));
+    const Placed cu_q = placed("decode.cu_q", std::span<const int32_t>(cu_q_));
+    const Placed cu_k = placed("decode.cu_k", std::span<const int32_t>(cu_k_));
+    tokens_.ids = ids;
+    tokens_.positions = positions;
+    tokens_.cu_q = cu_q;
+    tokens_.cu_k = cu_k;
     Pass pass{ctx_, params_, tokens_, groups_, &cache_};
     Activation y = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
     if (!model_.has_head(chunk)) return y;
-    model_.logits(pass, std::move(y), logits_);
+    const Activation logits = ctx_.allocate("decode.logits", DType::kF32, logits_.shape());
+    model_.logits(pass, std::move(y), logits);
+    transfer(ctx_, logits_, logits);
     return {};
   }
   Activation allocate_hidden(int /*chunk*/, int /*micro_batch*/, bool /*gradient*/) override {
@@ -63,7 +75,8 @@ class DecodeStage final : public PipelineStage {
     const int64_t kv_width = head_slice(config.num_kv_heads, config.head_dim, tp).size();
     const ChunkSpan& layers = model_.span(0);
     return {layers.layers(), max_tokens,      kv_width / config.head_dim,
-            config.head_dim, params_.dtype(), layers.first_layer};
+            config.head_dim, params_.dtype(), layers.first_layer,
+            ctx_.memory()};
   }
 
   const Model& model_;
@@ -71,6 +84,7 @@ class DecodeStage final : public PipelineStage {
   Ctx& ctx_;
   const Groups* groups_;
   ContiguousKvCache cache_;
+  std::span<const int32_t> ids_;
   std::vector<int32_t> positions_;
   std::array<int32_t, 2> cu_q_{}, cu_k_{};
   Tokens tokens_;

@@ -33,7 +33,7 @@ class CommandLine(harness.CommandTest):
         text, _ = self.trireme("--version")
         version = (harness.SOURCE / "VERSION").read_text().strip()
         self.assertTrue(text.startswith(f"trireme {version} (commit "), text)
-        for word in ("compiler:", "backends:", "oneDNN", "MPI", "SentencePiece", "features:", "kernels:"):
+        for word in ("compiler:", "devices:", "oneDNN", "MPI", "SentencePiece", "features:", "kernels:"):
             self.assertIn(word, text)
 
     def test_refused(self):

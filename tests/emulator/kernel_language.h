@@ -16,6 +16,7 @@
 #define __managed__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(n) alignas(n)
 // One block runs at a time on an OS thread, so a thread's static is its block's shared memory. It
 // keeps what the block before left there, as real shared memory may.

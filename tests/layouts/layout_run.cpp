@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "engine/ops/cross_entropy.h"
+#include "engine/ops/transfer.h"
 #include "tests/layouts/routing_margin.h"
 #include "tests/support/compare.h"
 
@@ -54,25 +55,37 @@ void place_part(const ParameterSpec& spec, int64_t begin, const ConstTensor& loc
 
 bool config_has_experts(const TrainState& state) { return state.model.routers() != nullptr; }
 
+// A tensor in the host's memory, wherever it was.
+struct HostCopy {
+  HostCopy(Ctx& ctx, const ConstTensor& t) : memory("host copy", t.bytes()), view(t) {
+    if (t.device() == DeviceType::kCpu) return;
+    const Tensor copy = memory.tensor(t.dtype(), t.shape());
+    transfer(ctx, copy, t);
+    view = copy;
+  }
+  Buffer memory;
+  ConstTensor view;
+};
+
 class Gathered {
  public:
   explicit Gathered(LayoutResult& result) : result_(result) {}
 
-  void add_step(const TrainState& state, const Groups& groups, size_t step,
+  void add_step(Ctx& ctx, const TrainState& state, const Groups& groups, size_t step,
                 const StepResult& outcome) {
+    const HostCopy gradients(ctx, state.store.flat_gradients());
     const std::lock_guard lock(mutex_);
     result_.gradients.resize(std::max(result_.gradients.size(), step + 1));
-    place_owned(state.store, state.store.flat_gradients(), state.store.gradient_map(),
-                result_.gradients[step]);
+    place_owned(state.store, gradients.view, state.store.gradient_map(), result_.gradients[step]);
     if (groups.world.rank() != 0) return;
     result_.losses.push_back(outcome.loss);
     result_.norms.push_back(outcome.grad_norm);
   }
 
-  void add_end(const TrainState& state, const Groups& groups) {
+  void add_end(Ctx& ctx, const TrainState& state, const Groups& groups) {
+    const HostCopy values(ctx, state.store.flat_values());
     const std::lock_guard lock(mutex_);
-    place_owned(state.store, state.store.flat_values(), state.store.value_map(),
-                result_.parameters);
+    place_owned(state.store, values.view, state.store.value_map(), result_.parameters);
     const auto count = [&](const char* name, const Communicator& group) {
       if (group.size() == 1) return;
       const Traffic::Counter total = group.traffic().total();
@@ -172,7 +185,9 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
       [&](Communicator& world) {
         Groups groups(world, config.parallel, kv_head_copies(config.model, config.parallel.tp));
         if (options.change) options.change(groups);
-        Ctx ctx(1, "test");
+        std::unique_ptr<cuda::Context> gpu;
+        if (options.gpu) gpu = cuda::open(world.rank() % cuda::device_status().devices);
+        Ctx ctx(1, "test", gpu.get());
         ctx.seed = config.seed;
         TrainState state(config, groups.layout);
         TrainStep step(config, state, groups, ctx);
@@ -195,10 +210,10 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
     if (config_has_experts(rank.state) && rank.groups.world.size() == 1) margin.watch(rank.ctx);
     for (int64_t s = 0; s < config.train_steps; ++s) {
       const StepResult outcome = rank.train(s, packed);
-      gathered.add_step(rank.state, rank.groups, static_cast<size_t>(s), outcome);
+      gathered.add_step(rank.ctx, rank.state, rank.groups, static_cast<size_t>(s), outcome);
       rank.groups.world.barrier();  // nobody overwrites gradients that are still collected
     }
-    gathered.add_end(rank.state, rank.groups);
+    gathered.add_end(rank.ctx, rank.state, rank.groups);
   });
   result.routing_margin = margin.least();
   return result;

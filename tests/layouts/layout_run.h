@@ -48,12 +48,13 @@ struct LayoutRunOptions {
         run_threads(ranks, rank, options);
       };
   std::function<void(Groups&)> change;  // before anything is made of the groups
+  bool gpu = false;                     // ranks compute on the GPUs there are, in turn
 };
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               const std::function<void(LayoutRank&)>& body);
 
-// Puts what this rank owns of every logical tensor to its place in `into`. `array` is laid out as
-// `map` says. Ranks take turns.
+// Puts what this rank owns of every logical tensor to its place in `into`. `array`, in the host's memory, is
+// laid out as `map` says. Ranks take turns.
 void place_owned(const ParameterStore& store, const ConstTensor& array, const ShardMap& map,
                  std::map<std::string, std::vector<double>>& into);
 

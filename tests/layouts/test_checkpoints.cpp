@@ -61,8 +61,8 @@ Trained run(const LayoutCase& c, int64_t from, int64_t to, const std::string& lo
   Trained out;
   on_ranks(config, {}, [&](LayoutRank& rank) {
     if (!load.empty()) {
-      const TrainPosition at =
-          load_train_checkpoint(CheckpointReader(find_checkpoint(load).directory), rank.state);
+      const TrainPosition at = load_train_checkpoint(
+          rank.ctx, CheckpointReader(find_checkpoint(load).directory), rank.state);
       EXPECT_EQ(at.step, from);
     }
     for (int64_t s = from; s < to; ++s) {
@@ -70,7 +70,8 @@ Trained run(const LayoutCase& c, int64_t from, int64_t to, const std::string& lo
       if (rank.groups.world.rank() == 0) out.losses.push_back(result.loss);
     }
     if (!save.empty())
-      save_train_checkpoint(config, rank.state, {to, to * config.train_batch_size}, rank.groups);
+      save_train_checkpoint(rank.ctx, config, rank.state, {to, to * config.train_batch_size},
+                            rank.groups);
     whole.add(rank.state);
   });
   out.tensors = whole.parts();

@@ -50,11 +50,11 @@ using Elements = std::map<std::string, std::vector<float>>;
 Elements updated(const TensorBox& box, const Sharding& sharding, const OffloadConfig& offload,
                  const OptimizerConfig& optimizer_config = config()) {
   ParameterStore store(list(box), DType::kBF16, sharding);
-  store.allocate(true);
-  store.initialize(1, 1);
-  FlatOptimizer optimizer(optimizer_config, offload, store, 9);
-  optimizer.allocate();
   Ctx ctx(1, "test");
+  store.allocate(true);
+  store.initialize(ctx, 1);
+  FlatOptimizer optimizer(optimizer_config, offload, store, 9);
+  optimizer.allocate(ctx);
   optimizer.initialize(ctx);
   for (int step = 1; step <= 3; ++step) {
     for (ParamHandle h = 0; h < 2; ++h)
@@ -135,8 +135,9 @@ TEST(FlatOptimizer, AFullDiskIsAnErrorBeforeTheFirstStep) {
   if (!disk.mounted()) GTEST_SKIP() << "mounting a tmpfs needs root";
   ParameterStore store(list({}), DType::kBF16);
   FlatOptimizer optimizer(config(), in_file(scratch / "disk"), store, 1);
+  Ctx ctx(1, "test");
   try {
-    optimizer.allocate();
+    optimizer.allocate(ctx);
     FAIL() << "a full disk was not noticed";
   } catch (const InputError& e) {
     const std::string what = e.what();
@@ -160,11 +161,11 @@ TEST(FlatOptimizer, AFileCutShortIsNamed) {
   ParameterStore store(list({}), DType::kBF16);
   store.allocate(true);
   FlatOptimizer optimizer(config(), in_file(scratch.path()), store, 1);
-  optimizer.allocate();
+  Ctx ctx(1, "test");
+  optimizer.allocate(ctx);
   const std::string file = open_file_under(scratch.path());
   ASSERT_NE(file, "");
   ASSERT_EQ(::truncate(file.c_str(), 30'000), 0);
-  Ctx ctx(1, "test");
   StepScalars scalars;
   try {
     optimizer.update(ctx, Tensor(&scalars, DType::kU8, Shape{kStepScalarsBytes}));

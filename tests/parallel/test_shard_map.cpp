@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/core/error.h"
+#include "engine/ops/context.h"
 #include "parallel/parameter_store.h"
 
 namespace trireme {
@@ -95,13 +96,14 @@ TEST(ParameterStore, RanksOwnEveryElementOnce) {
 }
 
 TEST(ParameterStore, AShardStartsWithTheValuesOfTheWhole) {
+  Ctx ctx(1, "test");
   ParameterStore whole(list(), DType::kF32);
   whole.allocate(false);
-  whole.initialize(3, 2);
+  whole.initialize(ctx, 3);
   for (int i = 0; i < 3; ++i) {
     ParameterStore shard(list(), DType::kF32, {3, {3, i}, {3, i}});
     shard.allocate(false);
-    shard.initialize(3, 1);
+    shard.initialize(ctx, 3);
     for (ParamHandle h = 0; h < 4; ++h)
       shard.value_map().for_each(shard.range(h), [&](const FlatRange& part, int64_t at) {
         for (int64_t e = 0; e < part.size(); ++e)

@@ -32,14 +32,14 @@ ModelConfig tiny(ModelFamily family) {
 
 struct Fixture {
   explicit Fixture(ModelFamily family)
-      : model(tiny(family), DType::kF32), store(model.parameters(), DType::kF32), ctx(2, "test") {
-    model.reserve_positions(model.config().max_positions);
+      : ctx(2, "test"), model(tiny(family), DType::kF32), store(model.parameters(), DType::kF32) {
+    model.reserve_positions(ctx, model.config().max_positions);
     store.allocate(false);
-    store.initialize(5, 2);
+    store.initialize(ctx, 5);
   }
+  Ctx ctx;
   Model model;
   ParameterStore store;
-  Ctx ctx;
 };
 
 // The greedy continuation by prompts that grow: no cached state survives from token to token.
@@ -133,11 +133,11 @@ std::vector<Generation> on_ranks(const ModelConfig& config, const ParallelSizes&
     const Groups groups(world, sizes, kv_head_copies(config, sizes.tp));
     Model model(config, DType::kF32, groups.layout,
                 chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp));
-    model.reserve_positions(config.max_positions);
+    Ctx ctx(1, "test");
+    model.reserve_positions(ctx, config.max_positions);
     ParameterStore store(model.parameters(), DType::kF32);
     store.allocate(false);
-    store.initialize(5, 1);
-    Ctx ctx(1, "test");
+    store.initialize(ctx, 5);
     GenerateOptions mine = options;
     mine.groups = &groups;
     if (change) change(mine, world.rank());

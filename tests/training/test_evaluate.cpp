@@ -59,11 +59,11 @@ std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes&
     const Groups groups(world, sizes, kv_head_copies(config, sizes.tp));
     Model model(config, DType::kF64, groups.layout,
                 chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp));
-    model.reserve_positions(kLength);
+    Ctx ctx(1, "test");
+    model.reserve_positions(ctx, kLength);
     ParameterStore store(model.parameters(), DType::kF64);
     store.allocate(false);
-    store.initialize(5, 1);
-    Ctx ctx(1, "test");
+    store.initialize(ctx, 5);
     Evaluator evaluator(model, store, groups, ctx, 2, kLength);
     const ArenaPlan plan = evaluator.plan();
     ctx.arena.reserve(plan.capacity);

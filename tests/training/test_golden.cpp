@@ -20,7 +20,7 @@ struct Trainer {
         groups(group, config.parallel),
         state(config, groups.layout),
         step(config, state, groups, ctx) {
-    state.allocate();
+    state.allocate(ctx);
     golden.load_weights(state.store);
     state.optimizer.initialize(ctx);
     plan = step.plan();

@@ -68,11 +68,10 @@ std::vector<std::vector<uint8_t>> bits(const TrainState& state) {
   return out;
 }
 
-void set_loss_scale(const TrainState& state, double scale) {
-  StepState steps;
-  std::memcpy(&steps, state.step_state().raw(), sizeof steps);
+void set_loss_scale(Ctx& ctx, TrainState& state, double scale) {
+  StepState steps = state.read_step_state(ctx);
   steps.loss_scale = scale;
-  std::memcpy(state.step_state().raw(), &steps, sizeof steps);
+  state.write_step_state(ctx, steps);
 }
 
 // Steps 0 and 2, with a skipped one between them or not; the state at the end.
@@ -92,10 +91,10 @@ std::vector<std::vector<uint8_t>> trained(Communicator& group, bool skip) {
   const auto before = bits(state);
   for (size_t i = 0; i < fresh.size(); ++i) EXPECT_NE(before[i], fresh[i]) << i;
   if (skip) {  // infinite gradients, while routing is as good as ever
-    set_loss_scale(state, std::numeric_limits<double>::infinity());
+    set_loss_scale(ctx, state, std::numeric_limits<double>::infinity());
     EXPECT_TRUE(train(1).skipped);
     EXPECT_EQ(bits(state), before);
-    set_loss_scale(state, 1);
+    set_loss_scale(ctx, state, 1);
   }
   EXPECT_FALSE(train(2).skipped);
   EXPECT_NE(bits(state), before);

@@ -26,10 +26,11 @@ TEST(Model, TakesNoMemoryForPositionsBeforeTheyAreUsed) {
   EXPECT_EQ(allocated_bytes(), bytes);
   EXPECT_EQ(parameter_count(config), parameter_count(tiny_llama(8)));
   EXPECT_EQ(model.position_bytes(100), 100 * 4 * 4);
-  model.reserve_positions(100);
+  Ctx ctx(1, "test");
+  model.reserve_positions(ctx, 100);
   const int64_t held = allocated_bytes();
   EXPECT_GE(held, bytes + model.position_bytes(100));
-  model.reserve_positions(50);
+  model.reserve_positions(ctx, 50);
   EXPECT_EQ(allocated_bytes(), held) << "it is large enough";
 }
 
@@ -37,8 +38,8 @@ TEST(Model, TakesNoMemoryForPositionsBeforeTheyAreUsed) {
 void run_one_token(const Model& model, int64_t positions) {
   ParameterStore store(model.parameters(), DType::kF32);
   store.allocate(false);
-  store.initialize(1, 1);
   Ctx ctx(1, "test");
+  store.initialize(ctx, 1);
   ctx.mode = Mode::kInfer;
   const int32_t id = 3, position = static_cast<int32_t>(positions - 1), cu[2] = {0, 1};
   std::vector<float> logits(static_cast<size_t>(model.config().vocab_size));
@@ -55,9 +56,10 @@ void run_one_token(const Model& model, int64_t positions) {
 }
 
 TEST(Model, APositionBeyondTheReservedOnesIsAnError) {
+  Ctx ctx(1, "test");
   Model model(tiny_llama(64), DType::kF32);
   EXPECT_THROW(run_one_token(model, 1), Error) << "nothing is reserved";
-  model.reserve_positions(10);
+  model.reserve_positions(ctx, 10);
   run_one_token(model, 10);
   try {
     run_one_token(model, 12);
@@ -67,7 +69,7 @@ TEST(Model, APositionBeyondTheReservedOnesIsAnError) {
     EXPECT_NE(what.find("below 12 "), std::string::npos) << what;
     EXPECT_NE(what.find("for 10 "), std::string::npos) << what;
   }
-  model.reserve_positions(12);
+  model.reserve_positions(ctx, 12);
   run_one_token(model, 12);
 }
 

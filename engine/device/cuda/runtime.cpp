@@ -43,13 +43,17 @@ struct OpenContext : Context {
 DeviceInfo read_info(int device) {
   cudaDeviceProp p{};
   check_runtime(cudaGetDeviceProperties(&p, device), "open device", "cudaGetDeviceProperties");
+  int clock_khz = 0;
+  check_runtime(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device), "open device",
+                "cudaDeviceGetAttribute");
   return {.name = p.name,
           .compute_major = p.major,
           .compute_minor = p.minor,
           .multiprocessors = p.multiProcessorCount,
           .memory_bytes = static_cast<int64_t>(p.totalGlobalMem),
           .l2_bytes = p.l2CacheSize,
-          .shared_bytes_per_block = static_cast<int64_t>(p.sharedMemPerBlockOptin)};
+          .shared_bytes_per_block = static_cast<int64_t>(p.sharedMemPerBlockOptin),
+          .clock_khz = clock_khz};
 }
 
 }  // namespace

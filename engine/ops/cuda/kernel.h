@@ -29,6 +29,15 @@ void with_pack(int64_t columns, Call&& call, const P*... pointers) {
     call.template operator()<1>();
 }
 
+// Blocks for a kernel whose threads step through n elements: enough to fill the device, each block with
+// work for its start to pay.
+inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
+  constexpr int64_t kBlocksAMultiprocessor = 8;
+  const int64_t most = kBlocksAMultiprocessor * gpu.info.multiprocessors;
+  const int64_t wanted = blocks_for(n, per_block);
+  return wanted < most ? wanted : most;
+}
+
 template <class T>
 __device__ compute_t<T> to_compute(T x) {
   return static_cast<compute_t<T>>(x);

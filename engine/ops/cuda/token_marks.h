@@ -1,0 +1,30 @@
+// Kernel of engine/ops/moe/token_marks.h on a GPU, and what both sides compute of one token.
+#pragma once
+
+#include "engine/core/host_device.h"
+#include "engine/device/context.h"
+
+namespace trireme {
+
+struct TokenMarks {
+  uint8_t* valid;
+  int32_t* segments;
+  const int64_t* rows;  // null: absent
+  int64_t all;          // of rows
+  int64_t begin, count, length;
+
+  // Of token t of `count`; first: the smallest row that is no padding.
+  TRIREME_HOST_DEVICE void mark(int64_t t, int64_t first) const {
+    const int64_t row = rows != nullptr ? rows[begin + t] : 0;
+    valid[t] = row >= 0 ? 1 : 0;
+    segments[t] = rows != nullptr && length > 0 && row >= 0
+                      ? static_cast<int32_t>(row / length - first / length)
+                      : 0;
+  }
+};
+
+namespace cuda {
+TRIREME_CUDA_DECL void mark_tokens(Context& gpu, const TokenMarks& args);
+}
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+// Between the host's memory and the device a rank computes on.
+#pragma once
+
+#include <vector>
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+// dst = src: contiguous tensors of one dtype and shape, without overlap, each on the host or on the
+// context's device.
+//   within the device, and from the host   at once for the caller: src may be changed (host) or freed
+//                                          in stream order (device)
+//   to the host                            waits until everything before it and the copy are done; not
+//                                          for use inside a training step
+// Does nothing in a planning run.
+void transfer(Ctx& ctx, const Tensor& dst, const ConstTensor& src);
+
+// Every byte of y = value; 0xff makes integers -1. y is contiguous.
+void fill_bytes(Ctx& ctx, const Tensor& y, uint8_t value);
+
+// All elements of t, wherever it is; waits like transfer() to the host.
+template <class T>
+std::vector<T> to_host(Ctx& ctx, const ConstTensor& t) {
+  std::vector<T> out(static_cast<size_t>(t.numel()));
+  transfer(ctx, Tensor(out.data(), dtype_of<T>, t.shape()), t);
+  return out;
+}
+
+// Lets `fill(part, first)` write a contiguous tensor of rank 1 on the host, elements [first, first + n) at a
+// time: in place on the CPU, on a GPU by way of a buffer of 64 MiB. Likewise `read(part, first)`.
+void fill_from_host(Ctx& ctx, const Tensor& y,
+                    const std::function<void(const Tensor& part, int64_t first)>& fill);
+void read_on_host(Ctx& ctx, const ConstTensor& x,
+                  const std::function<void(const ConstTensor& part, int64_t first)>& read);
+
+// A tensor of the host where the context computes: the tensor itself on the CPU; on a GPU a copy in the
+// arena that lives as long as this. `most`: elements to plan for where the number differs from step to
+// step, of a tensor of rank 1.
+class Placed {
+ public:
+  Placed(Ctx& ctx, const char* name, const ConstTensor& host, int64_t most = 0);
+  operator const ConstTensor&() const { return view_; }  // NOLINT: used as the tensor it stands for
+  const ConstTensor& operator*() const { return view_; }
+
+ private:
+  Activation copy_;
+  ConstTensor view_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+#include "parallel/device.h"
+
+#include "engine/core/cpu.h"
+#include "parallel/agree.h"
+
+namespace trireme {
+
+RankDevice open_rank_device(World& world, const std::string& device) {
+  RankDevice out;
+  if (device == "cpu") return out;
+  TRIREME_CHECK(device == "cuda" || device == "auto", "device ", device);
+  const cuda::DeviceStatus status = cuda::device_status();
+  if (device == "auto") {
+    int64_t all_see_one = status.devices > 0 ? 1 : 0;
+    if (world.size() > 1)
+      all_see_one = world.world().all_reduce_scalar(all_see_one, ReduceOp::kMin);
+    if (all_see_one == 0) {
+      out.reason = status.devices > 0 ? "another rank sees no GPU" : status.reason;
+      return out;
+    }
+  }
+  agreed(world.world(), [&] {
+    const int number = status.devices > 0 ? world.local_rank() % status.devices : 0;
+    out.gpu = cuda::open(number);
+  });
+  return out;
+}
+
+std::string describe_device(const RankDevice& device, int threads) {
+  if (device.gpu == nullptr)
+    return concat("cpu (", isa_name(active_isa()), " kernels, ", threads,
+                  threads == 1 ? " thread" : " threads", " a rank",
+                  device.reason.empty() ? "" : concat("; no GPU: ", device.reason), ")");
+  const cuda::DeviceInfo& info = device.gpu->info;
+  const int64_t tenths = info.memory_bytes * 10 / (int64_t{1} << 30);
+  return concat("cuda:", device.gpu->device, ", ", info.name, " (sm_", info.compute_major,
+                info.compute_minor, ", ", info.multiprocessors, " multiprocessors, ", tenths / 10,
+                ".", tenths % 10, " GiB)");
+}
+
+}  // namespace trireme

@@ -1,0 +1,75 @@
+#include "training/placed_batches.h"
+
+#include "engine/ops/transfer.h"
+
+namespace trireme {
+namespace {
+
+template <class T>
+ConstTensor view(const std::vector<T>& v) {
+  return ConstTensor(v.data(), dtype_of<T>, Shape{std::ssize(v)});
+}
+
+constexpr int64_t kAlign = 256;
+
+int64_t padded(int64_t elements, DType dtype) {
+  return round_up(elements * dtype_size(dtype), kAlign);
+}
+
+// A micro-batch has no more documents than tokens; with padding there is one more, and one more offset.
+int64_t most_offsets(const MicroBatch& batch) { return std::ssize(batch.tokens) + 2; }
+
+int64_t bytes_of(const MicroBatch& batch) {
+  const int64_t t = std::ssize(batch.tokens);
+  return 3 * padded(t, DType::kI32) + padded(t, DType::kI64) +
+         padded(most_offsets(batch), DType::kI32);
+}
+
+Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
+  Tokens tokens;
+  tokens.count = std::ssize(batch.tokens);
+  tokens.ids = view(batch.tokens);
+  tokens.targets = view(batch.targets);
+  tokens.positions = view(batch.positions);
+  tokens.position_end = sequence_length;
+  tokens.rows = view(batch.rows);
+  tokens.cu_q = tokens.cu_k = view(batch.cu_seqlens);
+  tokens.context = batch.context.get();
+  return tokens;
+}
+
+}  // namespace
+
+void PlacedBatches::place(const std::vector<MicroBatch>& batches) {
+  batches_ = &batches;
+  placed_.clear();
+  if (ctx_.gpu == nullptr || ctx_.planning()) return;
+  int64_t bytes = 0;
+  for (const MicroBatch& batch : batches) bytes = checked_add(bytes, bytes_of(batch));
+  if (bytes > block_.bytes()) {
+    block_ = Buffer();  // the old one goes first
+    block_ = Buffer("micro-batches", bytes, ctx_.memory());
+  }
+  int64_t at = 0;
+  const auto put = [&](ConstTensor& t, int64_t most) {
+    const Tensor there = block_.tensor(t.dtype(), t.shape(), at);
+    transfer(ctx_, there, t);
+    t = there;
+    at += padded(most, t.dtype());
+  };
+  for (const MicroBatch& batch : batches) {
+    Tokens tokens = tokens_of(batch, sequence_length_);
+    for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.rows})
+      put(*t, tokens.count);
+    put(tokens.cu_q, most_offsets(batch));
+    tokens.cu_k = tokens.cu_q;
+    if (batch.context != nullptr) batch.context->place(ctx_);
+    placed_.push_back(tokens);
+  }
+}
+
+Tokens PlacedBatches::tokens(int i) const {
+  return placed_.empty() ? tokens_of(batch(i), sequence_length_) : placed_[static_cast<size_t>(i)];
+}
+
+}  // namespace trireme
