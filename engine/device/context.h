@@ -69,7 +69,7 @@ struct Context {
   Stream comm;  // collectives beside it
   Stream copy;  // host to device beside both
   std::shared_ptr<BlasLt> blas;
-  std::shared_ptr<Attention> attention;  // null: built without cuDNN
+  std::shared_ptr<Attention> attention;  // null: no cuDNN here, or built without
   std::shared_ptr<Staging> staging;
   bool deterministic = true;
   bool autotune = false;  // time the library's algorithms for each product once; not reproducible

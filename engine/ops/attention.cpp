@@ -87,10 +87,19 @@ void check_offsets(const char* op, const char* operand, const ConstTensor& cu, i
 
 // Values on a GPU are not looked at: the host would wait for them.
 void check_values(const Ctx& ctx, const char* op, const ConstTensor& cu_q, const ConstTensor& cu_k,
-                  const Sizes& s) {
+                  const Sizes& s, int64_t uniform_length) {
+  const int64_t rows = s.sequences * uniform_length;
+  TRIREME_CHECK(uniform_length == 0 || (uniform_length > 0 && rows == s.tokens && rows == s.keys),
+                op, ": ", s.sequences, " sequences of ", uniform_length, " are not ", s.tokens,
+                " queries and ", s.keys, " keys");
   if (ctx.gpu != nullptr) return;
   check_offsets(op, "cu_q", cu_q, s.tokens);
   check_offsets(op, "cu_k", cu_k, s.keys);
+  if (uniform_length == 0) return;
+  for (int64_t n = 0; n < s.sequences; ++n)
+    for (const ConstTensor* cu : {&cu_q, &cu_k})
+      TRIREME_CHECK(cu->as<int32_t>()[n] == n * uniform_length, op, ": sequence ", n, " begins at ",
+                    cu->as<int32_t>()[n], ", uniform_length is ", uniform_length);
 }
 
 void check_segment_values(const Ctx& ctx, const char* op, const AttentionSegments& segments,
@@ -158,6 +167,7 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.heads = s.heads;
   a.kv_heads = s.kv_heads;
   a.width = s.width;
+  a.uniform_length = args.uniform_length;
   a.scale = static_cast<C>(args.scale);
   a.causal = args.causal;
   a.window = args.window;
@@ -204,7 +214,7 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
   const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width), false);
   if (ctx.planning()) return;
-  check_values(ctx, op, cu_q, cu_k, s);
+  check_values(ctx, op, cu_q, cu_k, s, args.uniform_length);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionForward<T> a;
     fill_common(a, s, scratch, q, k, v, args);
@@ -232,7 +242,7 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned),
                         true);
   if (ctx.planning()) return;
-  check_values(ctx, op, cu_q, cu_k, s);
+  check_values(ctx, op, cu_q, cu_k, s, args.uniform_length);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionBackward<T> a;
     fill_common(a, s, scratch, q, k, v, args);

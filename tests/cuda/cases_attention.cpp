@@ -16,6 +16,7 @@ struct Size {
   int64_t padding = 0;  // rows behind the last sequence
   bool packed = false;  // q, k, v and their gradients are slices of one (T, H + 2 Hkv, D) tensor
   bool large = false;
+  bool uniform = false;  // the host knows that all sequences are as long as the first
 
   int64_t tokens() const { return static_cast<int64_t>(cu_q.back()) + padding; }
   int64_t keys() const { return static_cast<int64_t>(cu_k.back()) + padding; }
@@ -60,12 +61,16 @@ std::vector<Size> sizes() {
   // More keys than queries, fewer (some queries see nothing), none at all.
   out.push_back({"other keys", {0, 4, 40, 45}, {0, 70, 90, 90}, 4, 2, 64});
   out.back().dropout = 0.1;
+  out.push_back(self("of one length", {0, 72, 144}, 4, 2, 64));
+  out.back().packed = true;
+  out.back().uniform = true;
   for (int64_t width : {64, 128}) {
     std::vector<double> cu = {0};
     for (int n = 0; n < 4; ++n) cu.push_back(cu.back() + 4096);
     out.push_back(self(concat("4 of 4096, width ", width), cu, 32, 8, width));
     out.back().packed = true;
     out.back().large = true;
+    out.back().uniform = true;
   }
   return out;
 }
@@ -76,6 +81,7 @@ AttentionArgs args_of(OpRun& run, const Size& s) {
   args.causal = s.causal;
   args.window = s.window;
   args.dropout = s.dropout;
+  if (s.uniform) args.uniform_length = static_cast<int64_t>(s.cu_q[1]);
   args.key = {7, 11};
   if (s.dropout > 0) {
     args.global_row = run.integers("global_row", DType::kI64, {s.tokens()}, 0, 1 << 20);

@@ -1,10 +1,13 @@
 // Which kernel computes attention: the one place that decides.
 #include "engine/ops/cuda/attention.h"
 
+#include "engine/ops/cuda/cudnn_attention.h"
+
 namespace trireme::cuda {
 
 template <class T>
 void attention_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
+  if (library_attention_forward(gpu, a)) return;
   if (a.by_segments && a.clear) clear_attention(gpu, a);
   if constexpr (sizeof(T) == 2)
     if (mma_attention_forward(gpu, a)) return;
@@ -13,6 +16,7 @@ void attention_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
 
 template <class T>
 void attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
+  if (library_attention_backward(gpu, a)) return;
   if (a.by_segments && a.clear) clear_attention(gpu, a);
   attention_delta(gpu, a);
   blocked_attention_backward(gpu, a);

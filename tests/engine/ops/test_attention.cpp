@@ -448,5 +448,19 @@ TEST(Attention, RefusesOperandsThatDoNotFit) {
                Error);
 }
 
+TEST(Attention, RefusesALengthThatSequencesDoNotHave) {
+  Ctx ctx(1, "test");
+  const auto run = [&](std::vector<int32_t> offsets, int64_t length) {
+    Operands x(self_attention(std::move(offsets), 4, 2, 8), DType::kF32);
+    AttentionArgs args = x.args();
+    args.uniform_length = length;
+    attention_forward(ctx, x.out, x.lse, x.q, x.k, x.v, x.cu_q, x.cu_k, args);
+  };
+  EXPECT_NO_THROW(run({0, 3, 6}, 3));
+  EXPECT_THROW(run({0, 3, 6}, 2), Error);
+  EXPECT_THROW(run({0, 3, 6}, -3), Error);
+  EXPECT_THROW(run({0, 4, 6}, 3), Error);
+}
+
 }  // namespace
 }  // namespace trireme::test

@@ -1,0 +1,23 @@
+// Attention by cuDNN's fused engines, where they do the case: float16 or bfloat16 heads of at most 128
+// elements, in sequences of one length that the caller knows (AttentionArgs::uniform_length), each
+// query's keys those of its own sequence up to it, or all. No dropout, window or segments.
+// Plans are made once per shape, which takes about a second; the workspace is the object's own, grown
+// when a plan is made: before work is captured into a graph, each shape must have run once.
+#pragma once
+
+#include "engine/device/context.h"
+#include "engine/ops/cpu/attention.h"
+
+namespace trireme::cuda {
+
+// Null where the library is missing, or this was built without its headers.
+std::shared_ptr<Attention> open_attention(const Context& gpu);
+
+// False, and nothing done, for a case that is not cuDNN's.
+template <class T>
+bool library_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+// a.scratch: (heads, tokens) elements.
+template <class T>
+bool library_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
+
+}  // namespace trireme::cuda
