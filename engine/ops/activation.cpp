@@ -1,6 +1,7 @@
 #include "engine/ops/activation.h"
 
 #include "engine/ops/cpu/activation.h"
+#include "engine/ops/cuda/activation.h"
 #include "engine/ops/row_blocks.h"
 
 namespace trireme {
@@ -11,6 +12,7 @@ void gelu_forward(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("gelu_forward", x.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr) return cuda::gelu_forward<T>(*ctx.gpu, y.as<T>(), x.as<T>(), x.numel());
     TRIREME_KERNEL(gelu_forward<T>)(y.as<T>(), x.as<T>(), x.numel(), ctx.threads);
   });
 }
@@ -22,6 +24,8 @@ void gelu_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const Cons
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("gelu_backward", x.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::gelu_backward<T>(*ctx.gpu, dx.as<T>(), dy.as<T>(), x.as<T>(), x.numel());
     TRIREME_KERNEL(gelu_backward<T>)
     (dx.as<T>(), dy.as<T>(), x.as<T>(), x.numel(), ctx.threads);
   });
@@ -35,6 +39,8 @@ void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) {
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("silu_gated_forward", y.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::silu_gated_forward<T>(*ctx.gpu, y.as<T>(), gate_up.as<T>(), rows, columns);
     TRIREME_KERNEL(silu_gated_forward<T>)
     (y.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
   });
@@ -51,6 +57,9 @@ void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& d
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("silu_gated_backward", dy.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::silu_gated_backward<T>(*ctx.gpu, d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(),
+                                          rows, columns);
     TRIREME_KERNEL(silu_gated_backward<T>)
     (d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
   });
@@ -63,6 +72,8 @@ void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias) {
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("add_bias", y.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::add_bias<T>(*ctx.gpu, y.as<T>(), bias.as<T>(), y.size(0), y.size(1));
     TRIREME_KERNEL(add_bias<T>)(y.as<T>(), bias.as<T>(), y.size(0), y.size(1), ctx.threads);
   });
 }
@@ -85,6 +96,7 @@ void bias_backward(Ctx& ctx, const Tensor& db, const ConstTensor& dy, bool accum
                                     .columns = columns,
                                     .blocks = blocks,
                                     .accumulate = accumulate};
+    if (ctx.gpu != nullptr) return cuda::bias_backward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(bias_backward<T>)(args, ctx.threads);
   });
 }

@@ -4,6 +4,7 @@
 
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/convert_rows.h"
+#include "engine/ops/cuda/copy_rows.h"
 
 namespace trireme {
 namespace {
@@ -45,6 +46,17 @@ void copy_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTenso
   const int64_t y_stride = row_bytes(y), x_stride = row_bytes(x);
   auto* target = static_cast<std::byte*>(y.raw());
   const auto* source = static_cast<const std::byte*>(x.raw());
+  if (ctx.gpu != nullptr)
+    return cuda::copy_rows(*ctx.gpu, {.y = target,
+                                      .x = source,
+                                      .y_rows = to,
+                                      .x_rows = from,
+                                      .rows = n,
+                                      .bytes = bytes,
+                                      .y_stride = y_stride,
+                                      .x_stride = x_stride,
+                                      .y_limit = y.size(0),
+                                      .x_limit = x.size(0)});
   for (int64_t i = 0; i < n; ++i)
     TRIREME_CHECK((to == nullptr || (to[i] >= 0 && to[i] < y.size(0))) &&
                       (from == nullptr || (from[i] >= 0 && from[i] < x.size(0))),
@@ -69,6 +81,7 @@ void round_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
       // The kernel serves both directions and so takes its source as writable.
       auto* wide = const_cast<float*>(x.as<float>());
       const cpu::ConvertRows<T> args{y.size(0), y.size(1), y.as<T>(), y.stride(0), wide};
+      if (ctx.gpu != nullptr) return cuda::narrow_rows<T>(*ctx.gpu, args);
       TRIREME_KERNEL(narrow_rows<T>)(args, ctx.threads);
     }
   });

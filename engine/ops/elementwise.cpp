@@ -5,6 +5,7 @@
 
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/elementwise.h"
+#include "engine/ops/cuda/elementwise.h"
 
 namespace trireme {
 
@@ -15,6 +16,8 @@ void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b) 
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("add", y.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::add<T>(*ctx.gpu, y.as<T>(), a.as<T>(), b.as<T>(), y.numel());
     TRIREME_KERNEL(add<T>)(y.as<T>(), a.as<T>(), b.as<T>(), y.numel(), ctx.threads);
   });
 }
@@ -27,6 +30,8 @@ void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x) {
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("cast", x.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::cast<T>(*ctx.gpu, y.raw(), y.dtype(), x.as<T>(), x.numel());
     TRIREME_KERNEL(cast<T>)(y.raw(), y.dtype(), x.as<T>(), x.numel(), ctx.threads);
   });
 }
@@ -35,6 +40,7 @@ void fill_zero(Ctx& ctx, const Tensor& y) {
   check_contiguous("fill_zero", "y", y);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  if (ctx.gpu != nullptr) return cuda::fill_bytes(*ctx.gpu, ctx.gpu->main, y.raw(), 0, y.bytes());
   constexpr int64_t kBytesWorthAThread = 1 << 16;
   auto* bytes = static_cast<std::byte*>(y.raw());
   parallel_for(ctx.threads, y.bytes(), kBytesWorthAThread, [=](int64_t begin, int64_t end) {
@@ -76,6 +82,7 @@ void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor&
         .scale = static_cast<compute_t<T>>(1.0 / (1.0 - p)),
         .key = key,
     };
+    if (ctx.gpu != nullptr) return cuda::dropout<T>(*ctx.gpu, args);
     TRIREME_KERNEL(dropout<T>)(args, ctx.threads);
   });
 }

@@ -1,18 +1,21 @@
 #include "engine/ops/embedding.h"
 
 #include "engine/ops/cpu/embedding.h"
+#include "engine/ops/cuda/embedding.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index_check.h"
 
 namespace trireme {
 namespace {
 
-// Checks the ids against the whole vocabulary.
-void check_ids(const char* op, const ConstTensor& ids, int64_t rows, const TableShard& shard) {
+// Size of the whole vocabulary, against which the ids are checked where they can be read.
+int64_t check_ids(const Ctx& ctx, const char* op, const ConstTensor& ids, int64_t rows,
+                  const TableShard& shard) {
   const int64_t total = shard.total > 0 ? shard.total : rows;
   TRIREME_CHECK(shard.first >= 0 && shard.first + rows <= total, op, ": rows ", shard.first, " to ",
                 shard.first + rows, " of a vocabulary of ", total);
-  check_indices(op, "ids", ids, total);
+  if (ctx.gpu == nullptr) check_indices(op, "ids", ids, total);
+  return total;
 }
 
 }  // namespace
@@ -26,7 +29,7 @@ void embedding_forward(Ctx& ctx, const Tensor& y, const ConstTensor& table, cons
   check_operand("embedding_forward", "y", y, table.dtype(), {ids.size(0), table.size(1)});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  check_ids("embedding_forward", ids, table.size(0), shard);
+  const int64_t vocabulary = check_ids(ctx, "embedding_forward", ids, table.size(0), shard);
   dispatch_float("embedding_forward", table.dtype(), [&]<class T>() {
     const cpu::EmbeddingForward<T> args{.y = y.as<T>(),
                                         .table = table.as<T>(),
@@ -35,7 +38,9 @@ void embedding_forward(Ctx& ctx, const Tensor& y, const ConstTensor& table, cons
                                         .columns = table.size(1),
                                         .first_entry = shard.first,
                                         .entries = table.size(0),
+                                        .vocabulary = vocabulary,
                                         .accumulate = accumulate};
+    if (ctx.gpu != nullptr) return cuda::embedding_forward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(embedding_forward<T>)(args, ctx.threads);
   });
 }
@@ -47,8 +52,11 @@ void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
   check_operand("embedding_backward", "d_table", d_table, sum_dtype(dy.dtype()), d_table.shape());
   check_operand("embedding_backward", "ids", ids, DType::kI32, ids.shape());
   check_operand("embedding_backward", "dy", dy, dy.dtype(), {ids.size(0), d_table.size(1)});
+  const Activation order = ctx.gpu != nullptr
+                               ? ctx.allocate("embedding.order", DType::kI32, Shape{3, ids.size(0)})
+                               : Activation();
   if (ctx.planning()) return;
-  check_ids("embedding_backward", ids, d_table.size(0), shard);
+  check_ids(ctx, "embedding_backward", ids, d_table.size(0), shard);
   if (!accumulate) fill_zero(ctx, d_table);
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("embedding_backward", dy.dtype(), [&]<class T>() {
@@ -59,6 +67,11 @@ void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
                                          .columns = d_table.size(1),
                                          .first_entry = shard.first,
                                          .entries = d_table.size(0)};
+    if (ctx.gpu != nullptr) {
+      auto* numbers = order->as<int32_t>();
+      return cuda::embedding_backward<T>(*ctx.gpu, args,
+                                         {numbers, numbers + args.rows, numbers + 2 * args.rows});
+    }
     TRIREME_KERNEL(embedding_backward<T>)(args, ctx.threads);
   });
 }

@@ -1,6 +1,8 @@
 // Table lookup: y[t] = table[ids[t]] [+ y[t] if accumulate].
 //   ids (T) int32 in [0, V)   table (V, C)   y (T, C) of the table's dtype
-// Ids outside the vocabulary throw Error naming the position and the id, before anything is written.
+// Ids outside the vocabulary throw Error naming the position and the id, before anything is written. On a
+// GPU nobody can look before: whoever uploads the ids checks them (engine/ops/index_check.h); a wrong one
+// makes its row of y NaN and is left out of d_table.
 //
 // A shard holds rows [first, first + V) of a vocabulary of `total` rows; ids are in [0, total), and
 // a row that another shard has counts as zero: the sum over the shards is the whole lookup.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/cpu/rotary.h"
+#include "engine/ops/cuda/rotary.h"
 #include "engine/ops/index_check.h"
 
 namespace trireme {
@@ -44,18 +45,20 @@ void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTe
   check_operand("rotary", "positions", positions, DType::kI32, {x.size(0)});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  check_indices("rotary", "positions", positions, cos_sin.size(0));
+  if (ctx.gpu == nullptr) check_indices("rotary", "positions", positions, cos_sin.size(0));
   dispatch_float("rotary", x.dtype(), [&]<class T>() {
     using F = compute_t<T>;
     const cpu::Rotary<T> args{.x = x.as<T>(),
                               .cos_sin = cos_sin.as<F>(),
                               .positions = positions.as<int32_t>(),
+                              .entries = cos_sin.size(0),
                               .rows = x.size(0),
                               .heads = x.size(1),
                               .width = x.size(2),
                               .row_stride = x.stride(0),
                               .head_stride = x.stride(1),
                               .direction = inverse ? F{-1} : F{1}};
+    if (ctx.gpu != nullptr) return cuda::rotary<T>(*ctx.gpu, args);
     TRIREME_KERNEL(rotary<T>)(args, ctx.threads);
   });
 }

@@ -13,7 +13,8 @@ namespace trireme {
 void rotary_table(const Tensor& cos_sin, double base);
 
 // Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine);
-// positions (T) int32 in [0, P). inverse = true rotates back: the backward pass.
+// positions (T) int32 in [0, P); on a GPU, where nobody can look before, another one makes its row NaN.
+// inverse = true rotates back: the backward pass.
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
             bool inverse);
 

@@ -15,8 +15,11 @@ std::vector<OpCase> all_cases();
 std::map<std::string, std::string> ops_without_case();
 
 // One function per family, in cases_<family>.cpp.
+std::vector<OpCase> activation_cases();
+std::vector<OpCase> attention_cases();
+std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> gemm_cases();
 std::vector<OpCase> norm_cases();
-std::vector<OpCase> attention_cases();
+std::vector<OpCase> row_cases();
 
 }  // namespace trireme::test

@@ -1,5 +1,6 @@
 #include "engine/ops/cpu/elementwise.h"
 
+#include "engine/core/convert_float.h"
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/philox.h"
 
@@ -8,32 +9,11 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 14;  // elements worth a thread
 
-// float64 to float32 so that a second rounding to a narrower type gives the same as one rounding
-// from float64: towards zero, with the last bit set when anything was lost ("round to odd").
-[[gnu::always_inline]] inline float round_to_odd(double x) {
-  const float nearest = static_cast<float>(x);
-  const double back = static_cast<double>(nearest);
-  if (back == x || x != x) return nearest;
-  uint32_t bits = std::bit_cast<uint32_t>(nearest);
-  if ((back > 0 ? back : -back) > (x > 0 ? x : -x)) --bits;
-  return std::bit_cast<float>(bits | 1u);
-}
-
-template <class To, class From>
-[[gnu::always_inline]] inline To convert(From x) {
-  if constexpr (std::is_same_v<From, double> && sizeof(To) == 2)
-    return To(round_to_odd(x));
-  else if constexpr (sizeof(From) == 2 || sizeof(To) == 2)
-    return static_cast<To>(static_cast<float>(x));
-  else
-    return static_cast<To>(x);
-}
-
 template <class To, class From>
 void cast_to(To* y, const From* x, int64_t n, int threads) {
   parallel_for(threads, n, kGrain, [=](int64_t begin, int64_t end) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) y[i] = convert<To>(x[i]);
+    for (int64_t i = begin; i < end; ++i) y[i] = convert_float<To>(x[i]);
   });
 }
 

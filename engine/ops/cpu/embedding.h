@@ -13,6 +13,7 @@ struct EmbeddingForward {
   const int32_t* ids;
   int64_t rows, columns;
   int64_t first_entry, entries;  // the table's part of the vocabulary
+  int64_t vocabulary;
   bool accumulate;
 };
 

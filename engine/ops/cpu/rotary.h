@@ -11,6 +11,7 @@ struct Rotary {
   T* x;
   const compute_t<T>* cos_sin;  // (P, width)
   const int32_t* positions;
+  int64_t entries;  // P
   int64_t rows, heads, width;
   int64_t row_stride, head_stride;
   compute_t<T> direction;  // 1 or -1: the sign of the angle

@@ -1,0 +1,219 @@
+#include "engine/ops/cuda/activation.h"
+#include "engine/ops/cuda/column_sums.h"
+#include "engine/ops/cuda/elements.h"
+
+namespace trireme::cuda {
+namespace {
+
+__device__ float exponential(float x) { return expf(x); }
+__device__ double exponential(double x) { return exp(x); }
+
+// 0 and 1 where the exponential overflows or vanishes.
+template <class F>
+__device__ F sigmoid(F x) {
+  return F{1} / (F{1} + exponential(-x));
+}
+
+// GELU as x sigmoid(2u), 2u = 2 sqrt(2 / pi) (x + 0.044715 x^3): engine/ops/cpu/activation.cpp.
+template <class F>
+constexpr F kTwoA = F(2 * 0.79788456080286535588);
+template <class F>
+constexpr F kB = F(0.044715);
+
+template <class F>
+__device__ F gelu(F x) {
+  return x * sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
+}
+
+template <class F>
+__device__ F gelu_derivative(F x) {
+  const F s = sigmoid(kTwoA<F> * (x + kB<F> * x * x * x));
+  return s + x * s * (F(1) - s) * kTwoA<F> * (F(1) + F(3) * kB<F> * x * x);
+}
+
+template <class T, int N>
+struct GeluForward {
+  T* y;
+  const T* x;
+  __device__ void operator()(int64_t item) const {
+    auto e = load_pack<T, N>(x, item);
+#pragma unroll
+    for (int i = 0; i < N; ++i) e.v[i] = static_cast<T>(gelu(to_compute(e.v[i])));
+    store_pack<T, N>(y, item, e);
+  }
+};
+
+template <class T, int N>
+struct GeluBackward {
+  T* dx;
+  const T *dy, *x;
+  __device__ void operator()(int64_t item) const {
+    auto d = load_pack<T, N>(dy, item);
+    const auto e = load_pack<T, N>(x, item);
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+      d.v[i] = static_cast<T>(to_compute(d.v[i]) * gelu_derivative(to_compute(e.v[i])));
+    store_pack<T, N>(dx, item, d);
+  }
+};
+
+// Item of (rows, packs); the gate's is as many packs further as there are rows before it, and the up
+// projection's lies another row behind.
+template <class T, int N>
+struct SiluGatedForward {
+  T* y;
+  const T* gate_up;
+  int64_t packs;  // in a row of y
+  __device__ void operator()(int64_t item) const {
+    const int64_t gate = item + quotient(item, packs) * packs;
+    auto z = load_pack<T, N>(gate_up, gate);
+    const auto up = load_pack<T, N>(gate_up, gate + packs);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const auto x = to_compute(z.v[i]);
+      z.v[i] = static_cast<T>(x * sigmoid(x) * to_compute(up.v[i]));
+    }
+    store_pack<T, N>(y, item, z);
+  }
+};
+
+template <class T, int N>
+struct SiluGatedBackward {
+  T* d_gate_up;
+  const T *dy, *gate_up;
+  int64_t packs;
+  __device__ void operator()(int64_t item) const {
+    using F = compute_t<T>;
+    const int64_t gate = item + quotient(item, packs) * packs;
+    const auto dv = load_pack<T, N>(dy, item);
+    auto z = load_pack<T, N>(gate_up, gate), up = load_pack<T, N>(gate_up, gate + packs);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const F x = to_compute(z.v[i]), u = to_compute(up.v[i]), d = to_compute(dv.v[i]);
+      const F s = sigmoid(x), silu = x * s;
+      z.v[i] = static_cast<T>(d * u * (s + silu * (F(1) - s)));
+      up.v[i] = static_cast<T>(d * silu);
+    }
+    store_pack<T, N>(d_gate_up, gate, z);
+    store_pack<T, N>(d_gate_up, gate + packs, up);
+  }
+};
+
+template <class T, int N>
+struct AddBias {
+  T* y;
+  const T* bias;
+  int64_t packs;
+  __device__ void operator()(int64_t item) const {
+    auto e = load_pack<T, N>(y, item);
+    const auto b = load_pack<T, N>(bias, item - quotient(item, packs) * packs);
+#pragma unroll
+    for (int i = 0; i < N; ++i) e.v[i] = static_cast<T>(to_compute(e.v[i]) + to_compute(b.v[i]));
+    store_pack<T, N>(y, item, e);
+  }
+};
+
+constexpr int kBiasThreads = 128;
+
+// Block (x, y) adds up row block y of the packs of columns that begin at x * kBiasThreads.
+template <class T, int N>
+__global__ void __launch_bounds__(kBiasThreads) bias_backward_kernel(cpu::BiasBackward<T> a) {
+  using F = compute_t<T>;
+  const int64_t packs = a.columns / N;
+  const int64_t p = static_cast<int64_t>(blockIdx.x) * kBiasThreads + threadIdx.x;
+  if (p >= packs) return;
+  Pack<F, N> total{};
+  const int64_t last = first_row(blockIdx.y + 1, a.blocks, a.rows);
+#pragma unroll 4
+  for (int64_t r = first_row(blockIdx.y, a.blocks, a.rows); r < last; ++r) {
+    const auto d = load_pack<T, N>(a.dy, r * packs + p);
+#pragma unroll
+    for (int i = 0; i < N; ++i) total.v[i] += to_compute(d.v[i]);
+  }
+  store_pack<F, N>(a.partial, blockIdx.y * packs + p, total);
+}
+
+}  // namespace
+
+template <class T>
+void gelu_forward(Context& gpu, T* y, const T* x, int64_t n) {
+  with_pack<T>(
+      n,
+      [&]<int N>() {
+        for_each_item(gpu, "gelu_forward", n / N, GeluForward<T, N>{y, x});
+      },
+      y, x);
+}
+
+template <class T>
+void gelu_backward(Context& gpu, T* dx, const T* dy, const T* x, int64_t n) {
+  with_pack<T>(
+      n,
+      [&]<int N>() {
+        for_each_item(gpu, "gelu_backward", n / N, GeluBackward<T, N>{dx, dy, x});
+      },
+      dx, dy, x);
+}
+
+template <class T>
+void silu_gated_forward(Context& gpu, T* y, const T* gate_up, int64_t rows, int64_t columns) {
+  with_pack<T>(
+      columns,
+      [&]<int N>() {
+        const int64_t packs = columns / N;
+        for_each_item(gpu, "silu_gated_forward", rows * packs,
+                      SiluGatedForward<T, N>{y, gate_up, packs});
+      },
+      y, gate_up);
+}
+
+template <class T>
+void silu_gated_backward(Context& gpu, T* d_gate_up, const T* dy, const T* gate_up, int64_t rows,
+                         int64_t columns) {
+  with_pack<T>(
+      columns,
+      [&]<int N>() {
+        const int64_t packs = columns / N;
+        for_each_item(gpu, "silu_gated_backward", rows * packs,
+                      SiluGatedBackward<T, N>{d_gate_up, dy, gate_up, packs});
+      },
+      d_gate_up, dy, gate_up);
+}
+
+template <class T>
+void add_bias(Context& gpu, T* y, const T* bias, int64_t rows, int64_t columns) {
+  with_pack<T>(
+      columns,
+      [&]<int N>() {
+        const int64_t packs = columns / N;
+        for_each_item(gpu, "add_bias", rows * packs, AddBias<T, N>{y, bias, packs});
+      },
+      y, bias);
+}
+
+template <class T>
+void bias_backward(Context& gpu, const cpu::BiasBackward<T>& a) {
+  with_pack<T>(
+      a.columns,
+      [&]<int N>() {
+        const int64_t chunks = blocks_for(a.columns / N, kBiasThreads);
+        launch(gpu, "bias_backward", bias_backward_kernel<T, N>,
+               {.blocks = {chunks, a.blocks}, .threads = kBiasThreads}, a);
+      },
+      a.dy);
+  column_sums(gpu, "bias_sums", a.db, a.partial, a.blocks, a.columns, a.accumulate);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                              \
+  template void gelu_forward<T>(Context&, T*, const T*, int64_t);                           \
+  template void gelu_backward<T>(Context&, T*, const T*, const T*, int64_t);                \
+  template void silu_gated_forward<T>(Context&, T*, const T*, int64_t, int64_t);            \
+  template void silu_gated_backward<T>(Context&, T*, const T*, const T*, int64_t, int64_t); \
+  template void add_bias<T>(Context&, T*, const T*, int64_t, int64_t);                      \
+  template void bias_backward<T>(Context&, const cpu::BiasBackward<T>&);
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(f16)
+
+}  // namespace trireme::cuda

@@ -1,0 +1,24 @@
+// Kernels of engine/ops/activation.h on a GPU; shapes as those of their twins on the CPU.
+#pragma once
+
+#include "engine/device/context.h"
+#include "engine/ops/cpu/activation.h"
+
+namespace trireme::cuda {
+
+template <class T>
+TRIREME_CUDA_DECL void gelu_forward(Context& gpu, T* y, const T* x, int64_t n);
+template <class T>
+TRIREME_CUDA_DECL void gelu_backward(Context& gpu, T* dx, const T* dy, const T* x, int64_t n);
+template <class T>
+TRIREME_CUDA_DECL void silu_gated_forward(Context& gpu, T* y, const T* gate_up, int64_t rows,
+                                          int64_t columns);
+template <class T>
+TRIREME_CUDA_DECL void silu_gated_backward(Context& gpu, T* d_gate_up, const T* dy,
+                                           const T* gate_up, int64_t rows, int64_t columns);
+template <class T>
+TRIREME_CUDA_DECL void add_bias(Context& gpu, T* y, const T* bias, int64_t rows, int64_t columns);
+template <class T>
+TRIREME_CUDA_DECL void bias_backward(Context& gpu, const cpu::BiasBackward<T>& a);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,16 @@
+// Kernels of engine/ops/elementwise.h on a GPU.
+#pragma once
+
+#include "engine/device/context.h"
+#include "engine/ops/cpu/elementwise.h"
+
+namespace trireme::cuda {
+
+template <class T>
+TRIREME_CUDA_DECL void add(Context& gpu, T* y, const T* a, const T* b, int64_t n);
+template <class T>
+TRIREME_CUDA_DECL void cast(Context& gpu, void* y, DType to, const T* x, int64_t n);
+template <class T>
+TRIREME_CUDA_DECL void dropout(Context& gpu, const cpu::DropoutArgs<T>& args);
+
+}  // namespace trireme::cuda

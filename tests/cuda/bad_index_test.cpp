@@ -1,0 +1,92 @@
+// Numbers that lead out of a table: the host cannot look before an op on a GPU, so the op must neither
+// fault nor give something that looks right.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/ops/copy_rows.h"
+#include "engine/ops/embedding.h"
+#include "engine/ops/rotary.h"
+#include "tests/cuda/op_case.h"
+
+namespace trireme::test {
+namespace {
+
+constexpr DType kF32 = DType::kF32, kI32 = DType::kI32;
+
+// The body writes what is wanted when it runs on the CPU.
+std::string failure_of(const std::function<void(OpRun&)>& body) {
+  const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
+  return check_case({.op = "bad index", .body = body}, *gpu).failure;
+}
+
+constexpr int64_t kTokens = 4, kEntries = 3, kColumns = 8;
+const std::vector<double> kIds = {1, -1, 2, kEntries};
+
+TEST(BadIndex, MakesALookupNaN) {
+  EXPECT_EQ(failure_of([](OpRun& run) {
+              const Tensor y = run.updated("y", kF32, {kTokens, kColumns}, exact());
+              const ConstTensor table = run.random("table", kF32, {kEntries, kColumns});
+              const ConstTensor ids = run.values("ids", kI32, {kTokens}, kIds);
+              if (run.ctx.gpu != nullptr) {
+                embedding_forward(run.ctx, y, table, ids, false);
+                return;
+              }
+              for (int64_t i = 0; i < y.numel(); ++i) {
+                const int64_t t = i / kColumns, id = t == 0 ? 1 : 2;
+                y.as<float>()[i] =
+                    t % 2 == 1 ? NAN : table.as<float>()[id * kColumns + i % kColumns];
+              }
+            }),
+            "");
+}
+
+TEST(BadIndex, IsLeftOutOfTheGradient) {
+  EXPECT_EQ(failure_of([](OpRun& run) {
+              const Tensor d = run.output("d_table", kF32, {kEntries, kColumns}, exact());
+              const bool gpu = run.ctx.gpu != nullptr;
+              // The oracle has only the tokens with good ids.
+              const int64_t n = gpu ? kTokens : 2;
+              std::vector<double> dy(static_cast<size_t>(n * kColumns), 7.0);
+              for (size_t i = 0; i < dy.size(); ++i) {
+                const auto t = static_cast<int64_t>(i) / kColumns;
+                if (t == (gpu ? 2 : 1)) dy[i] = 0.5;
+              }
+              const ConstTensor ids =
+                  gpu ? run.values("ids", kI32, {n}, kIds) : run.values("ids", kI32, {n}, {1, 2});
+              embedding_backward(run.ctx, d, run.values("dy", kF32, {n, kColumns}, dy), ids, false);
+            }),
+            "");
+}
+
+TEST(BadIndex, MakesARotationNaN) {
+  EXPECT_EQ(
+      failure_of([](OpRun& run) {
+        const Tensor x = run.updated("x", kF32, {2, 1, kColumns}, exact());
+        const ConstTensor table = run.random("cos_sin", kF32, {kEntries, kColumns});
+        if (run.ctx.gpu != nullptr)
+          rotary(run.ctx, x, table, run.values("positions", kI32, {2}, {kEntries, -1}), false);
+        else
+          std::fill_n(x.as<float>(), x.numel(), NAN);
+      }),
+      "");
+}
+
+TEST(BadIndex, CopiesNothing) {
+  EXPECT_EQ(failure_of([](OpRun& run) {
+              const Tensor y = run.updated("y", kF32, {kEntries, kColumns}, exact());
+              const ConstTensor x = run.random("x", kF32, {kTokens, kColumns});
+              if (run.ctx.gpu != nullptr) {
+                copy_rows(run.ctx, y, x, run.values("y_rows", kI32, {kTokens}, kIds));
+                return;
+              }
+              for (int64_t c = 0; c < kColumns; ++c) {
+                y.as<float>()[kColumns + c] = x.as<float>()[c];
+                y.as<float>()[2 * kColumns + c] = x.as<float>()[2 * kColumns + c];
+              }
+            }),
+            "");
+}
+
+}  // namespace
+}  // namespace trireme::test
