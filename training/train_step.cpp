@@ -200,8 +200,8 @@ void TrainStep::reduce_and_update(int64_t step) {
   decision.dynamic_scale = config_.dtype == DType::kF16 && config_.loss_scale.static_scale == 0.0;
   decision.loss_scale = config_.loss_scale;
   const Tensor scalars = scalar(kScalars, DType::kU8, kStepScalarsBytes);
-  decide_step(scalars, scalar(kState, DType::kU8, kStepStateBytes), sums(kSquares, kSquares + 1),
-              sums(kLoss, kLoss + 1), decision);
+  decide_step(ctx_, scalars, scalar(kState, DType::kU8, kStepStateBytes),
+              sums(kSquares, kSquares + 1), sums(kLoss, kLoss + 1), decision);
   state_.optimizer.update(ctx_, scalars);
   const int stage = state_.store.sharding().stage;
   if (stage == 1 || stage == 2) gather_updated_values(groups_, state_.store, ctx_.profile);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/ops/cpu/cross_entropy.h"
+#include "engine/ops/cuda/cross_entropy.h"
 #include "engine/ops/index_check.h"
 
 namespace trireme {
@@ -66,15 +67,18 @@ void run(Ctx& ctx, const Operands& o) {
         .valid_columns = o.valid_columns,
         .logits_stride = o.logits.stride(0),
         .d_stride = o.d_logits.present() ? o.d_logits.stride(0) : 0,
-        .scale = static_cast<T>(*o.scale.as<double>()),
+        .scale = o.scale.as<double>(),
         .ignored_target = kIgnoredTarget,
         .statistics = o.statistics,
         .first_column = o.first_column,
     };
+    if (ctx.gpu != nullptr) return cuda::cross_entropy<T>(*ctx.gpu, args);
     TRIREME_KERNEL(cross_entropy<T>)(args, ctx.threads);
   };
   o.logits.dtype() == DType::kF64 ? run_as.template operator()<double>()
                                   : run_as.template operator()<float>();
+  if (ctx.gpu != nullptr)
+    return cuda::add_in_order(*ctx.gpu, o.loss_sum.as<double>(), row_loss->as<double>(), rows);
   // In the order of the rows, one by one: the sum does not depend on how tokens are chunked.
   double sum = *o.loss_sum.as<double>();
   for (int64_t row = 0; row < rows; ++row) sum += row_loss->as<double>()[row];
@@ -95,7 +99,8 @@ void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token
                            int64_t valid_vocab) {
   check_operands(loss_sum, token_loss, d_logits, logits, targets, scale, valid_vocab);
   TRIREME_CHECK(valid_vocab >= 1, kOp, ": valid_vocab is ", valid_vocab, ", expected at least 1");
-  if (!ctx.planning()) check_indices(kOp, "targets", targets, valid_vocab, kIgnoredTarget);
+  if (!ctx.planning() && ctx.gpu == nullptr)
+    check_indices(kOp, "targets", targets, valid_vocab, kIgnoredTarget);
   run(ctx, {loss_sum, token_loss, d_logits, logits, targets, scale, valid_vocab, nullptr, 0});
 }
 
@@ -107,7 +112,7 @@ void softmax_statistics(Ctx& ctx, const Tensor& statistics, const ConstTensor& l
   check_operand(kName, "statistics", statistics, DType::kF64, {logits.size(0), 3});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kLoss);
-  check_indices(kName, "targets", targets, part.total, kIgnoredTarget);
+  if (ctx.gpu == nullptr) check_indices(kName, "targets", targets, part.total, kIgnoredTarget);
   const auto run_as = [&]<class T>() {
     const cpu::SoftmaxStatistics<T> args{.statistics = statistics.as<double>(),
                                          .logits = logits.as<T>(),
@@ -117,6 +122,7 @@ void softmax_statistics(Ctx& ctx, const Tensor& statistics, const ConstTensor& l
                                          .logits_stride = logits.stride(0),
                                          .first_column = part.first,
                                          .ignored_target = kIgnoredTarget};
+    if (ctx.gpu != nullptr) return cuda::softmax_statistics<T>(*ctx.gpu, args);
     TRIREME_KERNEL(softmax_statistics<T>)(args, ctx.threads);
   };
   logits.dtype() == DType::kF64 ? run_as.template operator()<double>()
@@ -133,6 +139,8 @@ void merge_softmax_statistics(Ctx& ctx, const Tensor& merged, const ConstTensor&
   const int64_t rows = parts.size(1);
   const double* in = parts.as<double>();
   double* out = merged.as<double>();
+  if (ctx.gpu != nullptr)
+    return cuda::merge_softmax_statistics(*ctx.gpu, out, in, parts.size(0), rows);
   for (int64_t row = 0; row < rows; ++row) {
     const auto part = [&](int64_t p) { return in + (p * rows + row) * 3; };
     double largest = part(0)[0], target = part(0)[2], total = 0;

@@ -11,8 +11,9 @@
 //   scale       (1)     float64 device scalar: loss scale / number of valid tokens of the global batch
 // The loss of a token is logsumexp(logits) - logits[target]. loss_sum grows token by token, in order,
 // so it does not depend on how tokens are chunked. A target outside [0, valid_vocab) that is not
-// kIgnoredTarget throws Error naming its position, before anything is written. A NaN or an infinite
-// logit makes the loss non-finite (a logit of -infinity is a probability of 0).
+// kIgnoredTarget throws Error naming its position, before anything is written; on a GPU, whose memory
+// the host does not read, it makes the loss non-finite. So does a NaN or an infinite logit (a logit of
+// -infinity is a probability of 0).
 #pragma once
 
 #include "engine/ops/context.h"

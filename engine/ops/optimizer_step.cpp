@@ -1,20 +1,14 @@
 #include "engine/ops/optimizer_step.h"
 
-#include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "engine/ops/cpu/flat_norm.h"
 #include "engine/ops/cpu/optimizer_step.h"
+#include "engine/ops/cuda/optimizer_step.h"
 
 namespace trireme {
 namespace {
-
-StepScalars read_scalars(const ConstTensor& view) {
-  StepScalars scalars;
-  std::memcpy(&scalars, view.raw(), sizeof scalars);
-  return scalars;
-}
 
 void check_range(const char* op, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                  const ConstTensor& scalars) {
@@ -36,11 +30,8 @@ void check_state(const char* op, const char* operand, const Tensor& state, const
 
 template <class T>
 cpu::UpdateRange<T> update_range(const Tensor& param, const Tensor& master, const ConstTensor& grad,
-                                 const Tensor& m, const Tensor& v, const StepScalars& scalars,
-                                 const RandomKey& rounding, const ElementIndex& index) {
-  // Each update has random bits of its own: with the same bits every time, an element whose bits
-  // say "up" would drift.
-  const auto count = static_cast<uint64_t>(scalars.count);
+                                 const Tensor& m, const Tensor& v, const RandomKey& rounding,
+                                 const ElementIndex& index) {
   return {.param = param.as<T>(),
           .master = master.present() ? master.as<float>() : nullptr,
           .grad = grad.as<compute_t<T>>(),
@@ -48,16 +39,26 @@ cpu::UpdateRange<T> update_range(const Tensor& param, const Tensor& master, cons
           .v = v.present() ? v.raw() : nullptr,
           .bf16_state = m.present() && m.dtype() == DType::kBF16,
           .n = param.numel(),
-          .key = {rounding.seed, substream(rounding.stream, count)},
+          .key = rounding,
           .first = index.first,
           .width = index.width,
           .stride = index.stride,
           .offset = index.offset};
 }
 
-// 1 - beta^count without cancellation for beta near 1.
-double bias_correction(double beta, int64_t count) {
-  return beta > 0 ? -std::expm1(static_cast<double>(count) * std::log(beta)) : 1.0;
+// Hands a range to `gpu_kernel` with the scalars where they are, or to `cpu_kernel` with what they say,
+// unless that is to skip.
+template <class T, class Args, class OnGpu, class OnCpu>
+void update(Ctx& ctx, cpu::UpdateRange<T> range, const ConstTensor& scalars, const Args& args,
+            OnGpu&& gpu_kernel, OnCpu&& cpu_kernel) {
+  if (ctx.gpu != nullptr)
+    return gpu_kernel(*ctx.gpu, cuda::UpdateStep<T, Args>{
+                                    range, static_cast<const StepScalars*>(scalars.raw()), args});
+  StepScalars s;
+  std::memcpy(&s, scalars.raw(), sizeof s);
+  if (s.skip != 0) return;
+  range.key.stream = rounding_stream(args.rounding, s.count);
+  cpu_kernel({range, update_coefficients<compute_t<T>>(args, s)}, ctx.threads);
 }
 
 }  // namespace
@@ -70,25 +71,9 @@ void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const Const
   check_operand("adamw_step", "v", v, m.dtype(), param.shape());
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
-  const StepScalars s = read_scalars(scalars);
-  if (s.skip != 0) return;
-  const double lr = s.learning_rate * args.lr_multiplier;
   dispatch_float("adamw_step", param.dtype(), [&]<class T>() {
-    using F = compute_t<T>;
-    const cpu::AdamWUpdate<T> update{
-        .range = update_range<T>(param, master, grad, m, v, s, args.rounding, args.index),
-        .grad_multiplier = static_cast<F>(s.grad_multiplier),
-        .beta1 = static_cast<F>(args.beta1),
-        .beta2 = static_cast<F>(args.beta2),
-        .eps = static_cast<F>(args.eps),
-        .one_minus_beta1 = static_cast<F>(1.0 - args.beta1),
-        .one_minus_beta2 = static_cast<F>(1.0 - args.beta2),
-        .step = static_cast<F>(lr / bias_correction(args.beta1, s.count)),
-        .inverse_sqrt_bias2 = static_cast<F>(1.0 / std::sqrt(bias_correction(args.beta2, s.count))),
-        .decay = static_cast<F>(args.decoupled ? lr * args.weight_decay : args.weight_decay),
-        .decoupled = args.decoupled,
-    };
-    TRIREME_KERNEL(adamw<T>)(update, ctx.threads);
+    update(ctx, update_range<T>(param, master, grad, m, v, args.rounding, args.index), scalars,
+           args, cuda::adamw<T>, TRIREME_KERNEL(adamw<T>));
   });
 }
 
@@ -100,21 +85,9 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
   if (m.present()) check_state("sgd_step", "m", m, param);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
-  const StepScalars s = read_scalars(scalars);
-  if (s.skip != 0) return;
-  const double lr = s.learning_rate * args.lr_multiplier;
   dispatch_float("sgd_step", param.dtype(), [&]<class T>() {
-    using F = compute_t<T>;
-    const cpu::SgdUpdate<T> update{
-        .range = update_range<T>(param, master, grad, m, {}, s, args.rounding, args.index),
-        .grad_multiplier = static_cast<F>(s.grad_multiplier),
-        .learning_rate = static_cast<F>(lr),
-        .momentum = static_cast<F>(args.momentum),
-        .weight_decay = static_cast<F>(args.weight_decay),
-        .nesterov = args.nesterov,
-        .first = s.count == 1,
-    };
-    TRIREME_KERNEL(sgd<T>)(update, ctx.threads);
+    update(ctx, update_range<T>(param, master, grad, m, {}, args.rounding, args.index), scalars,
+           args, cuda::sgd<T>, TRIREME_KERNEL(sgd<T>));
   });
 }
 
@@ -126,6 +99,10 @@ void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x) {
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
   auto* sums = partial->as<double>();
+  if (ctx.gpu != nullptr)
+    return dispatch_float("sum_of_squares", x.dtype(), [&]<class T>() {
+      cuda::sum_of_squares<T>(*ctx.gpu, out.as<double>(), sums, x.as<T>(), x.numel());
+    });
   dispatch_float("sum_of_squares", x.dtype(), [&]<class T>() {
     TRIREME_KERNEL(squares<T>)(sums, x.as<T>(), x.numel(), ctx.threads);
   });
@@ -134,10 +111,27 @@ void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x) {
   *out.as<double>() += total;
 }
 
+namespace {
+
+int64_t first_non_finite_on_gpu(cuda::Context& gpu, const ConstTensor& x) {
+  // The search is in no plan of the arena: it is made after a step that failed.
+  const Buffer place("first_non_finite", sizeof(int64_t), Memory::kDevice);
+  cuda::fill_bytes(gpu, gpu.main, place.data(), 0x7f, place.bytes());  // beyond every index
+  dispatch_float("first_non_finite", x.dtype(), [&]<class T>() {
+    cuda::find_non_finite<T>(gpu, reinterpret_cast<int64_t*>(place.data()), x.as<T>(), x.numel());
+  });
+  int64_t first = 0;
+  cuda::download(gpu, &first, place.data(), place.bytes());
+  return first < x.numel() ? first : -1;
+}
+
+}  // namespace
+
 int64_t first_non_finite(Ctx& ctx, const ConstTensor& x) {
   check_contiguous("first_non_finite", "x", x);
   if (ctx.planning()) return -1;
   const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
+  if (ctx.gpu != nullptr) return first_non_finite_on_gpu(*ctx.gpu, x);
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   int64_t first = kNone;
   dispatch_float("first_non_finite", x.dtype(), [&]<class T>() {

@@ -2,28 +2,10 @@
 // clip factor, step count) read from device views, so that no host read is needed inside a step.
 #pragma once
 
-#include "engine/core/element_index.h"
 #include "engine/ops/context.h"
+#include "engine/ops/optimizer_scalars.h"
 
 namespace trireme {
-
-// The scalars of one optimizer step, written by optim/ and read by the kernels below.
-struct StepScalars {
-  double grad_multiplier = 1.0;  // 1 / loss scale, times the clip factor
-  double learning_rate = 0.0;
-  int64_t count = 1;  // number of this update (from 1), for bias correction
-  int32_t skip = 0;   // non-zero: leave everything as it is
-};
-inline constexpr int64_t kStepScalarsBytes = sizeof(StepScalars);
-
-struct AdamWArgs {
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.0;
-  double lr_multiplier = 1.0;
-  bool decoupled =
-      true;              // AdamW (Loshchilov & Hutter 2019); false: L2 added to the gradient (Adam)
-  RandomKey rounding{};  // of the stochastic rounding below
-  ElementIndex index{};  // keys the rounding
-};
 
 // For every element, with g = grad * grad_multiplier (Kingma & Ba 2015):
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
@@ -45,13 +27,6 @@ void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const Const
                 const Tensor& m, const Tensor& v, const ConstTensor& scalars,
                 const AdamWArgs& args);
 
-struct SgdArgs {
-  double momentum = 0.0, weight_decay = 0.0, lr_multiplier = 1.0;
-  bool nesterov = false;
-  RandomKey rounding{};
-  ElementIndex index{};
-};
-
 // d = g + weight_decay p;  m = momentum m + d;  p -= lr (nesterov ? d + momentum m : m)
 // m is absent when momentum = 0 (then p -= lr d). The first update sets m = d (count == 1).
 // dtypes and rounding as in adamw_step.
@@ -59,10 +34,11 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
               const Tensor& m, const ConstTensor& scalars, const SgdArgs& args);
 
 // out (1) float64: += sum of x^2 over the range (x any float dtype), in float64 over fixed blocks, so
-// the sum does not depend on the number of threads. Non-finite elements make it non-finite.
+// the sum does not depend on the number of threads (and on a GPU not on the device). Non-finite elements make it non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
-// Index of the first element that is not finite, or -1.
+// Index of the first element that is not finite, or -1. On a GPU the host waits for it: for the report of
+// a failed step.
 int64_t first_non_finite(Ctx& ctx, const ConstTensor& x);
 
 }  // namespace trireme

@@ -18,7 +18,8 @@ class Decider {
   }
   StepScalars decide(double sum_of_squares, double loss = 1.0) {
     StepScalars scalars;
-    decide_step(Tensor(&scalars, DType::kU8, Shape{kStepScalarsBytes}),
+    Ctx ctx(1, "step control");
+    decide_step(ctx, Tensor(&scalars, DType::kU8, Shape{kStepScalarsBytes}),
                 Tensor(&state, DType::kU8, Shape{kStepStateBytes}),
                 Tensor(&sum_of_squares, DType::kF64, Shape{1}),
                 Tensor(&loss, DType::kF64, Shape{1}), decision);

@@ -56,7 +56,8 @@ TRIREME_INLINE void zero(D* p, int64_t n) {
 template <class D, class F>
 void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int64_t target,
                   const SoftmaxSum<F>& softmax) {
-  const F factor = a.scale / softmax.total;
+  const F scale = static_cast<F>(*a.scale);
+  const F factor = scale / softmax.total;
   // Before the loop, which may overwrite the logit.
   const F at_target =
       target < 0 ? F(0) : fast_exp(x[target] - softmax.largest) / softmax.total - F(1);
@@ -64,7 +65,7 @@ void gradient_row(const CrossEntropy<F>& a, D* d, const F* x, int64_t target,
     const Vec<F> e = fast_exp(load_lanes(x + i, lanes) - softmax.largest);
     store_lanes(d + i, lanes, e * factor);
   });
-  if (target >= 0) d[target] = static_cast<D>(at_target * a.scale);
+  if (target >= 0) d[target] = static_cast<D>(at_target * scale);
   zero(d + a.valid_columns, a.columns - a.valid_columns);
 }
 

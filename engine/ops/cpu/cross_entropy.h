@@ -17,7 +17,7 @@ struct CrossEntropy {
   const int32_t* targets;
   int64_t rows, columns, valid_columns;
   int64_t logits_stride, d_stride;
-  T scale;
+  const double* scale;  // (1)
   int32_t ignored_target;
   // Of a part of the vocabulary: the whole rows' (rows, 3) statistics, and the number of the first
   // column among all. Null and 0 where the logits are the whole rows.

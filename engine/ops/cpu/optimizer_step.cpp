@@ -67,17 +67,17 @@ struct AdamW {
   template <class A, class T>
   TRIREME_INLINE static void run(const AdamWUpdate<T>& a, int64_t begin, int64_t end) {
     using F = compute_t<T>;
-    const AdamWUpdate<T> u = a;  // a copy that no store can alias
-    const UpdateRange<T>& r = u.range;
+    const auto c = a.c;  // copies that no store can alias
+    const UpdateRange<T> r = a.range;
     for_elements<A::kNoise>(r, begin, end, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
       Vec<F> p = A::parameter(r, i, lanes);
-      Vec<F> g = load_lanes(r.grad + i, lanes) * u.grad_multiplier;
-      if (!u.decoupled) g += u.decay * p;
-      const Vec<F> m = u.beta1 * A::state(r.m, i, lanes) + u.one_minus_beta1 * g;
-      const Vec<F> v = u.beta2 * A::state(r.v, i, lanes) + u.one_minus_beta2 * (g * g);
-      const Vec<F> update = m / (square_roots<F>(v) * u.inverse_sqrt_bias2 + u.eps);
-      if (u.decoupled) p -= u.decay * p;
-      p -= u.step * update;
+      Vec<F> g = load_lanes(r.grad + i, lanes) * c.grad_multiplier;
+      if (!c.decoupled) g += c.decay * p;
+      const Vec<F> m = c.beta1 * A::state(r.m, i, lanes) + c.one_minus_beta1 * g;
+      const Vec<F> v = c.beta2 * A::state(r.v, i, lanes) + c.one_minus_beta2 * (g * g);
+      const Vec<F> update = m / (square_roots<F>(v) * c.inverse_sqrt_bias2 + c.eps);
+      if (c.decoupled) p -= c.decay * p;
+      p -= c.step * update;
       A::set_state(r.m, i, lanes, m, random);
       A::set_state(r.v, i, lanes, v, random);
       A::set_parameter(r, i, lanes, p, random);
@@ -89,18 +89,18 @@ struct Sgd {
   template <class A, class T>
   TRIREME_INLINE static void run(const SgdUpdate<T>& a, int64_t begin, int64_t end) {
     using F = compute_t<T>;
-    const SgdUpdate<T> u = a;
-    const UpdateRange<T>& r = u.range;
+    const auto c = a.c;
+    const UpdateRange<T> r = a.range;
     for_elements<A::kNoise>(r, begin, end, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
       Vec<F> p = A::parameter(r, i, lanes);
-      const Vec<F> d = load_lanes(r.grad + i, lanes) * u.grad_multiplier + u.weight_decay * p;
+      const Vec<F> d = load_lanes(r.grad + i, lanes) * c.grad_multiplier + c.weight_decay * p;
       Vec<F> change = d;
       if (r.m != nullptr) {
-        const Vec<F> m = u.first ? d : u.momentum * A::state(r.m, i, lanes) + d;
-        change = u.nesterov ? d + u.momentum * m : m;
+        const Vec<F> m = c.first ? d : c.momentum * A::state(r.m, i, lanes) + d;
+        change = c.nesterov ? d + c.momentum * m : m;
         A::set_state(r.m, i, lanes, m, random);
       }
-      A::set_parameter(r, i, lanes, p - u.learning_rate * change, random);
+      A::set_parameter(r, i, lanes, p - c.learning_rate * change, random);
     });
   }
 };

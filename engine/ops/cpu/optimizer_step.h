@@ -2,8 +2,8 @@
 #pragma once
 
 #include "engine/core/dtype.h"
-#include "engine/core/random.h"
 #include "engine/ops/cpu/isa.h"
+#include "engine/ops/optimizer_scalars.h"
 
 namespace trireme::cpu {
 
@@ -23,23 +23,14 @@ struct UpdateRange {
 
 template <class T>
 struct AdamWUpdate {
-  using F = compute_t<T>;
   UpdateRange<T> range;
-  F grad_multiplier, beta1, beta2, eps;
-  F one_minus_beta1, one_minus_beta2;  // rounded once, from float64
-  F step;                              // lr / (1 - beta1^count)
-  F inverse_sqrt_bias2;                // 1 / sqrt(1 - beta2^count)
-  F decay;                             // decoupled: lr * weight_decay; else weight_decay
-  bool decoupled;
+  AdamWCoefficients<compute_t<T>> c;
 };
 
 template <class T>
 struct SgdUpdate {
-  using F = compute_t<T>;
   UpdateRange<T> range;
-  F grad_multiplier, learning_rate, momentum, weight_decay;
-  bool nesterov;
-  bool first;  // m holds nothing yet
+  SgdCoefficients<compute_t<T>> c;
 };
 
 TRIREME_CPU_KERNEL(adamw, (const AdamWUpdate<T>& a, int threads))

@@ -1,0 +1,20 @@
+// Functions of float and double that kernels share, each in the type of its operand. For CUDA sources
+// only.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+#include <type_traits>
+
+namespace trireme::cuda {
+
+// Not -infinity: a logit of -infinity must count as 0, not as NaN.
+template <class F>
+inline constexpr F kLowest = std::is_same_v<F, double> ? F(-DBL_MAX) : F(-FLT_MAX);
+
+__device__ inline float exponential(float x) { return expf(x); }
+__device__ inline double exponential(double x) { return exp(x); }
+__device__ inline float square_root(float x) { return sqrtf(x); }
+__device__ inline double square_root(double x) { return sqrt(x); }
+
+}  // namespace trireme::cuda

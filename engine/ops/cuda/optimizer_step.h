@@ -1,0 +1,32 @@
+// Kernels of engine/ops/optimizer_step.h on a GPU. The step's scalars stay there: what the twins on the
+// CPU get as coefficients, each block of threads makes of them.
+#pragma once
+
+#include "engine/device/context.h"
+#include "engine/ops/cpu/flat_norm.h"
+#include "engine/ops/cpu/optimizer_step.h"
+
+namespace trireme::cuda {
+
+// Args: AdamWArgs or SgdArgs. range.key is that of no update yet: the kernel adds the count.
+template <class T, class Args>
+struct UpdateStep {
+  cpu::UpdateRange<T> range;
+  const StepScalars* scalars;
+  Args args;
+};
+
+template <class T>
+TRIREME_CUDA_DECL void adamw(Context& gpu, const UpdateStep<T, AdamWArgs>& a);
+template <class T>
+TRIREME_CUDA_DECL void sgd(Context& gpu, const UpdateStep<T, SgdArgs>& a);
+
+// *out += sum of x^2; partial: one value for each cpu::kSquaresBlock elements.
+template <class T>
+TRIREME_CUDA_DECL void sum_of_squares(Context& gpu, double* out, double* partial, const T* x,
+                                      int64_t n);
+// *first = the smallest index whose element is not finite, if that is less.
+template <class T>
+TRIREME_CUDA_DECL void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,26 @@
+#include "engine/device/launch.h"
+#include "optim/cuda/step_control.h"
+
+namespace trireme::cuda {
+namespace {
+
+constexpr int kThreads = 32;  // one decides
+
+__global__ void __launch_bounds__(kThreads)
+    decide_kernel(StepScalars* scalars, StepState* state, const double* sum_of_squares,
+                  const double* loss_sum, StepDecision decision) {
+  if (threadIdx.x != 0) return;
+  StepState next = *state;
+  *scalars = decide(next, *sum_of_squares, *loss_sum, decision);
+  *state = next;
+}
+
+}  // namespace
+
+void decide_step(Context& gpu, StepScalars* scalars, StepState* state, const double* sum_of_squares,
+                 const double* loss_sum, const StepDecision& decision) {
+  launch(gpu, "decide_step", decide_kernel, {.threads = kThreads}, scalars, state, sum_of_squares,
+         loss_sum, decision);
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,75 @@
+// The state of a training's steps and what one step decides: one function for both sides, since the
+// decision is made where the gradients are.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/ops/optimizer_scalars.h"
+#include "optim/config.h"
+
+namespace trireme {
+
+// Lives in one device view (kStepStateBytes uint8); saved in checkpoints.
+struct StepState {
+  double loss_scale = 1.0;
+  int64_t updates = 0;  // optimizer updates made
+  int64_t skipped = 0;  // steps skipped in all
+  int64_t consecutive_skips = 0;
+  int64_t good_since_growth = 0;  // dynamic loss scale: finite steps since it last changed
+  int64_t hysteresis_left = 2;    // overflows tolerated before the scale halves
+  double grad_norm = 0.0;         // of the last step, unscaled, before clipping
+};
+inline constexpr int64_t kStepStateBytes = sizeof(StepState);
+
+struct StepDecision {
+  double clip = 1.0;  // global-norm limit; 0: none
+  double learning_rate = 0.0;
+  bool dynamic_scale = false;
+  LossScaleConfig loss_scale;
+};
+
+TRIREME_HOST_DEVICE inline void adapt_loss_scale(StepState& state, const LossScaleConfig& config,
+                                                 bool finite) {
+  constexpr double kLargestScale = 0x1p32;
+  if (finite) {
+    if (++state.good_since_growth < config.window) return;
+    state.loss_scale = std::min(kLargestScale, state.loss_scale * 2.0);
+    state.hysteresis_left = config.hysteresis;
+  } else {
+    if (--state.hysteresis_left > 0) {
+      state.good_since_growth = 0;
+      return;
+    }
+    state.loss_scale = std::max(config.min_scale, state.loss_scale / 2.0);
+    state.hysteresis_left = 1;  // once it has begun to fall, each further overflow halves again
+  }
+  state.good_since_growth = 0;
+}
+
+// decide_step() of step_control.h on values.
+TRIREME_HOST_DEVICE inline StepScalars decide(StepState& state, double sum_of_squares,
+                                              double loss_sum, const StepDecision& decision) {
+  constexpr double kNormFloor = 1e-6;  // as PyTorch and Megatron clip
+  const double norm = std::sqrt(sum_of_squares) / state.loss_scale;
+  const bool finite = norm - norm == 0 && loss_sum - loss_sum == 0;
+  StepScalars out;
+  const double clip_factor =
+      decision.clip > 0 ? std::min(1.0, decision.clip / (norm + kNormFloor)) : 1.0;
+  out.grad_multiplier = finite ? clip_factor / state.loss_scale : 0.0;
+  out.learning_rate = decision.learning_rate;
+  out.skip = finite ? 0 : 1;
+  state.grad_norm = norm;
+  if (finite) {
+    ++state.updates;
+    state.consecutive_skips = 0;
+  } else {
+    ++state.skipped;
+    ++state.consecutive_skips;
+  }
+  out.count = state.updates > 1 ? state.updates : 1;
+  if (decision.dynamic_scale) adapt_loss_scale(state, decision.loss_scale, finite);
+  return out;
+}
+
+}  // namespace trireme
