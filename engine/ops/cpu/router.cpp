@@ -175,7 +175,7 @@ TRIREME_INLINE void z_backward(const RouterBackward<T>& a, const T* x, T* d) {
   T top = row_maximum(x, a.count), total = 0;
   for (int64_t e = 0; e < a.count; ++e) total += fast_exp(x[e] - top);
   const T lse = top + static_cast<T>(__builtin_log(static_cast<double>(total)));
-  const T factor = T(2) * a.z * lse / total;
+  const T factor = T(2) * static_cast<T>(*a.z) * lse / total;
   for (int64_t e = 0; e < a.count; ++e) d[e] += factor * fast_exp(x[e] - top);
 }
 
@@ -194,7 +194,7 @@ void backward_row(const RouterBackward<T>& a, int64_t row) {
     for (int64_t e = 0; e < a.count; ++e) dot += d[e] * s[e];
     for (int64_t e = 0; e < a.count; ++e) d[e] = s[e] * (d[e] - dot);
   }
-  if (a.z != T(0)) z_backward(a, a.logits + row * a.count, d);
+  if (a.z != nullptr && *a.z != 0) z_backward(a, a.logits + row * a.count, d);
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ struct RouterBackward {
   const int32_t* segments;    // or null: all in segment 0
   const double* importance;   // (count), or null
   int64_t rows, count, k;
-  T scale, z;
+  T scale;
+  const double* z;  // (1), or null
   bool sigmoid, normalise;
 };
 

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "engine/ops/cpu/expert_rows.h"
+#include "engine/ops/cuda/expert_order.h"
+#include "engine/ops/cuda/expert_rows.h"
 
 namespace trireme {
 namespace {
@@ -21,6 +23,50 @@ void check_combine(const char* op, const char* name, const ConstTensor& y, const
   check_operand(op, name, y, y.dtype(), y.shape());
 }
 
+void order_on_gpu(Ctx& ctx, const Tensor& pairs, const Tensor& places, const Tensor& counts,
+                  const ConstTensor& experts) {
+  const int64_t n = experts.numel(), num_experts = counts.size(0), chunks = cuda::order_chunks(n);
+  const Activation chunk_counts =
+      ctx.allocate("experts.chunk_counts", DType::kI32, {num_experts, chunks});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  cuda::order_by_expert(*ctx.gpu, {.pairs = pairs.as<int32_t>(),
+                                   .places = places.as<int32_t>(),
+                                   .experts = experts.as<int32_t>(),
+                                   .order = {.counts = chunk_counts->as<int32_t>(),
+                                             .totals = counts.as<int64_t>(),
+                                             .n = n,
+                                             .buckets = num_experts,
+                                             .chunks = chunks}});
+}
+
+void drop_on_gpu(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
+                 const ConstTensor& all_experts, const ConstTensor& all_rows, int64_t first,
+                 int64_t num_experts, int64_t capacity) {
+  const int64_t tokens = all_experts.size(0), k = all_experts.size(1);
+  const int64_t buckets = std::max(num_experts, cuda::kDigitBuckets);
+  const Activation order = ctx.allocate("experts.token_order", DType::kI64, {2, tokens});
+  const Activation counts =
+      ctx.allocate("experts.chunk_counts", DType::kI32, {buckets, cuda::order_chunks(tokens * k)});
+  const Activation totals = ctx.allocate("experts.taken", DType::kI64, {buckets});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  cuda::drop_over_capacity(*ctx.gpu, {.experts = experts.as<int32_t>(),
+                                      .dropped = dropped.as<int64_t>(),
+                                      .all_experts = all_experts.as<int32_t>(),
+                                      .all_rows = all_rows.as<int64_t>(),
+                                      .sorted = order->as<int64_t>(),
+                                      .other = order->as<int64_t>() + tokens,
+                                      .own = experts.size(0),
+                                      .tokens = tokens,
+                                      .k = k,
+                                      .first = first,
+                                      .num_experts = num_experts,
+                                      .capacity = capacity,
+                                      .counts = counts->as<int32_t>(),
+                                      .totals = totals->as<int64_t>()});
+}
+
 }  // namespace
 
 void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const Tensor& counts,
@@ -31,6 +77,7 @@ void order_by_expert(Ctx& ctx, const Tensor& pairs, const Tensor& places, const 
   check_operand(kOp, "pairs", pairs, DType::kI32, {n});
   check_operand(kOp, "places", places, DType::kI32, experts.shape());
   check_operand(kOp, "counts", counts, DType::kI64, {num_experts});
+  if (ctx.gpu != nullptr) return order_on_gpu(ctx, pairs, places, counts, experts);
   const Activation next = ctx.allocate("experts.next_place", DType::kI64, {num_experts});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
@@ -71,6 +118,8 @@ void drop_over_capacity(Ctx& ctx, const Tensor& experts, const Tensor& dropped,
   check_operand(kOp, "dropped", dropped, DType::kI64, {1});
   TRIREME_CHECK(first >= 0 && first + own <= tokens, kOp, ": tokens ", first, " to ", first + own,
                 " of ", tokens);
+  if (ctx.gpu != nullptr)
+    return drop_on_gpu(ctx, experts, dropped, all_experts, all_rows, first, num_experts, capacity);
   const Activation order = ctx.allocate("experts.token_order", DType::kI64, {tokens});
   const Activation taken = ctx.allocate("experts.taken", DType::kI64, {num_experts});
   if (ctx.planning()) return;
@@ -114,6 +163,7 @@ void gather_rows(Ctx& ctx, const Tensor& out, const ConstTensor& x, const ConstT
                                   .rows = pairs.numel(),
                                   .columns = x.size(1),
                                   .k = k};
+    if (ctx.gpu != nullptr) return cuda::gather_rows<T>(*ctx.gpu, args);
     TRIREME_KERNEL(gather_rows<T>)(args, ctx.threads);
   });
 }
@@ -135,6 +185,7 @@ void combine_rows(Ctx& ctx, const Tensor& y, const ConstTensor& rows, const Cons
                                    .tokens = y.size(0),
                                    .columns = y.size(1),
                                    .k = places.size(1)};
+    if (ctx.gpu != nullptr) return cuda::combine_rows<T>(*ctx.gpu, args);
     TRIREME_KERNEL(combine_rows<T>)(args, ctx.threads);
   });
 }
@@ -160,6 +211,7 @@ void combine_rows_backward(Ctx& ctx, const Tensor& d_rows, const Tensor& d_weigh
                                            .tokens = dy.size(0),
                                            .columns = dy.size(1),
                                            .k = places.size(1)};
+    if (ctx.gpu != nullptr) return cuda::combine_rows_backward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(combine_rows_backward<T>)(args, ctx.threads);
   });
 }
@@ -180,6 +232,7 @@ void scale_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTens
                                  .rows = x.size(0),
                                  .columns = x.size(1),
                                  .accumulate = accumulate};
+    if (ctx.gpu != nullptr) return cuda::scale_rows<T>(*ctx.gpu, args);
     TRIREME_KERNEL(scale_rows<T>)(args, ctx.threads);
   });
 }
@@ -198,6 +251,7 @@ void dot_rows(Ctx& ctx, const Tensor& out, const ConstTensor& a, const ConstTens
                                .b = b.as<T>(),
                                .rows = a.size(0),
                                .columns = a.size(1)};
+    if (ctx.gpu != nullptr) return cuda::dot_rows<T>(*ctx.gpu, args);
     TRIREME_KERNEL(dot_rows<T>)(args, ctx.threads);
   });
 }

@@ -7,6 +7,8 @@
 //   pairs    (T k)   int32: pairs[q] is the pair in place q; defined for q < n, n = sum of counts
 //   places   (T, k)  int32: place of each pair, or -1
 //   counts   (E)     int64: pairs of each expert
+// An expert that does not exist throws Error; on a GPU, whose memory the host does not read, such a pair
+// goes nowhere.
 #pragma once
 
 #include "engine/ops/context.h"

@@ -1,6 +1,7 @@
 #include "engine/ops/moe/router.h"
 
 #include "engine/ops/cpu/router.h"
+#include "engine/ops/cuda/router.h"
 
 namespace trireme {
 namespace {
@@ -64,6 +65,7 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
         .sigmoid = args.score == RouterScore::kSigmoid,
         .normalise = args.normalise,
     };
+    if (ctx.gpu != nullptr) return cuda::router_forward<T>(*ctx.gpu, kernel);
     TRIREME_KERNEL(router_forward<T>)(kernel, ctx.threads);
   });
 }
@@ -106,10 +108,11 @@ void router_backward(Ctx& ctx, const Tensor& d_logits, const ConstTensor& d_weig
         .count = count,
         .k = experts.size(1),
         .scale = static_cast<T>(args.scale),
-        .z = losses.z.present() ? static_cast<T>(*losses.z.as<double>()) : T{0},
+        .z = optional<double>(losses.z),
         .sigmoid = args.score == RouterScore::kSigmoid,
         .normalise = args.normalise,
     };
+    if (ctx.gpu != nullptr) return cuda::router_backward<T>(*ctx.gpu, kernel);
     TRIREME_KERNEL(router_backward<T>)(kernel, ctx.threads);
   });
 }

@@ -4,6 +4,7 @@
 
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cross_entropy.h"
+#include "engine/ops/cuda/router_loss.h"
 
 namespace trireme {
 namespace {
@@ -72,6 +73,73 @@ double squared_variation(const double* x, int64_t n, double factor, double* d) {
   return variance / base;
 }
 
+template <class T>
+const T* optional(const ConstTensor& t) {
+  return t.present() ? t.as<T>() : nullptr;
+}
+
+void statistics_on_gpu(Ctx& ctx, const RouterSums& sums, const ConstTensor& scores,
+                       const ConstTensor& logits, const ConstTensor& experts,
+                       const ConstTensor& weights, const RouterTokens& tokens) {
+  const int64_t rows = experts.size(0), count = sums.counts.size(1);
+  const int64_t segments = sums.tokens.size(0), blocks = cuda::router_blocks(rows, segments);
+  const Activation values = ctx.allocate("router.row_values", DType::kF64, {2, rows});
+  const Activation partial =
+      ctx.allocate("router.partial_sums", DType::kF64, {blocks + 1, segments, 3 * count + 3});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  const cuda::RouterStatistics args{
+      .counts = sums.counts.as<double>(),
+      .probabilities = sums.probabilities.as<double>(),
+      .tokens = sums.tokens.as<double>(),
+      .importance = sums.importance.as<double>(),
+      .load = sums.load.as<double>(),
+      .z = sums.z.as<double>(),
+      .loss_tokens = sums.loss_tokens.as<double>(),
+      .experts = experts.as<int32_t>(),
+      .segments = optional<int32_t>(tokens.segments),
+      .targets = optional<int32_t>(tokens.targets),
+      .rows = rows,
+      .count = count,
+      .k = experts.size(1),
+      .segment_count = segments,
+      .ignored_target = kIgnoredTarget,
+      .values = values->as<double>(),
+      .partial = partial->as<double>(),
+      .blocks = blocks,
+  };
+  const auto run = [&]<class T>() {
+    cuda::router_statistics<T>(*ctx.gpu, args, scores.as<T>(), logits.as<T>(), weights.as<T>());
+  };
+  logits.dtype() == DType::kF64 ? run.template operator()<double>()
+                                : run.template operator()<float>();
+}
+
+void losses_on_gpu(cuda::Context& gpu, const Tensor& values, const RouterSumGradients& gradients,
+                   const RouterSums& sums, const ConstTensor& scale, const RouterLossArgs& args) {
+  cuda::router_losses(gpu, {.values = values.as<double>(),
+                            .d_probability = gradients.d_probability.as<double>(),
+                            .d_importance = gradients.d_importance.as<double>(),
+                            .d_load = gradients.d_load.as<double>(),
+                            .d_z = gradients.d_z.as<double>(),
+                            .counts = sums.counts.as<double>(),
+                            .probabilities = sums.probabilities.as<double>(),
+                            .tokens = sums.tokens.as<double>(),
+                            .importance = sums.importance.as<double>(),
+                            .load = sums.load.as<double>(),
+                            .z = sums.z.as<double>(),
+                            .loss_tokens = sums.loss_tokens.as<double>(),
+                            .scale = scale.as<double>(),
+                            .shares = optional<double>(args.shares),
+                            .segments = sums.counts.size(0),
+                            .count = sums.counts.size(1),
+                            .k = args.k,
+                            .balance_factor = args.balance,
+                            .z_factor = args.z,
+                            .importance_factor = args.importance,
+                            .load_factor = args.load});
+}
+
 void zero(const Tensor& t) { std::fill_n(t.as<double>(), t.numel(), 0.0); }
 
 }  // namespace
@@ -104,6 +172,8 @@ void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
   if (tokens.segments.present())
     check_operand(kOp, "segments", tokens.segments, DType::kI32, {rows});
   if (tokens.targets.present()) check_operand(kOp, "targets", tokens.targets, DType::kI32, {rows});
+  if (ctx.gpu != nullptr)
+    return statistics_on_gpu(ctx, sums, scores, logits, experts, weights, tokens);
   const Activation values = ctx.allocate("router.row_values", DType::kF64, {2, rows});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
@@ -111,8 +181,8 @@ void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
                           sums.z, sums.loss_tokens})
     zero(t);
   const Rows r{experts.as<int32_t>(),
-               tokens.segments.present() ? tokens.segments.as<int32_t>() : nullptr,
-               tokens.targets.present() ? tokens.targets.as<int32_t>() : nullptr,
+               optional<int32_t>(tokens.segments),
+               optional<int32_t>(tokens.targets),
                rows,
                count,
                k};
@@ -150,6 +220,7 @@ void router_losses(Ctx& ctx, const Tensor& values, const RouterSumGradients& gra
   check_operand(kOp, "d_z", gradients.d_z, DType::kF64, {1});
   if (args.shares.present()) check_operand(kOp, "shares", args.shares, DType::kF64, {count});
   if (ctx.planning()) return;
+  if (ctx.gpu != nullptr) return losses_on_gpu(*ctx.gpu, values, gradients, sums, scale, args);
   for (const Tensor& t :
        {gradients.d_probability, gradients.d_importance, gradients.d_load, gradients.d_z})
     zero(t);

@@ -42,7 +42,8 @@ struct RouterTokens {
 };
 
 // Overwrites the block with the sums over these tokens; `load` with zeros. Sums are taken in the
-// order of the tokens.
+// order of the tokens; on a GPU in an order that the sizes fix. A token in no segment throws Error; on a
+// GPU, whose memory the host does not read, it is in no sum.
 void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scores,
                        const ConstTensor& logits, const ConstTensor& experts,
                        const ConstTensor& weights, const RouterTokens& tokens);

@@ -4,6 +4,8 @@
 #include <numbers>
 
 #include "engine/core/parallel_for.h"
+#include "engine/ops/cuda/router_noise.h"
+#include "engine/ops/row_blocks.h"
 
 namespace trireme {
 namespace {
@@ -94,6 +96,15 @@ void noisy_logits(Ctx& ctx, const Tensor& noisy, const Tensor& noise, const Cons
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   const int64_t count = logits.size(1);
   dispatch_wide(logits.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::noisy_logits<T>(*ctx.gpu, {.noisy = noisy.as<T>(),
+                                              .noise = noise.as<T>(),
+                                              .logits = logits.as<T>(),
+                                              .raw = raw.as<T>(),
+                                              .rows = rows.as<int64_t>(),
+                                              .tokens = logits.size(0),
+                                              .count = count,
+                                              .key = key});
     parallel_for(ctx.threads, logits.numel(), kGrain, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t index = rows.as<int64_t>()[i / count] * count + i % count;
@@ -112,10 +123,24 @@ void noisy_load(Ctx& ctx, const Tensor& load, const ConstTensor& noisy, const Co
   check(kOp, logits, {noisy, raw}, valid);
   const int64_t rows = logits.size(0), count = logits.size(1);
   check_operand(kOp, "load", load, DType::kF64, {count});
+  const int64_t blocks = ctx.gpu != nullptr ? 4 * row_blocks(ctx, rows) : 0;  // warps
+  const Activation partial = ctx.allocate("router.partial_load", DType::kF64, {blocks, count});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   auto* out = load.as<double>();
   dispatch_wide(logits.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::noisy_load<T>(*ctx.gpu,
+                                 {.load = out,
+                                  .noisy = noisy.as<T>(),
+                                  .logits = logits.as<T>(),
+                                  .raw = raw.as<T>(),
+                                  .valid = valid.present() ? valid.as<uint8_t>() : nullptr,
+                                  .tokens = rows,
+                                  .count = count,
+                                  .k = k,
+                                  .partial = partial->as<double>(),
+                                  .blocks = blocks});
     for (int64_t t = 0; t < rows; ++t) {
       if (!is_valid(valid, t)) continue;
       if (k >= count) {
@@ -141,10 +166,24 @@ void noisy_backward(Ctx& ctx, const Tensor& d_logits, const Tensor& d_raw, const
   check(kOp, logits, {d_logits, d_raw, noise, noisy, raw}, valid);
   const int64_t rows = logits.size(0), count = logits.size(1);
   check_operand(kOp, "d_load", d_load, DType::kF64, {count});
-  const Activation scratch = ctx.allocate("router.noise_gradients", DType::kF64, {rows, 3, count});
+  const Activation scratch = ctx.allocate("router.noise_gradients", DType::kF64,
+                                          {ctx.gpu != nullptr ? 0 : rows, 3, count});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_wide(logits.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::noisy_backward<T>(*ctx.gpu,
+                                     {.d_logits = d_logits.as<T>(),
+                                      .d_raw = d_raw.as<T>(),
+                                      .noise = noise.as<T>(),
+                                      .noisy = noisy.as<T>(),
+                                      .logits = logits.as<T>(),
+                                      .raw = raw.as<T>(),
+                                      .d_load = d_load.as<double>(),
+                                      .valid = valid.present() ? valid.as<uint8_t>() : nullptr,
+                                      .tokens = rows,
+                                      .count = count,
+                                      .k = k});
     parallel_for(ctx.threads, rows, kGrain / (count + 1) + 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         T *d = d_logits.as<T>() + t * count, *dr = d_raw.as<T>() + t * count;

@@ -18,7 +18,7 @@ namespace trireme {
 void noisy_logits(Ctx& ctx, const Tensor& noisy, const Tensor& noise, const ConstTensor& logits,
                   const ConstTensor& raw, const ConstTensor& rows, const RandomKey& key);
 
-// load += the sums over these tokens.
+// load += the sums over these tokens, in their order; on a GPU in an order that the sizes fix.
 void noisy_load(Ctx& ctx, const Tensor& load, const ConstTensor& noisy, const ConstTensor& logits,
                 const ConstTensor& raw, const ConstTensor& valid, int64_t k);
 

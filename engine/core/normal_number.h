@@ -1,0 +1,25 @@
+// Normal numbers from random words, for kernels on both sides.
+#pragma once
+
+#include <numbers>
+
+#include "engine/core/random.h"
+
+namespace trireme {
+
+// philox_normal() of random.h.
+TRIREME_HOST_DEVICE inline double normal_number(const RandomKey& key, uint64_t index) {
+  // One block holds two 64-bit uniforms: (0, 1] for the radius, [0, 1) for the angle; a pair of
+  // normals shares the block.
+  const PhiloxBlock b = philox(key, index / 2);
+  const auto join = [](uint32_t hi, uint32_t lo) {
+    return (static_cast<uint64_t>(hi) << 32 | lo) >> 11;
+  };
+  const double radius_uniform = static_cast<double>(join(b[0], b[1]) + 1) * 0x1p-53;
+  const double angle_uniform = static_cast<double>(join(b[2], b[3])) * 0x1p-53;
+  const double radius = std::sqrt(-2.0 * std::log(radius_uniform));
+  const double angle = 2.0 * std::numbers::pi * angle_uniform;
+  return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+// order_by_expert() and drop_over_capacity() of engine/ops/moe/expert_rows.h on a GPU. A pair whose expert
+// does not exist goes nowhere.
+#pragma once
+
+#include <algorithm>
+
+#include "engine/device/context.h"
+
+namespace trireme::cuda {
+
+// Scratch and sizes of a counting sort (counting_order.h).
+struct CountingOrder {
+  int32_t* counts;  // (buckets, chunks)
+  int64_t* totals;  // (buckets)
+  int64_t n, buckets, chunks;
+};
+// Chunks that n items are cut into: of a function of n only.
+inline int64_t order_chunks(int64_t n) {
+  constexpr int64_t kItemsWorthAChunk = 256, kMostChunks = 1024;
+  return std::clamp<int64_t>(n / kItemsWorthAChunk, 1, kMostChunks);
+}
+inline constexpr int64_t kDigitBuckets = 256;  // of the sort by rows
+
+struct OrderByExpert {
+  int32_t *pairs, *places;
+  const int32_t* experts;
+  CountingOrder order;  // n pairs, buckets: experts; totals: the op's counts
+};
+TRIREME_CUDA_DECL void order_by_expert(Context& gpu, const OrderByExpert& a);
+
+struct DropOverCapacity {
+  int32_t* experts;  // (own, k)
+  int64_t* dropped;
+  const int32_t* all_experts;  // (tokens, k)
+  const int64_t* all_rows;
+  int64_t *sorted, *other;  // (tokens) scratch: tokens by row
+  int64_t own, tokens, k, first, num_experts, capacity;
+  int32_t* counts;  // (max(num_experts, kDigitBuckets), order_chunks(tokens k)) scratch
+  int64_t* totals;  // (max(num_experts, kDigitBuckets)) scratch
+};
+TRIREME_CUDA_DECL void drop_over_capacity(Context& gpu, const DropOverCapacity& a);
+
+}  // namespace trireme::cuda

@@ -1,0 +1,15 @@
+// Kernels of engine/ops/moe/router.h on a GPU, with the arguments of their twins on the CPU.
+#pragma once
+
+#include "engine/device/context.h"
+#include "engine/ops/cpu/router.h"
+
+namespace trireme::cuda {
+
+// T: float or double.
+template <class T>
+TRIREME_CUDA_DECL void router_forward(Context& gpu, const cpu::RouterForward<T>& a);
+template <class T>
+TRIREME_CUDA_DECL void router_backward(Context& gpu, const cpu::RouterBackward<T>& a);
+
+}  // namespace trireme::cuda
