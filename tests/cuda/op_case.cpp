@@ -285,8 +285,9 @@ std::string compare_outcome(const Outcome& got, const Outcome& want, double rela
 // The tolerance of an output; wide: against an oracle that made hardly any error itself.
 double relative_tolerance(const Outcome& got, const Outcome& want, bool wide) {
   const Close& close = want.close;
-  return wide ? tolerance(got.dtype, close.terms, close.accumulate).relative
-              : between_computations(got.dtype, close.terms, close.accumulate).relative;
+  const DType dtype = got.dtype == DType::kF64 ? close.computed : got.dtype;
+  return wide ? tolerance(dtype, close.terms, close.accumulate).relative
+              : between_computations(dtype, close.terms, close.accumulate).relative;
 }
 
 std::string compare_outcomes(const Outcomes& got, const Outcomes& want, bool wide,

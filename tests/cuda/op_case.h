@@ -31,6 +31,7 @@ struct Close {
   Of of = Of::kExact;
   int64_t terms = 1;
   DType accumulate = DType::kF32;
+  DType computed = DType::kF64;  // of a float64 output: the type of what it is made of
 };
 inline Close exact() { return {}; }  // the same bits
 // Of the element's own magnitude; of the largest in its row (the last dimension); of the largest of all.

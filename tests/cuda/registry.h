@@ -17,9 +17,13 @@ std::map<std::string, std::string> ops_without_case();
 // One function per family, in cases_<family>.cpp.
 std::vector<OpCase> activation_cases();
 std::vector<OpCase> attention_cases();
+std::vector<OpCase> cross_entropy_cases();
 std::vector<OpCase> elementwise_cases();
+std::vector<OpCase> expert_cases();
 std::vector<OpCase> gemm_cases();
 std::vector<OpCase> norm_cases();
+std::vector<OpCase> optimizer_cases();
+std::vector<OpCase> router_cases();
 std::vector<OpCase> row_cases();
 
 }  // namespace trireme::test

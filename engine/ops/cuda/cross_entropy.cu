@@ -27,7 +27,7 @@ __device__ SoftmaxSum<F> softmax_sum(const F* x, int64_t n, F* shared) {
 #pragma unroll
     for (int i = 0; i < N; ++i) total += exponential(values[i] - largest);
   };
-#pragma unroll 4
+#pragma unroll(N > 1 ? 4 : 1)
   for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
     const auto e = reinterpret_cast<const Pack<F, N>*>(x)[p];
     F top = e.v[0];
@@ -87,6 +87,7 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_kernel(cpu::CrossEntro
   }
   if (a.d_logits == nullptr) return;
   __syncthreads();  // thread 0 has read the target's logit, which may be overwritten
+#pragma unroll(N > 1 ? 4 : 1)
   for (int64_t p = threadIdx.x; p < a.columns / N; p += kThreads) {
     Pack<D, N> out{};
     if (!ignored) {

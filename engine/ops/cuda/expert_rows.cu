@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(kThreads) combine_backward_kernel(cpu::Combine
     if (a.places[i] >= 0) {
       const int64_t at = a.places[i] * a.columns;
       const F weight = a.weights[i];
+#pragma unroll 1
       for (int64_t p = threadIdx.x; p < a.columns / N; p += kThreads) {
         Elements d = dy[p];
         const Elements e = reinterpret_cast<const Elements*>(a.rows + at)[p];

@@ -30,13 +30,16 @@ template <class T>
 __device__ void score_row(const cpu::RouterForward<T>& a, T* s, const T* x) {
   const int lane = lane_of_warp();
   if (a.sigmoid) {
+#pragma unroll 1
     for (int64_t e = lane; e < a.count; e += kWarp) s[e] = T{1} / (T{1} + exponential(-x[e]));
     return;
   }
   const T top = row_maximum(x, a.count);
   T total = 0;
+#pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp) total += s[e] = exponential(x[e] - top);
   const T factor = T{1} / warp_sum(total);
+#pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp) s[e] *= factor;
 }
 
@@ -44,6 +47,7 @@ __device__ void score_row(const cpu::RouterForward<T>& a, T* s, const T* x) {
 template <class T>
 __device__ T group_value(const T* choice, int64_t width, bool two) {
   T first = choice[0], second = -static_cast<T>(INFINITY);
+#pragma unroll 1
   for (int64_t e = 1; e < width; ++e) {
     const T value = choice[e];
     second = value > first ? first : value > second ? value : second;
@@ -64,6 +68,7 @@ __device__ void keep_groups(const cpu::RouterForward<T>& a, T* choice) {
     high = {group_value(choice + (lane + kWarp) * width, width, a.sigmoid), lane + kWarp};
   uint64_t kept = 0;
   Position<T> at;
+#pragma unroll 1
   for (int64_t i = 0; i < a.kept_groups; ++i) {
     Position<T> best;
     if (low.index >= 0 && low.follows(at)) best = low;
@@ -71,6 +76,7 @@ __device__ void keep_groups(const cpu::RouterForward<T>& a, T* choice) {
     at = warp_first(best);
     if (at.index >= 0) kept |= uint64_t{1} << at.index;
   }
+#pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp)
     if ((kept >> (e / width) & 1) == 0) choice[e] = static_cast<T>(NAN);
   __syncwarp();
@@ -86,12 +92,14 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T>
   int32_t* const experts = a.experts + row * a.k;
   T* const weights = a.weights + row * a.k;
   score_row(a, s, a.logits + row * a.count);
+#pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp) {
     const T value = a.bias != nullptr ? s[e] + a.bias[e] : s[e];
     choice[e] = value == value ? value : kLowest<T>;  // a NaN is last
   }
   __syncwarp();
   if (a.valid != nullptr && a.valid[row] == 0) {
+#pragma unroll 1
     for (int64_t j = lane; j < a.k; j += kWarp) {
       experts[j] = -1;
       weights[j] = 0;
@@ -101,6 +109,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T>
   if (a.kept_groups < a.groups) keep_groups(a, choice);
   T total = static_cast<T>(cpu::kRouterWeightFloor);
   Position<T> at;
+#pragma unroll 1
   for (int64_t j = 0; j < a.k; ++j) {
     at = next_position(choice, a.count, at);
     if (lane == 0) experts[j] = at.index;
@@ -108,6 +117,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::RouterForward<T>
   }
   __syncwarp();
   const T factor = a.normalise ? a.scale / total : a.scale;
+#pragma unroll 1
   for (int64_t j = lane; j < a.k; j += kWarp) weights[j] = s[experts[j]] * factor;
 }
 

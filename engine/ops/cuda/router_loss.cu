@@ -47,11 +47,14 @@ __global__ void __launch_bounds__(kThreads)
     return a.experts[t * a.k] >= 0 &&
            (a.segments == nullptr ? 0 : int64_t{a.segments[t]}) == segment;
   };
+#pragma unroll 1
   for (int64_t e = threadIdx.x; e < a.count; e += kThreads) {
     double probability = 0, chosen = 0, weight = 0;
+#pragma unroll 1
     for (int64_t t = begin; t < end; ++t) {
       if (!counted(t)) continue;
       probability += static_cast<double>(scores[t * a.count + e]) * a.values[t];
+#pragma unroll 1
       for (int64_t i = t * a.k; i < (t + 1) * a.k; ++i) {
         if (a.experts[i] != e) continue;
         chosen += 1;
@@ -64,6 +67,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (threadIdx.x != 0) return;
   double tokens = 0, z = 0, with_loss = 0;
+#pragma unroll 1
   for (int64_t t = begin; t < end; ++t) {
     if (!counted(t)) continue;
     tokens += 1;

@@ -27,6 +27,7 @@ template <class T>
 __device__ Thresholds thresholds(const T* h, int64_t count, int64_t k) {
   Thresholds t{};
   Position<T> at;
+#pragma unroll 1
   for (int64_t rank = 0; rank <= k; ++rank) {
     at = next_position(h, count, at);
     if (at.index < 0) at.index = 0;  // a row of NaN
@@ -62,16 +63,20 @@ __global__ void __launch_bounds__(kThreads) load_kernel(NoisyLoad<T> a) {
   const int64_t block = number_of_warp();
   if (block >= a.blocks) return;
   double* const out = a.partial + block * a.count;
+#pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp) out[e] = 0;
   const int64_t end = first_row(block + 1, a.blocks, a.tokens);
+#pragma unroll 1
   for (int64_t t = first_row(block, a.blocks, a.tokens); t < end; ++t) {
     if (a.valid != nullptr && a.valid[t] == 0) continue;
     if (a.k >= a.count) {
+#pragma unroll 1
       for (int64_t e = lane; e < a.count; e += kWarp) out[e] += 1;
       continue;
     }
     const T *h = a.noisy + t * a.count, *l = a.logits + t * a.count, *r = a.raw + t * a.count;
     const Thresholds tau = thresholds(h, a.count, a.k);
+#pragma unroll 1
     for (int64_t e = lane; e < a.count; e += kWarp) {
       const double bar = chosen(h, e, tau) ? tau.in_value : tau.out_value;
       const double z = (static_cast<double>(l[e]) - bar) / sigma(static_cast<double>(r[e]));
