@@ -70,6 +70,7 @@ function(trireme_cuda_library)
     target_include_directories(trireme_cuda SYSTEM PRIVATE ${TRIREME_CUDNN_INCLUDE_DIR})
     target_compile_definitions(trireme_cuda PRIVATE TRIREME_CUDNN=1)
   endif()
+  target_link_libraries(trireme_cuda INTERFACE trireme_parallel)  # parallel/comm/cuda/ calls it
   if(TRIREME_NCCL_INCLUDE_DIR)
     target_include_directories(trireme_cuda SYSTEM PRIVATE ${TRIREME_NCCL_INCLUDE_DIR})
     target_compile_definitions(trireme_cuda PRIVATE TRIREME_NCCL=1)

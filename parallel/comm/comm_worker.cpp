@@ -28,12 +28,17 @@ void Work::wait() const {
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
   if (state_->error) std::rethrow_exception(state_->error);
+  lock.unlock();
+  if (state_->device) state_->device->wait();
 }
 
 bool Work::done() const {
   if (state_ == nullptr) return true;
-  const std::lock_guard lock(state_->mutex);
-  return state_->done;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->done) return false;
+  }
+  return !state_->device || state_->device->done();
 }
 
 double Work::seconds() const {
@@ -103,9 +108,18 @@ void CommWorker::run(const std::function<void()>& f) {
   release();
 }
 
-Work CommWorker::start(std::function<void()> f) {
+Work CommWorker::queued(std::shared_ptr<DevicePart> device) {
   Work work;
   work.state_ = std::make_shared<Work::State>();
+  work.state_->device = std::move(device);
+  work.state_->done = true;
+  return work;
+}
+
+Work CommWorker::start(std::function<void()> f, std::shared_ptr<DevicePart> device) {
+  Work work;
+  work.state_ = std::make_shared<Work::State>();
+  work.state_->device = std::move(device);
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({std::move(f), work.state_});
@@ -115,9 +129,11 @@ Work CommWorker::start(std::function<void()> f) {
   return work;
 }
 
-Work CommWorker::post(const OpInfo& op, const std::function<void(Done)>& hand_over) {
+Work CommWorker::post(const OpInfo& op, const std::function<void(Done)>& hand_over,
+                      std::shared_ptr<DevicePart> device) {
   Work work;
   work.state_ = std::make_shared<Work::State>();
+  work.state_->device = std::move(device);
   work.state_->driver = this;
   work.state_->group = *op.group;
   work.state_->op = op;

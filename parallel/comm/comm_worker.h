@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/device_work.h"
 #include "parallel/comm/liveness.h"
 
 namespace trireme {
@@ -24,6 +25,7 @@ struct Work::State {
   bool done = false;
   std::exception_ptr error;
   double seconds = 0;
+  std::shared_ptr<DevicePart> device;  // what is then still to be waited for; may be null
   // Of a posted message:
   CommWorker* driver = nullptr;  // who moves it on while somebody waits
   OpInfo op;                     // refers to `group`
@@ -41,7 +43,9 @@ class CommWorker {
 
   // Runs f after everything started before: here when nothing is under way, else in the thread.
   void run(const std::function<void()>& f);
-  Work start(std::function<void()> f);
+  Work start(std::function<void()> f, std::shared_ptr<DevicePart> device = nullptr);
+  // An operation that lies on the device alone.
+  static Work queued(std::shared_ptr<DevicePart> device);
   void set_cores(int first, int count);  // before the first start()
 
   // Posted messages: liveness.background moves them on (Transport::progress). It is called by one
@@ -50,7 +54,8 @@ class CommWorker {
   using Done = std::function<void(std::exception_ptr)>;
   void set_liveness(Liveness& liveness) { liveness_ = &liveness; }
   // hand_over gives the message to the transport, with what to call when it has travelled.
-  Work post(const OpInfo& op, const std::function<void(Done)>& hand_over);
+  Work post(const OpInfo& op, const std::function<void(Done)>& hand_over,
+            std::shared_ptr<DevicePart> device = nullptr);
   void drive(Work::State& state);  // until it is done
 
  private:

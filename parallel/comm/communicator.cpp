@@ -1,10 +1,9 @@
 #include "parallel/comm/communicator.h"
 
 #include <algorithm>
-#include <cstring>
-#include <numeric>
 
 #include "parallel/comm/collectives.h"
+#include "parallel/comm/device_collectives.h"
 
 namespace trireme {
 namespace {
@@ -19,8 +18,13 @@ void check_reducible(const char* op, DType dtype) {
   TRIREME_CHECK(known, op, " of dtype ", dtype);
 }
 
+void check_same_device(const char* op, const ConstTensor& a, const ConstTensor& b) {
+  TRIREME_CHECK(a.device() == b.device(), op, " between ", a.device(), " and ", b.device());
+}
+
 // Checks that `whole` holds one `part` per rank.
 void check_pieces(const char* op, const ConstTensor& whole, const ConstTensor& part, int size) {
+  check_same_device(op, whole, part);
   TRIREME_CHECK(whole.dtype() == part.dtype(), op, " of ", whole.dtype(), " and ", part.dtype());
   TRIREME_CHECK(whole.numel() == checked_mul(part.numel(), size), op, " over ", size,
                 " ranks between ", whole.shape(), " and ", part.shape());
@@ -29,75 +33,6 @@ void check_pieces(const char* op, const ConstTensor& whole, const ConstTensor& p
 void check_rank(const GroupState& group, const char* op, int rank) {
   TRIREME_CHECK(rank >= 0 && rank < group.size(), op, ": rank ", rank, " of group \"", group.name,
                 "\" with ", group.size(), " ranks");
-}
-
-void verify(Operation& op, DType dtype, ReduceOp reduce = ReduceOp::kSum, int root = 0) {
-  if (op.group().rank_state->options.check_operations && op.size() > 1)
-    check_same_operation(op, dtype, reduce, root);
-}
-
-bool uses_windows(Operation& op) {
-  GroupState& group = op.group();
-  const CommAlgorithm algorithm = group.rank_state->options.algorithm;
-  if (algorithm == CommAlgorithm::kRing) return false;
-  const bool alone = std::ranges::all_of(group.nodes, [](const auto& n) { return n.size() == 1; });
-  if (alone) return false;
-  if (ensure_window(op)) return true;
-  if (algorithm == CommAlgorithm::kShm)
-    fail_input("comm.algorithm \"shm\": the ranks of a node cannot share memory (",
-               group.window_problem, "); use \"auto\" or \"ring\"");
-  return false;
-}
-
-// Whether n elements pass through the window of a group that lies on one node.
-bool uses_one_window(Operation& op, int64_t n) {
-  return op.group().nodes.size() == 1 && op.size() > 1 && n > 0 && uses_windows(op);
-}
-
-void do_all_reduce(GroupState& group, const Tensor& data, ReduceOp reduce) {
-  Operation op(group, CommKind::kAllReduce, data.bytes());
-  verify(op, data.dtype(), reduce);
-  if (op.size() == 1 || data.numel() == 0) return;
-  if (uses_windows(op)) return node_all_reduce(op, data.dtype(), reduce, data.raw(), data.numel());
-  std::vector<int> ring(group.members.size());
-  std::iota(ring.begin(), ring.end(), 0);
-  ring_all_reduce(op, data.dtype(), reduce, data.raw(), data.numel(), ring, group.rank);
-}
-
-void do_all_gather(GroupState& group, const Tensor& out, const ConstTensor& in) {
-  Operation op(group, CommKind::kAllGather, in.bytes());
-  verify(op, in.dtype());
-  ring_all_gather(op, out.raw(), in.raw(), in.bytes());
-}
-
-void do_reduce_scatter(GroupState& group, const Tensor& out, const ConstTensor& in, ReduceOp op) {
-  Operation operation(group, CommKind::kReduceScatter, in.bytes());
-  verify(operation, in.dtype(), op);
-  ring_reduce_scatter(operation, in.dtype(), op, out.raw(), in.raw(), out.numel());
-}
-
-void do_all_gather_v(GroupState& group, const Tensor& data) {
-  Operation op(group, CommKind::kAllGather, data.bytes());
-  verify(op, data.dtype());
-  const int64_t width = dtype_size(data.dtype()), n = data.numel();
-  if (uses_one_window(op, n) && window_all_gather_pieces(op, width, data.raw(), n)) return;
-  ring_all_gather_pieces(op, width, data.raw(), n);
-}
-
-void do_reduce_scatter_v(GroupState& group, const Tensor& data, ReduceOp reduce) {
-  Operation op(group, CommKind::kReduceScatter, data.bytes());
-  verify(op, data.dtype(), reduce);
-  const int64_t n = data.numel();
-  if (uses_one_window(op, n) &&
-      window_reduce_scatter_pieces(op, data.dtype(), reduce, data.raw(), n))
-    return;
-  ring_reduce_scatter_pieces(op, data.dtype(), reduce, data.raw(), n);
-}
-
-void do_broadcast(GroupState& group, const Tensor& data, int root) {
-  Operation op(group, CommKind::kBroadcast, data.bytes());
-  verify(op, data.dtype(), ReduceOp::kSum, root);
-  tree_broadcast(op, data.raw(), data.bytes(), root);
 }
 
 }  // namespace
@@ -112,6 +47,7 @@ CommAlgorithm parse_comm_algorithm(const std::string& name) {
 // Started operations point to the group: they must end before it does.
 Communicator::~Communicator() {
   state_->rank_state->worker.run([] {});
+  if (state_->rank_state->device) state_->rank_state->device->forget(*state_);
 }
 
 int Communicator::rank() const { return state_->rank; }
@@ -124,85 +60,109 @@ int Communicator::world_rank(int rank) const {
 int Communicator::nodes() const { return static_cast<int>(state_->nodes.size()); }
 const CommOptions& Communicator::options() const { return state_->rank_state->options; }
 
-// Every method checks its operands in the calling thread and hands the rest to the worker.
+// Every method checks its operands in the calling thread and hands the rest on.
 #define TRIREME_RUN(...) state_->rank_state->worker.run([&] { __VA_ARGS__; })
-#define TRIREME_START(...) \
-  state_->rank_state->worker.start([=, state = state_.get()] { __VA_ARGS__; })
 
-void Communicator::all_reduce(const Tensor& data, ReduceOp op) {
+namespace {
+
+using Form = CollectiveCall::Form;
+
+void run(const std::shared_ptr<GroupState>& group, const CollectiveCall& call) {
+  if (call.on_device()) return start_on_device(group, call).wait();
+  group->rank_state->worker.run([&] { run_on_host(*group, call); });
+}
+
+Work start(const std::shared_ptr<GroupState>& group, CollectiveCall call) {
+  if (call.on_device()) return start_on_device(group, call);
+  return group->rank_state->worker.start(
+      [state = group.get(), call = std::move(call)] { run_on_host(*state, call); });
+}
+
+CollectiveCall checked_all_reduce(const Tensor& data, ReduceOp op) {
   check_operand("all_reduce", "data", data);
   check_reducible("all_reduce", data.dtype());
-  TRIREME_RUN(do_all_reduce(*state_, data, op));
+  return {.form = Form::kAllReduce, .out = data, .reduce = op};
+}
+
+CollectiveCall checked_all_gather(const Tensor& out, const ConstTensor& in, int size) {
+  check_operand("all_gather", "out", out);
+  check_operand("all_gather", "in", in);
+  check_pieces("all_gather", out, in, size);
+  return {.form = Form::kAllGather, .out = out, .in = in};
+}
+
+CollectiveCall checked_reduce_scatter(const Tensor& out, const ConstTensor& in, ReduceOp op,
+                                      int size) {
+  check_operand("reduce_scatter", "out", out);
+  check_operand("reduce_scatter", "in", in);
+  check_reducible("reduce_scatter", in.dtype());
+  check_pieces("reduce_scatter", in, out, size);
+  return {.form = Form::kReduceScatter, .out = out, .in = in, .reduce = op};
+}
+
+CollectiveCall checked_all_gather_v(const Tensor& data) {
+  check_operand("all_gather_v", "data", data);
+  return {.form = Form::kAllGatherPieces, .out = data};
+}
+
+CollectiveCall checked_reduce_scatter_v(const Tensor& data, ReduceOp op) {
+  check_operand("reduce_scatter_v", "data", data);
+  check_reducible("reduce_scatter_v", data.dtype());
+  return {.form = Form::kReduceScatterPieces, .out = data, .reduce = op};
+}
+
+CollectiveCall checked_broadcast(const GroupState& group, const Tensor& data, int root) {
+  check_operand("broadcast", "data", data);
+  check_rank(group, "broadcast", root);
+  return {.form = Form::kBroadcast, .out = data, .from = root};
+}
+
+}  // namespace
+
+void Communicator::all_reduce(const Tensor& data, ReduceOp op) {
+  run(state_, checked_all_reduce(data, op));
 }
 
 Work Communicator::all_reduce_async(const Tensor& data, ReduceOp op) {
-  check_operand("all_reduce", "data", data);
-  check_reducible("all_reduce", data.dtype());
-  return TRIREME_START(do_all_reduce(*state, data, op));
+  return start(state_, checked_all_reduce(data, op));
 }
 
 void Communicator::all_gather(const Tensor& out, const ConstTensor& in) {
-  check_operand("all_gather", "out", out);
-  check_operand("all_gather", "in", in);
-  check_pieces("all_gather", out, in, size());
-  TRIREME_RUN(do_all_gather(*state_, out, in));
+  run(state_, checked_all_gather(out, in, size()));
 }
 
 Work Communicator::all_gather_async(const Tensor& out, const ConstTensor& in) {
-  check_operand("all_gather", "out", out);
-  check_operand("all_gather", "in", in);
-  check_pieces("all_gather", out, in, size());
-  return TRIREME_START(do_all_gather(*state, out, in));
+  return start(state_, checked_all_gather(out, in, size()));
 }
 
 void Communicator::reduce_scatter(const Tensor& out, const ConstTensor& in, ReduceOp op) {
-  check_operand("reduce_scatter", "out", out);
-  check_operand("reduce_scatter", "in", in);
-  check_reducible("reduce_scatter", in.dtype());
-  check_pieces("reduce_scatter", in, out, size());
-  TRIREME_RUN(do_reduce_scatter(*state_, out, in, op));
+  run(state_, checked_reduce_scatter(out, in, op, size()));
 }
 
 Work Communicator::reduce_scatter_async(const Tensor& out, const ConstTensor& in, ReduceOp op) {
-  check_operand("reduce_scatter", "out", out);
-  check_operand("reduce_scatter", "in", in);
-  check_reducible("reduce_scatter", in.dtype());
-  check_pieces("reduce_scatter", in, out, size());
-  return TRIREME_START(do_reduce_scatter(*state, out, in, op));
+  return start(state_, checked_reduce_scatter(out, in, op, size()));
 }
 
-void Communicator::all_gather_v(const Tensor& data) {
-  check_operand("all_gather_v", "data", data);
-  TRIREME_RUN(do_all_gather_v(*state_, data));
-}
+void Communicator::all_gather_v(const Tensor& data) { run(state_, checked_all_gather_v(data)); }
 
 Work Communicator::all_gather_v_async(const Tensor& data) {
-  check_operand("all_gather_v", "data", data);
-  return TRIREME_START(do_all_gather_v(*state, data));
+  return start(state_, checked_all_gather_v(data));
 }
 
 void Communicator::reduce_scatter_v(const Tensor& data, ReduceOp op) {
-  check_operand("reduce_scatter_v", "data", data);
-  check_reducible("reduce_scatter_v", data.dtype());
-  TRIREME_RUN(do_reduce_scatter_v(*state_, data, op));
+  run(state_, checked_reduce_scatter_v(data, op));
 }
 
 Work Communicator::reduce_scatter_v_async(const Tensor& data, ReduceOp op) {
-  check_operand("reduce_scatter_v", "data", data);
-  check_reducible("reduce_scatter_v", data.dtype());
-  return TRIREME_START(do_reduce_scatter_v(*state, data, op));
+  return start(state_, checked_reduce_scatter_v(data, op));
 }
 
 void Communicator::broadcast(const Tensor& data, int root) {
-  check_operand("broadcast", "data", data);
-  check_rank(*state_, "broadcast", root);
-  TRIREME_RUN(do_broadcast(*state_, data, root));
+  run(state_, checked_broadcast(*state_, data, root));
 }
 
 Work Communicator::broadcast_async(const Tensor& data, int root) {
-  check_operand("broadcast", "data", data);
-  check_rank(*state_, "broadcast", root);
-  return TRIREME_START(do_broadcast(*state, data, root));
+  return start(state_, checked_broadcast(*state_, data, root));
 }
 
 void Communicator::all_to_all(const Tensor& out, const ConstTensor& in) {
@@ -216,24 +176,23 @@ void Communicator::all_to_all_v(const Tensor& out, std::span<const int64_t> out_
   check_operand("all_to_all", "out", out);
   check_operand("all_to_all", "in", in);
   TRIREME_CHECK(out.dtype() == in.dtype(), "all_to_all of ", out.dtype(), " and ", in.dtype());
-  const auto bytes_of = [&](std::span<const int64_t> counts, const ConstTensor& t) {
+  check_same_device("all_to_all", out, in);
+  const auto check_counts = [&](std::span<const int64_t> counts, const ConstTensor& t) {
     TRIREME_CHECK(counts.size() == state_->members.size(), "all_to_all with ", counts.size(),
                   " counts for ", size(), " ranks");
-    std::vector<int64_t> bytes;
     int64_t total = 0;
     for (int64_t c : counts) {
       TRIREME_CHECK(c >= 0, "all_to_all of ", c, " elements");
-      bytes.push_back(checked_mul(c, dtype_size(t.dtype())));
       total = checked_add(total, c);
     }
     TRIREME_CHECK(total == t.numel(), "all_to_all: counts add up to ", total, ", not ", t.numel());
-    return bytes;
+    return std::vector<int64_t>(counts.begin(), counts.end());
   };
-  const std::vector<int64_t> out_bytes = bytes_of(out_counts, out);
-  const std::vector<int64_t> in_bytes = bytes_of(in_counts, in);
-  TRIREME_RUN(Operation op(*state_, CommKind::kAllToAll, in.bytes()); verify(op, in.dtype());
-              pairwise_all_to_all(op, static_cast<std::byte*>(out.raw()), out_bytes,
-                                  static_cast<const std::byte*>(in.raw()), in_bytes));
+  run(state_, {.form = Form::kAllToAll,
+               .out = out,
+               .in = in,
+               .out_counts = check_counts(out_counts, out),
+               .in_counts = check_counts(in_counts, in)});
 }
 
 namespace {
@@ -243,79 +202,74 @@ void check_tag(int tag) {
                 Communicator::kMaxTag, "]");
 }
 
+CollectiveCall checked_send(const GroupState& group, const ConstTensor& data, int to, int tag) {
+  check_operand("send", "data", data);
+  check_rank(group, "send", to);
+  check_tag(tag);
+  return {.form = Form::kSend, .in = data, .to = to, .tag = tag};
+}
+
+CollectiveCall checked_recv(const GroupState& group, const Tensor& data, int from, int tag) {
+  check_operand("recv", "data", data);
+  check_rank(group, "recv", from);
+  check_tag(tag);
+  return {.form = Form::kRecv, .out = data, .from = from, .tag = tag};
+}
+
+CollectiveCall checked_send_recv(const GroupState& group, const ConstTensor& out, int to,
+                                 const Tensor& in, int from, int tag) {
+  check_operand("send_recv", "out", out);
+  check_operand("send_recv", "in", in);
+  check_same_device("send_recv", out, in);
+  check_rank(group, "send_recv", to);
+  check_rank(group, "send_recv", from);
+  check_tag(tag);
+  return {.form = Form::kSendRecv, .out = in, .in = out, .to = to, .from = from, .tag = tag};
+}
+
 }  // namespace
 
 void Communicator::send(const ConstTensor& data, int to, int tag) {
-  check_operand("send", "data", data);
-  check_rank(*state_, "send", to);
-  check_tag(tag);
-  const SendPart part{to, tag, data.raw(), data.bytes()};
-  TRIREME_RUN(Operation op(*state_, CommKind::kSend, part.bytes);
-              op.exchange({&part, 1}, {}, true));
+  run(state_, checked_send(*state_, data, to, tag));
 }
 
 void Communicator::recv(const Tensor& data, int from, int tag) {
-  check_operand("recv", "data", data);
-  check_rank(*state_, "recv", from);
-  check_tag(tag);
-  const RecvPart part{from, tag, data.raw(), data.bytes()};
-  TRIREME_RUN(Operation op(*state_, CommKind::kRecv, part.bytes);
-              op.exchange({}, {&part, 1}, true));
+  run(state_, checked_recv(*state_, data, from, tag));
 }
 
 Work Communicator::post_send(const ConstTensor& data, int to, int tag) {
-  check_operand("send", "data", data);
-  check_rank(*state_, "send", to);
-  check_tag(tag);
+  const CollectiveCall call = checked_send(*state_, data, to, tag);
   TRIREME_CHECK(to != rank(), "posted send of rank ", to, " to itself");
+  if (call.on_device()) return post_on_device(state_, call);
   // The transport only reads what it sends.
   return post_message(state_, CommKind::kSend, const_cast<void*>(data.raw()), data.bytes(), to,
                       tag);
 }
 
 Work Communicator::post_recv(const Tensor& data, int from, int tag) {
-  check_operand("recv", "data", data);
-  check_rank(*state_, "recv", from);
-  check_tag(tag);
+  const CollectiveCall call = checked_recv(*state_, data, from, tag);
   TRIREME_CHECK(from != rank(), "posted receive of rank ", from, " from itself");
+  if (call.on_device()) return post_on_device(state_, call);
   return post_message(state_, CommKind::kRecv, data.raw(), data.bytes(), from, tag);
 }
 
-namespace {
-
-void do_send_recv(GroupState& group, const SendPart& send, const RecvPart& recv) {
-  Operation op(group, CommKind::kSend, send.bytes);
-  op.exchange({&send, 1}, {&recv, 1}, true);
-}
-
-void check_send_recv(const GroupState& group, const ConstTensor& out, int to, const Tensor& in,
-                     int from, int tag) {
-  check_operand("send_recv", "out", out);
-  check_operand("send_recv", "in", in);
-  check_rank(group, "send_recv", to);
-  check_rank(group, "send_recv", from);
-  check_tag(tag);
-}
-
-}  // namespace
-
 void Communicator::send_recv(const ConstTensor& out, int to, const Tensor& in, int from, int tag) {
-  check_send_recv(*state_, out, to, in, from, tag);
-  const SendPart send{to, tag, out.raw(), out.bytes()};
-  const RecvPart recv{from, tag, in.raw(), in.bytes()};
-  TRIREME_RUN(do_send_recv(*state_, send, recv));
+  run(state_, checked_send_recv(*state_, out, to, in, from, tag));
 }
 
 Work Communicator::send_recv_async(const ConstTensor& out, int to, const Tensor& in, int from,
                                    int tag) {
-  check_send_recv(*state_, out, to, in, from, tag);
-  const SendPart send{to, tag, out.raw(), out.bytes()};
-  const RecvPart recv{from, tag, in.raw(), in.bytes()};
-  return TRIREME_START(do_send_recv(*state, send, recv));
+  return start(state_, checked_send_recv(*state_, out, to, in, from, tag));
+}
+
+void Communicator::open_paths(std::span<const MessagePath> paths) {
+  if (state_->rank_state->device) state_->rank_state->device->open_paths(state_, paths);
 }
 
 void Communicator::barrier() {
-  TRIREME_RUN(Operation op(*state_, CommKind::kBarrier, 0); verify(op, DType::kU8);
+  TRIREME_RUN(Operation op(*state_, CommKind::kBarrier, 0);
+              if (options().check_operations && op.size() > 1)
+                  check_same_operation(op, DType::kU8, ReduceOp::kSum, 0);
               dissemination_barrier(op));
 }
 
@@ -389,7 +343,6 @@ void Communicator::reset_traffic() {
 }
 
 #undef TRIREME_RUN
-#undef TRIREME_START
 
 void Communicator::abort(const std::string& reason) {
   RankState& rank_state = *state_->rank_state;

@@ -11,6 +11,26 @@
 //   One thread of a rank at a time starts operations.
 //   Posted messages (post_send, post_recv) stand outside this order: they move on at once.
 //
+// Tensors of a GPU (Tensor::device())
+//   A rank is told its GPU once (attach), before it makes groups. What it then gives to an operation
+//   lies on the host or on that GPU; the ranks agree on which. Strings, scalars and barriers stay on the
+//   host and say nothing about the device.
+//   The context's thread starts the operations. They see what was queued on the main stream before they
+//   were started, and Work::wait() makes the main stream wait for them; neither is seen by other streams.
+//   A blocking form is the async one followed by that wait, so the host does not learn when an
+//   operation ends, and Traffic counts no seconds for it. Bytes are counted as those of the host's ring.
+//     nccl    Collectives, send, recv and send_recv are queued on the context's comm stream, in the
+//             order in which this rank starts them over all groups: the host waits for nothing. A send
+//             ends when it is received: neighbours that exchange must use send_recv. Posted messages
+//             travel on a stream for each direction between two ranks (open_paths) and arrive in the
+//             order of sending whatever their tags, so they must be posted for receipt in that order.
+//             Every rank needs a GPU of its own. NCCL rounds sums of 16-bit floats at every hop, in an
+//             order of its own choice that is the same in every run on the same machines.
+//     staged  Through pinned host memory and the host's transport: every transport, any number of ranks
+//             on a GPU. Waits on the host by its nature. The bits are those of the host's collectives.
+//   A rank that is lost ends NCCL's operations too: the device goes on with undefined results, and the
+//   next operation or Work::wait() throws. What the host has read since then is void (check_alive).
+//
 // Failure: a rank that dies, throws or stops answering for `timeout_s` makes every operation of the
 // others, waiting or later, throw Error(ExitCode::kLostRank) naming rank, group, operation and bytes.
 //
@@ -36,6 +56,20 @@ enum class CommAlgorithm : uint8_t {
 };
 CommAlgorithm parse_comm_algorithm(const std::string& name);  // "auto", "ring", "shm"
 
+// How tensors of a GPU travel.
+enum class DeviceBackend : uint8_t {
+  kAuto,  // nccl; staged where a rank has no NCCL, and where ranks are threads that share a GPU
+  kNccl,
+  kStaged,
+};
+DeviceBackend parse_device_backend(const std::string& name);  // "auto", "nccl", "staged"
+
+// Posted messages from one group rank to another.
+struct MessagePath {
+  int from = 0, to = 0;
+  auto operator<=>(const MessagePath&) const = default;
+};
+
 struct CommOptions {
   CommAlgorithm algorithm = CommAlgorithm::kAuto;
   int ranks_per_node = 0;           // 0: as the hosts are; else virtual nodes of this many ranks
@@ -46,6 +80,26 @@ struct CommOptions {
 
 struct RankState;   // what the communicators of one rank share
 struct GroupState;  // members, node windows, counters of one communicator
+namespace cuda {
+struct Context;
+}
+
+// A rank's GPU is in use by its communicators until this is destroyed, before the context is. Waits for
+// what was started; where an exception is under way it tells the other ranks instead that this one
+// is lost.
+class DeviceAttachment {
+ public:
+  DeviceAttachment() = default;
+  explicit DeviceAttachment(std::shared_ptr<RankState> rank_state);
+  DeviceAttachment(DeviceAttachment&& other) noexcept;
+  DeviceAttachment& operator=(DeviceAttachment&& other) noexcept;
+  ~DeviceAttachment();
+
+ private:
+  void detach() noexcept;
+  std::shared_ptr<RankState> rank_state_;
+  int exceptions_ = 0;  // under way when this object was made
+};
 
 // A started operation. Copies refer to the same operation.
 class Work {
@@ -132,6 +186,14 @@ class Communicator {
 
   // Makes every waiting and later operation of every rank throw Error(kLostRank) with this reason.
   void abort(const std::string& reason);
+  // Of the world's communicator, collective. InputError where the backend cannot be used: no NCCL, or
+  // two ranks on one GPU, before any work and naming them.
+  [[nodiscard]] DeviceAttachment attach(cuda::Context& gpu,
+                                        DeviceBackend backend = DeviceBackend::kAuto);
+  std::string device_backend() const;  // "nccl 2.28.9", "staged"; "" where no GPU is attached
+  // Readies what posted messages of GPU tensors need on these paths; paths that are open already cost
+  // nothing. Collective over the group, the same paths in the same order on every rank.
+  void open_paths(std::span<const MessagePath> paths);
   // Throws that error if a peer is known to be lost; starts no communication.
   void check_alive() const;
 

@@ -36,7 +36,8 @@ void arrange_nodes(GroupState& group) {
 int message_tag(const GroupState& group, int tag) { return group.context * kTagsPerContext + tag; }
 
 Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void* data,
-                  int64_t bytes, int peer, int tag) {
+                  int64_t bytes, int peer, int tag, std::shared_ptr<const void> memory,
+                  std::shared_ptr<DevicePart> device) {
   RankState& rank_state = *group->rank_state;
   auto message = std::make_shared<PostedMessage>();
   message->sends = kind == CommKind::kSend;
@@ -45,7 +46,11 @@ Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void*
   message->data = static_cast<std::byte*>(data);
   message->bytes = bytes;
   message->op = {kind, &group->name, group->rank, group->size(), bytes, false};
-  message->keep = group;
+  if (memory)
+    message->keep = std::make_shared<std::pair<std::shared_ptr<GroupState>, decltype(memory)>>(
+        group, std::move(memory));
+  else
+    message->keep = group;
   rank_state.liveness.throw_if_lost(message->op);
   const Traffic::Counter moved{1, bytes, message->sends ? bytes : 0, 0, 0};
   rank_state.count(kind, moved);
@@ -53,10 +58,13 @@ Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void*
     const std::lock_guard lock(group->posted_mutex);
     group->posted_traffic[kind] += moved;
   }
-  return rank_state.worker.post(message->op, [&](auto done) {
-    message->done = std::move(done);
-    rank_state.transport->post(std::move(message));
-  });
+  return rank_state.worker.post(
+      message->op,
+      [&](auto done) {
+        message->done = std::move(done);
+        rank_state.transport->post(std::move(message));
+      },
+      std::move(device));
 }
 
 Operation::Operation(GroupState& group, CommKind kind, int64_t payload_bytes)

@@ -28,7 +28,7 @@ struct GroupState {
   uint64_t sequence = 0;  // collectives so far
   Traffic traffic;        // of operations; only the thread inside one touches it
   std::mutex posted_mutex;
-  Traffic posted_traffic;  // of posted messages, counted by whoever posts them
+  Traffic posted_traffic;  // of posted messages and of a GPU's, counted by whoever starts them
 
   GroupState();
   ~GroupState();
@@ -37,9 +37,11 @@ struct GroupState {
 
 // The complete tag of a message in a group.
 int message_tag(const GroupState& group, int tag);
-// Gives a message to the transport and counts it. `peer` is a group rank.
+// Gives a message to the transport and counts it. `peer` is a group rank. memory: holds the data until
+// the message has travelled; device: what then is left to do. Both may be null.
 Work post_message(const std::shared_ptr<GroupState>& group, CommKind kind, void* data,
-                  int64_t bytes, int peer, int tag);
+                  int64_t bytes, int peer, int tag, std::shared_ptr<const void> memory = nullptr,
+                  std::shared_ptr<DevicePart> device = nullptr);
 
 // Fills nodes, node and local from the places of the members.
 void arrange_nodes(GroupState& group);

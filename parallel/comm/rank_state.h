@@ -5,6 +5,7 @@
 
 #include "engine/core/memory.h"
 #include "parallel/comm/comm_worker.h"
+#include "parallel/comm/device_collectives.h"
 #include "parallel/comm/transport.h"
 #include "parallel/comm/watchdog.h"
 
@@ -36,9 +37,10 @@ struct RankState {
   bool crowded = false;           // some machine of the run has more ranks than cores
   int next_context = 1;           // 0 is the world's
   std::mutex traffic_mutex;
-  Traffic traffic;                     // of all groups of this rank
-  std::unique_ptr<Watchdog> watchdog;  // of ranks that are processes
-  CommWorker worker;                   // last: its operations use all of the above
+  Traffic traffic;                            // of all groups of this rank
+  std::unique_ptr<Watchdog> watchdog;         // of ranks that are processes
+  std::unique_ptr<DeviceCollectives> device;  // while one is attached
+  CommWorker worker;                          // last: its operations use all of the above
 
   void count(CommKind kind, const Traffic::Counter& moved);  // in `traffic`
   // Memory for the operation under way, kept for the next one. Two pieces are at hand.

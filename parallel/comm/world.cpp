@@ -90,8 +90,10 @@ std::string World::describe() const {
   const auto count = [](int64_t n, const char* what) {
     return concat(n, " ", what, n == 1 ? "" : "s");
   };
+  const std::string device = world_->device_backend();
   return concat(count(size(), "rank"), " over ", backend(), " on ",
-                count(static_cast<int64_t>(hosts.size()), "host"), ", ", count(nodes(), "node"));
+                count(static_cast<int64_t>(hosts.size()), "host"), ", ", count(nodes(), "node"),
+                device.empty() || size() == 1 ? "" : ", GPUs over ", size() == 1 ? "" : device);
 }
 
 Traffic World::traffic() const {

@@ -167,7 +167,14 @@ PipelineExecutor::PipelineExecutor(const Schedule& schedule, Communicator& group
     : group_(group), trains_(schedule.trains()) {
   TRIREME_CHECK(group.size() == schedule.stages, "schedule of ", schedule.stages,
                 " stages for group \"", group.name(), "\" of ", group.size(), " ranks");
-  program_ = std::move(make_programs(schedule)[static_cast<size_t>(group.rank())]);
+  std::vector<RankProgram> programs = make_programs(schedule);
+  if (!group.device_backend().empty()) {
+    const std::string wrong = check_message_order(programs);
+    if (!wrong.empty())
+      fail_input("schedule ", schedule.name, ": ", wrong, ", which tensors of a GPU cannot do");
+    group.open_paths(message_paths(programs));
+  }
+  program_ = std::move(programs[static_cast<size_t>(group.rank())]);
 }
 
 PipelineReport PipelineExecutor::run(PipelineStage& stage, Ctx& ctx) const {

@@ -34,7 +34,9 @@ struct PipelineReport {
 
 class PipelineExecutor {
  public:
-  // Derives this rank's program. The group has schedule.stages ranks, in the order of the stages.
+  // Derives this rank's program. The group has schedule.stages ranks, in the order of the stages. Where
+  // a GPU is attached it opens the paths of the messages, collectively; InputError where a custom
+  // schedule uses messages between two ranks in another order than they are sent.
   // For evaluation and serving: make_schedule(ScheduleKind::kForwardOnly, stages, chunks, m).
   PipelineExecutor(const Schedule& schedule, Communicator& group);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "engine/core/error.h"
 #include "parallel/comm/communicator.h"
@@ -243,6 +244,33 @@ std::vector<RankProgram> make_programs(const Schedule& schedule) {
 
 std::string check_programs(const std::vector<RankProgram>& programs) {
   return Rendezvous(programs).run();
+}
+
+std::vector<MessagePath> message_paths(const std::vector<RankProgram>& programs) {
+  std::set<MessagePath> paths;
+  for (int r = 0; r < std::ssize(programs); ++r)
+    for (const PipelineMessage& m : programs[static_cast<size_t>(r)].sends)
+      paths.insert({r, m.peer});
+  return {paths.begin(), paths.end()};
+}
+
+std::string check_message_order(const std::vector<RankProgram>& programs) {
+  using Name = std::pair<int, bool>;  // tag, gradient: tags count the messages of a path
+  std::map<MessagePath, std::vector<Name>> sent, received;
+  for (int r = 0; r < std::ssize(programs); ++r) {
+    const RankProgram& program = programs[static_cast<size_t>(r)];
+    for (const PipelineMessage& m : program.sends) sent[{r, m.peer}].push_back({m.tag, m.gradient});
+    for (const ProgramStep& step : program.steps)
+      for (const int receive : step.post) {
+        const PipelineMessage& m = program.receives[static_cast<size_t>(receive)];
+        received[{m.peer, r}].push_back({m.tag, m.gradient});
+      }
+  }
+  for (const auto& [path, order] : sent)
+    if (received[path] != order)
+      return concat("rank ", path.to, " uses messages of rank ", path.from,
+                    " in another order than they are sent");
+  return "";
 }
 
 int64_t message_count(const Schedule& schedule) {

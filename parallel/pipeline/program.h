@@ -15,6 +15,7 @@
 // order of allocations and releases a matter of the schedule and not of the clock.
 #pragma once
 
+#include "parallel/comm/communicator.h"
 #include "parallel/pipeline/schedule.h"
 
 namespace trireme {
@@ -50,6 +51,12 @@ std::vector<RankProgram> make_programs(const Schedule& schedule);
 // Runs the programs of all ranks in thought, with sends and receives that block until the other side
 // has posted, and nothing buffered. "" or what the ranks wait for.
 std::string check_programs(const std::vector<RankProgram>& programs);
+
+// Between which ranks messages travel, in order; the same on every rank.
+std::vector<MessagePath> message_paths(const std::vector<RankProgram>& programs);
+// Whether between each two ranks messages are posted for receipt in the order in which they are sent: ""
+// or where not.
+std::string check_message_order(const std::vector<RankProgram>& programs);
 
 // Messages that all ranks together send: 2 (p v - 1) m in training, half of it in a forward pass, none
 // with one rank.

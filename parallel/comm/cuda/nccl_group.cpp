@@ -1,0 +1,150 @@
+#include "parallel/comm/cuda/nccl_group.h"
+
+#include <algorithm>
+
+#include "parallel/comm/operation.h"
+
+namespace trireme::cuda {
+namespace {
+
+constexpr auto kInterval = std::chrono::milliseconds(100);
+// Work that is younger is not asked after.
+constexpr double kPatient = 5;
+
+}  // namespace
+
+NcclWatch::NcclWatch(const Context& gpu, RankState& rank_state)
+    : gpu_(gpu), rank_state_(rank_state), thread_([this] { loop(); }) {}
+
+NcclWatch::~NcclWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void NcclWatch::add(std::shared_ptr<NcclComm> comm) {
+  const std::lock_guard lock(mutex_);
+  comms_.push_back(std::move(comm));
+}
+
+void NcclWatch::remove(const std::shared_ptr<NcclComm>& comm) {
+  const std::lock_guard lock(mutex_);
+  std::erase(comms_, comm);
+}
+
+void NcclWatch::queued(std::shared_ptr<Event> event, const OpInfo& op) {
+  const std::lock_guard lock(mutex_);
+  latest_ = {std::move(event), op.kind, *op.group, op.rank, op.size, op.bytes, Clock::now()};
+}
+
+std::vector<std::shared_ptr<NcclComm>> NcclWatch::comms() {
+  const std::lock_guard lock(mutex_);
+  return comms_;
+}
+
+void NcclWatch::abort_all() noexcept {
+  for (const std::shared_ptr<NcclComm>& comm : comms()) {
+    // Who holds it for long is inside NCCL, waiting for a peer: that is what an abort ends.
+    const bool locked = comm->mutex.try_lock_for(std::chrono::seconds(2));
+    end_nccl_comm(*comm, true);
+    if (locked) comm->mutex.unlock();
+  }
+}
+
+void NcclWatch::loop() {
+  use_device(gpu_);
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kInterval, [this] { return stop_; })) {
+    lock.unlock();
+    try {
+      if (!rank_state_.liveness.lost()) look_at_errors();
+      if (!rank_state_.liveness.lost()) look_at_progress();
+    } catch (const std::exception& error) {
+      report(error.what());
+    }
+    if (rank_state_.liveness.lost()) return abort_all();
+    lock.lock();
+  }
+}
+
+void NcclWatch::report(const std::string& what) {
+  rank_state_.liveness.report_lost(concat("rank ", rank_state_.transport->rank(), ": ", what));
+  rank_state_.transport->tell_lost();
+}
+
+void NcclWatch::look_at_errors() {
+  const NcclLibrary& nccl = nccl_library();
+  for (const std::shared_ptr<NcclComm>& comm : comms()) {
+    const std::unique_lock held(comm->mutex, std::try_to_lock);
+    if (!held || comm->raw == nullptr) continue;
+    ncclResult_t error = ncclSuccess;
+    const ncclResult_t asked = nccl.CommGetAsyncError(comm->raw, &error);
+    if (asked != ncclSuccess) error = asked;
+    if (error == ncclSuccess || error == ncclInProgress) continue;
+    return report(concat("NCCL reports for ", comm->name, ": ", nccl.GetErrorString(error), " (",
+                         nccl.GetLastError(comm->raw), ")"));
+  }
+}
+
+// All streams of NCCL move on or none does for long, so one piece of work stands for all before it.
+void NcclWatch::look_at_progress() {
+  const std::lock_guard lock(mutex_);
+  const auto now = Clock::now();
+  if (!watched_.event) {
+    watched_ = latest_;
+    watched_.since = now;
+    return;
+  }
+  const double waited = std::chrono::duration<double>(now - watched_.since).count();
+  if (rank_state_.liveness.held()) watched_.since = now;
+  if (waited < std::min(kPatient, rank_state_.options.timeout_s)) return;
+  if (done(*watched_.event)) {
+    watched_ = {};
+  } else if (waited > rank_state_.options.timeout_s) {
+    const OpInfo op{watched_.kind, &watched_.group, watched_.rank,
+                    watched_.size, watched_.bytes,  false};
+    report(concat(op, " is not through on the device after ", static_cast<int64_t>(waited),
+                  " s (comm.timeout)"));
+  }
+}
+
+std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& group,
+                                         const std::vector<int>& ranks, const std::string& name,
+                                         int most_blocks) {
+  const NcclLibrary& nccl = nccl_library();
+  const int self = static_cast<int>(std::ranges::find(ranks, group->rank) - ranks.begin());
+  TRIREME_CHECK(self < std::ssize(ranks), name, " without rank ", group->rank);
+  ncclUniqueId id{};
+  if (self == 0) check_nccl(nccl.GetUniqueId(&id), name);
+  group->rank_state->worker.run([&] {
+    Operation op(*group, CommKind::kControl, sizeof id);
+    --group->sequence;  // not every rank of the group need be here
+    const int tag = op.collective_tag();
+    const auto others = std::span(ranks).subspan(1);
+    const RecvPart from_first{ranks[0], tag, &id, sizeof id};
+    if (self != 0) return op.exchange({}, {&from_first, 1});
+    for (const int to : others) {
+      const SendPart part{to, tag, &id, sizeof id};
+      op.exchange({&part, 1}, {});
+    }
+  });
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  if (most_blocks > 0) config.maxCTAs = most_blocks;
+  auto comm = std::make_shared<NcclComm>();
+  comm->name = name;
+  check_nccl(nccl.CommInitRankConfig(&comm->raw, static_cast<int>(ranks.size()), id, self, &config),
+             concat("making the communicator of ", name));
+  return comm;
+}
+
+void end_nccl_comm(NcclComm& comm, bool abort) noexcept {
+  const ncclComm_t raw = std::exchange(comm.raw, nullptr);
+  if (raw == nullptr) return;
+  // What goes wrong now has no consequence that is not known already.
+  (void)(abort ? nccl_library().CommAbort(raw) : nccl_library().CommDestroy(raw));
+}
+
+}  // namespace trireme::cuda

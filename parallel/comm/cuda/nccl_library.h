@@ -1,0 +1,40 @@
+// NCCL, opened when a rank first asks for it. For CUDA sources only.
+#pragma once
+
+#include <nccl.h>
+
+#include <string>
+
+namespace trireme::cuda {
+
+// Its functions, by their names without "nccl".
+struct NcclLibrary {
+  std::string reason;  // why it cannot be used; empty: it can
+  int version = 0;     // 22809
+
+  decltype(&ncclGetVersion) GetVersion = nullptr;
+  decltype(&ncclGetUniqueId) GetUniqueId = nullptr;
+  decltype(&ncclCommInitRankConfig) CommInitRankConfig = nullptr;
+  decltype(&ncclCommDestroy) CommDestroy = nullptr;
+  decltype(&ncclCommAbort) CommAbort = nullptr;
+  decltype(&ncclCommGetAsyncError) CommGetAsyncError = nullptr;
+  decltype(&ncclGetErrorString) GetErrorString = nullptr;
+  decltype(&ncclGetLastError) GetLastError = nullptr;
+  decltype(&ncclAllReduce) AllReduce = nullptr;
+  decltype(&ncclReduce) Reduce = nullptr;
+  decltype(&ncclReduceScatter) ReduceScatter = nullptr;
+  decltype(&ncclAllGather) AllGather = nullptr;
+  decltype(&ncclBroadcast) Broadcast = nullptr;
+  decltype(&ncclSend) Send = nullptr;
+  decltype(&ncclRecv) Recv = nullptr;
+  decltype(&ncclGroupStart) GroupStart = nullptr;
+  decltype(&ncclGroupEnd) GroupEnd = nullptr;
+};
+
+// The process's one. Never throws; stays open, because the library keeps threads.
+const NcclLibrary& nccl_library();
+
+// Throws Error with the library's words; `what`: the operation, for the message.
+void check_nccl(ncclResult_t result, const std::string& what);
+
+}  // namespace trireme::cuda
