@@ -116,6 +116,7 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   config.recompute = recompute_of(values.word("activation_checkpointing.granularity"));
   config.comm.backend = values.word("comm.backend");
   config.comm.algorithm = values.word("comm.algorithm");
+  config.comm.device_backend = values.word("comm.device_backend");
   config.comm.ranks_per_node = values.integer("comm.ranks_per_node");
   config.comm.bucket_bytes = 4 * values.integer("comm.bucket_size");
   config.comm.overlap = values.flag("comm.overlap");

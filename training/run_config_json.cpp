@@ -145,6 +145,7 @@ void add_places(const RunConfig& config, Json& json) {
   json["evaluation"] = {{"eval_interval", config.eval_interval}, {"eval_iters", config.eval_steps}};
   json["comm"] = {{"backend", config.comm.backend},
                   {"algorithm", config.comm.algorithm},
+                  {"device_backend", config.comm.device_backend},
                   {"ranks_per_node", config.comm.ranks_per_node},
                   {"bucket_size", config.comm.bucket_bytes / 4},
                   {"overlap", config.comm.overlap},

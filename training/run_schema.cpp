@@ -272,6 +272,10 @@ void add_machine(Schema& s) {
        "all-reduce, and what ZeRO exchanges on one node: auto takes shared memory inside a node "
        "and the ring between nodes")
       .beside_trajectory();
+  s.choice(
+       "comm.device_backend", "auto", {"auto", "nccl", "staged"},
+       "how tensors of GPUs travel: NCCL, which needs a GPU for each rank, or through host memory")
+      .beside_trajectory();
   s.integer("comm.ranks_per_node", "0", "0: as the hosts are; else virtual nodes of so many ranks")
       .at_least(0)
       .at_most(1 << 20)
