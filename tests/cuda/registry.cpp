@@ -16,6 +16,7 @@ std::vector<OpCase> all_cases() {
            gemm_cases,
            norm_cases,
            optimizer_cases,
+           paged_attention_cases,
            router_cases,
            row_cases,
        }) {

@@ -18,6 +18,8 @@ inline constexpr double kLog2E = 1.44269504088896340736, kLn2 = 0.69314718055994
 __device__ inline float exp2_of(float x) { return exp2f(x); }
 __device__ inline double exp2_of(double x) { return exp2(x); }
 __device__ inline float log_of(float x) { return logf(x); }
+__device__ inline float log2_of(float x) { return log2f(x); }
+__device__ inline double log2_of(double x) { return log2(x); }
 __device__ inline double log_of(double x) { return log(x); }
 
 __device__ inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -1,0 +1,218 @@
+// Paged attention in two steps: blocks of threads take parts of the keys of a sequence, and a second
+// kernel merges the parts in their order. Here the first step without tensor cores, the merge, and the
+// copies into and out of the pools.
+#include "engine/ops/cuda/paged_attention_tile.h"
+
+namespace trireme::cuda {
+namespace {
+
+// tile = rows of the pool from key j0 on, before key `end`; zero in the rest of the tile.
+template <int D, class T, class F>
+__device__ void load_keys(F* tile, const T* pool, const cpu::PagedAttention<T>& a,
+                          const PagedTile& p, int64_t j0) {
+  using Tile = Blocked<F, D>;
+  for (int at = static_cast<int>(threadIdx.x); at < Tile::kRows * D; at += kBlockedThreads) {
+    const int row = at / D, column = at % D;
+    F value = 0;
+    if (j0 + row < p.end && column < a.width)
+      value = to_compute(pool[pool_offset(a, p, j0 + row) + column]);
+    tile[row * Tile::kStride + column] = value;
+  }
+}
+
+template <class T, int D>
+__global__ void __launch_bounds__(kBlockedThreads, 2) parts_kernel(cpu::PagedAttention<T> a) {
+  using F = compute_t<T>;
+  using Tile = Blocked<F, D>;
+  constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;
+  const auto p = find_paged_tile<Tile::kRows, Tile::kRows>(a);
+  if (p.t.rows == 0) return;
+  const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
+  const int own = static_cast<int>(threadIdx.x) / kRowLanes * kOwn;
+  F* const queries = dynamic_shared<F>();
+  F* const keys = queries + Tile::kTile;
+  F* const values = keys + Tile::kTile;
+  F* const weights = values + Tile::kTile;
+  const F scale = static_cast<F>(static_cast<double>(a.scale) * kLog2E);
+  for (int at = static_cast<int>(threadIdx.x); at < Tile::kRows * D; at += kBlockedThreads) {
+    const int row = at / D, column = at % D;
+    F value = 0;
+    if (row < p.t.rows && column < a.width)
+      value = to_compute(a.q.data[p.token(row) * a.q.row + p.head(row) * a.q.head + column]);
+    queries[row * Tile::kStride + column] = value * scale;
+  }
+  F maximum[kOwn], total[kOwn], sums[kOwn][D / kRowLanes];
+#pragma unroll
+  for (int r = 0; r < kOwn; ++r) {
+    maximum[r] = -kInfinity;
+    total[r] = 0;
+#pragma unroll
+    for (int i = 0; i < D / kRowLanes; ++i) sums[r][i] = 0;
+  }
+  for (int64_t j0 = p.begin; j0 < p.end; j0 += Tile::kRows) {
+    __syncthreads();
+    load_keys<D>(keys, a.k, a, p, j0);
+    load_keys<D>(values, a.v, a, p, j0);
+    __syncthreads();
+    F scores[kOwn][kColumns];
+    inner_products<D>(scores, queries + own * Tile::kStride, keys + lane * Tile::kStride);
+#pragma unroll
+    for (int r = 0; r < kOwn; ++r) {
+      const auto seen = seen_columns<Side::kQueries, Tile::kRows>(p.t, p.query(own + r), j0);
+      const F before = maximum[r];
+      F now = before, sum = 0;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const int column = lane + kRowLanes * c;
+        if (column < seen.low || column >= seen.high) scores[r][c] = -kInfinity;
+        now = scores[r][c] > now ? scores[r][c] : now;
+      }
+      now = row_max(now);
+      const F base = now == -kInfinity ? F{0} : now, rescale = exp2_of(before - base);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {
+        const F weight = exp2_of(scores[r][c] - base);
+        sum += weight;
+        weights[(own + r) * Tile::kScoreStride + lane + kRowLanes * c] = weight;
+      }
+      maximum[r] = now;
+      total[r] = total[r] * rescale + sum;
+#pragma unroll
+      for (int i = 0; i < D / kRowLanes; ++i) sums[r][i] *= rescale;
+    }
+    __syncwarp();
+    weighted_sums<D>(sums, weights + own * Tile::kScoreStride, values + 4 * lane);
+  }
+#pragma unroll
+  for (int r = 0; r < kOwn; ++r) {
+    const F all = row_sum(total[r]);
+    if (own + r >= p.t.rows) continue;
+    const int64_t row = partial_row(a, p, own + r);
+    if (lane == 0) a.partial_lse[row] = all == 0 ? F{-kInfinity} : maximum[r] + log2_of(all);
+    if (all != 0) store_row<false, D>(a.partial + row * a.width, sums[r], F{1} / all, a.width);
+  }
+}
+
+constexpr int kMergeThreads = 64;
+
+// One row of one head: its parts, in their order.
+template <class T>
+__global__ void __launch_bounds__(kMergeThreads) merge_kernel(cpu::PagedAttention<T> a) {
+  using F = compute_t<T>;
+  const int64_t token = blockIdx.x, head = blockIdx.y;
+  int64_t low = 0, high = a.sequences;  // the last sequence that begins at or before the token
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (a.cu_q[middle] <= token ? low : high) = middle;
+  }
+  // Empty sequences end where the one that has the token begins: they lie before it.
+  const bool padding = a.sequences == 0 || token >= a.cu_q[a.sequences];
+  const int64_t keys = padding ? 0 : a.lengths[low];
+  const int64_t parts = (keys + a.split_keys - 1) / a.split_keys;
+  const F* const lse = a.partial_lse + token * a.heads + head;
+  const int64_t stride = a.tokens * a.heads;
+  F maximum = -kInfinity, total = 0;
+  for (int64_t s = 0; s < parts; ++s)
+    maximum = lse[s * stride] > maximum ? lse[s * stride] : maximum;
+  const F base = maximum == -kInfinity ? F{0} : maximum;
+  for (int64_t s = 0; s < parts; ++s) total += exp2_of(lse[s * stride] - base);
+  const F factor = total == 0 ? F{0} : F{1} / total;
+  const F* const partial = a.partial + (token * a.heads + head) * a.width;
+  T* const out = a.out.data + token * a.out.row + head * a.out.head;
+  for (int64_t d = threadIdx.x; d < a.width; d += kMergeThreads) {
+    F sum = 0;
+    for (int64_t s = 0; s < parts; ++s) {
+      const F weight = exp2_of(lse[s * stride] - base);
+      if (weight > 0) sum += weight * partial[s * stride * a.width + d];  // else it is not written
+    }
+    out[d] = static_cast<T>(sum * factor);
+  }
+}
+
+constexpr int kCopyThreads = 128;
+
+// N elements at a time; kStore: into the pools.
+template <class T, int N, bool kStore>
+__global__ void __launch_bounds__(kCopyThreads) move_rows_kernel(cpu::PagedRows<T> a) {
+  using Elements = Pack<T, N>;
+  const int64_t packs = a.width / N, per_row = a.kv_heads * packs;
+  const int64_t row = blockIdx.x, slot = a.slots[row];
+  if (kStore && slot < 0) return;
+  for (int64_t i = threadIdx.x; i < per_row; i += kCopyThreads) {
+    const int64_t head = i / packs, column = i % packs * N;
+    const int64_t at =
+        ((slot / a.block_size * a.kv_heads + head) * a.block_size + slot % a.block_size) * a.width +
+        column;
+    auto* const k =
+        reinterpret_cast<Elements*>(a.k.data + row * a.k.row + head * a.k.head + column);
+    auto* const v =
+        reinterpret_cast<Elements*>(a.v.data + row * a.v.row + head * a.v.head + column);
+    if constexpr (kStore) {
+      *reinterpret_cast<Elements*>(a.k_pool + at) = *k;
+      *reinterpret_cast<Elements*>(a.v_pool + at) = *v;
+    } else {
+      *k = slot < 0 ? Elements{} : *reinterpret_cast<const Elements*>(a.k_pool + at);
+      *v = slot < 0 ? Elements{} : *reinterpret_cast<const Elements*>(a.v_pool + at);
+    }
+  }
+}
+
+template <class T, bool kStore>
+void move_rows(Context& gpu, const char* op, const cpu::PagedRows<T>& a) {
+  constexpr int kN = kPack<T>;
+  const bool whole = a.k.row % kN == 0 && a.k.head % kN == 0 && a.v.row % kN == 0 &&
+                     a.v.head % kN == 0 && a.width % kN == 0;
+  with_pack<T>(
+      whole ? a.width : 1,
+      [&]<int N>() {
+        launch(gpu, op, move_rows_kernel<T, N, kStore>,
+               {.blocks = {a.rows}, .threads = kCopyThreads}, a);
+      },
+      a.k.data, a.v.data, a.k_pool, a.v_pool);
+}
+
+template <class T>
+void blocked_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a) {
+  using F = compute_t<T>;
+  with_width(a.width, [&]<int D>() {
+    using Tile = Blocked<F, D>;
+    const int64_t rows = a.most_queries * (a.heads / a.kv_heads);
+    launch(gpu, "paged_attention_parts", parts_kernel<T, D>,
+           {.blocks = {a.splits * blocks_for(rows, Tile::kRows), a.kv_heads, a.sequences},
+            .threads = kBlockedThreads,
+            .shared = (3 * Tile::kTile + Tile::kScores) * static_cast<int64_t>(sizeof(F))},
+           a);
+  });
+}
+
+}  // namespace
+
+template <class T>
+void paged_attention(Context& gpu, const cpu::PagedAttention<T>& a) {
+  bool computed = false;
+  if constexpr (sizeof(T) == 2) computed = mma_paged_attention(gpu, a);
+  if (!computed) blocked_paged_attention(gpu, a);
+  launch(gpu, "paged_attention_merge", merge_kernel<T>,
+         {.blocks = {a.tokens, a.heads}, .threads = kMergeThreads}, a);
+}
+
+template <class T>
+void paged_append(Context& gpu, const cpu::PagedRows<T>& a) {
+  move_rows<T, true>(gpu, "paged_append", a);
+}
+
+template <class T>
+void paged_gather(Context& gpu, const cpu::PagedRows<T>& a) {
+  move_rows<T, false>(gpu, "paged_gather", a);
+}
+
+#define TRIREME_INSTANTIATE(T)                                               \
+  template void paged_attention<T>(Context&, const cpu::PagedAttention<T>&); \
+  template void paged_append<T>(Context&, const cpu::PagedRows<T>&);         \
+  template void paged_gather<T>(Context&, const cpu::PagedRows<T>&);
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(f16)
+
+}  // namespace trireme::cuda

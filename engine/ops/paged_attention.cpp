@@ -1,0 +1,182 @@
+#include "engine/ops/paged_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/ops/cpu/paged_attention.h"
+#include "engine/ops/cuda/paged_attention.h"
+
+namespace trireme {
+namespace {
+
+void check_heads(const char* op, const char* operand, const ConstTensor& t, DType dtype,
+                 const Shape& shape) {
+  check_dtype(op, operand, t, dtype);
+  check_shape(op, operand, t, shape);
+  TRIREME_CHECK(t.size(2) <= 1 || t.stride(2) == 1, op, ": ", operand, " has stride ", t.stride(2),
+                " in its last dimension, want 1");
+}
+
+void check_pools(const char* op, const ConstTensor& k_pool, const ConstTensor& v_pool,
+                 DType dtype) {
+  TRIREME_CHECK(k_pool.rank() == 4 && k_pool.size(2) > 0, op, ": k_pool is ", k_pool.shape(),
+                ", expected (B, Hkv, P, D)");
+  check_operand(op, "k_pool", k_pool, dtype, k_pool.shape());
+  check_operand(op, "v_pool", v_pool, dtype, k_pool.shape());
+}
+
+// How many keys one part of a sequence has, on a GPU: enough parts that few sequences fill the device,
+// not so many that their results weigh beside the keys.
+int64_t split_keys_for(int64_t most_keys) {
+  constexpr int64_t kFewestKeys = 256, kMostSplits = 32;
+  return round_up(std::max(kFewestKeys, (most_keys + kMostSplits - 1) / kMostSplits), kFewestKeys);
+}
+
+template <class T>
+void check_values(const cpu::PagedAttention<T>& a, int64_t blocks) {
+  const char* op = "paged_attention";
+  TRIREME_CHECK(a.cu_q[0] == 0 && a.cu_q[a.sequences] <= a.tokens, op, ": cu_q from ", a.cu_q[0],
+                " to ", a.cu_q[a.sequences], " of ", a.tokens);
+  for (int64_t n = 0; n < a.sequences; ++n) {
+    const int64_t queries = a.cu_q[n + 1] - a.cu_q[n], keys = a.lengths[n];
+    TRIREME_CHECK(queries >= 0 && queries <= a.most_queries && queries <= keys &&
+                      keys <= a.most_blocks * a.block_size,
+                  op, ": sequence ", n, " has ", queries, " queries of ", a.most_queries, " and ",
+                  keys, " keys of ", a.most_blocks * a.block_size);
+    for (int64_t b = 0; b * a.block_size < keys; ++b) {
+      const int32_t block = a.table[n * a.most_blocks + b];
+      TRIREME_CHECK(block >= 0 && block < blocks, op, ": block ", block, " of ", blocks);
+    }
+  }
+}
+
+template <class T>
+void copy_rows(const cpu::PagedRows<T>& a, bool store) {
+  const auto bytes = static_cast<size_t>(a.width) * sizeof(T);
+  for (int64_t t = 0; t < a.rows; ++t)
+    for (int64_t h = 0; h < a.kv_heads; ++h) {
+      const int64_t slot = a.slots[t];
+      T* const rows[2] = {a.k.data + t * a.k.row + h * a.k.head,
+                          a.v.data + t * a.v.row + h * a.v.head};
+      if (slot < 0) {
+        if (!store)
+          for (T* row : rows) std::fill_n(row, a.width, T{});
+        continue;
+      }
+      const int64_t at =
+          ((slot / a.block_size * a.kv_heads + h) * a.block_size + slot % a.block_size) * a.width;
+      T* const slots[2] = {a.k_pool + at, a.v_pool + at};
+      for (int i = 0; i < 2; ++i)
+        store ? std::memcpy(slots[i], rows[i], bytes) : std::memcpy(rows[i], slots[i], bytes);
+    }
+}
+
+// `store`: the pools are written and k and v read; else the other way round.
+void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstTensor& v_pool,
+               const ConstTensor& k, const ConstTensor& v, const ConstTensor& slots, bool store) {
+  check_pools(op, k_pool, v_pool, k.dtype());
+  const Shape rows{k.size(0), k_pool.size(1), k_pool.size(3)};
+  check_heads(op, "k", k, k.dtype(), rows);
+  check_heads(op, "v", v, k.dtype(), rows);
+  check_operand(op, "slots", slots, DType::kI64, {rows[0]});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kAttention);
+  dispatch_float(op, k.dtype(), [&]<class T>() {
+    const auto data = [](const ConstTensor& t) { return const_cast<T*>(t.as<T>()); };
+    const cpu::PagedRows<T> args{
+        .k_pool = data(k_pool),
+        .v_pool = data(v_pool),
+        .k = {data(k), k.stride(0), k.stride(1)},
+        .v = {data(v), v.stride(0), v.stride(1)},
+        .slots = slots.as<int64_t>(),
+        .rows = rows[0],
+        .kv_heads = rows[1],
+        .width = rows[2],
+        .block_size = k_pool.size(2),
+    };
+    if (ctx.gpu != nullptr)
+      return store ? cuda::paged_append<T>(*ctx.gpu, args) : cuda::paged_gather<T>(*ctx.gpu, args);
+    for (int64_t t = 0; t < args.rows; ++t)
+      TRIREME_CHECK(args.slots[t] < k_pool.size(0) * args.block_size, op, ": slot ", args.slots[t],
+                    " of ", k_pool.size(0) * args.block_size);
+    copy_rows(args, store);
+  });
+}
+
+}  // namespace
+
+void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k_pool,
+                     const ConstTensor& v_pool, const ConstTensor& block_table,
+                     const ConstTensor& cu_q, const ConstTensor& context_lens,
+                     const PagedAttentionArgs& args) {
+  const char* op = "paged_attention";
+  const TimeScope scope(ctx.profile, TimeCategory::kAttention);
+  check_pools(op, k_pool, v_pool, q.dtype());
+  TRIREME_CHECK(q.rank() == 3 && block_table.rank() == 2, op, ": q is ", q.shape(),
+                ", expected (T, H, D), block_table ", block_table.shape(), ", expected (S, M)");
+  const int64_t sequences = block_table.size(0), heads = q.size(1), kv_heads = k_pool.size(1);
+  const DType dtype = q.dtype(), sums = sum_dtype(dtype);
+  check_heads(op, "q", q, dtype, {q.size(0), heads, k_pool.size(3)});
+  check_heads(op, "out", out, dtype, q.shape());
+  check_operand(op, "block_table", block_table, DType::kI32, block_table.shape());
+  check_operand(op, "cu_q", cu_q, DType::kI32, {sequences + 1});
+  check_operand(op, "context_lens", context_lens, DType::kI32, {sequences});
+  TRIREME_CHECK(kv_heads > 0 && heads > 0 && heads % kv_heads == 0, op, ": ", heads,
+                " query heads cannot share ", kv_heads, " key/value heads");
+  TRIREME_CHECK(q.size(2) <= cpu::kWidestPagedHead, op, ": heads of ", q.size(2),
+                " elements, at most ", cpu::kWidestPagedHead);
+  TRIREME_CHECK(std::isfinite(args.scale) && args.window >= 0 && args.most_queries > 0, op,
+                ": scale ", args.scale, ", window ", args.window, ", most_queries ",
+                args.most_queries);
+  const int64_t most_keys = block_table.size(1) * k_pool.size(2);
+  const int64_t split_keys = split_keys_for(most_keys);
+  const int64_t splits = (most_keys + split_keys - 1) / split_keys;
+  Activation partial, partial_lse;
+  if (ctx.gpu != nullptr) {
+    partial = ctx.allocate("paged_attention.partial", sums, {splits, q.size(0), heads, q.size(2)});
+    partial_lse = ctx.allocate("paged_attention.lse", sums, {splits, q.size(0), heads});
+  }
+  if (ctx.planning()) return;
+  dispatch_float(op, dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const cpu::PagedAttention<T> a{
+        .q = {q.as<T>(), q.stride(0), q.stride(1)},
+        .out = {out.as<T>(), out.stride(0), out.stride(1)},
+        .k = k_pool.as<T>(),
+        .v = v_pool.as<T>(),
+        .table = block_table.as<int32_t>(),
+        .cu_q = cu_q.as<int32_t>(),
+        .lengths = context_lens.as<int32_t>(),
+        .sequences = sequences,
+        .tokens = q.size(0),
+        .heads = heads,
+        .kv_heads = kv_heads,
+        .width = q.size(2),
+        .block_size = k_pool.size(2),
+        .most_blocks = block_table.size(1),
+        .most_queries = args.most_queries,
+        .scale = static_cast<C>(args.scale),
+        .window = args.window,
+        .splits = splits,
+        .split_keys = split_keys,
+        .partial = partial.present() ? partial->as<C>() : nullptr,
+        .partial_lse = partial_lse.present() ? partial_lse->as<C>() : nullptr,
+    };
+    if (ctx.gpu != nullptr) return cuda::paged_attention<T>(*ctx.gpu, a);
+    check_values(a, k_pool.size(0));
+    TRIREME_KERNEL(paged_attention<T>)(a, ctx.threads);
+  });
+}
+
+void paged_append(Ctx& ctx, const Tensor& k_pool, const Tensor& v_pool, const ConstTensor& k,
+                  const ConstTensor& v, const ConstTensor& slots) {
+  move_rows(ctx, "paged_append", k_pool, v_pool, k, v, slots, true);
+}
+
+void paged_gather(Ctx& ctx, const Tensor& k, const Tensor& v, const ConstTensor& k_pool,
+                  const ConstTensor& v_pool, const ConstTensor& slots) {
+  move_rows(ctx, "paged_gather", k_pool, v_pool, k, v, slots, false);
+}
+
+}  // namespace trireme

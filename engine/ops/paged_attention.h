@@ -1,0 +1,49 @@
+// Attention of a few new tokens of each sequence over all its keys, which lie in blocks of a pool
+// (PagedAttention, Kwon et al., SOSP 2023): the decoding step of serving.
+//
+//   out[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, h']) v[j, h'],   h' = h / (H / Hkv)
+// Sequence n holds queries cu_q[n] .. cu_q[n+1], at most args.most_queries, which are the last of its
+// context_lens[n] tokens: query i of Lq sees the keys j <= i + context_lens[n] - Lq, with window > 0
+// only the last `window` of those.
+//
+//   q, out          (T, H, D)         unit stride in D, any stride in T and H; D <= 256
+//   k_pool, v_pool  (B, Hkv, P, D)    contiguous; P tokens in a block
+//   block_table     (S, M) int32      key j of sequence n is row j % P of block block_table[n, j / P]
+//   cu_q (S + 1), context_lens (S)    int32; cu_q ascends from 0 to at most T, context_lens <= M P
+// One float dtype. Rows of out past cu_q[S], and those of queries without keys, become zero.
+//
+// Why the pool lies so: one head's keys of a block are one run of P D elements (4 KiB for P = 16 and
+// D = 128 in 16 bits), which a thread block loads in whole 16-byte packs; blocks are named by a number
+// alone, so that sequences share prefixes and a rank of tensor parallelism holds a pool of its own
+// heads; and a narrower element type needs only scales (B, Hkv, P) beside it, since a row of D is what
+// is written at once. Keys and values are apart because they may differ in type and scale.
+//
+// A result depends on its own sequence and on M alone, not on which others are computed beside it.
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+struct PagedAttentionArgs {
+  double scale = 1.0;  // usually 1 / sqrt(D)
+  int64_t window = 0;  // 0: unlimited
+  int64_t most_queries = 1;
+};
+
+void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k_pool,
+                     const ConstTensor& v_pool, const ConstTensor& block_table,
+                     const ConstTensor& cu_q, const ConstTensor& context_lens,
+                     const PagedAttentionArgs& args);
+
+// Stores the rows of k and v (T, Hkv, D; unit stride in D): row t goes to slot slots[t], which is
+// row slots[t] % P of block slots[t] / P. A negative slot's row is dropped. slots (T) int64, of which
+// no two that are not negative may be the same.
+void paged_append(Ctx& ctx, const Tensor& k_pool, const Tensor& v_pool, const ConstTensor& k,
+                  const ConstTensor& v, const ConstTensor& slots);
+
+// The opposite: row t of k and v is what lies in slot slots[t]; zero where that is negative.
+void paged_gather(Ctx& ctx, const Tensor& k, const Tensor& v, const ConstTensor& k_pool,
+                  const ConstTensor& v_pool, const ConstTensor& slots);
+
+}  // namespace trireme
