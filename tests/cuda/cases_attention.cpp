@@ -235,13 +235,13 @@ OpCase segmented_case(const Segmented& s, DType dtype, bool backward) {
     const ConstTensor q = run.random("q", dtype, queries), k = run.random("k", dtype, keys);
     const ConstTensor v = run.random("v", dtype, keys);
     const Close close = whole(4 * (s.width + s.keys));
+    // On tensor cores the weights of 16-bit values are of their type, and what they sum to is not.
+    Close rounded = close;
+    if (dtype_size(dtype) == 2)
+      rounded = {.of = Close::Of::kTensor, .terms = 0, .accumulate = dtype};
     const AttentionArgs args = args_of(run, s);
     if (!backward) {
-      // On tensor cores the weights of the values are of q's dtype.
-      const bool rounded = dtype_size(dtype) == 2;
-      const Tensor out = run.output(
-          "out", sums, queries,
-          rounded ? Close{.of = Close::Of::kTensor, .terms = 0, .accumulate = dtype} : close);
+      const Tensor out = run.output("out", sums, queries, rounded);
       const Tensor lse = run.output("lse", sums, {s.heads, s.tokens}, close);
       for (bool second : {false, true})
         attention_segments_forward(run.ctx, out, lse, q, k, v, list_of(run, s, second), args);
@@ -250,8 +250,9 @@ OpCase segmented_case(const Segmented& s, DType dtype, bool backward) {
     const ConstTensor out = run.random("out", dtype, queries);
     const ConstTensor lse = run.random("lse", sums, {s.heads, s.tokens}, 2.0, 3.0);
     const ConstTensor dout = run.random("dout", dtype, queries);
-    const Tensor dq = run.output("dq", sums, queries, close);
-    const Tensor dk = run.output("dk", sums, keys, close), dv = run.output("dv", sums, keys, close);
+    const Tensor dq = run.output("dq", sums, queries, rounded);
+    const Tensor dk = run.output("dk", sums, keys, rounded);
+    const Tensor dv = run.output("dv", sums, keys, rounded);
     for (bool second : {false, true})
       attention_segments_backward(run.ctx, dq, dk, dv, dout, out, lse, q, k, v,
                                   list_of(run, s, second), args);

@@ -19,6 +19,8 @@ void attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   if (library_attention_backward(gpu, a)) return;
   if (a.by_segments && a.clear) clear_attention(gpu, a);
   attention_delta(gpu, a);
+  if constexpr (sizeof(T) == 2)
+    if (mma_attention_backward(gpu, a)) return;
   blocked_attention_backward(gpu, a);
 }
 

@@ -26,6 +26,9 @@ void blocked_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a
 // rows of an operand that do not lie at multiples of 16 bytes.
 template <class T>
 bool mma_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);
+// a.scratch has been filled.
+template <class T>
+bool mma_attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 
 // out = 0 and lse = -inf in all rows; likewise the gradients: what segments add to.
 template <class T>
