@@ -51,8 +51,8 @@ class Arguments {
   static Arguments of(const void* function, const A&... arguments) {
     Arguments result;
     result.function = function;
-    (result.add(&arguments, sizeof(A)), ...);
     static_assert((std::is_trivially_copyable_v<A> && ...));
+    (result.add_value(arguments), ...);
     return result;
   }
 
@@ -60,6 +60,14 @@ class Arguments {
   std::vector<std::uintptr_t> words;
 
  private:
+  template <class A>
+  void add_value(A argument) {
+    // What lies between members is whatever the stack held, an address perhaps.
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&argument);
+#endif
+    add(&argument, sizeof(A));
+  }
   void add(const void* argument, std::size_t bytes);
 };
 
