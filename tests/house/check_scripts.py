@@ -50,6 +50,37 @@ class Scripts(unittest.TestCase):
             self.assertEqual(refused.returncode, 2, name)
             self.assertIn("--frobnicate", refused.stderr)
 
+    def test_bundle_refuses_what_it_does_not_know(self):
+        for name in ("offline_bundle.sh",):
+            shown = run(ROOT / "scripts" / name, "--help")
+            self.assertEqual(shown.returncode, 0, name)
+            self.assertIn(f"scripts/{name}", shown.stdout)
+            refused = run(ROOT / "scripts" / name, "--frobnicate")
+            self.assertEqual(refused.returncode, 2, name)
+            self.assertIn("--frobnicate", refused.stderr)
+
+    def test_packages_are_unpacked_without_dpkg(self):
+        tool, package = ROOT / "scripts/lib/unpack_debs.py", self.folder / "a.deb"
+        (self.folder / "in/usr/lib").mkdir(parents=True)
+        (self.folder / "in/usr/lib/real").write_text("content\n")
+        (self.folder / "in/usr/lib/link").symlink_to("/usr/lib/real")
+        self.pack(package)
+        self.assertEqual(run("python3", tool, self.folder / "out", package).returncode, 0)
+        self.assertEqual((self.folder / "out/usr/lib/link").read_text(), "content\n")  # inside the folder
+        package.write_bytes(b"!<arch>\n")
+        self.assertIn("no data.tar", run("python3", tool, self.folder / "out", package).stderr)
+        package.write_bytes(b"text")
+        self.assertIn("no Debian package", run("python3", tool, self.folder / "out", package).stderr)
+
+    def pack(self, package):
+        """A .deb with what lies in self.folder/in."""
+        subprocess.run(["tar", "-C", self.folder / "in", "-cJf", self.folder / "data.tar.xz", "."], check=True)
+        raw = b"!<arch>\n"
+        for name, data in (("debian-binary", b"2.0"), ("data.tar.xz", (self.folder / "data.tar.xz").read_bytes())):
+            raw += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n".encode()
+            raw += data + b"\n" * (len(data) % 2)
+        package.write_bytes(raw)
+
     def test_missing_packages_are_listed_for_both_families(self):
         self.stub("dpkg-query", "exit 1")
         for purpose, names in (("build", ["g++", "gcc-c++"]), ("test", ["libgtest-dev", "gtest-devel"]),
