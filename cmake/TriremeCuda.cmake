@@ -29,9 +29,9 @@ if(TRIREME_HAS_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90a-real 100-real 120-real 90-virtual
       CACHE STRING "GPU architectures")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
-  if(CCACHE_PROGRAM AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  endif()
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/cmake/keep_ptxas_report.py
+      ${CCACHE_PROGRAM})
   enable_language(CUDA)
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
     message(FATAL_ERROR "CUDA ${CMAKE_CUDA_COMPILER_VERSION} at ${CMAKE_CUDA_COMPILER}: 12.4 or later is needed")
@@ -47,7 +47,7 @@ endif()
 # CMake 3.25 does not pass C++20 on to nvcc 13. Spills and local memory are errors: they are what makes a
 # kernel slow without a word.
 set(TRIREME_NVCC_OPTIONS -std=c++20 --expt-relaxed-constexpr -O3 -lineinfo
-    -Xcompiler=-Wall,-Wextra,-Wno-psabi "-Xptxas=-warn-spills,-warn-lmem-usage")
+    -Xcompiler=-Wall,-Wextra,-Wno-psabi "-Xptxas=-v,-warn-spills,-warn-lmem-usage")
 if(TRIREME_WERROR)
   list(APPEND TRIREME_NVCC_OPTIONS --Werror=all-warnings -Xcompiler=-Werror -Xptxas=-Werror)
 endif()

@@ -3,9 +3,9 @@
 #
 #   scripts/test.sh [--all] [--no-install]
 #
-# --all adds the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, static analysis and the
-# long suites. With CI=true warnings are errors. Missing packages are installed first, or listed with
-# --no-install.
+# --all adds the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, static analysis, the long
+# suites, and the CUDA backend where its toolkit is installed. With CI=true warnings are errors. Missing
+# packages are installed first, or listed with --no-install.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,7 +15,7 @@ for argument in "$@"; do
   case "$argument" in
     --all) all=yes ;;
     --no-install) install=(--no-install) ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "test.sh: unknown argument \"$argument\" (see --help)" >&2 && exit 2 ;;
   esac
 done
@@ -26,15 +26,26 @@ options=(-DTRIREME_TESTS=ON)
 [ "${CI:-}" != true ] || options+=(-DTRIREME_WERROR=ON)
 presets=(release)
 selection=(-LE long)
+cuda=()
 if [ "$all" = yes ]; then
   presets+=(debug)
   selection=()
+  # With a toolkit the program is built with the CUDA backend, for two generations of GPUs: it runs here
+  # whether or not there is one.
+  if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+    cuda=(-DTRIREME_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=80-real;90a-real")
+    export PATH="$PATH:/usr/local/cuda/bin"
+  else
+    echo "== no CUDA toolkit: the CUDA sources are tested on the emulator only"
+  fi
 fi
 
 rm -rf build/tests && mkdir -p build/tests
 for preset in "${presets[@]}"; do
   echo "== building $preset"
-  cmake --preset "$preset" "${options[@]}" >build/tests/configure.log 2>&1 || {
+  backend=()
+  [ "$preset" != release ] || backend=("${cuda[@]}")
+  cmake --preset "$preset" "${options[@]}" "${backend[@]}" >build/tests/configure.log 2>&1 || {
     cat build/tests/configure.log >&2
     exit 2
   }
