@@ -32,6 +32,7 @@ Tensor ContiguousKvCache::slot(int layer, int which) const {
 }
 
 void ContiguousKvCache::append(Ctx& ctx, int layer, const ConstTensor& k, const ConstTensor& v) {
+  if (ctx.planning()) return;
   int64_t& extra = appended_[place(layer)];
   const int64_t begin = length_ + extra, count = k.size(0);
   TRIREME_CHECK(begin + count <= max_tokens_, "KV cache of ", max_tokens_, " tokens cannot take ",
@@ -45,13 +46,9 @@ void ContiguousKvCache::append(Ctx& ctx, int layer, const ConstTensor& k, const 
   extra += count;
 }
 
-ConstTensor ContiguousKvCache::keys(int layer) const {
-  return slot(layer, 0).slice(0, 0, length_ + appended_[place(layer)]);
-}
+ConstTensor ContiguousKvCache::keys(int layer) const { return slot(layer, 0); }
 
-ConstTensor ContiguousKvCache::values(int layer) const {
-  return slot(layer, 1).slice(0, 0, length_ + appended_[place(layer)]);
-}
+ConstTensor ContiguousKvCache::values(int layer) const { return slot(layer, 1); }
 
 void ContiguousKvCache::advance(int64_t tokens) {
   for (int64_t& extra : appended_) {

@@ -10,9 +10,10 @@ namespace trireme {
 class KvCache {
  public:
   virtual ~KvCache() = default;
-  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there.
+  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there; in a planning run nothing.
   virtual void append(Ctx& ctx, int layer, const ConstTensor& k, const ConstTensor& v) = 0;
-  // All keys and values of `layer`, the new ones included: (Tk, Hkv, D).
+  // The keys and values of `layer`, the new ones included, and room for more behind them: (Tk, Hkv, D),
+  // the same shape in every pass. Offsets (cu_k) say how many there are.
   virtual ConstTensor keys(int layer) const = 0;
   virtual ConstTensor values(int layer) const = 0;
 };

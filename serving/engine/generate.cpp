@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -112,16 +113,39 @@ class Decoder {
   // The token that follows `ids`, which follow those of earlier calls; the same on every rank.
   SampledToken next(std::span<const int32_t> ids) {
     stage_.begin(ids, Tensor(logits_.data(), DType::kF32, Shape{1, std::ssize(logits_)}));
-    if (executor_)
-      executor_->run(stage_, ctx_);
-    else
-      stage_.forward(0, 0, {});
+    const ArenaPlan& plan = plan_for(std::ssize(ids));
+    ctx_.arena.begin_step(plan);
+    try {
+      pass();
+    } catch (...) {
+      ctx_.arena.abandon_step();
+      throw;
+    }
+    ctx_.arena.end_step();
     stage_.end();
     position_ += std::ssize(ids);
     return groups_ == nullptr ? sample() : sample_for_all(groups_->layout.tp, groups_->layout.pp);
   }
 
  private:
+  void pass() {
+    if (executor_)
+      executor_->run(stage_, ctx_);
+    else
+      stage_.forward(0, 0, {});
+  }
+
+  // Memory of a pass over `count` tokens: the prompt's once, then always that of one token.
+  const ArenaPlan& plan_for(int64_t count) {
+    const auto [at, fresh] = plans_.try_emplace(count);
+    if (!fresh) return at->second;
+    ctx_.arena.begin_planning();
+    pass();
+    at->second = ctx_.arena.end_planning();
+    ctx_.arena.reserve(at->second.capacity);
+    return at->second;
+  }
+
   SampledToken sample() {
     return sampler_.sample(std::span<const float>(logits_).first(choices_), position_);
   }
@@ -141,6 +165,7 @@ class Decoder {
   const Groups* groups_;
   DecodeStage stage_;
   std::optional<PipelineExecutor> executor_;  // of several stages
+  std::map<int64_t, ArenaPlan> plans_;        // by the number of new tokens
   std::vector<float> logits_;                 // (V) where the head is
   size_t choices_;                            // ids that may be chosen
   Sampler sampler_;
