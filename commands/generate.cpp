@@ -95,8 +95,8 @@ void run(const Arguments& args, const CommandLine& line) {
     tokenizer = tokenizer_of(args, loaded.run_config());
     positions = positions_of(model, tokenizer->encode(args.prompt), args.options);
   });
-  const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
   const RankDevice device = open_rank_device(*world, args.device);
+  const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
   Ctx ctx(pin_rank(*world, args.threads), "activations", device.get());
   agreed(world->world(), [&] { loaded.load(ctx, groups.layout, positions); });
   for (int n = 0; n < args.samples; ++n) {

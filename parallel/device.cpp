@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-RankDevice open_rank_device(World& world, const std::string& device) {
+RankDevice open_rank_device(World& world, const std::string& device, const std::string& backend) {
   RankDevice out;
   if (device == "cpu") return out;
   TRIREME_CHECK(device == "cuda" || device == "auto", "device ", device);
@@ -23,6 +23,8 @@ RankDevice open_rank_device(World& world, const std::string& device) {
     const int number = status.devices > 0 ? world.local_rank() % status.devices : 0;
     out.gpu = cuda::open(number);
   });
+  if (world.size() > 1)
+    out.attachment = world.world().attach(*out.gpu, parse_device_backend(backend));
   return out;
 }
 

@@ -174,9 +174,13 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
   return out;
 }
 
-void ParameterStore::allocate(bool with_gradients, Memory memory) {
-  values_ = Buffer("parameters", value_bytes(), memory);
-  if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), memory);
+void ParameterStore::allocate(Ctx& ctx, bool with_gradients) {
+  values_ = Buffer("parameters", value_bytes(), ctx.memory());
+  if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), ctx.memory());
+  if (ctx.gpu == nullptr) return;
+  // Alignment padding is updated, summed and saved with the rest: the host's memory comes as zeros.
+  fill_zero(ctx, flat_values());
+  if (with_gradients) fill_zero(ctx, flat_gradients());
 }
 
 void ParameterStore::check_fused(ParamHandle first, ParamHandle last) const {

@@ -111,8 +111,8 @@ class ParameterStore {
   // From stage 2 on, blocks are brought together in the arena of `ctx`; to be called before the first
   // planning run. prefetch: values of the next block are gathered while one is at work.
   void attach(const Groups& groups, Ctx& ctx, bool prefetch);
-  // Gradients are float32, or float64 for float64 parameters. memory: where the context computes.
-  void allocate(bool with_gradients, Memory memory = Memory::kHost);
+  // Where the context computes. Gradients are float32, or float64 for float64 parameters.
+  void allocate(Ctx& ctx, bool with_gradients);
 
   const std::vector<ParameterSpec>& specs() const { return specs_; }
   DType dtype() const { return dtype_; }

@@ -29,7 +29,7 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   model_ = std::make_unique<Model>(config_.model, config_.dtype, layout, chunks);
   model_->reserve_positions(ctx, positions);
   store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
-  store_->allocate(false, ctx.memory());
+  store_->allocate(ctx, false);
   load_parameters(ctx, reader, *model_, *store_);
 }
 

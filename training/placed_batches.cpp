@@ -25,6 +25,16 @@ int64_t bytes_of(const MicroBatch& batch) {
          padded(most_offsets(batch), DType::kI32);
 }
 
+// 0 where the sequences differ, or do not fill the batch.
+int64_t uniform_length(const MicroBatch& batch) {
+  const std::vector<int32_t>& cu = batch.cu_seqlens;
+  if (cu.size() < 2 || cu.back() != std::ssize(batch.tokens)) return 0;
+  const int32_t length = cu[1] - cu[0];
+  for (size_t i = 1; i + 1 < cu.size(); ++i)
+    if (cu[i + 1] - cu[i] != length) return 0;
+  return length;
+}
+
 Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   Tokens tokens;
   tokens.count = std::ssize(batch.tokens);
@@ -34,6 +44,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   tokens.position_end = sequence_length;
   tokens.rows = view(batch.rows);
   tokens.cu_q = tokens.cu_k = view(batch.cu_seqlens);
+  tokens.uniform_length = uniform_length(batch);
   tokens.context = batch.context.get();
   return tokens;
 }

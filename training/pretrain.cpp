@@ -49,10 +49,10 @@ class PretrainRun {
   const RunConfig& config_;
   World& world_;
   Communicator& group_;  // all ranks
+  RankDevice device_;
   Groups groups_;
   PretrainOptions options_;
   SignalRequests& signals_;
-  RankDevice device_;
   Ctx ctx_;
   Profile profile_;
   TrainState state_;
@@ -84,10 +84,10 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
     : config_(config),
       world_(world),
       group_(world.world()),
+      device_(open_rank_device(world, config.device, config.comm.device_backend)),
       groups_(group_, config.parallel, kv_head_copies(config.model, config.parallel.tp)),
       options_(options),
       signals_(signals),
-      device_(open_rank_device(world, config.device)),
       ctx_(pin_rank(world, config.threads_per_rank), "activations", device_.get()),
       state_(config, groups_.layout),
       step_(config, state_, groups_, ctx_),

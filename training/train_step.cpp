@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/ops/elementwise.h"
+#include "engine/ops/optimizer_step.h"
 #include "engine/ops/transfer.h"
 #include "optim/schedule.h"
 #include "parallel/block_gather.h"
@@ -56,7 +57,7 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
       loss_scale_(config.loss_scale) {}
 
 void TrainState::allocate(Ctx& ctx) {
-  store.allocate(true, ctx.memory());
+  store.allocate(ctx, true);
   optimizer.allocate(ctx);
   model.reserve_positions(ctx, sequence_length_);
   if (model.routers() != nullptr) model.routers()->place(ctx);

@@ -18,6 +18,9 @@ struct Tokens {
   int64_t sequence_length = 0;
   ConstTensor cu_q;  // (N + 1) int32: offsets of the sequences among the queries
   ConstTensor cu_k;  // (N + 1) int32: offsets among the keys; cu_q unless there is a KV cache
+  // Length of the sequences that cu_q and cu_k give where all have one and there is no padding: attention
+  // over such has a fast way on a GPU, which cannot see the offsets from the host. 0: not known.
+  int64_t uniform_length = 0;
   // Where sequences are spread over context-parallel ranks, in the place of cu_q and cu_k.
   const ContextPlan* context = nullptr;
 };

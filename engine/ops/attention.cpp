@@ -216,7 +216,7 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
   if (ctx.planning()) return;
   check_values(ctx, op, cu_q, cu_k, s, args.uniform_length);
   dispatch_float(op, q.dtype(), [&]<class T>() {
-    cpu::AttentionForward<T> a;
+    cpu::AttentionForward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);
     fill_sequences(a, cu_q, cu_k);
     a.out = view_of<T>(out);
@@ -244,7 +244,7 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   if (ctx.planning()) return;
   check_values(ctx, op, cu_q, cu_k, s, args.uniform_length);
   dispatch_float(op, q.dtype(), [&]<class T>() {
-    cpu::AttentionBackward<T> a;
+    cpu::AttentionBackward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);
     fill_sequences(a, cu_q, cu_k);
     a.dq = view_of<T>(dq);
@@ -270,7 +270,7 @@ void attention_segments_forward(Ctx& ctx, const Tensor& out, const Tensor& lse,
   if (ctx.planning()) return;
   check_segment_values(ctx, op, segments, s, args.dropout);
   dispatch_float(op, q.dtype(), [&]<class T>() {
-    cpu::AttentionForward<T> a;
+    cpu::AttentionForward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);
     fill_segments(a, segments, args.dropout);
     a.out_sum = view_of<compute_t<T>>(out);
@@ -301,7 +301,7 @@ void attention_segments_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, c
   check_segment_values(ctx, op, segments, s, args.dropout);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     using C = compute_t<T>;
-    cpu::AttentionBackward<T> a;
+    cpu::AttentionBackward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);
     fill_segments(a, segments, args.dropout);
     a.dq_sum = view_of<C>(dq);

@@ -19,6 +19,7 @@ std::vector<OpCase> all_cases() {
            paged_attention_cases,
            router_cases,
            row_cases,
+           transfer_cases,
        }) {
     std::vector<OpCase> cases = family();
     all.insert(all.end(), std::move_iterator(cases.begin()), std::move_iterator(cases.end()));
@@ -28,16 +29,12 @@ std::vector<OpCase> all_cases() {
 
 std::map<std::string, std::string> ops_without_case() {
   return {
-      {"fill_bytes", "a copy's fill, tried by every training run on a device"},
       {"fill_from_host", "host work by its meaning, tried by training runs"},
       {"library_gemm", "called by gemm and the linear ops only, which have cases"},
       {"library_gemm_packed", "called by linear_forward_packed only"},
       {"library_pack", "called by pack_weight only"},
-      {"mark_tokens", "no case yet"},
       {"read_on_host", "host work by its meaning, tried by training runs"},
-      {"sum_rows", "no case yet"},
       {"to_host", "a copy to the host, tried by training runs"},
-      {"transfer", "a copy between host and device, tried by training runs"},
   };
 }
 

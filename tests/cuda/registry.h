@@ -26,5 +26,6 @@ std::vector<OpCase> optimizer_cases();
 std::vector<OpCase> paged_attention_cases();
 std::vector<OpCase> router_cases();
 std::vector<OpCase> row_cases();
+std::vector<OpCase> transfer_cases();
 
 }  // namespace trireme::test

@@ -1,5 +1,6 @@
 // Training on a GPU is training: the same losses, gradients and parameters as on the CPU. In float64, so that
 // nothing but the arithmetic's order may differ.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include "tests/layouts/layout_run.h"
@@ -43,8 +44,57 @@ std::vector<Named> single_rank_cases() {
           {"deepseek", deepseek}, {"qwen2_moe", qwen},      {"bfloat16", bf16}};
 }
 
+// Every dimension of parallelism, alone and together. NCCL needs a GPU for each rank; staged, ranks share one.
+std::vector<Named> parallel_cases() {
+  LayoutCase tp, pp, cp, ulysses, dp, zero1, zero2, zero3, ep, all;
+  tp.sizes.tp = 2;
+  tp.sizes.sequence_parallel = true;
+  pp.sizes.pp = 2;
+  pp.schedule = "zb_h1";
+  cp.sizes.cp = 2;
+  cp.packed = true;
+  ulysses.sizes.cp = 2;
+  ulysses.sizes.cp_exchange = 2;
+  dp.sizes.dp = 2;
+  dp.llama = false;
+  zero1 = zero2 = zero3 = dp;
+  zero1.zero = 1;
+  zero2.zero = 2;
+  zero3.zero = 3;
+  ep.sizes.dp = 2;
+  ep.sizes.ep = 2;
+  ep.experts = "qwen2_moe";
+  all.sizes.pp = all.sizes.tp = 2;
+  all.schedule = "1f1b";
+  all.recompute = Recompute::kSelective;
+  return {{"tp2_sp", tp}, {"pp2", pp},      {"cp2_ring", cp}, {"cp2_heads", ulysses},
+          {"dp2", dp},    {"zero1", zero1}, {"zero2", zero2}, {"zero3", zero3},
+          {"ep2", ep},    {"tp2_pp2", all}};
+}
+
+class RanksOnGpus : public TrainingOnGpu {};
+
+TEST_P(RanksOnGpus, EqualOneCpu) {
+  const LayoutCase& c = GetParam().layout;
+  RunConfig config = config_of(c), alone = config_of(reference_of(c));
+  config.train_steps = alone.train_steps = 2;
+  const LayoutResult want = run_training(alone, c.packed, {});
+  for (const bool nccl : {true, false}) {
+    emulator::set_devices(nccl ? c.ranks() : 1);
+    LayoutRunOptions on_gpu;
+    on_gpu.gpu = true;
+    on_gpu.backend = nccl ? DeviceBackend::kNccl : DeviceBackend::kStaged;
+    const LayoutResult got = run_training(config, c.packed, on_gpu);
+    EXPECT_EQ(layout_difference(got, want, c.dtype), "") << (nccl ? "nccl" : "staged");
+  }
+  emulator::set_devices(1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RanksOnGpus, testing::ValuesIn(parallel_cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
 INSTANTIATE_TEST_SUITE_P(OneRank, TrainingOnGpu, testing::ValuesIn(single_rank_cases()),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& one) { return std::string(one.param.name); });
 
 }  // namespace
 }  // namespace trireme::test

@@ -29,9 +29,9 @@ class CommandTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def start(self, *arguments, ranks=None, environment=None, prefix=()):
+    def start(self, *arguments, ranks=None, environment=None, prefix=(), program=TRIREME):
         """The process, started in self.folder with pipes for its outputs and no input; prefix: what starts it."""
-        command = [TRIREME, *map(str, arguments)]
+        command = [program, *map(str, arguments)]
         environment = dict(environment or {})
         if ranks is not None or "--ranks" in command or "WORLD_SIZE" in environment:
             # Open MPI unloads its plugins at the end: what they leaked has no name to suppress it by.

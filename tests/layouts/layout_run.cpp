@@ -183,10 +183,12 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
   options.start(
       world_size(config.parallel),
       [&](Communicator& world) {
+        std::unique_ptr<cuda::Context> gpu;
+        DeviceAttachment attachment;
+        if (options.gpu) gpu = cuda::open(world.rank() % cuda::device_status().devices);
+        if (options.gpu && world.size() > 1) attachment = world.attach(*gpu, options.backend);
         Groups groups(world, config.parallel, kv_head_copies(config.model, config.parallel.tp));
         if (options.change) options.change(groups);
-        std::unique_ptr<cuda::Context> gpu;
-        if (options.gpu) gpu = cuda::open(world.rank() % cuda::device_status().devices);
         Ctx ctx(1, "test", gpu.get());
         ctx.seed = config.seed;
         TrainState state(config, groups.layout);
@@ -207,7 +209,8 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
   Gathered gathered(result);
   RoutingMargin margin(config.model.moe);
   on_ranks(config, options, [&](LayoutRank& rank) {
-    if (config_has_experts(rank.state) && rank.groups.world.size() == 1) margin.watch(rank.ctx);
+    const bool readable = rank.ctx.gpu == nullptr && rank.groups.world.size() == 1;
+    if (config_has_experts(rank.state) && readable) margin.watch(rank.ctx);
     for (int64_t s = 0; s < config.train_steps; ++s) {
       const StepResult outcome = rank.train(s, packed);
       gathered.add_step(rank.ctx, rank.state, rank.groups, static_cast<size_t>(s), outcome);

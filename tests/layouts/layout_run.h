@@ -25,7 +25,7 @@ struct LayoutResult {
     int64_t values = 0, gradients = 0, states = 0;
   };
   std::vector<Stored> stored;  // of each rank
-  // Of a run on one rank (tests/layouts/routing_margin.h); infinite without experts.
+  // Of a run on one rank, on the CPU (tests/layouts/routing_margin.h); infinite without experts.
   double routing_margin = std::numeric_limits<double>::infinity();
 };
 
@@ -49,6 +49,7 @@ struct LayoutRunOptions {
       };
   std::function<void(Groups&)> change;  // before anything is made of the groups
   bool gpu = false;                     // ranks compute on the GPUs there are, in turn
+  DeviceBackend backend = DeviceBackend::kAuto;
 };
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
               const std::function<void(LayoutRank&)>& body);

@@ -51,7 +51,7 @@ Elements updated(const TensorBox& box, const Sharding& sharding, const OffloadCo
                  const OptimizerConfig& optimizer_config = config()) {
   ParameterStore store(list(box), DType::kBF16, sharding);
   Ctx ctx(1, "test");
-  store.allocate(true);
+  store.allocate(ctx, true);
   store.initialize(ctx, 1);
   FlatOptimizer optimizer(optimizer_config, offload, store, 9);
   optimizer.allocate(ctx);
@@ -159,9 +159,9 @@ std::string open_file_under(const std::string& folder) {
 TEST(FlatOptimizer, AFileCutShortIsNamed) {
   const test::ScratchDirectory scratch;
   ParameterStore store(list({}), DType::kBF16);
-  store.allocate(true);
-  FlatOptimizer optimizer(config(), in_file(scratch.path()), store, 1);
   Ctx ctx(1, "test");
+  store.allocate(ctx, true);
+  FlatOptimizer optimizer(config(), in_file(scratch.path()), store, 1);
   optimizer.allocate(ctx);
   const std::string file = open_file_under(scratch.path());
   ASSERT_NE(file, "");

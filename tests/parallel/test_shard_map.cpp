@@ -98,11 +98,11 @@ TEST(ParameterStore, RanksOwnEveryElementOnce) {
 TEST(ParameterStore, AShardStartsWithTheValuesOfTheWhole) {
   Ctx ctx(1, "test");
   ParameterStore whole(list(), DType::kF32);
-  whole.allocate(false);
+  whole.allocate(ctx, false);
   whole.initialize(ctx, 3);
   for (int i = 0; i < 3; ++i) {
     ParameterStore shard(list(), DType::kF32, {3, {3, i}, {3, i}});
-    shard.allocate(false);
+    shard.allocate(ctx, false);
     shard.initialize(ctx, 3);
     for (ParamHandle h = 0; h < 4; ++h)
       shard.value_map().for_each(shard.range(h), [&](const FlatRange& part, int64_t at) {

@@ -34,7 +34,7 @@ struct Fixture {
   explicit Fixture(ModelFamily family)
       : ctx(2, "test"), model(tiny(family), DType::kF32), store(model.parameters(), DType::kF32) {
     model.reserve_positions(ctx, model.config().max_positions);
-    store.allocate(false);
+    store.allocate(ctx, false);
     store.initialize(ctx, 5);
   }
   Ctx ctx;
@@ -136,7 +136,7 @@ std::vector<Generation> on_ranks(const ModelConfig& config, const ParallelSizes&
     Ctx ctx(1, "test");
     model.reserve_positions(ctx, config.max_positions);
     ParameterStore store(model.parameters(), DType::kF32);
-    store.allocate(false);
+    store.allocate(ctx, false);
     store.initialize(ctx, 5);
     GenerateOptions mine = options;
     mine.groups = &groups;

@@ -62,7 +62,7 @@ std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes&
     Ctx ctx(1, "test");
     model.reserve_positions(ctx, kLength);
     ParameterStore store(model.parameters(), DType::kF64);
-    store.allocate(false);
+    store.allocate(ctx, false);
     store.initialize(ctx, 5);
     Evaluator evaluator(model, store, groups, ctx, 2, kLength);
     const ArenaPlan plan = evaluator.plan();

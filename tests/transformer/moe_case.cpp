@@ -98,7 +98,7 @@ class Rank {
         store_(list_, DType::kF64),
         routers_(c.config, DType::kF64) {
     moe_.set_bound(layout.bound);
-    store_.allocate(true);
+    store_.allocate(ctx_, true);
     for (size_t e = 0; e < c.bias.size(); ++e) routers_.bias(0).as<double>()[e] = c.bias[e];
     ctx_.seed = 11;
   }

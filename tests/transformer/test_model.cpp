@@ -37,8 +37,8 @@ TEST(Model, TakesNoMemoryForPositionsBeforeTheyAreUsed) {
 // One token at the end of `positions` of them.
 void run_one_token(const Model& model, int64_t positions) {
   ParameterStore store(model.parameters(), DType::kF32);
-  store.allocate(false);
   Ctx ctx(1, "test");
+  store.allocate(ctx, false);
   store.initialize(ctx, 1);
   ctx.mode = Mode::kInfer;
   const int32_t id = 3, position = static_cast<int32_t>(positions - 1), cu[2] = {0, 1};

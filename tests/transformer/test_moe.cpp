@@ -281,7 +281,7 @@ TEST(Moe, StepsOfAnyRoutingFitOnePlan) {
   ctx.arena.begin_planning();
   step(x);
   const ArenaPlan plan = ctx.arena.end_planning();
-  store.allocate(true);
+  store.allocate(ctx, true);
   store.initialize(ctx, 1);
   ctx.arena.reserve(plan.capacity);
   const int64_t count = allocation_count();

@@ -1,0 +1,80 @@
+"""The whole program on a GPU that the CPU plays (tests/emulator): what it trains, saves, evaluates and writes is
+what it does on the CPU. And the program of this build where there is no GPU."""
+import os
+import unittest
+
+import harness
+import tiny_run
+
+EMULATED = os.environ.get("TRIREME_EMULATED")
+
+
+class OnGpu(tiny_run.RunTest):
+    def setUp(self):
+        super().setUp()
+        self.configure(train_steps=6, checkpoint={"save_interval": 3})
+
+    def emulated(self, *arguments, **options):
+        return self.trireme(*arguments, program=EMULATED, **options)
+
+    def on_gpu(self, *arguments, **options):
+        return self.emulated("pretrain", "--config", "run.json", "--device", "cuda", *arguments, **options)
+
+    def assert_close(self, got, want, relative=1e-4):
+        self.assertEqual(len(got), len(want))
+        for (step, *numbers), (wanted_step, *wanted) in zip(got, want):
+            self.assertEqual(step, wanted_step)
+            for a, b in zip(numbers, wanted):
+                self.assertEqual(a is None, b is None)
+                if a is not None:
+                    self.assertLessEqual(abs(a - b), relative * abs(b), f"step {step}: {a}, expected {b}")
+
+    def test_a_run_equals_the_cpus(self):
+        _, stderr = self.on_gpu("--set", "output_dir=gpu")
+        self.assertIn("device cuda:0, ", stderr)
+        self.pretrain("--device", "cpu")
+        self.assert_close(self.losses("gpu"), self.losses())
+        self.on_gpu("--set", "output_dir=again")
+        self.assertEqual(self.losses("again"), self.losses("gpu"), "two runs differ in a bit")
+        self.assertEqual(self.weights(6, "again"), self.weights(6, "gpu"))
+
+    def test_checkpoints_go_between_devices(self):
+        self.on_gpu("--set", "output_dir=gpu")
+        self.pretrain("--device", "cpu", "--resume", "gpu/checkpoints/step-00000003", "--set", "output_dir=cpu")
+        self.on_gpu("--resume", "gpu/checkpoints/step-00000003", "--set", "output_dir=resumed")
+        self.assertEqual(self.weights(6, "resumed"), self.weights(6, "gpu"), "resuming is not exact")
+        self.assert_close(self.losses("cpu"), self.losses("gpu")[3:])
+        for command in (["eval", "gpu"], ["generate", "gpu", "--prompt", "the oar", "--max-new-tokens", "12",
+                                          "--temperature", "0"]):
+            on_cpu, _ = self.trireme(*command, "--device", "cpu")
+            there, _ = self.emulated(*command, "--device", "cuda")
+            if command[0] == "generate":
+                self.assertEqual(there, on_cpu)
+
+    def test_bfloat16_and_experts(self):
+        self.configure(train_steps=2, scheduler={"type": "constant"}, checkpoint={"save_interval": 2}, bf16={"enabled": True},
+                       model={"model_type": "mixtral", "vocab_size": 257, "max_position_embeddings": 32,
+                              "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2,
+                              "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4,
+                              "num_experts_per_tok": 2})
+        self.on_gpu("--set", "output_dir=gpu")
+        self.pretrain("--device", "cpu")
+        self.assert_close([r[:2] for r in self.losses("gpu")], [r[:2] for r in self.losses()], relative=2e-2)
+
+
+class WithoutGpu(tiny_run.RunTest):
+    def test_cuda_is_refused_with_the_reason(self):
+        self.assert_refused("pretrain", "--config", "run.json", "--device", "cuda",
+                            says=["device cuda cannot be used: ", 'set "device": "cpu"'])
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_auto_says_what_it_chose_and_why(self):
+        self.configure(train_steps=1, scheduler={"type": "constant"})
+        _, stderr = self.pretrain()
+        self.assertRegex(stderr, r"device cpu \(.*; no GPU: .+\)")
+
+
+if __name__ == "__main__":
+    if not EMULATED:
+        OnGpu = unittest.skip("TRIREME_EMULATED does not name the program with the emulated GPU")(OnGpu)
+    harness.main()
