@@ -97,6 +97,10 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
   parameters_ = parameter_count(config.model);
   ctx_.seed = config.seed;
   ctx_.profile = &profile_;
+  if (device_.gpu == nullptr) return;
+  device_.gpu->deterministic = config.deterministic;
+  device_.gpu->autotune = config.cuda_autotune;
+  device_.gpu->synchronous = config.cuda_synchronous;
 }
 
 void PretrainRun::open_data() {

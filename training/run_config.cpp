@@ -124,9 +124,11 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   config.threads_per_rank = static_cast<int>(values.integer("cpu.threads_per_rank"));
   config.isa = values.word("cpu.isa");
   config.deterministic = values.flag("deterministic");
-  if (!config.deterministic)
-    report.note(values.spelled("deterministic"),
-                "false changes nothing: this program has no faster kernels that are not");
+  config.cuda_autotune = values.flag("cuda.autotune");
+  config.cuda_synchronous = values.flag("cuda.synchronous");
+  if (config.cuda_autotune && config.deterministic)
+    report.error(values.spelled("cuda.autotune"),
+                 "true chooses by time: set deterministic to false, or cuda.autotune");
 }
 
 void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& report) {

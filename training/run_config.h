@@ -110,6 +110,8 @@ struct RunConfig {
   int threads_per_rank = 0;   // 0: cores of the node over the ranks on it
   std::string isa = "auto";   // cpu.isa
   bool deterministic = true;
+  bool cuda_autotune = false;
+  bool cuda_synchronous = false;
   std::vector<std::string> notes;  // remarks on accepted keys, to be logged once
 };
 

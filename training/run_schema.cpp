@@ -62,7 +62,9 @@ void add_run(Schema& s) {
            "where to compute; auto: on GPUs where every rank sees one, else on the CPU")
       .beside_trajectory();
   s.boolean("deterministic", true,
-            "two runs of one layout are bit-identical; they always are, false changes nothing")
+            "two runs of one layout are bit-identical; false allows faster attention on a GPU that "
+            "is not, and "
+            "changes nothing on the CPU")
       .beside_trajectory()
       .alias({"deterministic_mode"});
   s.number("gradient_clipping", "1", "largest norm of the whole gradient; 0: no clipping")
@@ -298,6 +300,15 @@ void add_machine(Schema& s) {
       .beside_trajectory();
   s.choice("cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
            "instruction set of the kernels; auto: the best this processor has")
+      .beside_trajectory();
+  s.boolean("cuda.autotune", false,
+            "time the library's algorithms for each matrix product once and keep the fastest; "
+            "which that is "
+            "may change from run to run, and with it the last bits: deterministic must be false")
+      .beside_trajectory();
+  s.boolean(
+       "cuda.synchronous", false,
+       "wait after every piece of work on the GPU, so that a fault is named by its operation; slow")
       .beside_trajectory();
 }
 

@@ -260,6 +260,7 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
 
   const StepState after = state_.read_step_state(ctx_);
   const std::vector<double> totals = to_host<double>(ctx_, sums(0, kSumCount));
+  if (ctx_.gpu != nullptr) gpu_wait_seconds_ = cuda::take_wait_seconds(*ctx_.gpu);
   StepResult result;
   result.loss = totals[kLoss] / count;
   result.grad_norm = after.grad_norm;

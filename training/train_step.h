@@ -71,8 +71,10 @@ class TrainStep {
   StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
 
   // In the last step: waiting for sums of gradients that backward did not hide, and for other stages of
-  // the pipeline.
-  double exposed_communication_seconds() const { return sync_.exposed_seconds(); }
+  // the pipeline. On a GPU the first is what its main stream stood waiting for any communication.
+  double exposed_communication_seconds() const {
+    return ctx_.gpu != nullptr ? gpu_wait_seconds_ : sync_.exposed_seconds();
+  }
   double pipeline_idle_seconds() const { return pipeline_.idle_seconds; }
 
  private:
@@ -95,6 +97,7 @@ class TrainStep {
   std::vector<MicroBatch> local_;   // where the whole batches do not serve
   GradientSync sync_;
   PipelineReport pipeline_;
+  double gpu_wait_seconds_ = 0;
 };
 
 // The memory of a run, whose state is initialized or loaded next: the state's and `arena_bytes` for

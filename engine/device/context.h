@@ -54,6 +54,7 @@ class Event {
 
 class BlasLt;     // engine/ops/cuda/blas_lt.h
 class Attention;  // engine/ops/cuda/cudnn_attention.h
+class WaitTimes;  // engine/device/cuda/wait_times.h
 class Staging;    // engine/device/cuda/staging.h
 
 // Made on the thread that will use it, whose current device it sets; one thread uses it.
@@ -71,6 +72,7 @@ struct Context {
   std::shared_ptr<BlasLt> blas;
   std::shared_ptr<Attention> attention;  // null: no cuDNN here, or built without
   std::shared_ptr<Staging> staging;
+  std::shared_ptr<WaitTimes> waits;
   bool deterministic = true;
   bool autotune = false;  // time the library's algorithms for each product once; not reproducible
   bool synchronous = false;  // wait after every launch, so that a fault is named by its op
@@ -104,6 +106,11 @@ TRIREME_CUDA_DECL void destroy_event(void* raw);
 TRIREME_CUDA_DECL void record(const Event& event, const Stream& stream);
 TRIREME_CUDA_DECL void wait(const Stream& stream,
                             const Event& event);  // the stream waits, not the host
+// The main stream waits for work of another, and the time it stands is measured there: what communication
+// costs that nothing hides. take_wait_seconds: of the waits since the last call, which the stream must be
+// through with.
+TRIREME_CUDA_DECL void wait_for(Context& gpu, const Event& event);
+TRIREME_CUDA_DECL double take_wait_seconds(Context& gpu);
 TRIREME_CUDA_DECL bool done(const Event& event);
 TRIREME_CUDA_DECL void synchronize(const Event& event);  // the host waits
 TRIREME_CUDA_DECL void synchronize(Context& gpu, const Stream& stream);

@@ -18,7 +18,7 @@ using Form = CollectiveCall::Form;
 class CopiedBack final : public DevicePart {
  public:
   explicit CopiedBack(cuda::Context& gpu) : gpu_(gpu), event_(cuda::make_event(gpu)) {}
-  void wait() override { cuda::wait(gpu_.main, event_); }
+  void wait() override { cuda::wait_for(gpu_, event_); }
   bool done() override { return cuda::done(event_); }
   const cuda::Event& event() const { return event_; }
 

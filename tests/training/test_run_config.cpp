@@ -317,11 +317,9 @@ TEST(RunConfig, AResolvedConfigurationNamesTheWayToOtherRanks) {
   EXPECT_EQ(read_run_config(resolved, 1).gradient_accumulation_steps, 2);
 }
 
-TEST(RunConfig, DeterminismIsNotAChoiceAndThatIsSaid) {
-  EXPECT_TRUE(read({"deterministic=true"}).notes.empty());
-  const std::vector<std::string> notes = read({"deterministic=false"}).notes;
-  ASSERT_EQ(notes.size(), 1u);
-  EXPECT_NE(notes[0].find("deterministic"), std::string::npos) << notes[0];
+TEST(RunConfig, ChoosingByTimeIsNotDeterministic) {
+  EXPECT_TRUE(read({"deterministic=false", "cuda.autotune=true"}).cuda_autotune);
+  EXPECT_NE(problem({"cuda.autotune=true"}).find("set deterministic to false"), std::string::npos);
 }
 
 TEST(RunConfig, ContextLayouts) {

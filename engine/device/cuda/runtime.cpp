@@ -4,6 +4,7 @@
 
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/cuda/staging.h"
+#include "engine/device/cuda/wait_times.h"
 #include "engine/device/launch.h"
 
 #ifndef TRIREME_EMULATED
@@ -33,6 +34,7 @@ struct OpenContext : Context {
     // Destructors do not throw; what the device still says then is lost with it.
     (void)cudaDeviceSynchronize();
     staging.reset();
+    waits.reset();
     attention.reset();
     blas.reset();
     for (const Stream& stream : {main, comm, copy})
@@ -60,9 +62,8 @@ DeviceInfo read_info(int device) {
 
 void fail_runtime(int error, const char* op, const char* call) {
   const auto e = static_cast<cudaError_t>(error);
-  throw Error(
-      concat(op, ": ", call, " failed: ", cudaGetErrorName(e), " (", cudaGetErrorString(e),
-             "); a fault of earlier work is reported here too: debug.synchronous names it"));
+  throw Error(concat(op, ": ", call, " failed: ", cudaGetErrorName(e), " (", cudaGetErrorString(e),
+                     "); a fault of earlier work is reported here too: cuda.synchronous names it"));
 }
 
 DeviceStatus probe_devices() {
@@ -102,6 +103,7 @@ std::unique_ptr<Context> open_device(int device) {
   gpu->comm = make_stream(greatest);  // what other ranks wait for goes first
   gpu->copy = make_stream(greatest);
   gpu->staging = std::make_shared<Staging>();
+  gpu->waits = std::make_shared<WaitTimes>();
   open_libraries(*gpu);
   return gpu;
 }

@@ -198,7 +198,7 @@ class OnDevice final : public DevicePart {
         event_(std::move(event)) {}
   void wait() override {
     rank_state_.liveness.throw_if_lost(op_);
-    cuda::wait(gpu_.main, *event_);
+    cuda::wait_for(gpu_, *event_);
   }
   bool done() override { return cuda::done(*event_); }
 
