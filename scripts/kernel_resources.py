@@ -20,10 +20,11 @@ STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) by
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
 MORE = 1.10
+SKIPPED = 77
 
 
 def read_reports(build):
-    """{(kernel, arch): (registers, shared, stack, spilled)} by mangled name."""
+    """{(file, kernel, arch): (registers, shared, stack, spilled)} by mangled name."""
     found = {}
     for path in sorted(Path(build).glob("CMakeFiles/trireme_cuda.dir/**/*.ptxas")):
         kernel, stack, spilled = None, 0, 0
@@ -34,7 +35,8 @@ def read_reports(build):
                 stack, spilled = int(frame[1]), int(frame[2]) + int(frame[3])
             elif (used := USED.search(line)) and kernel:
                 shared = SHARED.search(line)
-                found[kernel] = (int(used[1]), int(shared[1]) if shared else 0, stack, spilled)
+                values = (int(used[1]), int(shared[1]) if shared else 0, stack, spilled)
+                found[path.name.split(".")[0], *kernel] = values
                 kernel = None
     return found
 
@@ -53,10 +55,10 @@ def readable(names):
 
 def rows_of(build):
     reports = read_reports(build)
-    names = readable(sorted({kernel for kernel, _ in reports}))
+    names = readable(sorted({kernel for _, kernel, _ in reports}))
     rows = {}
-    for (kernel, arch), values in reports.items():
-        key = (names[kernel], arch)
+    for (file, kernel, arch), values in reports.items():
+        key = (f"{file} {names[kernel]}", arch)
         rows[key] = max(rows.get(key, (0, 0, 0, 0)), values)  # one name, two argument lists: the larger
     return rows
 
@@ -100,7 +102,8 @@ def main():
     arguments = parser.parse_args()
     rows = rows_of(arguments.build)
     if not rows:
-        sys.exit(f"{arguments.build}: no reports of ptxas; build with TRIREME_CUDA=ON first")
+        print(f"skipped: {arguments.build} has no reports of ptxas; build with TRIREME_CUDA=ON first")
+        sys.exit(SKIPPED)
     if arguments.write:
         write_table(rows)
         print(f"{TABLE.name}: {len(rows)} kernels")

@@ -6,7 +6,7 @@ from pathlib import Path
 from source import CPP, code_only, files, finish, read, search
 
 MAX_LINES = 600
-NO_LIMIT = {".md", ".json", ".safetensors", ".idx", ".bin", ".txt"}
+NO_LIMIT = {".md", ".json", ".safetensors", ".idx", ".bin", ".tsv", ".txt"}
 
 # (what, pattern over code without comments and strings, folders and files that may)
 OWNED = [

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import check_backend
 import check_docs
 import check_format
 import check_includes
@@ -130,6 +131,16 @@ class Tools(unittest.TestCase):
                                  text=True, check=True).stdout
         self.assertEqual(sorted(check_isa.leaks("avx2", symbols)), ["shared(int)", "use"])
         self.assertIn("trireme::cpu::avx2::kernel()", check_isa.leaks("avx512", symbols))
+
+    def test_backend(self):
+        declared = "namespace trireme::cuda {\n[[gnu::weak]] void launcher();\n"
+        source = self.sample("")
+        program = str(self.folder / "program")
+        for defined, missing in [("", ["trireme::cuda::launcher()"]), ("void launcher() {}\n", [])]:
+            source.write_text(declared + defined + "}\nint main() { trireme::cuda::launcher(); }\n")
+            subprocess.run(["g++", str(source), "-o", program], check=True)
+            symbols = subprocess.run(["nm", "-C", program], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(check_backend.functions(symbols), (missing, 1 - len(missing)))
 
 
 class Docs(unittest.TestCase):
