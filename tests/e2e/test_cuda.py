@@ -51,6 +51,11 @@ class OnGpu(tiny_run.RunTest):
             if command[0] == "generate":
                 self.assertEqual(there, on_cpu)
 
+    def test_what_a_gpu_cannot_do_yet_is_refused(self):
+        self.configure(zero_optimization={"stage": 1, "offload_optimizer": {"device": "cpu"}})
+        self.assert_refused("pretrain", "--config", "run.json", "--device", "cuda", program=EMULATED,
+                            says=["zero_optimization.offload_optimizer.device", "set it to none"])
+
     def test_bfloat16_and_experts(self):
         self.configure(train_steps=2, scheduler={"type": "constant"}, checkpoint={"save_interval": 2}, bf16={"enabled": True},
                        model={"model_type": "mixtral", "vocab_size": 257, "max_position_embeddings": 32,
