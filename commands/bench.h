@@ -1,5 +1,5 @@
-// `trireme bench gemm`, `ops`, `train` and `comm`: what each product, op, training step and collective
-// reaches of what this machine can do, both measured in the same run.
+// `trireme bench gemm`, `ops`, `train`, `decode` and `comm`: what each product, op, training step, token and
+// collective reaches of what this machine can do, both measured in the same run.
 #pragma once
 
 namespace CLI {
@@ -14,6 +14,7 @@ struct CommandLine;
 CLI::App* add_bench_gemm(CLI::App& parent);
 CLI::App* add_bench_ops(CLI::App& parent);
 CLI::App* add_bench_train(CLI::App& parent);
+CLI::App* add_bench_decode(CLI::App& parent);
 CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line);
 
 }  // namespace trireme

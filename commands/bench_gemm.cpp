@@ -1,5 +1,7 @@
-// bench gemm: every matrix product of a training step of three workloads, as the layers call it.
+// bench gemm: every matrix product of a training step, as the layers call it, of three workloads or of a
+// model.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -15,7 +17,7 @@ namespace {
 
 // A linear layer y (tokens, out) = x (tokens, in) w^T of a workload.
 struct Layer {
-  const char* workload;
+  std::string workload;
   const char* name;
   int64_t tokens, out, in;
   bool head = false;  // logits: float32, rows padded to 64 elements
@@ -40,11 +42,31 @@ const std::vector<Layer> kLayers = {
     {"llama-15m B8 T256", "head", 1024, 32000, 288, true},
 };
 
+struct Options : BenchOptions {
+  std::string model;  // empty: kLayers
+  int64_t tokens = 16384;
+};
+
+// The products of a dense model's layer, and of its head on as many tokens as the loss takes at once.
+std::vector<Layer> layers_of(const Options& options) {
+  if (options.model.empty()) return kLayers;
+  const ModelConfig m = bench_model(options.model);
+  if (m.moe.experts > 0) fail_input("--model ", options.model, " has experts: give a dense model");
+  const int64_t t = options.tokens, c = m.hidden_size, heads = m.num_heads * m.head_dim;
+  const bool gated = m.family != ModelFamily::kGpt2;
+  const std::string name = concat(options.model, " T", t);
+  return {{name, "qkv", t, heads + 2 * m.num_kv_heads * m.head_dim, c},
+          {name, "proj", t, c, heads},
+          {name, gated ? "gate_up" : "up", t, (gated ? 2 : 1) * m.intermediate_size, c},
+          {name, "down", t, c, m.intermediate_size},
+          {name, "head", std::min<int64_t>(t, 1024), m.vocab_size, c, true}};
+}
+
 enum class Pass { kForward, kInput, kWeight };
 constexpr const char* kPassNames[] = {"NT y = x w'", "NN dx = dy w", "TN dw = dy' x"};
 
 struct Result {
-  const Layer* layer;
+  Layer layer;
   Pass pass;
   DType dtype;
   double seconds, gflops, share;  // share of the measured peak
@@ -55,7 +77,7 @@ struct LayerOperands {
   Operands memory;
   Tensor x, w, y, dy, dw;
 
-  LayerOperands(const Layer& layer, DType dtype) {
+  LayerOperands(Ctx& ctx, const Layer& layer, DType dtype) : memory(ctx) {
     x = memory.make(dtype, {layer.tokens, layer.in});
     w = memory.make(dtype, {layer.out, layer.in});
     dw = memory.zeros(DType::kF32, {layer.out, layer.in});
@@ -66,8 +88,8 @@ struct LayerOperands {
 };
 
 void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& options,
-                 const MachinePeak& peak, std::vector<Result>& results) {
-  const LayerOperands o(layer, dtype);
+                 const BenchCeiling& ceiling, std::vector<Result>& results) {
+  const LayerOperands o(ctx, layer, dtype);
   const std::array<std::function<void()>, 3> calls = {
       [&] { linear_forward(ctx, o.y, o.x, o.w, {}); },
       [&] { linear_backward_input(ctx, o.x, o.dy, o.w, false); },
@@ -78,8 +100,7 @@ void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& 
         median_seconds(ctx, options.samples, 0.03, calls[static_cast<size_t>(pass)]);
     const double operations = 2.0 * static_cast<double>(layer.tokens * layer.out * layer.in);
     const double gflops = operations / seconds * 1e-9;
-    const double top = dtype == DType::kBF16 ? peak.bfloat16_gflops : peak.float32_gflops;
-    results.push_back({&layer, pass, dtype, seconds, gflops, gflops / top});
+    results.push_back({layer, pass, dtype, seconds, gflops, gflops / ceiling.gflops(dtype)});
   }
 }
 
@@ -93,22 +114,37 @@ double geometric_mean(const std::vector<Result>& results, DType dtype) {
   return std::exp(sum / count);
 }
 
-void print_json(const MachinePeak& peak, const std::vector<Result>& results,
-                const std::vector<DType>& dtypes) {
+nlohmann::ordered_json place_json(const Ctx& ctx, const BenchCeiling& ceiling) {
   nlohmann::ordered_json out;
-  out["library"] = gemm_library_version();
-  out["cpu"] = cpu_model_name();
-  out["threads"] = peak.threads;
-  out["peak_float32_gflops"] = peak.float32_gflops;
-  out["peak_bfloat16_gflops"] = peak.bfloat16_gflops;
+  if (ctx.gpu == nullptr) {
+    out["library"] = gemm_library_version();
+    out["cpu"] = cpu_model_name();
+    out["threads"] = ceiling.cpu.threads;
+    out["peak_float32_gflops"] = ceiling.cpu.float32_gflops;
+    out["peak_bfloat16_gflops"] = ceiling.cpu.bfloat16_gflops;
+    return out;
+  }
+  out["device"] = ctx.gpu->info.name;
+  out["copy_gbytes"] = ceiling.gbytes();
+  for (const DevicePeak& peak : ceiling.gpu)
+    out["square"].push_back({{"dtype", dtype_name(peak.dtype)},
+                             {"side", peak.side},
+                             {"tflops", peak.gemm_tflops},
+                             {"nominal_tflops", peak.nominal_tflops}});
+  return out;
+}
+
+void print_json(const Ctx& ctx, const BenchCeiling& ceiling, const std::vector<Result>& results,
+                const std::vector<DType>& dtypes) {
+  nlohmann::ordered_json out = place_json(ctx, ceiling);
   for (const Result& r : results)
-    out["products"].push_back({{"workload", r.layer->workload},
-                               {"layer", r.layer->name},
+    out["products"].push_back({{"workload", r.layer.workload},
+                               {"layer", r.layer.name},
                                {"product", kPassNames[static_cast<size_t>(r.pass)]},
                                {"dtype", dtype_name(r.dtype)},
-                               {"tokens", r.layer->tokens},
-                               {"out", r.layer->out},
-                               {"in", r.layer->in},
+                               {"tokens", r.layer.tokens},
+                               {"out", r.layer.out},
+                               {"in", r.layer.in},
                                {"ms", r.seconds * 1e3},
                                {"gflops", r.gflops},
                                {"share_of_peak", r.share}});
@@ -118,32 +154,35 @@ void print_json(const MachinePeak& peak, const std::vector<Result>& results,
 }
 
 void print_row(const Result& r) {
-  std::printf("%-18s %-8s %-14s %-9s %6lld %6lld %6lld %10.3f %9.1f %6.1f\n", r.layer->workload,
-              r.layer->name, kPassNames[static_cast<size_t>(r.pass)],
-              std::string(dtype_name(r.dtype)).c_str(), static_cast<long long>(r.layer->tokens),
-              static_cast<long long>(r.layer->out), static_cast<long long>(r.layer->in),
+  std::printf("%-18s %-8s %-14s %-9s %6lld %6lld %6lld %10.3f %9.1f %6.1f\n",
+              r.layer.workload.c_str(), r.layer.name, kPassNames[static_cast<size_t>(r.pass)],
+              std::string(dtype_name(r.dtype)).c_str(), static_cast<long long>(r.layer.tokens),
+              static_cast<long long>(r.layer.out), static_cast<long long>(r.layer.in),
               r.seconds * 1e3, r.gflops, 100 * r.share);
 }
 
-void run(const BenchOptions& options) {
-  const MachinePeak peak = prepare_bench(options.threads);
+void run(const Options& options) {
+  const std::vector<Layer> layers = layers_of(options);
+  const int threads = prepare_bench(options);
+  const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
+  Ctx ctx(threads, "bench", gpu.get());
+  const BenchCeiling ceiling = measure_ceiling(ctx, options);
   if (!options.json) {
-    std::printf("%s\n", peak_line(peak).c_str());
+    std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
     std::printf("%-18s %-8s %-14s %-9s %6s %6s %6s %10s %9s %6s\n", "workload", "layer", "product",
                 "dtype", "tokens", "out", "in", "ms", "GFLOP/s", "% peak");
   }
-  Ctx ctx(peak.threads, "bench");
   std::vector<Result> results;
   const std::vector<DType> dtypes = options.dtypes();
   for (const DType dtype : dtypes)
-    for (const Layer& layer : kLayers) {
+    for (const Layer& layer : layers) {
       const size_t before = results.size();
-      bench_layer(ctx, layer, dtype, options, peak, results);
+      bench_layer(ctx, layer, dtype, options, ceiling, results);
       if (options.json) continue;
       for (size_t i = before; i < results.size(); ++i) print_row(results[i]);
       std::fflush(stdout);
     }
-  if (options.json) return print_json(peak, results, dtypes);
+  if (options.json) return print_json(ctx, ceiling, results, dtypes);
   std::printf("\n");
   for (const DType dtype : dtypes)
     std::printf("geometric mean, %s: %.1f %% of peak\n", std::string(dtype_name(dtype)).c_str(),
@@ -155,8 +194,13 @@ void run(const BenchOptions& options) {
 CLI::App* add_bench_gemm(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "gemm", "Time every matrix product of a training step against this machine's measured peak");
-  auto options = std::make_shared<BenchOptions>();
+  auto options = std::make_shared<Options>();
   add_bench_options(*app, *options);
+  app->add_option("--model", options->model,
+                  "Products of this model (" + bench_model_names() + ", or a config.json)");
+  app->add_option("--tokens", options->tokens, "With --model: tokens of a micro-batch")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
   app->callback([options] { run(*options); });
   return app;
 }

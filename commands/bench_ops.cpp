@@ -1,10 +1,12 @@
 // bench ops: what each op takes, against the least the machine would need for it: the bytes it must
-// move at the measured read bandwidth, or its multiply-adds at the measured float32 peak.
+// move at the measured bandwidth, or its multiply-adds at the measured peak: on the CPU the float32 one, on a
+// GPU that of matrix products of the operands' type.
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "commands/bench.h"
 #include "commands/bench_support.h"
@@ -39,8 +41,8 @@ struct Result {
 // Times the ops of one element type.
 class OpBench {
  public:
-  OpBench(Ctx& ctx, const Options& options, const MachinePeak& peak, DType dtype)
-      : ctx_(ctx), options_(options), peak_(peak), dtype_(dtype), t_(options.tokens) {}
+  OpBench(Ctx& ctx, const Options& options, const BenchCeiling& ceiling, DType dtype)
+      : ctx_(ctx), options_(options), ceiling_(ceiling), dtype_(dtype), t_(options.tokens) {}
 
   std::vector<Result> run() {
     norms();
@@ -55,19 +57,21 @@ class OpBench {
   }
 
  private:
+  // A CPU sums in float32 whatever the operands are; its bfloat16 peak is that of one instruction.
+  DType sums_dtype() const { return ctx_.gpu != nullptr ? dtype_ : DType::kF32; }
   double width() const { return static_cast<double>(dtype_size(dtype_)); }
 
   // `bytes`: what the op cannot avoid to read and write; `operations`: its multiply-adds, twice.
   void time(const std::string& op, const Shape& shape, double bytes, double operations,
             const std::function<void()>& call) {
     const double seconds = median_seconds(ctx_, options_.samples, 0.03, call);
-    const double floor =
-        std::max(bytes / (peak_.read_gbytes * 1e9), operations / (peak_.float32_gflops * 1e9));
+    const double floor = std::max(bytes / (ceiling_.gbytes() * 1e9),
+                                  operations / (ceiling_.gflops(sums_dtype()) * 1e9));
     results_.push_back({op, shape.str(), dtype_, seconds, floor, bytes, operations});
   }
 
   void norms() {
-    Operands m;
+    Operands m(ctx_);
     const Shape rows{t_, kC};
     const Tensor x = m.make(dtype_, rows), residual = m.make(dtype_, rows),
                  h = m.make(dtype_, rows), y = m.make(dtype_, rows);
@@ -86,7 +90,7 @@ class OpBench {
   }
 
   void activations() {
-    Operands m;
+    Operands m(ctx_);
     const Shape rows{t_, kF};
     const Tensor x = m.make(dtype_, rows), y = m.make(dtype_, rows), dy = m.make(dtype_, rows);
     const Tensor gate_up = m.make(dtype_, {t_, 2 * kF}), db = m.zeros(DType::kF32, {kF});
@@ -101,25 +105,26 @@ class OpBench {
   }
 
   void moves() {
-    Operands m;
+    Operands m(ctx_);
     const Shape rows{t_, kC};
     const Tensor x = m.make(dtype_, rows), y = m.make(dtype_, rows), z = m.make(dtype_, rows);
-    const Tensor global_row = m.zeros(DType::kI64, {t_});
-    for (int64_t i = 0; i < t_; ++i) global_row.as<int64_t>()[i] = i;
+    const Tensor global_row =
+        m.filled<int64_t>({t_}, [&](int64_t* out) { std::iota(out, out + t_, 0); });
     const double matrix = width() * static_cast<double>(t_ * kC);
     time("add", rows, 3 * matrix, 0, [&] { add(ctx_, y, x, z); });
     time("dropout, residual", rows, 3 * matrix, 0, [&] {
       dropout(ctx_, y, x, z, global_row, 0.1, RandomKey{1, 2});
     });
-    const Tensor table = m.zeros(DType::kF32, {options_.sequence, kD});
-    rotary_table(table, 10000.0);
+    const Shape angles{options_.sequence, kD};
+    const Tensor table = m.filled<float>(
+        angles, [&](float* out) { rotary_table(Tensor(out, DType::kF32, angles), 10000.0); });
     const Tensor positions = m.ids({t_}, options_.sequence);
     time("rotary", {t_, kH, kD}, 2 * matrix, 0,
          [&] { rotary(ctx_, x.split_last(kH, kD), table, positions, false); });
   }
 
   void embeddings() {
-    Operands m;
+    Operands m(ctx_);
     const Tensor table = m.make(dtype_, {kV, kC}), y = m.make(dtype_, {t_, kC});
     const Tensor d_table = m.zeros(DType::kF32, {kV, kC}), ids = m.ids({t_}, kV);
     const double elements = static_cast<double>(t_ * kC);
@@ -130,16 +135,19 @@ class OpBench {
   }
 
   void attention() {
-    Operands m;
+    Operands m(ctx_);
     const int64_t s = std::min(options_.sequence, t_), sequences = t_ / s, t = sequences * s;
     const Shape heads{t, kH, kD};
     const Tensor q = m.make(dtype_, heads), k = m.make(dtype_, heads), v = m.make(dtype_, heads),
                  out = m.make(dtype_, heads), dout = m.make(dtype_, heads);
     const Tensor dq = m.make(dtype_, heads), dk = m.make(dtype_, heads), dv = m.make(dtype_, heads);
-    const Tensor lse = m.zeros(DType::kF32, {kH, t}), cu = m.zeros(DType::kI32, {sequences + 1});
-    for (int64_t i = 0; i <= sequences; ++i) cu.as<int32_t>()[i] = narrow<int32_t>(i * s);
+    const Tensor lse = m.zeros(DType::kF32, {kH, t});
+    const Tensor cu = m.filled<int32_t>({sequences + 1}, [&](int32_t* offsets) {
+      for (int64_t i = 0; i <= sequences; ++i) offsets[i] = narrow<int32_t>(i * s);
+    });
     AttentionArgs args;
     args.scale = 1.0 / std::sqrt(static_cast<double>(kD));
+    args.uniform_length = s;
     // One product of a query with the keys it sees, over all heads and tokens.
     const double product = 2.0 * static_cast<double>(t * kH * kD) * static_cast<double>(s + 1) / 2;
     const double matrix = width() * static_cast<double>(t * kC);
@@ -150,27 +158,26 @@ class OpBench {
   }
 
   void head() {
-    Operands m;
+    Operands m(ctx_);
     const Shape rows{kHeadTokens, round_up(kV, 64)};
     const Tensor logits = m.make(DType::kF32, rows);
     const Tensor d_logits = dtype_ == DType::kF32 ? logits : m.make(dtype_, rows);
     const Tensor targets = m.ids({kHeadTokens}, kV), loss = m.zeros(DType::kF64, {1});
-    const Tensor scale = m.zeros(DType::kF64, {1});
-    *scale.as<double>() = 1.0;
+    const Tensor scale = m.filled<double>({1}, [](double* out) { *out = 1.0; });
     time("cross-entropy with gradient", rows, (4 + width()) * static_cast<double>(rows.numel()), 0,
          [&] { softmax_cross_entropy(ctx_, loss, {}, d_logits, logits, targets, scale, kV); });
   }
 
   void optimizer() {
-    Operands m;
+    Operands m(ctx_);
     const Shape flat{kFlat};
     const bool masters = dtype_ != DType::kF32;
     const Tensor param = m.make(dtype_, flat),
                  master = masters ? m.make(DType::kF32, flat) : Tensor();
     const Tensor grad = m.make(DType::kF32, flat), mean = m.zeros(DType::kF32, flat),
                  square = m.zeros(DType::kF32, flat);
-    const Tensor scalars = m.zeros(DType::kU8, {kStepScalarsBytes});
-    *reinterpret_cast<StepScalars*>(scalars.raw()) = {1.0, 1e-4, 1, 0};
+    StepScalars decided{1.0, 1e-4, 1, 0};
+    const Tensor scalars = m.copied(ConstTensor(&decided, DType::kU8, Shape{kStepScalarsBytes}));
     const Tensor sum = m.zeros(DType::kF64, {1});
     const double n = static_cast<double>(kFlat);
     // Read: p, g, m, v; written: p, m, v, and the narrow parameter where there is a master.
@@ -180,7 +187,7 @@ class OpBench {
   }
 
   void few_rows() {
-    Operands m;
+    Operands m(ctx_);
     const Shape shape{kV, kC};
     const Tensor w = m.make(dtype_, shape);
     for (const int64_t rows : {1, 2, 4}) {
@@ -193,17 +200,24 @@ class OpBench {
 
   Ctx& ctx_;
   const Options& options_;
-  const MachinePeak& peak_;
+  const BenchCeiling& ceiling_;
   DType dtype_;
   int64_t t_;
   std::vector<Result> results_;
 };
 
-void print_json(const MachinePeak& peak, const std::vector<Result>& results) {
+void print_json(const Ctx& ctx, const BenchCeiling& ceiling, const std::vector<Result>& results) {
   nlohmann::ordered_json out;
-  out["threads"] = peak.threads;
-  out["peak_float32_gflops"] = peak.float32_gflops;
-  out["peak_read_gbytes"] = peak.read_gbytes;
+  if (ctx.gpu != nullptr) {
+    out["device"] = ctx.gpu->info.name;
+    out["copy_gbytes"] = ceiling.gbytes();
+    for (const DevicePeak& peak : ceiling.gpu)
+      out["gemm_tflops"][std::string(dtype_name(peak.dtype))] = peak.gemm_tflops;
+  } else {
+    out["threads"] = ceiling.cpu.threads;
+    out["peak_float32_gflops"] = ceiling.cpu.float32_gflops;
+    out["peak_read_gbytes"] = ceiling.cpu.read_gbytes;
+  }
   for (const Result& r : results)
     out["ops"].push_back({{"op", r.op},
                           {"dtype", dtype_name(r.dtype)},
@@ -226,17 +240,19 @@ void print_table(const std::vector<Result>& results) {
 }
 
 void run(const Options& options) {
-  const MachinePeak peak = prepare_bench(options.threads);
-  Ctx ctx(peak.threads, "bench");
+  const int threads = prepare_bench(options);
+  const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
+  Ctx ctx(threads, "bench", gpu.get());
+  const BenchCeiling ceiling = measure_ceiling(ctx, options);
   std::vector<Result> results;
   for (const DType dtype : options.dtypes())
-    for (Result& r : OpBench(ctx, options, peak, dtype).run()) results.push_back(std::move(r));
-  if (options.json) return print_json(peak, results);
-  std::printf("%s\n", peak_line(peak).c_str());
+    for (Result& r : OpBench(ctx, options, ceiling, dtype).run()) results.push_back(std::move(r));
+  if (options.json) return print_json(ctx, ceiling, results);
+  std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
   print_table(results);
   std::printf(
-      "\n%% floor: the time that the op's bytes take at the memory bandwidth, or its\n"
-      "multiply-adds at the float32 peak, whichever is longer, over the time it took.\n");
+      "\n%% floor: the time that the op's bytes take at the measured bandwidth, or its\n"
+      "multiply-adds at the measured peak, whichever is longer, over the time it took.\n");
 }
 
 }  // namespace

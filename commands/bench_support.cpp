@@ -5,8 +5,12 @@
 #include <chrono>
 #include <cstdio>
 
+#include "commands/bench_models.h"
+#include "commands/rank_options.h"
+#include "engine/config/parse.h"
 #include "engine/core/cpu.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 
@@ -19,36 +23,82 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
   app.add_option("--dtype", options.dtype, "Element type of the operands")
       ->check(CLI::IsMember({"float32", "bfloat16", "all"}))
       ->capture_default_str();
+  add_device_option(app, options.device);
   app.add_option("--threads", options.threads, "OpenMP threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
   app.add_option("--samples", options.samples, "Timed samples; the median counts")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
+  add_peak_option(app, options.peak_side);
   app.add_flag("--json", options.json, "Print JSON instead of a table");
 }
 
-Tensor Operands::zeros(DType dtype, const Shape& shape) {
+void add_peak_option(CLI::App& app, int64_t& side) {
+  app.add_option("--peak-side", side, "Side of the square matrices that give a GPU's ceilings")
+      ->check(CLI::Range(int64_t{16}, int64_t{65536}))
+      ->capture_default_str();
+}
+
+std::unique_ptr<cuda::Context> open_bench_device(const std::string& device) {
+  if (device == "cpu") return nullptr;
+  if (device == "auto" && cuda::device_status().devices == 0) return nullptr;
+  return cuda::open(0);
+}
+
+std::string bench_model_names() {
+  std::string names;
+  for (const ModelText& model : kModelTexts) names += concat(names.empty() ? "" : ", ", model.name);
+  return names;
+}
+
+ModelConfig bench_model(const std::string& name) {
+  for (const ModelText& model : kModelTexts) {
+    if (name != model.name) continue;
+    ConfigReport report;
+    const ModelConfig config = read_model_config(parse_json(model.json, name), "", report);
+    report.throw_if_errors(name);
+    return config;
+  }
+  if (name.find_first_of("./") == std::string::npos)
+    fail_input("--model ", name, " is no path and none of ", bench_model_names());
+  return load_model_config(name);
+}
+
+Tensor Operands::take(DType dtype, const Shape& shape) {
   const int64_t bytes = checked_mul(shape.numel(), dtype_size(dtype));
-  buffers_.emplace_back("bench operand", std::max<int64_t>(1, bytes));
-  buffers_.back().touch(1);
+  buffers_.emplace_back("bench operand", std::max<int64_t>(1, bytes),
+                        ctx_ != nullptr ? ctx_->memory() : Memory::kHost);
   return buffers_.back().tensor(dtype, shape);
 }
 
+Tensor Operands::zeros(DType dtype, const Shape& shape) {
+  const Tensor t = take(dtype, shape);
+  if (ctx_ != nullptr)
+    fill_bytes(*ctx_, t, 0);
+  else
+    buffers_.back().touch(1);
+  return t;
+}
+
 Tensor Operands::make(DType dtype, const Shape& shape) {
-  const Tensor t = zeros(dtype, shape);
-  dispatch_float("bench", dtype, [&]<class T>() {
-    T* out = t.as<T>();
-    for (int64_t i = 0; i < t.numel(); ++i)
-      out[i] = T(uniform_from_word(static_cast<uint32_t>(i) * 2654435761u) - 0.5f);
-  });
+  TRIREME_CHECK(ctx_ != nullptr, "random operands without a context");
+  const Tensor t = take(dtype, shape);
+  fill_noise(*ctx_, t, buffers_.size());
+  return t;
+}
+
+Tensor Operands::copied(const ConstTensor& host) {
+  TRIREME_CHECK(ctx_ != nullptr, "a copied operand without a context");
+  const Tensor t = take(host.dtype(), host.shape());
+  transfer(*ctx_, t, host);
   return t;
 }
 
 Tensor Operands::ids(const Shape& shape, int64_t below) {
-  const Tensor t = zeros(DType::kI32, shape);
-  for (int64_t i = 0; i < t.numel(); ++i)
-    t.as<int32_t>()[i] = static_cast<int32_t>((i * 2654435761) % below);
-  return t;
+  return filled<int32_t>(shape, [&](int32_t* out) {
+    for (int64_t i = 0; i < shape.numel(); ++i)
+      out[i] = static_cast<int32_t>((i * 2654435761) % below);
+  });
 }
 
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
@@ -57,13 +107,15 @@ double median_seconds(Ctx& ctx, int samples, double sample_seconds,
   call();
   const ArenaPlan plan = ctx.arena.end_planning();
   ctx.arena.reserve(plan.capacity);
+  const auto step = [&] {
+    ctx.arena.begin_step(plan);
+    call();
+    ctx.arena.end_step();
+  };
   const auto time = [&](int64_t calls) {
+    if (ctx.gpu != nullptr) return device_seconds(ctx, calls, step);
     const auto start = std::chrono::steady_clock::now();
-    for (int64_t i = 0; i < calls; ++i) {
-      ctx.arena.begin_step(plan);
-      call();
-      ctx.arena.end_step();
-    }
+    for (int64_t i = 0; i < calls; ++i) step();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   time(1);
@@ -76,14 +128,49 @@ double median_seconds(Ctx& ctx, int samples, double sample_seconds,
   return seconds[static_cast<size_t>(samples) / 2];
 }
 
-MachinePeak prepare_bench(int threads) {
-  const int team = threads > 0 ? threads : available_cores();
-  pin_team(0, team);
-  return measure_peak(team);
+double BenchCeiling::gflops(DType dtype) const {
+  for (const DevicePeak& peak : gpu)
+    if (peak.dtype == dtype) return peak.gemm_tflops * 1e3;
+  return dtype == DType::kBF16 ? cpu.bfloat16_gflops : cpu.float32_gflops;
 }
 
-std::string peak_line(const MachinePeak& peak) {
+double BenchCeiling::gbytes() const {
+  return gpu.empty() ? cpu.read_gbytes : gpu.front().copy_gbytes;
+}
+
+int prepare_bench(const BenchOptions& options) {
+  const int team = options.threads > 0 ? options.threads : available_cores();
+  pin_team(0, team);
+  return team;
+}
+
+BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options) {
+  BenchCeiling ceiling;
+  if (ctx.gpu == nullptr) {
+    ceiling.cpu = measure_peak(ctx.threads);
+    return ceiling;
+  }
+  ceiling.cpu.threads = ctx.threads;
+  for (const DType dtype : options.dtypes())
+    ceiling.gpu.push_back(measure_device_peak(ctx, dtype, options.peak_side));
+  return ceiling;
+}
+
+std::string ceiling_line(const Ctx& ctx, const BenchCeiling& ceiling) {
   char text[256];
+  if (ctx.gpu != nullptr) {
+    std::string out = ctx.gpu->info.name + "\n";
+    for (const DevicePeak& peak : ceiling.gpu) {
+      std::snprintf(
+          text, sizeof text,
+          "measured: %s products of side %lld %.1f TFLOP/s (nominal %.0f), copy %.0f GB/s\n",
+          std::string(dtype_name(peak.dtype)).c_str(), static_cast<long long>(peak.side),
+          peak.gemm_tflops, peak.nominal_tflops, peak.copy_gbytes);
+      out += text;
+    }
+    return out;
+  }
+  const MachinePeak& peak = ceiling.cpu;
   std::snprintf(text, sizeof text,
                 "measured peak: float32 %.1f GFLOP/s, bfloat16 %.1f GFLOP/s, memory %.1f GB/s",
                 peak.float32_gflops, peak.bfloat16_gflops, peak.read_gbytes);

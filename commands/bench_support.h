@@ -1,4 +1,4 @@
-// What the bench commands share: operands, planned calls, timing.
+// What the bench commands share: where they compute, models by name, operands, planned calls, timing.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "engine/ops/context.h"
+#include "engine/ops/device_peak.h"
 #include "engine/ops/peak.h"
+#include "transformer/model_config.h"
 
 namespace CLI {
 class App;
@@ -17,31 +19,65 @@ namespace trireme {
 // What the benches of single calls are told.
 struct BenchOptions {
   std::string dtype = "all";
+  std::string device = "auto";
   int threads = 0;  // 0: all cores
   int samples = 5;
+  int64_t peak_side = kPeakSide;
   bool json = false;
   std::vector<DType> dtypes() const;  // those that `dtype` names
 };
 void add_bench_options(CLI::App& app, BenchOptions& options);
+// --peak-side N: of the products and copies that give a GPU's ceilings.
+void add_peak_option(CLI::App& app, int64_t& side);
 
-// Owns operands whose values are uniform in [-0.5, 0.5): denormal numbers or NaN would change speed.
+// The device that --device names, for a command of one rank; null: the CPU.
+std::unique_ptr<cuda::Context> open_bench_device(const std::string& device);
+
+// A model of configs/models by its file's name, such as "qwen2.5-0.5b", or the path of a config.json.
+ModelConfig bench_model(const std::string& name);
+std::string bench_model_names();  // "gpt2-124m, gpt2-1.5b, ..."
+
+// Owns operands, where the context computes. Random values are uniform in [-0.5, 0.5): denormal numbers
+// or NaN would change speed, and so would zeros on a GPU.
 class Operands {
  public:
+  Operands() = default;  // on the host
+  explicit Operands(Ctx& ctx) : ctx_(&ctx) {}
   Tensor make(DType dtype, const Shape& shape);  // float types
   Tensor zeros(DType dtype, const Shape& shape);
   Tensor ids(const Shape& shape, int64_t below);  // int32, scattered over [0, below)
+  // Of the element type T, as `fill` leaves it on the host.
+  template <class T>
+  Tensor filled(const Shape& shape, const std::function<void(T*)>& fill) {
+    std::vector<T> values(static_cast<size_t>(shape.numel()));
+    fill(values.data());
+    return copied(ConstTensor(values.data(), dtype_of<T>, shape));
+  }
+  Tensor copied(const ConstTensor& host);
 
  private:
+  Tensor take(DType dtype, const Shape& shape);
+  Ctx* ctx_ = nullptr;
   std::vector<Buffer> buffers_;
 };
 
 // Seconds of one call: the median of `samples` averages, each over as many calls as fill
-// `sample_seconds`. Scratch is planned as in a training step; the first call does not count.
+// `sample_seconds`. Scratch is planned as in a training step; the first call does not count. A GPU's
+// own clock tells its time.
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
 
-// Pins the team of `threads` (0: all cores) and measures the peak.
-MachinePeak prepare_bench(int threads);
-std::string peak_line(const MachinePeak& peak);  // what it ran on and the peaks
+// What the measured place can do at most.
+struct BenchCeiling {
+  MachinePeak cpu;
+  std::vector<DevicePeak> gpu;  // of each dtype of the options; empty on the CPU
+  double gflops(DType dtype) const;
+  double gbytes() const;  // read on the CPU, read plus written on a GPU
+};
+// Pins the team of options.threads and measures the peak of what ctx computes on.
+int prepare_bench(const BenchOptions& options);
+BenchCeiling measure_ceiling(Ctx& ctx, const BenchOptions& options);
+std::string ceiling_line(const Ctx& ctx,
+                         const BenchCeiling& ceiling);  // where it ran, and the peaks
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "engine/core/cpu.h"
+#include "engine/device/timing.h"
 #include "parallel/comm/world.h"
 #include "training/train_step.h"
 #include "transformer/flops.h"
@@ -13,23 +14,25 @@ namespace {
 
 constexpr int64_t kWarmUpSteps = 2;  // first touches, primitive creation
 
-RunConfig config_of(const BenchTrainOptions& options) {
+RunConfig config_of(const BenchTrainOptions& options, int64_t micro_batches) {
   RunConfig config;
   config.model = options.model;
   config.dtype = options.dtype;
   config.recompute = options.recompute;
-  config.micro_batch_size = config.train_batch_size = options.batch;
-  config.gradient_accumulation_steps = 1;
+  config.micro_batch_size = options.batch;
+  config.train_batch_size = options.batch * micro_batches;
+  config.gradient_accumulation_steps = micro_batches;
   config.sequence_length = options.sequence_length;
-  config.train_steps = kWarmUpSteps + options.steps;
+  config.train_steps = 1'000'000;
   config.optimizer.lr = 1e-4;
   config.optimizer.weight_decay = 0.0;
+  config.optimizer.state_dtype = options.state_dtype;
   config.scheduler.style = DecayStyle::kConstant;
   return config;
 }
 
-void fill_random(MicroBatch& batch, int64_t vocab, uint64_t step) {
-  const RandomKey key{step, stream_id("bench tokens")};
+void fill_random(MicroBatch& batch, int64_t vocab, uint64_t number) {
+  const RandomKey key{number, stream_id("bench tokens")};
   const auto draw = [&](uint64_t i) {
     return static_cast<int32_t>(philox_word(key, i) % static_cast<uint64_t>(vocab));
   };
@@ -49,81 +52,158 @@ MicroBatch make_batch(const RunConfig& config) {
 }
 
 struct Timing {
-  std::vector<double> seconds;
-  Profile profile;  // of the timed steps together
-  int64_t allocations = 0;
+  std::vector<double> seconds;  // of each timed step, ascending
+  Profile profile;              // of the timed steps together
+  int64_t allocations = 0, launches = 0;
   double loss = 0;
+  double median() const { return seconds[seconds.size() / 2]; }
 };
 
-Timing time_steps(const RunConfig& config, TrainState& state, TrainStep& step, Ctx& ctx,
-                  const ArenaPlan& plan) {
-  Timing timing;
-  std::vector<MicroBatch> batches = {make_batch(config)};
-  ctx.profile = &timing.profile;
-  for (int64_t s = 0; s < config.train_steps; ++s) {
-    fill_random(batches[0], state.model.config().vocab_size, static_cast<uint64_t>(s));
-    if (s == kWarmUpSteps) {
-      timing.profile.clear();
-      timing.allocations = allocation_count();
+// Steps of one number of micro-batches, which all use one state and one context.
+class StepBench {
+ public:
+  StepBench(const BenchTrainOptions& options, const Groups& groups, Ctx& ctx)
+      : options_(options),
+        groups_(groups),
+        ctx_(ctx),
+        state_(config_of(options, 1), groups.layout) {}
+
+  // Once, before run(): the memory of the largest step.
+  void prepare(const std::vector<int64_t>& micro_batches) {
+    for (const int64_t n : micro_batches) {
+      const RunConfig config = config_of(options_, n);
+      TrainStep step(config, state_, groups_, ctx_);
+      plans_.emplace_back(n, step.plan());
+      capacity_ = std::max(capacity_, plans_.back().second.capacity);
     }
-    const auto begin = std::chrono::steady_clock::now();
-    timing.loss = step.run(s, batches, plan).loss;
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    if (s >= kWarmUpSteps) timing.seconds.push_back(took.count());
+    take_memory(state_, ctx_, capacity_);
+    state_.initialize(ctx_);
   }
-  timing.allocations = allocation_count() - timing.allocations;
-  return timing;
+
+  // A step ends when its loss has come to the host: the host's clock sees a GPU's whole work.
+  Timing run(int64_t micro_batches, int64_t warm_up, int64_t steps) {
+    const RunConfig config = config_of(options_, micro_batches);
+    TrainStep step(config, state_, groups_, ctx_);
+    const auto plan = std::ranges::find(plans_, micro_batches, &Planned::first);
+    std::vector<MicroBatch> batches(static_cast<size_t>(micro_batches), make_batch(config));
+    Timing timing;
+    ctx_.profile = &timing.profile;
+    for (int64_t s = 0; s < warm_up + steps; ++s) {
+      for (MicroBatch& batch : batches) fill_random(batch, options_.model.vocab_size, drawn_++);
+      if (s == warm_up) {
+        timing.profile.clear();
+        timing.allocations = allocation_count();
+        timing.launches = launches();
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      timing.loss = step.run(taken_++, batches, plan->second).loss;
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      if (s >= warm_up) timing.seconds.push_back(took.count());
+    }
+    ctx_.profile = nullptr;
+    timing.allocations = allocation_count() - timing.allocations;
+    timing.launches = (launches() - timing.launches) / steps;
+    std::ranges::sort(timing.seconds);
+    return timing;
+  }
+
+  int64_t parameters() const { return state_.store.parameter_count(); }
+  int64_t bytes() const { return state_.bytes() + capacity_; }
+
+ private:
+  using Planned = std::pair<int64_t, ArenaPlan>;
+  int64_t launches() const { return ctx_.gpu != nullptr ? ctx_.gpu->launches : 0; }
+
+  const BenchTrainOptions& options_;
+  const Groups& groups_;
+  Ctx& ctx_;
+  TrainState state_;
+  std::vector<Planned> plans_;  // by micro-batches
+  int64_t capacity_ = 0;
+  int64_t taken_ = 0;   // steps
+  uint64_t drawn_ = 0;  // batches
+};
+
+// Where a CPU's step spent its time.
+void add_shares(const Timing& timing, BenchTrainReport& report) {
+  double total = 0, known = 0;
+  for (const double s : timing.seconds) total += s;
+  for (size_t c = 0; c + 1 < kTimeCategories; ++c) {
+    const auto category = static_cast<TimeCategory>(c);
+    const double share = timing.profile.seconds(category) / total;
+    known += share;
+    if (share > 0) report.shares.emplace_back(time_category_name(category), share);
+  }
+  report.shares.emplace_back("rest", std::max(0.0, 1.0 - known));
+}
+
+void add_rates(const BenchTrainOptions& options, BenchTrainReport& report) {
+  const int64_t tokens = options.batch * options.sequence_length * report.step_micro_batches;
+  report.tokens_per_second = static_cast<double>(tokens) / report.step_ms * 1e3;
+  const ModelConfig& m = options.model;
+  report.gflops = training_flops_per_token(m, report.parameters, options.sequence_length) *
+                  report.tokens_per_second / 1e9;
+  const int64_t attention = m.num_layers * m.num_heads * m.head_dim * options.sequence_length;
+  report.gflops_full_attention =
+      (6.0 * static_cast<double>(report.parameters) + 12.0 * static_cast<double>(attention)) *
+      report.tokens_per_second / 1e9;
+}
+
+void measure(const BenchTrainOptions& options, StepBench& bench, BenchTrainReport& report) {
+  const int64_t n = options.micro_batches;
+  const int64_t whole = ceil_div(options.step_tokens, options.batch * options.sequence_length);
+  std::vector<int64_t> sizes = {1};
+  if (n > 1) sizes.push_back(n);
+  if (options.whole_step && std::ranges::find(sizes, whole) == sizes.end()) sizes.push_back(whole);
+  bench.prepare(sizes);
+  const Timing one = bench.run(1, kWarmUpSteps, options.steps);
+  report.median_ms = report.step_ms = one.median() * 1e3;
+  report.least_ms = one.seconds.front() * 1e3;
+  report.allocations_in_steps = one.allocations;
+  report.launches = one.launches;
+  report.loss = one.loss;
+  add_shares(one, report);
+  if (n > 1) {
+    const Timing several = bench.run(n, kWarmUpSteps, options.steps);
+    report.micro_ms = (several.median() - one.median()) / static_cast<double>(n - 1) * 1e3;
+    if (report.micro_ms <= 0) report.micro_ms = several.median() / static_cast<double>(n) * 1e3;
+    report.update_ms = std::max(0.0, report.median_ms - report.micro_ms);
+    report.step_micro_batches = whole;
+    report.step_ms = static_cast<double>(whole) * report.micro_ms + report.update_ms;
+    report.allocations_in_steps += several.allocations;
+    report.launches = (several.launches - one.launches) / (n - 1);
+    report.loss = several.loss;
+  }
+  if (options.whole_step) report.whole_step_ms = bench.run(whole, 1, 1).median() * 1e3;
 }
 
 }  // namespace
 
-BenchTrainReport bench_train(const BenchTrainOptions& options) {
-  const RunConfig config = config_of(options);
+BenchTrainReport bench_train(const BenchTrainOptions& options, World& world, cuda::Context* gpu) {
+  TRIREME_CHECK(world.size() == 1, "bench_train on ", world.size(), " ranks");
   const int threads = options.threads > 0 ? options.threads : available_cores();
   pin_team(0, threads);
   BenchTrainReport report;
-  report.peak = measure_peak(threads);
-  run_threads(1, [&](Communicator& group) {
-    pin_team(0, threads);
-    const int64_t resident = resident_anonymous_bytes();
-    Ctx ctx(threads, "activations");
-    const Groups groups(group, config.parallel);
-    TrainState state(config, groups.layout);
-    TrainStep step(config, state, groups, ctx);
-    const ArenaPlan plan = start_fresh(state, step, ctx);
-    const Timing timing = time_steps(config, state, step, ctx, plan);
-
-    std::vector<double> sorted = timing.seconds;
-    std::ranges::sort(sorted);
-    const double median = sorted[sorted.size() / 2];
-    double total = 0, known = 0;
-    for (double s : sorted) total += s;
-    report.parameters = state.store.parameter_count();
-    report.median_ms = median * 1e3;
-    report.least_ms = sorted.front() * 1e3;
-    report.tokens_per_second =
-        static_cast<double>(options.batch * options.sequence_length) / median;
-    report.gflops =
-        training_flops_per_token(options.model, report.parameters, options.sequence_length) *
-        report.tokens_per_second / 1e9;
-    const ModelConfig& m = options.model;
-    report.gflops_full_attention =
-        (6.0 * static_cast<double>(report.parameters) +
-         12.0 * static_cast<double>(m.num_layers * m.num_heads * m.head_dim *
-                                    options.sequence_length)) *
-        report.tokens_per_second / 1e9;
-    for (size_t c = 0; c + 1 < kTimeCategories; ++c) {
-      const auto category = static_cast<TimeCategory>(c);
-      const double share = timing.profile.seconds(category) / total;
-      known += share;
-      if (share > 0) report.shares.emplace_back(time_category_name(category), share);
-    }
-    report.shares.emplace_back("rest", std::max(0.0, 1.0 - known));
-    report.bytes = state.bytes() + plan.capacity;
-    report.resident_bytes = resident_anonymous_bytes() - resident;
-    report.allocations_in_steps = timing.allocations;
-    report.loss = timing.loss;
-  });
+  Ctx ctx(threads, "activations", gpu);
+  if (gpu != nullptr)
+    report.device_peak = measure_device_peak(ctx, options.dtype, options.peak_side);
+  else
+    report.peak = measure_peak(threads);
+  report.peak.threads = threads;
+  const int64_t resident = resident_anonymous_bytes();
+  const RunConfig config = config_of(options, 1);
+  const Groups groups(world.world(), config.parallel);
+  StepBench bench(options, groups, ctx);
+  measure(options, bench, report);
+  if (gpu != nullptr) report.shares.clear();  // the host's time says nothing of a GPU's
+  report.parameters = bench.parameters();
+  report.bytes = bench.bytes();
+  report.resident_bytes = resident_anonymous_bytes() - resident;
+  if (gpu != nullptr) {
+    report.device_bytes = cuda::memory_in_use(*gpu);
+    report.deterministic = gpu->deterministic;
+  }
+  add_rates(options, report);
   return report;
 }
 

@@ -1,8 +1,10 @@
 // Runs the registry on this machine's GPU and prints one line of JSON for each case.
-//   gpu_ops [--large] [--measure] [OP]     OP: only ops whose name contains it
+//   gpu_ops [--large] [--measure] [OP]     OP: only this op
+//   gpu_ops --list                         the names of the ops, for which no GPU is needed
 // Exit code 0: every case agrees with the CPU; 1: some does not; 2: there is no GPU.
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "tests/cuda/registry.h"
 
@@ -28,22 +30,30 @@ nlohmann::ordered_json line(const OpCase& c, cuda::Context& gpu, bool measure) {
   return out;
 }
 
+int list() {
+  std::set<std::string> names;
+  for (const OpCase& c : all_cases()) names.insert(c.op);
+  for (const std::string& name : names) std::puts(name.c_str());
+  return 0;
+}
+
 int run(int argc, char** argv) {
   bool large = false, measure = false;
-  std::string part;
+  std::string only;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
+    if (argument == "--list") return list();
     if (argument == "--large")
       large = true;
     else if (argument == "--measure")
       measure = true;
     else
-      part = argument;
+      only = argument;
   }
   const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
   bool good = true;
   for (const OpCase& c : all_cases()) {
-    if ((c.large && !large) || c.op.find(part) == std::string::npos) continue;
+    if ((c.large && !large) || (!only.empty() && c.op != only)) continue;
     const nlohmann::ordered_json out = line(c, *gpu, measure);
     good = good && out["ok"].get<bool>();
     std::puts(out.dump().c_str());

@@ -21,6 +21,59 @@ class Bench(harness.CommandTest):
             for key in ("ms", "gbytes_per_second", "share_of_floor"):
                 self.assertTrue(math.isfinite(row[key]) and row[key] > 0, row)
 
+    def test_train_tells_micro_batch_and_update_apart(self):
+        text, _ = self.trireme("bench", "train", "--model", "quickstart", "--batch", "1", "--sequence-length", "16",
+                               "--steps", "1", "--micro-batches", "2", "--step-tokens", "48", "--whole-step", "--threads",
+                               "1", "--state-dtype", "bfloat16", "--recompute", "full", "--json", timeout=300)
+        report = json.loads(text)
+        self.assertEqual(report["step_tokens"], 48)
+        self.assertGreater(report["micro_ms"], 0)
+        self.assertAlmostEqual(report["step_ms"], 3 * report["micro_ms"] + report["update_ms"])
+        self.assertAlmostEqual(report["tokens_per_second"], 48e3 / report["step_ms"])
+        self.assertGreater(report["whole_step_ms"], 0)
+        self.assertEqual(report["allocations_in_steps"], 0)
+        self.assertTrue(report["deterministic"])
+
+    def test_decode(self):
+        text, _ = self.trireme("bench", "decode", "--model", "quickstart", "--prompt", "5", "--tokens", "3", "--samples",
+                               "1", "--threads", "1", "--json", timeout=300)
+        reports = [json.loads(line) for line in text.splitlines()]
+        self.assertEqual([r["dtype"] for r in reports], ["float32", "bfloat16"])
+        self.assertEqual(reports[0]["read_bytes"], 2 * reports[1]["read_bytes"])
+        for report in reports:
+            self.assertGreater(report["token_ms"], 0)
+            self.assertAlmostEqual(report["share_of_floor"], report["floor_ms"] / report["token_ms"])
+
+    def test_gemm_of_a_model(self):
+        text, _ = self.trireme("bench", "gemm", "--model", "quickstart", "--tokens", "8", "--dtype", "float32", "--samples",
+                               "1", "--threads", "1", "--json", timeout=300)
+        products = json.loads(text)["products"]
+        model = json.loads((harness.SOURCE / "configs/models/quickstart.json").read_text())
+        down = [p for p in products if p["layer"] == "down"]
+        self.assertEqual([(p["tokens"], p["out"], p["in"]) for p in down],
+                         3 * [(8, model["hidden_size"], model["intermediate_size"])])
+        self.assertEqual(len(products), 15)
+
+    def test_models_have_the_sizes_they_are_known_for(self):
+        """Parameters in millions, as their makers count them."""
+        millions = {"gpt2-124m": 124.44, "gpt2-1.5b": 1557.61, "llama-1b": 1235.81, "llama-8b": 8030.26,
+                    "qwen2.5-0.5b": 494.03, "qwen2.5-1.5b": 1543.71, "qwen2.5-3b": 3085.94, "qwen2.5-7b": 7615.62}
+        for name, wanted in millions.items():
+            m = json.loads((harness.SOURCE / f"configs/models/{name}.json").read_text())
+            if m["model_type"] == "gpt2":
+                c = m["n_embd"]
+                count = (m["vocab_size"] + m["n_positions"]) * c + m["n_layer"] * (12 * c * c + 13 * c) + 2 * c
+            else:
+                c, heads, kv = m["hidden_size"], m["num_attention_heads"], m["num_key_value_heads"]
+                width = m.get("head_dim", c // heads)
+                qkv = (heads + 2 * kv) * width
+                layer = c * (qkv + heads * width + 3 * m["intermediate_size"] + 2)
+                if m.get("attention_bias"):
+                    layer += qkv  # and c for the output's, which the published models lack
+                tables = 1 if m["tie_word_embeddings"] else 2
+                count = tables * m["vocab_size"] * c + m["num_hidden_layers"] * layer + c
+            self.assertAlmostEqual(count / 1e6, wanted, 1, name)
+
     def test_comm(self):
         for ranks, extra in ((2, []), (4, ["--ranks-per-node", "2"]), (4, ["--algorithm", "ring", "--dtype", "bfloat16"])):
             text, _ = self.trireme("bench", "comm", "--json", "--min", "64", "--max", "64K", "--factor", "32",

@@ -50,8 +50,8 @@ class Scripts(unittest.TestCase):
             self.assertEqual(refused.returncode, 2, name)
             self.assertIn("--frobnicate", refused.stderr)
 
-    def test_bundle_refuses_what_it_does_not_know(self):
-        for name in ("offline_bundle.sh",):
+    def test_gpu_scripts_refuse_what_they_do_not_know(self):
+        for name in ("gpu_check.sh", "offline_bundle.sh"):
             shown = run(ROOT / "scripts" / name, "--help")
             self.assertEqual(shown.returncode, 0, name)
             self.assertIn(f"scripts/{name}", shown.stdout)

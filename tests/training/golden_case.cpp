@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/ops/cross_entropy.h"
+#include "engine/ops/transfer.h"
 #include "tests/support/compare.h"
 
 namespace trireme::test {
@@ -84,7 +85,7 @@ std::vector<double> GoldenCase::reference(const SafetensorsReader& file, const s
   return t.rank() == 2 ? transposed_rows(t, 0, t.size(1)) : to_doubles(t);
 }
 
-void GoldenCase::load_weights(ParameterStore& store) const {
+void GoldenCase::load_weights(Ctx& ctx, ParameterStore& store) const {
   const SafetensorsReader file = open("weights");
   for (size_t h = 0; h < store.specs().size(); ++h) {
     const std::vector<double> values = reference(file, "", store.specs()[h]);
@@ -92,12 +93,15 @@ void GoldenCase::load_weights(ParameterStore& store) const {
     TRIREME_CHECK(std::ssize(values) == view.numel(), store.specs()[h].name, " has ", values.size(),
                   " values");
     dispatch_float("load_weights", store.dtype(), [&]<class T>() {
-      for (size_t i = 0; i < values.size(); ++i) {
+      std::vector<T> rounded;
+      rounded.reserve(values.size());
+      for (const double value : values) {
         if constexpr (std::is_same_v<T, double>)
-          view.as<T>()[i] = values[i];
+          rounded.push_back(value);
         else
-          view.as<T>()[i] = T(static_cast<float>(values[i]));
+          rounded.push_back(T(static_cast<float>(value)));
       }
+      transfer(ctx, view, ConstTensor(rounded.data(), store.dtype(), view.shape()));
     });
   }
 }

@@ -19,7 +19,7 @@ class GoldenCase {
   double steps_tolerance() const { return steps_tolerance_; }
   SafetensorsReader open(const std::string& file) const;  // "dense", "packed", "steps"
 
-  void load_weights(ParameterStore& store) const;
+  void load_weights(Ctx& ctx, ParameterStore& store) const;  // to where the context computes
   // The reference tensor `prefix` + name of a parameter, in this project's layout: GPT-2's Conv1D
   // weights are transposed and c_attn is split into q, k, v.
   std::vector<double> reference(const SafetensorsReader& file, const std::string& prefix,

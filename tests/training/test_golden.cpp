@@ -21,7 +21,7 @@ struct Trainer {
         state(config, groups.layout),
         step(config, state, groups, ctx) {
     state.allocate(ctx);
-    golden.load_weights(state.store);
+    golden.load_weights(ctx, state.store);
     state.optimizer.initialize(ctx);
     plan = step.plan();
     ctx.arena.reserve(plan.capacity);

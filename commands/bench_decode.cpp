@@ -1,0 +1,139 @@
+// bench decode: one sequence, token after token, against the time in which the weights and the cached keys and
+// values can be read once.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands/bench.h"
+#include "commands/bench_support.h"
+#include "parallel/parameter_store.h"
+#include "serving/engine/generate.h"
+
+namespace trireme {
+namespace {
+
+struct Options : BenchOptions {
+  std::string model = "gpt2-124m";
+  int64_t prompt = 128;
+  int64_t tokens = 64;
+};
+
+struct Result {
+  int64_t parameters = 0, read_bytes = 0;  // of a token in the middle of the timed ones
+  double prompt_ms = 0, median_ms = 0, floor_ms = 0;
+  int64_t launches = 0;  // of a token
+};
+
+// All weights that one token passes: an untied input table gives one row. Keys and values of `positions`.
+int64_t bytes_of_token(const ModelConfig& m, int64_t parameters, DType dtype, int64_t positions) {
+  int64_t read = parameters;
+  if (!m.tie_word_embeddings) read -= m.vocab_size * m.hidden_size;
+  if (m.family == ModelFamily::kGpt2) read -= m.max_positions * m.hidden_size;
+  read += 2 * m.num_layers * m.num_kv_heads * m.head_dim * positions;
+  return read * dtype_size(dtype);
+}
+
+Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
+  const ModelConfig config = bench_model(options.model);
+  if (options.prompt + options.tokens > config.max_positions)
+    fail_input("--prompt ", options.prompt, " + --tokens ", options.tokens,
+               " is above the model's ", config.max_positions, " positions");
+  Model model(config, dtype);
+  ParameterStore store(model.parameters(), dtype);
+  store.allocate(false, ctx.memory());
+  store.initialize(ctx, 1);
+  model.reserve_positions(ctx, options.prompt + options.tokens);
+  std::vector<int32_t> prompt(static_cast<size_t>(options.prompt));
+  for (size_t i = 0; i < prompt.size(); ++i)
+    prompt[i] = static_cast<int32_t>(philox_word({1, stream_id("bench prompt")}, i) %
+                                     static_cast<uint64_t>(config.vocab_size));
+  GenerateOptions generation;
+  generation.sampling.temperature = 0;
+  generation.max_new_tokens = options.tokens;
+  Result result;
+  result.parameters = store.parameter_count();
+  // The first text readies caches and plans; the second counts. Each token has come to the host.
+  for (int pass = 0; pass < 2; ++pass) {
+    std::vector<double> seconds;
+    const int64_t launched = ctx.gpu != nullptr ? ctx.gpu->launches : 0;
+    auto last = std::chrono::steady_clock::now();
+    generate(model, store, ctx, prompt, generation, [&](int32_t) {
+      const auto now = std::chrono::steady_clock::now();
+      seconds.push_back(std::chrono::duration<double>(now - last).count());
+      last = now;
+      return true;
+    });
+    if (ctx.gpu != nullptr) result.launches = (ctx.gpu->launches - launched) / std::ssize(seconds);
+    result.prompt_ms = seconds.front() * 1e3;
+    std::sort(seconds.begin() + 1, seconds.end());
+    result.median_ms = seconds[(seconds.size() + 1) / 2] * 1e3;
+  }
+  result.read_bytes =
+      bytes_of_token(config, result.parameters, dtype, options.prompt + options.tokens / 2);
+  result.floor_ms = static_cast<double>(result.read_bytes) / (gbytes * 1e9) * 1e3;
+  return result;
+}
+
+void print(const Options& options, const Ctx& ctx, DType dtype, double gbytes, const Result& r) {
+  const std::string type(dtype_name(dtype));
+  if (!options.json) {
+    std::printf(
+        "%s, %s, prompt %lld: %.2f ms the prompt, %.3f ms a token, %.1f tokens/s\n"
+        "            %.3f ms to read %.2f GB at %.0f GB/s: %.1f %% of that rate\n",
+        options.model.c_str(), type.c_str(), static_cast<long long>(options.prompt), r.prompt_ms,
+        r.median_ms, 1e3 / r.median_ms, r.floor_ms, static_cast<double>(r.read_bytes) * 1e-9,
+        gbytes, 100 * r.floor_ms / r.median_ms);
+    return;
+  }
+  nlohmann::ordered_json out = {{"model", options.model},
+                                {"parameters", r.parameters},
+                                {"dtype", type},
+                                {"batch", 1},
+                                {"prompt", options.prompt},
+                                {"tokens", options.tokens},
+                                {"prompt_ms", r.prompt_ms},
+                                {"token_ms", r.median_ms},
+                                {"tokens_per_second", 1e3 / r.median_ms},
+                                {"read_bytes", r.read_bytes},
+                                {"ceiling_gbytes", gbytes},
+                                {"floor_ms", r.floor_ms},
+                                {"share_of_floor", r.floor_ms / r.median_ms}};
+  if (ctx.gpu != nullptr) {
+    out["device"] = ctx.gpu->info.name;
+    out["launches_per_token"] = r.launches;
+  }
+  std::printf("%s\n", out.dump().c_str());
+}
+
+void run(const Options& options) {
+  const int threads = prepare_bench(options);
+  const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
+  Ctx ctx(threads, "bench", gpu.get());
+  const BenchCeiling ceiling = measure_ceiling(ctx, options);
+  for (const DType dtype : options.dtypes())
+    print(options, ctx, dtype, ceiling.gbytes(), measure(ctx, options, dtype, ceiling.gbytes()));
+}
+
+}  // namespace
+
+CLI::App* add_bench_decode(CLI::App& parent) {
+  CLI::App* app = parent.add_subcommand(
+      "decode", "Time one sequence, token after token, against reading the weights once");
+  auto options = std::make_shared<Options>();
+  add_bench_options(*app, *options);
+  app->add_option("--model", options->model, bench_model_names() + " or the path of a config.json")
+      ->capture_default_str();
+  app->add_option("--prompt", options->prompt, "Tokens of the prompt")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_option("--tokens", options->tokens, "Tokens to generate")
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->callback([options] { run(*options); });
+  return app;
+}
+
+}  // namespace trireme

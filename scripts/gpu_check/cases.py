@@ -1,0 +1,25 @@
+"""The training and decode cases of the speed and peers phases: what both programs are given."""
+
+# model: sequences of a micro-batch and their tokens, type of the optimizer's moments, recomputation. As large as one
+# GPU of 141 GB holds with room to spare.
+TRAIN = {
+    "qwen2.5-0.5b": {"batch": 16, "sequence_length": 1024, "whole_step": True},
+    "qwen2.5-1.5b": {"batch": 16, "sequence_length": 1024},
+    "qwen2.5-3b": {"batch": 16, "sequence_length": 1024, "recompute": "selective"},
+    "qwen2.5-7b": {"batch": 8, "sequence_length": 1024, "state_dtype": "bfloat16", "recompute": "selective"},
+    "gpt2-124m": {"batch": 64, "sequence_length": 1024},
+    "gpt2-1.5b": {"batch": 16, "sequence_length": 1024},
+    "llama-1b": {"batch": 4, "sequence_length": 4096},
+    "llama-8b": {"batch": 1, "sequence_length": 8192, "state_dtype": "bfloat16", "recompute": "selective"},
+}
+# In the order of their worth, should time run out.
+TRAIN_ORDER = ["qwen2.5-0.5b", "qwen2.5-1.5b", "gpt2-124m", "qwen2.5-3b", "qwen2.5-7b", "llama-1b", "gpt2-1.5b",
+               "llama-8b"]
+PEERS_ORDER = ["qwen2.5-0.5b", "gpt2-124m", "qwen2.5-1.5b", "qwen2.5-3b", "llama-1b"]
+DECODE = ["qwen2.5-0.5b", "qwen2.5-1.5b", "llama-1b", "qwen2.5-7b", "llama-8b"]
+GEMM = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"]
+MICRO_BATCHES, STEP_TOKENS = 8, 524288
+
+REHEARSED_MODEL = "quickstart"
+REHEARSED = {"batch": 1, "sequence_length": 16}
+REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Phase models: tiny models trained on the GPU, against PyTorch's numbers in tests/golden and against the CPU, and
+whole runs of the program on both devices."""
+import json
+import tempfile
+from pathlib import Path
+
+import phase as gpu_phase
+from phase import Failure
+
+RUN_TOLERANCE = 2e-3  # of losses and norms of float32 runs of 20 steps
+MODELS = {
+    "gpt2": {"model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
+             "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1},
+    "llama": {"model_type": "llama", "vocab_size": 257, "max_position_embeddings": 64, "hidden_size": 64,
+              "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2},
+    "mixtral": {"model_type": "mixtral", "vocab_size": 257, "max_position_embeddings": 64, "hidden_size": 64,
+                "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+                "num_local_experts": 4, "num_experts_per_tok": 2},
+}
+STEPS = 20
+
+
+def comparisons(phase):
+    """The lines of gpu_models: {(check, model, dtype): line}."""
+    arguments = ["--cpu"] if phase.options.rehearse else []
+    text = phase.run(phase.program("gpu_models"), *arguments, ok=(0, 1))
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def curve(phase, folder, model, name, device):
+    """(losses, gradient norms) of a run of the program."""
+    config = {"model": MODELS[model], "output_dir": f"{folder}/{name}", "train_batch_size": 8,
+              "train_micro_batch_size_per_gpu": 4, "sequence_length": 64, "train_steps": STEPS, "seed": 7,
+              "device": device, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+              "data": {"data_path": f"{folder}/corpus", "split": "1,0", "tokenizer": "byte"}}
+    path = Path(folder) / f"{name}.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    phase.run(phase.program("trireme"), "pretrain", "--config", path)
+    lines = (Path(config["output_dir"]) / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    return [r["loss"] for r in records], [r["grad_norm"] for r in records]
+
+
+def run_on_both(phase, model):
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "text.txt"
+        text.write_text("".join(f"{i} rows of {i * i % 97} oars\n" for i in range(2000)), encoding="utf-8")
+        phase.run(phase.program("trireme"), "data", "prepare", "--input", text, "--output", f"{folder}/corpus")
+        want = curve(phase, folder, model, "want", "cpu")
+        got = curve(phase, folder, model, "got", "cpu" if phase.options.rehearse else "cuda")
+    if any(None in part or len(part) != STEPS for part in (*want, *got)):
+        raise Failure(f"{model}: a step without loss or norm")
+    worst = [max(abs(a - b) / abs(b) for a, b in zip(*parts)) for parts in zip(got, want)]
+    return {"check": "run", "model": model, "dtype": "float32", "steps": STEPS, "last_loss": got[0][-1],
+            "loss_difference": worst[0], "norm_difference": worst[1], "tolerance": RUN_TOLERANCE,
+            "ok": worst[0] <= RUN_TOLERANCE and worst[1] <= 10 * RUN_TOLERANCE}
+
+
+def work(phase):
+    if not phase.has("comparisons"):
+        try:
+            lines = comparisons(phase)
+        except Failure as failure:
+            lines = []
+            phase.add("comparisons", {"failure": str(failure)})
+        for line in lines:
+            phase.add(f"{line['check']} {line['model']} {line['dtype']}", line)
+        if lines:
+            phase.add("comparisons", {"lines": len(lines)})
+    for model in ["llama"] if phase.options.rehearse else MODELS:
+        phase.row(f"run {model}", lambda model=model: run_on_both(phase, model))
+
+
+if __name__ == "__main__":
+    gpu_phase.main("models", work)

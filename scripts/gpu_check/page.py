@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Writes docs/performance-gpu.md from the results of gpu_check.sh and the predictions made before it.
+
+    page.py [--results docs/results/gpu.json] [--page docs/performance-gpu.md] [--check]
+
+A number that was not measured is written as "not run". --check compares instead of writing (exit code 1).
+"""
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import cases
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+NOT_RUN = "not run"
+
+
+def number(value, pattern="{:,.0f}"):
+    return NOT_RUN if value is None else pattern.format(value)
+
+
+def percent(value):
+    return number(None if value is None else 100 * value, "{:.0f} %")
+
+
+def table(head, rows):
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return lines + [f"| {' | '.join(map(str, row))} |" for row in rows] + [""]
+
+
+class Page:
+    def __init__(self, results, predictions):
+        self.phases = results.get("phases", {})
+        self.rehearsal = results.get("rehearsal", False)
+        self.predicted = predictions
+
+    def row(self, phase, identity):
+        row = self.phases.get(phase, {}).get("rows", {}).get(identity, {})
+        return {} if "failure" in row else row
+
+    def state(self, phase, identity):
+        """What a table says of a row besides numbers."""
+        row = self.phases.get(phase, {}).get("rows", {}).get(identity)
+        if row is None:
+            return NOT_RUN
+        return f"failed: {row['failure'].splitlines()[-1][:120]}" if "failure" in row else "ok"
+
+    def head(self):
+        lines = ["# Performance on a GPU", "",
+                 "Written by `scripts/gpu_check/page.py` from the results of `scripts/gpu_check.sh --phase all` and from",
+                 "`scripts/gpu_check/predictions.json`, which is older than the results. Edit neither this page nor the results.",
+                 ""]
+        host, gpu, libraries = (self.row("facts", name) for name in ("host", "gpu", "libraries"))
+        if self.rehearsal:
+            lines += ["**A rehearsal on a CPU: the numbers mean nothing.**", ""]
+        elif not self.phases:
+            lines += ["Nothing of this has run on a GPU yet: every measured cell says so.", ""]
+        return lines + table(["", ""], [
+            ["date", host.get("date", NOT_RUN)], ["commit", host.get("commit", NOT_RUN)],
+            ["device", gpu.get("name", NOT_RUN)], ["driver", gpu.get("driver_version", NOT_RUN)],
+            ["CUDA runtime, cuBLASLt, cuDNN, NCCL",
+             ", ".join(str(libraries.get(n, NOT_RUN)) for n in ("cudart", "cublasLt", "cudnn", "nccl"))],
+            ["PyTorch", self.row("facts", "torch").get("torch", NOT_RUN)],
+            ["predictions", self.predicted["written"]]])
+
+    def ceilings(self):
+        gemm = self.row("speed", f"gemm {cases.GEMM[0]}")
+        square = (gemm.get("square") or [{}])[0]
+        p = self.predicted["ceilings"]
+        rows = [["copy within the device, read plus written, GB/s", number(p["copy_gbytes"]["value"]),
+                 number(gemm.get("copy_gbytes")), p["copy_gbytes"]["why"]],
+                ["bfloat16 product of side 8192, random operands, TFLOP/s", number(p["gemm_tflops"]["value"]),
+                 number(square.get("tflops")), p["gemm_tflops"]["why"]]]
+        for model in cases.GEMM:
+            rows.append([f"products of {model}, 16,384 tokens, mean share of that",
+                         percent(self.predicted["gemm"]["mean_share"]["value"]),
+                         percent(self.row("speed", f"gemm {model}").get("mean_share")),
+                         self.predicted["gemm"]["mean_share"]["why"]])
+        return ["## Ceilings", "", "Everything below is related to these, measured in the same run.", "",
+                *table(["ceiling", "predicted", "measured", "reason of the prediction"], rows)]
+
+    def training(self):
+        rows = []
+        for model, case in cases.TRAIN.items():
+            r, p = self.row("speed", f"train {model}"), self.predicted["train"][model]
+            whole = f" (whole: {number(r['whole_step_ms'])})" if "whole_step_ms" in r else ""
+            memory = None if "device_bytes" not in r else r["device_bytes"] / 2**30
+            rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}", number(p["bar"]), number(p["aim"]),
+                         number(p["tokens_per_second"]), number(r.get("tokens_per_second")), percent(r.get("mfu")),
+                         percent(r.get("share_of_gemm_ceiling")), number(r.get("micro_ms"), "{:.1f}"),
+                         number(r.get("update_ms"), "{:.1f}"), number(r.get("step_ms")) + whole,
+                         number(memory, "{:.1f}"),
+                         {True: "yes", False: "no"}.get(r.get("deterministic"), NOT_RUN)])
+        text = f"""\
+Steps of {cases.STEP_TOKENS:,} tokens in bfloat16 with float32 master weights, derived from the time of a micro-batch and of the
+update (`trireme bench train --micro-batches {cases.MICRO_BATCHES}`). Bars: of the Qwen2.5 shapes the best published for one H100; of GPT-2
+the rate of one of eight H100; of Llama what these come to. The Qwen2.5 shapes have a bias on the attention's output, which those
+models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones do not count. By model:
+{case_words()}"""
+        return ["## Training", "", *text.splitlines(), "",
+                *table(["model", "bar, tokens/s", "aim", "predicted", "measured", "of nominal", "of the product",
+                        "micro-batch, ms", "update, ms", "step, ms", "memory, GiB", "deterministic"], rows)]
+
+    def peers(self):
+        rows = []
+        for model in cases.PEERS_ORDER:
+            ours = self.row("speed", f"train {model}").get("tokens_per_second")
+            eager, compiled = (self.row("peers", f"{mode} {model}").get("tokens_per_second")
+                               for mode in ("eager", "compiled"))
+            ratio = ours / compiled if ours and compiled else None
+            rows.append([model, number(ours), number(eager), number(compiled),
+                         number(self.predicted["peer_ratio"]["value"], "{:.2f}"), number(ratio, "{:.2f}")])
+        return ["## Beside PyTorch", "",
+                "The same model, batch and dtype in the same run (`scripts/bench/torch_peer.py --device cuda`): weights and moments",
+                "in bfloat16 without master weights, scaled dot-product attention, fused AdamW.", "",
+                *table(["model", "tokens/s", "PyTorch eager", "compiled", "ratio to compiled, predicted", "measured"], rows)]
+
+    def ops(self):
+        measured = self.row("speed", "ops")
+        copy = measured.get("copy_gbytes")
+        p, rows = self.predicted["ops"], []
+        for op in measured.get("ops", []):
+            bound = "products" if op["gflops"] > 0 else "memory"
+            wanted = p.get(op["op"], {}).get("tflops")
+            predicted = f"{wanted} TFLOP/s" if wanted else \
+                percent(p["elementwise_share_of_copy"]["value"]) if bound == "memory" else ""
+            rate = f"{op['gflops'] / 1e3:.0f} TFLOP/s" if bound == "products" else f"{op['gbytes_per_second']:,.0f} GB/s"
+            rows.append([op["op"], op["shape"], f"{1e3 * op['ms']:.0f}", rate, predicted,
+                         percent(op["gbytes_per_second"] / copy if copy and bound == "memory"
+                                 else op["share_of_floor"])])
+        if not rows:
+            rows = [["elementwise ops", "65536 tokens of GPT-2 124M", NOT_RUN, NOT_RUN,
+                     percent(p["elementwise_share_of_copy"]["value"]), NOT_RUN]]
+            rows += [[op, "S 1024, D 64", NOT_RUN, NOT_RUN, f"{p[op]['tflops']} TFLOP/s", NOT_RUN]
+                     for op in ("attention forward", "attention backward")]
+        return ["## Ops", "", "bfloat16 (`trireme bench ops`); of the copy rate, or of what products or bytes need at least.", "",
+                *table(["op", "shape", "time, us", "rate", "predicted", "share"], rows)]
+
+    def decode(self):
+        rows = []
+        for model in cases.DECODE:
+            r = self.row("speed", f"decode {model}")
+            rows.append([model, 1, number(r.get("floor_ms"), "{:.2f}"),
+                         percent(self.predicted["decode"]["share_of_floor"]["value"]),
+                         number(r.get("token_ms"), "{:.2f}"), percent(r.get("share_of_floor")),
+                         number(r.get("tokens_per_second"), "{:.0f}")])
+        return ["## Decoding", "",
+                "One sequence, prompt of 512 tokens, bfloat16, against reading weights, keys and values once at the measured copy",
+                "rate (`trireme bench decode`). Batches of 8 and 64 wait for an engine that decodes several sequences.", "",
+                *table(["model", "batch", "floor, ms", "predicted share", "a token, ms", "share", "tokens/s"], rows)]
+
+    def checks(self):
+        ops = [row for row in self.phases.get("ops", {}).get("rows", {}).values()]
+        counted = [row for row in ops if "cases" in row]
+        failed = [row["id"] for row in ops if "failure" in row or row.get("ok") is False]
+        cases_run = sum(row["cases"] for row in counted)
+        say = f"{cases_run} cases of {len(counted)} ops; wrong: {', '.join(failed) or 'none'}; other bits the second time: " \
+              f"{sum(row['not_bitwise'] for row in counted)}" if ops else NOT_RUN
+        rows = [["every op against the CPU", self.predicted["checks"]["ops"], say]]
+        models = [row for row in self.phases.get("models", {}).get("rows", {}).values() if "check" in row]
+        for row in models:
+            rows.append([f"{row['model']}, {row['dtype']}, {row['steps']} steps against "
+                         f"{ {'golden': 'PyTorch', 'cpu': 'the CPU', 'run': 'the CPU (whole run)'}[row['check']]}",
+                         f"within {row['tolerance']:.0e}",
+                         f"loss {row['loss_difference']:.1e}, norm {row['norm_difference']:.1e}: "
+                         f"{'agrees' if row['ok'] else 'DIFFERS'}"])
+        if not models:
+            rows.append(["tiny models, losses and gradient norms", self.predicted["checks"]["models"], NOT_RUN])
+        for name, what in (("nccl", "NCCL, one rank"), ("sass", "machine code")):
+            row, state = self.row("facts", name), self.state("facts", name)
+            rows.append([what, self.predicted["checks"][name],
+                         state if not row else "yes" if row.get("ok") else "NO"])
+        sanitizer = self.row("facts", "sanitizer")
+        rows.append(["compute-sanitizer", "", NOT_RUN if not sanitizer else
+                     sanitizer.get("says") or f"unavailable: {sanitizer.get('why', '')[:120]}"])
+        return ["## Checks", "", *table(["what", "predicted", "outcome"], rows)]
+
+    def text(self):
+        parts = [self.head(), self.ceilings(), self.training(), self.peers(), self.ops(), self.decode(), self.checks()]
+        return "\n".join(line.replace("\n", " ") for part in parts for line in part).rstrip() + "\n"
+
+
+def case_words():
+    special = [f"{model}: {', '.join(words)}" for model, case in cases.TRAIN.items()
+               for words in [[w for w in (
+                   "bfloat16 moments" if case.get("state_dtype") == "bfloat16" else "",
+                   f"{case['recompute']} recomputation" if "recompute" in case else "") if w]] if words]
+    return f"{'; '.join(special)}."
+
+
+def read(path, default):
+    return json.loads(Path(path).read_text(encoding="utf-8")) if Path(path).exists() else default
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", default=ROOT / "docs/results/gpu.json")
+    parser.add_argument("--page", default=ROOT / "docs/performance-gpu.md")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    text = Page(read(arguments.results, {}), read(HERE / "predictions.json", None)).text()
+    page = Path(arguments.page)
+    if not arguments.check:
+        page.write_text(text, encoding="utf-8")
+    elif not page.exists() or page.read_text(encoding="utf-8") != text:
+        sys.exit(f"{page} is not what {arguments.results} and the predictions say; run scripts/gpu_check/page.py")
+
+
+if __name__ == "__main__":
+    main()
