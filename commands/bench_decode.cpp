@@ -43,7 +43,7 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
                " is above the model's ", config.max_positions, " positions");
   Model model(config, dtype);
   ParameterStore store(model.parameters(), dtype);
-  store.allocate(false, ctx.memory());
+  store.allocate(ctx, false);
   store.initialize(ctx, 1);
   model.reserve_positions(ctx, options.prompt + options.tokens);
   std::vector<int32_t> prompt(static_cast<size_t>(options.prompt));
