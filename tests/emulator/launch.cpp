@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tests/emulator/block.h"
+#include "tests/emulator/kernels.h"
 #include "tests/emulator/memory.h"
 #include "tests/emulator/report.h"
 #include "tests/emulator/stream.h"
@@ -27,6 +28,12 @@ std::size_t shared_limit(const void* function) {
   const auto found = state().shared_limits.find(function);
   return found == state().shared_limits.end() ? kSharedDefault
                                               : static_cast<std::size_t>(found->second);
+}
+
+// The kernels launched so far; the lock is held.
+std::set<const void*>& launched() {
+  static std::set<const void*>& the = *new std::set<const void*>;
+  return the;
 }
 
 // The allocations that the words lead into; refuses pointers that a kernel cannot use.
@@ -82,8 +89,14 @@ cudaError_t launch(cudaStream_t stream, const char* name, dim3 grid, dim3 block,
     const Lock lock(state().mutex);
     ++state().counters.launches[name];
     state().counters.blocks += std::int64_t{grid.x} * grid.y * grid.z;
+    launched().insert(arguments.function);
   }
   return keep(error);
+}
+
+std::set<const void*> launched_kernels() {
+  const Lock lock(state().mutex);
+  return launched();
 }
 
 cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> work) {

@@ -28,6 +28,7 @@ constexpr unsigned char kPattern = 0xa5, kPoison = 0xff;
 // Addresses of freed memory stay closed until so many later frees.
 constexpr std::size_t kTombstones = 4096;
 constexpr std::size_t kDefaultCapacity = std::size_t{16} << 30;
+constexpr std::size_t kLarge = std::size_t{2} << 20;  // a large page
 
 // Pages from `start`: the memory, its red zone, unused bytes of the last page.
 struct Allocation {
@@ -70,6 +71,24 @@ std::map<std::uintptr_t, Allocation>::iterator find(std::uintptr_t address) {
   if (after == device.begin()) return device.end();
   auto found = std::prev(after);
   return address < found->first + found->second.mapped ? found : device.end();
+}
+
+// Pages of this process, to read and write; large memory in large pages where the system has them, since
+// opening and closing costs as much as there are pages. nullptr: none left.
+void* map_pages(std::size_t bytes) {
+  const std::size_t spare = bytes >= kLarge ? kLarge : 0;
+  void* pointer = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pointer == MAP_FAILED) return nullptr;
+  if (!spare) return pointer;
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  const std::uintptr_t start = rounded(address, kLarge);
+  if (start > address) munmap(pointer, start - address);
+  if (start < address + spare)
+    munmap(reinterpret_cast<void*>(start + bytes), address + spare - start);
+  pointer = reinterpret_cast<void*>(start);
+  madvise(pointer, bytes, MADV_HUGEPAGE);  // a wish: refused, all is well too
+  return pointer;
 }
 
 void write_error(const char* text, int length) {
@@ -150,9 +169,8 @@ void* allocate_device(int device, std::size_t bytes) {
   const std::lock_guard lock(m.mutex);
   if (bytes > m.capacity || m.in_use[device] + bytes > m.capacity) return nullptr;
   const std::size_t mapped = rounded(bytes + kRedZone, page());
-  void* pointer = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (pointer == MAP_FAILED) return nullptr;
+  void* pointer = map_pages(mapped);
+  if (!pointer) return nullptr;
   auto* first = static_cast<unsigned char*>(pointer);
   std::memset(first, kPoison, bytes);
   std::memset(first + bytes, kPattern, kRedZone);
@@ -197,8 +215,11 @@ void free_device(const char* call, void* pointer) {
 }
 
 void* allocate_pinned(std::size_t bytes) {
-  void* pointer = std::aligned_alloc(256, rounded(bytes ? bytes : 1, 256));
+  const std::size_t unit = bytes < kLarge ? 256 : kLarge;
+  const std::size_t size = rounded(bytes ? bytes : 1, unit);
+  void* pointer = std::aligned_alloc(unit, size);
   if (!pointer) return nullptr;
+  if (unit == kLarge) madvise(pointer, size, MADV_HUGEPAGE);
   std::memset(pointer, kPoison, bytes);
   Memory& m = memory();
   const std::lock_guard lock(m.mutex);
