@@ -81,15 +81,14 @@ void Attention::attend(Pass& pass, const Tensor& out, const Heads& heads, Saved*
                                   op_args(pass), saved != nullptr ? &saved->context : nullptr);
     return;
   }
-  ConstTensor k = heads.k, v = heads.v;
   if (pass.cache != nullptr) {
-    pass.cache->append(ctx, layer_, k, v);
-    k = pass.cache->keys(layer_);
-    v = pass.cache->values(layer_);
+    TRIREME_CHECK(saved == nullptr, "attention over a KV cache has no backward");
+    pass.cache->attend(ctx, layer_, out, heads.q, heads.k, heads.v, pass.tokens, op_args(pass));
+    return;
   }
   Activation lse =
       ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{heads_, pass.tokens.count});
-  attention_forward(ctx, out, lse, heads.q, k, v, pass.tokens.cu_q, pass.tokens.cu_k,
+  attention_forward(ctx, out, lse, heads.q, heads.k, heads.v, pass.tokens.cu_q, pass.tokens.cu_k,
                     op_args(pass));
   if (saved != nullptr) saved->lse = std::move(lse);
 }

@@ -1,45 +1,66 @@
-// Keys and values of the tokens seen so far, per layer; the attention layer's view of a cache.
+// Keys and values of the tokens seen so far, per layer, and attention over them.
 #pragma once
 
 #include <vector>
 
-#include "engine/ops/context.h"
+#include "engine/ops/attention.h"
+#include "transformer/tokens.h"
 
 namespace trireme {
 
 class KvCache {
  public:
   virtual ~KvCache() = default;
-  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there; in a planning run nothing.
-  virtual void append(Ctx& ctx, int layer, const ConstTensor& k, const ConstTensor& v) = 0;
-  // The keys and values of `layer`, the new ones included, and room for more behind them: (Tk, Hkv, D),
-  // the same shape in every pass. Offsets (cu_k) say how many there are.
-  virtual ConstTensor keys(int layer) const = 0;
-  virtual ConstTensor values(int layer) const = 0;
+  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there, as tokens.cached says,
+  // then out = attention of q (T, H, D) over the keys of each sequence, the new ones included
+  // (attention_forward(); causal, without dropout). In a planning run nothing is stored.
+  virtual void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q,
+                      const ConstTensor& k, const ConstTensor& v, const Tokens& tokens,
+                      const AttentionArgs& args) = 0;
 };
 
-// One sequence, one contiguous block for each of `layers` layers from `first_layer` on.
+// What every cache is told: a number of layers from first_layer on, and what a layer's keys are.
+struct CachedLayers {
+  int64_t layers = 0;
+  int64_t first_layer = 0;
+  int64_t kv_heads = 0;  // of this rank
+  int64_t head_dim = 0;
+  DType dtype = DType::kF32;
+
+  int64_t token_bytes() const { return checked_mul(kv_heads * head_dim, dtype_size(dtype)); }
+  int64_t place(int layer) const;  // of a layer among those held
+};
+
+// One sequence of at most max_tokens, one contiguous block for each layer. Tokens::cu_k says how many
+// keys there are with the new ones.
 class ContiguousKvCache final : public KvCache {
  public:
-  ContiguousKvCache(int64_t layers, int64_t max_tokens, int64_t kv_heads, int64_t head_dim,
-                    DType dtype, int64_t first_layer = 0, Memory memory = Memory::kHost);
-  void append(Ctx& ctx, int layer, const ConstTensor& k, const ConstTensor& v) override;
-  ConstTensor keys(int layer) const override;
-  ConstTensor values(int layer) const override;
-  // Call after a forward pass over `tokens` new tokens (all layers have appended).
-  void advance(int64_t tokens);
-  void clear() { length_ = 0; }
-  int64_t length() const { return length_; }
-  int64_t max_tokens() const { return max_tokens_; }
+  ContiguousKvCache(const CachedLayers& layers, int64_t max_tokens, Memory memory);
+  void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
+              const ConstTensor& v, const Tokens& tokens, const AttentionArgs& args) override;
 
  private:
-  Tensor slot(int layer, int which) const;  // (max_tokens, Hkv, D); which: 0 keys, 1 values
-  size_t place(int layer) const;            // of a layer among those held
-  int64_t max_tokens_, kv_heads_, head_dim_;
-  DType dtype_;
-  int64_t first_layer_;
-  int64_t length_ = 0;
-  std::vector<int64_t> appended_;  // tokens each layer holds beyond length_
+  Tensor rows(int layer, int which) const;  // (max_tokens, Hkv, D); which: 0 keys, 1 values
+  CachedLayers layers_;
+  int64_t max_tokens_;
+  Buffer storage_;
+};
+
+// Any sequences, whose tokens lie in blocks of a pool for each layer (engine/ops/paged_attention.h).
+// Blocks belong to whom the tables of the passes say: the cache itself knows of no sequence. Nothing
+// that changes from pass to pass is the host's, so that a pass can be recorded and run again.
+class PagedKvCache final : public KvCache {
+ public:
+  PagedKvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);
+  void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
+              const ConstTensor& v, const Tokens& tokens, const AttentionArgs& args) override;
+  int64_t blocks() const { return blocks_; }
+  int64_t block_tokens() const { return block_tokens_; }
+
+ private:
+  Tensor pool(int layer, int which) const;  // (B, Hkv, P, D); which: 0 keys, 1 values
+  CachedLayers layers_;
+  int64_t blocks_, block_tokens_;
   Buffer storage_;
 };
 

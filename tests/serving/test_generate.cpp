@@ -71,6 +71,27 @@ TEST_P(GenerateTest, CachedDecodingEqualsFullForward) {
             0);
 }
 
+// Blocks of 16 tokens: texts that end inside the first, at its end, in the second and where the model does;
+// prompts of one token, which is a pass like those that follow, and of more.
+TEST_P(GenerateTest, BlocksOfAPoolGiveTheTextOfOnePiece) {
+  Fixture f(GetParam());
+  for (const std::vector<int32_t>& prompt :
+       {std::vector<int32_t>{7}, {3, 14, 15, 9, 2, 6}, std::vector<int32_t>(20, 11)})
+    for (const int64_t count : {1, 9, 10, 15, 30}) {
+      GenerateOptions options;
+      options.sampling.temperature = 0;
+      options.max_new_tokens = count;
+      const Generation want = generate(f.model, f.store, f.ctx, prompt, options);
+      options.paged = true;
+      const Generation got = generate(f.model, f.store, f.ctx, prompt, options);
+      EXPECT_EQ(got.tokens, want.tokens) << prompt.size() << " and " << count;
+      EXPECT_EQ(got.reason, want.reason);
+      ASSERT_EQ(got.logprobs.size(), want.logprobs.size());
+      for (size_t i = 0; i < want.logprobs.size(); ++i)
+        EXPECT_NEAR(got.logprobs[i], want.logprobs[i], 1e-5) << "token " << i;
+    }
+}
+
 TEST_P(GenerateTest, StopsAtTheStopTokenTheContextAndTheCaller) {
   Fixture f(GetParam());
   const std::vector<int32_t> prompt = {1, 2, 3};

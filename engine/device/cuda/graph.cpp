@@ -1,0 +1,52 @@
+#include "engine/device/graph.h"
+
+#include <cuda_runtime.h>
+
+#include "engine/device/launch.h"
+
+namespace trireme::cuda {
+namespace {
+
+cudaStream_t main_stream(const Context& gpu) { return static_cast<cudaStream_t>(gpu.main.raw); }
+
+// The recorded work as it came, until it has been made executable.
+struct Recording {
+  cudaGraph_t raw = nullptr;
+  ~Recording() {
+    if (raw != nullptr) (void)cudaGraphDestroy(raw);
+  }
+};
+
+}  // namespace
+
+Graph capture(Context& gpu, const std::function<void()>& work) {
+  TRIREME_CHECK(!gpu.synchronous, "capture on a context that waits after every launch");
+  // Other ranks may be threads of this process: what they do is not this stream's concern.
+  check_runtime(cudaStreamBeginCapture(main_stream(gpu), cudaStreamCaptureModeThreadLocal),
+                "capture", "cudaStreamBeginCapture");
+  Recording recording;
+  try {
+    work();
+  } catch (...) {
+    (void)cudaStreamEndCapture(main_stream(gpu), &recording.raw);
+    (void)cudaGetLastError();  // that the recording is invalid is no news
+    throw;
+  }
+  check_runtime(cudaStreamEndCapture(main_stream(gpu), &recording.raw), "capture",
+                "cudaStreamEndCapture");
+  cudaGraphExec_t executable = nullptr;
+  check_runtime(cudaGraphInstantiate(&executable, recording.raw, 0), "capture",
+                "cudaGraphInstantiate");
+  return Graph(executable);
+}
+
+void replay(Context& gpu, const Graph& graph) {
+  TRIREME_CHECK(graph.present(), "replay of no graph");
+  check_runtime(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph.raw()), main_stream(gpu)),
+                "replay", "cudaGraphLaunch");
+  ++gpu.launches;
+}
+
+void destroy_graph(void* raw) { (void)cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(raw)); }
+
+}  // namespace trireme::cuda

@@ -1,0 +1,159 @@
+// Decoding on the emulated GPU: the CPU's text, and for every token but the first few one copy there, one
+// launch of a recorded pass and one wait.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "engine/device/graph.h"
+#include "serving/engine/generate.h"
+#include "tests/emulator/emulator.h"
+
+namespace trireme::test {
+namespace {
+
+ModelConfig tiny(ModelFamily family) {
+  ModelConfig c;
+  c.family = family;
+  c.vocab_size = 37;
+  c.hidden_size = 24;
+  c.intermediate_size = 40;
+  c.num_layers = 2;
+  c.num_heads = 4;
+  c.num_kv_heads = family == ModelFamily::kGpt2 ? 4 : 2;
+  c.head_dim = 6;
+  c.max_positions = 48;
+  c.initializer_range = 0.2;  // large enough that tokens differ
+  c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
+  c.tie_word_embeddings = family == ModelFamily::kGpt2;
+  if (family != ModelFamily::kMixtral) return c;
+  c.moe.experts = 3;
+  c.moe.experts_per_token = 2;
+  c.moe.intermediate_size = 13;
+  return c;
+}
+
+// A model with the same weights on the CPU (no gpu) and on the device.
+struct Decoding {
+  Decoding(const ModelConfig& config, DType dtype, cuda::Context* gpu)
+      : ctx(1, "test", gpu), model(config, dtype), store(model.parameters(), dtype) {
+    model.reserve_positions(ctx, config.max_positions);
+    store.allocate(ctx, false);
+    store.initialize(ctx, 5);
+  }
+  Generation text(const std::vector<int32_t>& prompt, int64_t count,
+                  const std::function<bool(int32_t)>& on_token = {}) {
+    GenerateOptions options;
+    options.sampling.temperature = 0;
+    options.max_new_tokens = count;
+    return generate(model, store, ctx, prompt, options, on_token);
+  }
+  Ctx ctx;
+  Model model;
+  ParameterStore store;
+};
+
+void expect_same(const Generation& got, const Generation& want, double tolerance) {
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.reason, want.reason);
+  ASSERT_EQ(got.logprobs.size(), want.logprobs.size());
+  for (size_t i = 0; i < want.logprobs.size(); ++i)
+    EXPECT_NEAR(got.logprobs[i], want.logprobs[i], tolerance) << "token " << i;
+}
+
+struct Case {
+  ModelFamily family;
+  DType dtype;
+};
+
+class DecodeOnGpu : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { emulator::reset(); }
+};
+
+// Past the end of a block and of two; prompts of many tokens and of one.
+TEST_P(DecodeOnGpu, WritesTheTextOfTheCpu) {
+  const auto [family, dtype] = GetParam();
+  const auto gpu = cuda::open(0);
+  Decoding here(tiny(family), dtype, nullptr), there(tiny(family), dtype, gpu.get());
+  const double tolerance = dtype == DType::kF64 ? 1e-6 : 1e-4;  // logits are float32 at the end
+  for (const std::vector<int32_t>& prompt :
+       {std::vector<int32_t>{3, 14, 15, 9, 2, 6}, std::vector<int32_t>{7}})
+    expect_same(there.text(prompt, 36), here.text(prompt, 36), tolerance);
+  EXPECT_GT(emulator::counters().graph_launches, 60);
+}
+
+TEST_P(DecodeOnGpu, LaunchesOnceAndWaitsOnceForAToken) {
+  const auto [family, dtype] = GetParam();
+  const auto gpu = cuda::open(0);
+  Decoding there(tiny(family), dtype, gpu.get());
+  int64_t tokens = 0, launches = 0;
+  emulator::Counters before;
+  there.text({3, 14, 15, 9, 2, 6}, 20, [&](int32_t) {
+    const emulator::Counters now = emulator::counters();
+    // The prompt's pass, the first one of a token, the recorded one.
+    if (tokens >= 3) {
+      EXPECT_EQ(gpu->launches - launches, 1) << "token " << tokens;
+      EXPECT_EQ(now.graph_launches - before.graph_launches, 1);
+      EXPECT_LE(now.synchronised() - before.synchronised(), 1);
+      EXPECT_EQ(now.allocations - before.allocations, 0);
+      EXPECT_EQ(now.bytes_to_device - before.bytes_to_device, 8 + 4 + 4 + 4 * 5);
+      EXPECT_EQ(now.bytes_to_host - before.bytes_to_host, 0);  // that copy is in the record
+    }
+    before = now;
+    launches = gpu->launches;
+    ++tokens;
+    return true;
+  });
+  EXPECT_EQ(tokens, 20);
+}
+
+TEST_P(DecodeOnGpu, RecordsNothingWhereEveryLaunchIsWaitedFor) {
+  const auto [family, dtype] = GetParam();
+  const auto gpu = cuda::open(0);
+  Decoding there(tiny(family), dtype, gpu.get());
+  const Generation want = there.text({1, 2, 3}, 8);
+  const int64_t before = emulator::counters().graph_launches;
+  EXPECT_EQ(before, 6);
+  gpu->synchronous = true;
+  expect_same(there.text({1, 2, 3}, 8), want, 0);
+  EXPECT_EQ(emulator::counters().graph_launches, before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecodeOnGpu,
+                         testing::Values(Case{ModelFamily::kGpt2, DType::kF64},
+                                         Case{ModelFamily::kGpt2, DType::kF32},
+                                         Case{ModelFamily::kLlama, DType::kF64},
+                                         Case{ModelFamily::kLlama, DType::kF32}));
+
+// The host reads how many tokens each expert got.
+TEST(DecodeOnGpuExperts, AreNotRecorded) {
+  emulator::reset();
+  const auto gpu = cuda::open(0);
+  const ModelConfig config = tiny(ModelFamily::kMixtral);
+  Decoding here(config, DType::kF64, nullptr), there(config, DType::kF64, gpu.get());
+  expect_same(there.text({3, 14, 15}, 10), here.text({3, 14, 15}, 10), 1e-6);
+  EXPECT_EQ(emulator::counters().graph_launches, 0);
+}
+
+TEST(Graph, AnExceptionEndsTheRecording) {
+  emulator::reset();
+  const auto gpu = cuda::open(0);
+  const Buffer there("there", 4, Memory::kDevice);
+  const auto fill = [&](int value) { cuda::fill_bytes(*gpu, gpu->main, there.data(), value, 4); };
+  EXPECT_THROW(cuda::capture(*gpu,
+                             [&] {
+                               fill(1);
+                               throw Error("no");
+                             }),
+               Error);
+  fill(2);
+  const cuda::Graph graph = cuda::capture(*gpu, [&] { fill(3); });
+  int32_t value = 0;
+  cuda::download(*gpu, &value, there.data(), 4);
+  EXPECT_EQ(value, 0x02020202);  // neither recording ran
+  cuda::replay(*gpu, graph);
+  cuda::download(*gpu, &value, there.data(), 4);
+  EXPECT_EQ(value, 0x03030303);
+}
+
+}  // namespace
+}  // namespace trireme::test
