@@ -85,6 +85,7 @@ void run(const Arguments& args, const CommandLine& line) {
   std::unique_ptr<World> world;
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
+  RankDevice device;  // outlives what lies on it
   LoadedModel loaded(args.model, world->world());
   const ModelConfig& model = loaded.run_config().model;
   ParallelSizes sizes;
@@ -95,7 +96,7 @@ void run(const Arguments& args, const CommandLine& line) {
     tokenizer = tokenizer_of(args, loaded.run_config());
     positions = positions_of(model, tokenizer->encode(args.prompt), args.options);
   });
-  const RankDevice device = open_rank_device(*world, args.device);
+  device = open_rank_device(*world, args.device, loaded.run_config().comm.device_backend);
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
   Ctx ctx(pin_rank(*world, args.threads), "activations", device.get());
   agreed(world->world(), [&] { loaded.load(ctx, groups.layout, positions); });

@@ -2,6 +2,7 @@
 
 #include "engine/core/cpu.h"
 #include "parallel/agree.h"
+#include "parallel/comm/device_environment.h"
 
 namespace trireme {
 
@@ -9,6 +10,7 @@ RankDevice open_rank_device(World& world, const std::string& device, const std::
   RankDevice out;
   if (device == "cpu") return out;
   TRIREME_CHECK(device == "cuda" || device == "auto", "device ", device);
+  set_device_environment();
   const cuda::DeviceStatus status = cuda::device_status();
   if (device == "auto") {
     int64_t all_see_one = status.devices > 0 ? 1 : 0;

@@ -71,6 +71,13 @@ GradientReducer::GradientReducer(Communicator& group, const Tensor& gradients,
   expect_all_blocks();
 }
 
+GradientReducer::~GradientReducer() {
+  for (const Work& work : work_) try {
+      work.wait();
+    } catch (const Error&) {  // NOLINT: whoever waited for the step has it already
+    }
+}
+
 void GradientReducer::expect_all_blocks() {
   ready_.assign(blocks_.size(), false);
   work_.assign(buckets_.size(), Work());

@@ -19,6 +19,9 @@ class GradientReducer {
   // backward usually completes them (last transformer block first). A bucket is a contiguous range
   // of at most about bucket_bytes: neighbouring blocks are joined, a larger block is split evenly.
   // The group must outlive this object.
+  ~GradientReducer();  // waits: after a failure a reduction may still write to the gradients
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
   GradientReducer(Communicator& group, const Tensor& gradients, std::vector<FlatRange> blocks,
                   const Options& options);
 

@@ -27,6 +27,8 @@ def read_reports(build):
     """{(file, kernel, arch): (registers, shared, stack, spilled)} by mangled name."""
     found = {}
     for path in sorted(Path(build).glob("CMakeFiles/trireme_cuda.dir/**/*.ptxas")):
+        if not path.with_suffix("").exists():  # of a source that is gone
+            continue
         kernel, stack, spilled = None, 0, 0
         for line in path.read_text(encoding="utf-8").splitlines():
             if begin := KERNEL.search(line):

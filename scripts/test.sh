@@ -26,7 +26,7 @@ options=(-DTRIREME_TESTS=ON)
 [ "${CI:-}" != true ] || options+=(-DTRIREME_WERROR=ON)
 presets=(release)
 selection=(-LE long)
-cuda=()
+cuda=(-DTRIREME_CUDA=OFF)
 if [ "$all" = yes ]; then
   presets+=(debug)
   selection=()
@@ -43,7 +43,7 @@ fi
 rm -rf build/tests && mkdir -p build/tests
 for preset in "${presets[@]}"; do
   echo "== building $preset"
-  backend=()
+  backend=(-DTRIREME_CUDA=OFF)  # the sanitizers and the driver do not go together
   [ "$preset" != release ] || backend=("${cuda[@]}")
   cmake --preset "$preset" "${options[@]}" "${backend[@]}" >build/tests/configure.log 2>&1 || {
     cat build/tests/configure.log >&2

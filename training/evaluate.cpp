@@ -69,7 +69,14 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
   for (int64_t begin = 0; begin < total; begin += stride) {
     fill(source, begin, total);
     ctx_.arena.begin_step(plan);
-    const double loss = forward();
+    double loss = 0;
+    try {
+      loss = forward();
+    } catch (...) {
+      ctx_.arena.abandon_step();
+      ctx_.mode = before;
+      throw;
+    }
     ctx_.arena.end_step();
     // Tensor-parallel ranks compute the same loss, and the last stage has it: one of them counts.
     if (layout.tp.index == 0 && layout.pp.index + 1 == layout.pp.size) {

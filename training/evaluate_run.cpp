@@ -63,10 +63,11 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
 
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
   const auto begin = std::chrono::steady_clock::now();
-  const RankDevice device = open_rank_device(world, options.device);
-  Ctx ctx(pin_rank(world, 0), "activations", device.get());
+  RankDevice device;  // outlives what lies on it
   LoadedModel loaded(options.model, world.world());
   const RunConfig& trained = loaded.run_config();
+  device = open_rank_device(world, options.device, trained.comm.device_backend);
+  Ctx ctx(pin_rank(world, 0), "activations", device.get());
   int64_t length = 0, micro = 0;
   std::vector<ValidationSource> sources;
   ParallelSizes sizes;

@@ -25,12 +25,12 @@ int64_t bytes_of(const MicroBatch& batch) {
          padded(most_offsets(batch), DType::kI32);
 }
 
-// 0 where the sequences differ, or do not fill the batch.
-int64_t uniform_length(const MicroBatch& batch) {
+// The samples' length where each is one sequence and they fill the batch, else 0: other lengths, though
+// equal, would each be a shape of its own to the library.
+int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   const std::vector<int32_t>& cu = batch.cu_seqlens;
-  if (cu.size() < 2 || cu.back() != std::ssize(batch.tokens)) return 0;
-  const int32_t length = cu[1] - cu[0];
-  for (size_t i = 1; i + 1 < cu.size(); ++i)
+  if (cu.empty() || cu.back() != std::ssize(batch.tokens)) return 0;
+  for (size_t i = 0; i + 1 < cu.size(); ++i)
     if (cu[i + 1] - cu[i] != length) return 0;
   return length;
 }
@@ -44,7 +44,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   tokens.position_end = sequence_length;
   tokens.rows = view(batch.rows);
   tokens.cu_q = tokens.cu_k = view(batch.cu_seqlens);
-  tokens.uniform_length = uniform_length(batch);
+  tokens.uniform_length = uniform_length(batch, sequence_length);
   tokens.context = batch.context.get();
   return tokens;
 }

@@ -100,8 +100,10 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
   if (device_.gpu == nullptr) return;
   if (config.zero.offload_optimizer.device != OffloadDevice::kNone)
     fail_input(
-        "zero_optimization.offload_optimizer.device: with device cuda the optimizer's state stays on the "
-        "GPU in this version; set it to none (ZeRO stages divide the state over ranks), or device to cpu");
+        "zero_optimization.offload_optimizer.device: with device cuda the optimizer's state stays "
+        "on the "
+        "GPU in this version; set it to none (ZeRO stages divide the state over ranks), or device "
+        "to cpu");
   device_.gpu->deterministic = config.deterministic;
   device_.gpu->autotune = config.cuda_autotune;
   device_.gpu->synchronous = config.cuda_synchronous;

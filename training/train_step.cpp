@@ -237,6 +237,7 @@ std::string TrainStep::name_first_bad() {
 StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
                           const ArenaPlan& plan) {
   const StepState before = state_.read_step_state(ctx_);
+  if (ctx_.gpu != nullptr) (void)cuda::take_wait_seconds(*ctx_.gpu);  // of an evaluation before
   const std::vector<MicroBatch>& local = local_batches(batches);
   const int64_t valid = count_valid_targets(local);
   // A batch of masked tokens only has zero gradients, not infinite ones.
@@ -260,6 +261,8 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
 
   const StepState after = state_.read_step_state(ctx_);
   const std::vector<double> totals = to_host<double>(ctx_, sums(0, kSumCount));
+  // After a loss a GPU goes on with anything for results.
+  if (ctx_.gpu != nullptr) groups_.world.check_alive();
   if (ctx_.gpu != nullptr) gpu_wait_seconds_ = cuda::take_wait_seconds(*ctx_.gpu);
   StepResult result;
   result.loss = totals[kLoss] / count;

@@ -136,7 +136,13 @@ class Pass {
   // Nobody may write into or read from memory that is given up.
   void give_up(const char* reason) noexcept {
     const auto open = [](const std::vector<Flight>& flights) {
-      return std::ranges::any_of(flights, [](const Flight& f) { return !f.work.done(); });
+      return std::ranges::any_of(flights, [](const Flight& f) {
+        try {
+          return !f.work.done();
+        } catch (const std::exception&) {
+          return true;  // a device that failed says nothing of its work
+        }
+      });
     };
     if (!open(sends_) && !open(receives_)) return;
     group_.abort(

@@ -1,12 +1,17 @@
 """The whole program on a GPU that the CPU plays (tests/emulator): what it trains, saves, evaluates and writes is
 what it does on the CPU. And the program of this build where there is no GPU."""
 import os
+import re
 import unittest
 
 import harness
 import tiny_run
 
 EMULATED = os.environ.get("TRIREME_EMULATED")
+
+
+def loss_of(printed):
+    return float(re.search(r"loss[^0-9]*([0-9.]+)", printed)[1])
 
 
 class OnGpu(tiny_run.RunTest):
@@ -50,6 +55,8 @@ class OnGpu(tiny_run.RunTest):
             there, _ = self.emulated(*command, "--device", "cuda")
             if command[0] == "generate":
                 self.assertEqual(there, on_cpu)
+            else:
+                self.assert_close([[0, loss_of(there)]], [[0, loss_of(on_cpu)]])
 
     def test_what_a_gpu_cannot_do_yet_is_refused(self):
         self.configure(zero_optimization={"stage": 1, "offload_optimizer": {"device": "cpu"}})

@@ -194,7 +194,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->capture) return keep(invalidate(*event->capture, cudaErrorCapturedEvent));
   if (completed(*event)) return cudaSuccess;
   run_one(std::shared_ptr(event->stream), lock);
-  return cudaErrorNotReady;
+  return keep(
+      cudaErrorNotReady);  // as the real runtime does: the next look at errors would find it
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (!enter("cudaEventElapsedTime")) return keep(cudaErrorNoDevice);

@@ -118,7 +118,7 @@ int current_device() { return device_of_thread; }
 void set_current_device(int device) { device_of_thread = device; }
 cudaError_t& last_error() { return error_of_thread; }
 cudaError_t keep(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) error_of_thread = error;
+  if (error != cudaSuccess) error_of_thread = error;
   return error;
 }
 bool in_queued_work() { return current != nullptr; }

@@ -14,6 +14,8 @@
 namespace trireme::cuda {
 namespace {
 
+constexpr int kLeastCapability = 8;  // Ampere: what kernels are compiled for at least
+
 cudaStream_t handle(const Stream& stream) { return static_cast<cudaStream_t>(stream.raw); }
 cudaEvent_t handle(const Event& event) { return static_cast<cudaEvent_t>(event.raw()); }
 
@@ -75,11 +77,19 @@ DeviceStatus probe_devices() {
   status.driver = version_text(driver);
   const cudaError_t error = cudaGetDeviceCount(&devices);
   if (error == cudaSuccess) {
-    status.devices = devices;
+    for (int d = 0; d < devices && status.reason.empty(); ++d) {
+      int major = 0;
+      if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, d) == cudaSuccess &&
+          major < kLeastCapability)
+        status.reason =
+            concat("GPU ", d, " has compute capability ", major, ".x, ", kLeastCapability,
+                   ".0 or later is needed; CUDA_VISIBLE_DEVICES hides it");
+    }
+    status.devices = status.reason.empty() ? devices : 0;
   } else {
     (void)cudaGetLastError();  // else the next launch would report it
   }
-  if (status.devices > 0) return status;
+  if (status.devices > 0 || !status.reason.empty()) return status;
   // A stub library, no driver, and a driver without devices are all the same to a user: no GPU.
   if (error == cudaErrorInsufficientDriver && driver != 0)
     status.reason =
@@ -179,7 +189,10 @@ void wait(const Stream& stream, const Event& event) {
 
 bool done(const Event& event) {
   const cudaError_t error = cudaEventQuery(handle(event));
-  if (error == cudaErrorNotReady) return false;
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // no error, but kept as one: the next launch would report it
+    return false;
+  }
   check_runtime(error, "event", "cudaEventQuery");
   return true;
 }
@@ -208,11 +221,17 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
       .stream = handle(stream),
       .empty = x == 0 || y == 0 || z == 0};
   if (prepared.empty) return prepared;
-  constexpr int64_t kWithoutAsking = 48 << 10;
-  if (grid.shared > kWithoutAsking)
+  // A block has 48 KiB without asking, its static memory included. What is asked for is the same in every
+  // launch, so that ranks that share a GPU do not take it from one another.
+  constexpr int64_t kMostStatic = 4 << 10, kWithoutAsking = (48 << 10) - kMostStatic;
+  if (grid.shared > kWithoutAsking) {
+    const int64_t most = gpu.info.shared_bytes_per_block - kMostStatic;
+    TRIREME_CHECK(grid.shared <= most, op, ": ", grid.shared,
+                  " bytes of shared memory, a block has ", most);
     check_runtime(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       static_cast<int>(grid.shared)),
+                                       static_cast<int>(most)),
                   op, "cudaFuncSetAttribute");
+  }
 #ifndef TRIREME_EMULATED
   nvtxRangePushA(op);
 #endif

@@ -52,11 +52,12 @@ class Attention {
   const dnn::Plan* find(const AttentionShape& shape) {
     const auto known = plans_.find(shape);
     if (known != plans_.end()) return known->second ? &*known->second : nullptr;
-    std::optional<dnn::Plan>& plan = plans_[shape];
+    std::optional<dnn::Plan> plan;
     try {
       plan = (shape.backward ? attention_backward_graph(shape) : attention_forward_graph(shape))
                  .prepare(device_);
     } catch (const dnn::Unsupported&) {
+      plans_.emplace(shape, std::nullopt);
       return nullptr;
     }
     const int64_t bytes = plan->workspace + sums_bytes(shape);
@@ -64,7 +65,8 @@ class Attention {
       workspace_ = Buffer();  // what was there is given back first
       workspace_ = Buffer("cuDNN workspace", bytes, Memory::kDevice);
     }
-    return &*plan;
+    // Last: a plan that is known has its memory.
+    return &*plans_.emplace(shape, std::move(plan)).first->second;
   }
 
   void run(Context& gpu, const dnn::Plan& plan, const AttentionShape& shape, Addresses addresses) {

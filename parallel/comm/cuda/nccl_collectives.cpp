@@ -352,7 +352,9 @@ class NcclCollectives final : public DeviceCollectives {
     }
     record(*event, stream);
     ++gpu_.launches;
-    if (gpu_.synchronous) synchronize(gpu_, stream);
+    // Not for messages: they may be posted long before the peer's part is computed.
+    if (gpu_.synchronous && call.form != Form::kSend && call.form != Form::kRecv)
+      synchronize(gpu_, stream);
     watch_.queued(event, op);
     return CommWorker::queued(
         std::make_shared<OnDevice>(gpu_, rank_state_, group, op, std::move(event)));

@@ -55,7 +55,11 @@ void NcclWatch::abort_all() noexcept {
 }
 
 void NcclWatch::loop() {
-  use_device(gpu_);
+  try {
+    use_device(gpu_);
+  } catch (const std::exception& error) {
+    return report(error.what());
+  }
   std::unique_lock lock(mutex_);
   while (!changed_.wait_for(lock, kInterval, [this] { return stop_; })) {
     lock.unlock();
