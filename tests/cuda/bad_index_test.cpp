@@ -7,7 +7,7 @@
 #include "engine/ops/copy_rows.h"
 #include "engine/ops/embedding.h"
 #include "engine/ops/rotary.h"
-#include "tests/cuda/op_case.h"
+#include "tests/cuda/ops_session.h"
 
 namespace trireme::test {
 namespace {
@@ -16,8 +16,7 @@ constexpr DType kF32 = DType::kF32, kI32 = DType::kI32;
 
 // The body writes what is wanted when it runs on the CPU.
 std::string failure_of(const std::function<void(OpRun&)>& body) {
-  const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
-  return check_case({.op = "bad index", .body = body}, *gpu).failure;
+  return check_case({.op = "bad index", .body = body}, shared_gpu()).failure;
 }
 
 constexpr int64_t kTokens = 4, kEntries = 3, kColumns = 8;

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "engine/ops/norm.h"
+#include "tests/cuda/ops_session.h"
 #include "tests/emulator/emulator.h"
 
 namespace trireme::test {
@@ -21,17 +22,10 @@ void change_order(int run) {
   emulator::set_order(run % 2 == 0 ? emulator::Order::kForward : emulator::Order::kBackward);
 }
 
-std::vector<OpCase> emulated_cases() {
-  std::vector<OpCase> cases = all_cases();
-  std::erase_if(cases, [](const OpCase& c) { return c.large; });
-  return cases;
-}
-
 class OpOnGpu : public testing::TestWithParam<OpCase> {};
 
 TEST_P(OpOnGpu, GivesWhatTheCpuGives) {
-  const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
-  EXPECT_EQ(check_case(GetParam(), *gpu, change_order).failure, "");
+  EXPECT_EQ(check_case(GetParam(), shared_gpu(), change_order).failure, "");
 }
 
 std::string case_name(const testing::TestParamInfo<OpCase>& info) {
@@ -45,7 +39,7 @@ std::string case_name(const testing::TestParamInfo<OpCase>& info) {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, OpOnGpu, testing::ValuesIn(emulated_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Registry, OpOnGpu, testing::ValuesIn(chosen_cases()), case_name);
 
 // The functions of the headers whose first argument is a Ctx.
 std::set<std::string> declared_ops() {
@@ -88,8 +82,7 @@ TEST(Registry, HasEveryNameOnce) {
 // --- the comparison fails where it must ---------------------------------------------------------------
 
 std::string failure_of(const std::function<void(OpRun&)>& body) {
-  const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
-  return check_case({.op = "control", .body = body}, *gpu).failure;
+  return check_case({.op = "control", .body = body}, shared_gpu()).failure;
 }
 
 // RMSNorm of three rows; `eps` is what the GPU uses.

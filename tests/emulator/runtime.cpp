@@ -100,7 +100,7 @@ cudaDeviceProp properties_of(int device) {
   p.maxGridSize[1] = p.maxGridSize[2] = 65535;
   p.major = 9;
   p.minor = 0;
-  p.multiProcessorCount = 132;
+  p.multiProcessorCount = 8;  // few: grids are as large as the GPU, and loops go around
   p.concurrentKernels = p.unifiedAddressing = 1;
   p.pciBusID = device + 1;
   p.asyncEngineCount = 3;
