@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -119,9 +120,13 @@ KernelCoverage kernel_coverage() {
     if (found == sources.end()) continue;
     // A wrapper of the source has its name and .cpp; a header's kernel is in whatever includes it.
     const std::string file = f.file.substr(0, f.file.rfind(".cpp"));
-    const bool own = found->second.contains(file);
-    TRIREME_CHECK(own || found->second.size() == 1, name, " in ", f.file, " is of several files");
-    bool& ran = out.kernels[concat(own ? file : *found->second.begin(), " ", found->first)];
+    const auto home = found->second.contains(file)
+                          ? found->second.find(file)
+                          : std::ranges::find_if(found->second, [](const std::string& source) {
+                              return source.ends_with(".h");
+                            });
+    TRIREME_CHECK(home != found->second.end(), name, " in ", f.file, " is in no source");
+    bool& ran = out.kernels[concat(*home, " ", found->first)];
     ran = ran || known;
     ++out.instances;
     out.launched += known;
