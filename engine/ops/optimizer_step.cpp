@@ -73,7 +73,7 @@ void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const Const
   const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
   dispatch_float("adamw_step", param.dtype(), [&]<class T>() {
     update(ctx, update_range<T>(param, master, grad, m, v, args.rounding, args.index), scalars,
-           args, cuda::adamw<T>, TRIREME_KERNEL(adamw<T>));
+           args, &cuda::adamw<T>, TRIREME_KERNEL(adamw<T>));
   });
 }
 
@@ -87,7 +87,7 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
   const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
   dispatch_float("sgd_step", param.dtype(), [&]<class T>() {
     update(ctx, update_range<T>(param, master, grad, m, {}, args.rounding, args.index), scalars,
-           args, cuda::sgd<T>, TRIREME_KERNEL(sgd<T>));
+           args, &cuda::sgd<T>, TRIREME_KERNEL(sgd<T>));
   });
 }
 

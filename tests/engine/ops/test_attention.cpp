@@ -451,7 +451,8 @@ TEST(Attention, RefusesOperandsThatDoNotFit) {
 TEST(Attention, RefusesALengthThatSequencesDoNotHave) {
   Ctx ctx(1, "test");
   const auto run = [&](std::vector<int32_t> offsets, int64_t length) {
-    Operands x(self_attention(std::move(offsets), 4, 2, 8), DType::kF32);
+    const auto attention = self_attention(std::move(offsets), 4, 2, 8);  // which x refers to
+    Operands x(attention, DType::kF32);
     AttentionArgs args = x.args();
     args.uniform_length = length;
     attention_forward(ctx, x.out, x.lse, x.q, x.k, x.v, x.cu_q, x.cu_k, args);
