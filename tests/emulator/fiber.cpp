@@ -1,5 +1,8 @@
 #include "tests/emulator/fiber.h"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -140,6 +143,10 @@ void create_fiber(Fiber& fiber, void (*entry)()) {
 void destroy_fiber(Fiber& fiber) {
 #if TRIREME_EMULATOR_TSAN
   __tsan_destroy_fiber(fiber.tsan);
+#endif
+#ifdef __SANITIZE_ADDRESS__
+  // Whoever gets these addresses next must not find what is noted of this stack.
+  __asan_unpoison_memory_region(fiber.mapping, stack_guard_bytes() + kStackBytes);
 #endif
   munmap(fiber.mapping, stack_guard_bytes() + kStackBytes);
   fiber = {};

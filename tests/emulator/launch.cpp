@@ -36,11 +36,19 @@ std::set<const void*>& launched() {
   return the;
 }
 
+// Below this no memory of the program lies, and numbers would be taken for addresses: AddressSanitizer maps its
+// own books down there.
+#ifdef __SANITIZE_ADDRESS__
+constexpr std::uintptr_t kLowestAddress = 0x100000000000;
+#else
+constexpr std::uintptr_t kLowestAddress = 65536;
+#endif
+
 // The allocations that the words lead into; refuses pointers that a kernel cannot use.
 std::vector<std::uintptr_t> check_words(const char* name, const Arguments& arguments) {
   std::vector<std::uintptr_t> memory;
   for (const std::uintptr_t word : arguments.words) {
-    if (word < 65536 || word >> 47) continue;  // no address of this process
+    if (word < kLowestAddress || word >> 47) continue;  // no address of this process
     const Region r = find_region(reinterpret_cast<const void*>(word));
     const auto shown = static_cast<std::size_t>(word);
     if (r.where == Where::kFreed)
