@@ -24,12 +24,12 @@ struct Float8 {
 
   uint8_t bits = 0;
   Float8() = default;
-  TRIREME_HOST_DEVICE explicit Float8(float value) {
+  TRIREME_HOST_DEVICE [[gnu::always_inline]] explicit Float8(float value) {
     const auto u = std::bit_cast<uint32_t>(value);
     const uint32_t sign = u >> 31 << 7, magnitude = u & 0x7fffffffu;
     bits = static_cast<uint8_t>(sign | (magnitude > 0x7f800000u ? kNan : rounded(magnitude)));
   }
-  TRIREME_HOST_DEVICE explicit operator float() const {
+  TRIREME_HOST_DEVICE [[gnu::always_inline]] explicit operator float() const {
     const uint32_t sign = static_cast<uint32_t>(bits) >> 7 << 31;
     const uint32_t exponent = (bits & 0x7fu) >> kMantissa;
     const uint32_t mantissa = bits & ((1u << kMantissa) - 1);
@@ -48,7 +48,7 @@ struct Float8 {
 
  private:
   // Bits of a float32 without sign, no NaN.
-  TRIREME_HOST_DEVICE static uint32_t rounded(uint32_t magnitude) {
+  TRIREME_HOST_DEVICE [[gnu::always_inline]] static uint32_t rounded(uint32_t magnitude) {
     constexpr uint32_t kFirstNormal = static_cast<uint32_t>(127 + 1 - kBias) << 23;
     uint32_t out = 0;
     if (magnitude >= kFirstNormal) {
@@ -68,5 +68,11 @@ struct Float8 {
 
 using fp8_e4m3 = Float8<4, 3, false>;
 using fp8_e5m2 = Float8<5, 2, true>;
+
+// Which of them the bytes of a tensor are: codes are kept as uint8.
+enum class Float8Format : uint8_t { kE4M3, kE5M2 };
+TRIREME_HOST_DEVICE constexpr float float8_max(Float8Format format) {
+  return format == Float8Format::kE4M3 ? 448.0f : 57344.0f;
+}
 
 }  // namespace trireme

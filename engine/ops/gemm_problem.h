@@ -2,6 +2,7 @@
 //   C (m, n) = alpha * op(A) op(B) [+ C] [+ bias]; ld* are row strides of the stored matrices.
 #pragma once
 
+#include "engine/core/float8.h"
 #include "engine/ops/gemm.h"
 
 namespace trireme {
@@ -11,6 +12,8 @@ struct GemmProblem {
   int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32, out = DType::kF32;
+  // uint8 operands are codes of these (engine/ops/float8_gemm.h); only a GPU's library multiplies them.
+  Float8Format a_format = {}, b_format = {};
   bool accumulate = false;
   bool has_bias = false;
   float alpha = 1.0f;
@@ -21,6 +24,7 @@ struct GemmPointers {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* bias = nullptr;
+  const float *a_inverse = nullptr, *b_inverse = nullptr;  // of codes: what they are multiplied by
 };
 
 // True when the library multiplies this element type on this processor.

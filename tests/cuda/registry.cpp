@@ -13,12 +13,16 @@ std::vector<OpCase> all_cases() {
            cross_entropy_cases,
            elementwise_cases,
            expert_cases,
+           float8_cases,
+           float8_gemm_cases,
            gemm_cases,
            norm_cases,
            optimizer_cases,
            paged_attention_cases,
+           quantize_cases,
            router_cases,
            row_cases,
+           sample_cases,
            transfer_cases,
        }) {
     std::vector<OpCase> cases = family();

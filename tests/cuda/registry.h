@@ -20,12 +20,16 @@ std::vector<OpCase> attention_cases();
 std::vector<OpCase> cross_entropy_cases();
 std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> expert_cases();
+std::vector<OpCase> float8_cases();
+std::vector<OpCase> float8_gemm_cases();
 std::vector<OpCase> gemm_cases();
 std::vector<OpCase> norm_cases();
 std::vector<OpCase> optimizer_cases();
 std::vector<OpCase> paged_attention_cases();
+std::vector<OpCase> quantize_cases();
 std::vector<OpCase> router_cases();
 std::vector<OpCase> row_cases();
+std::vector<OpCase> sample_cases();
 std::vector<OpCase> transfer_cases();
 
 }  // namespace trireme::test

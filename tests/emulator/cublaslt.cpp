@@ -3,7 +3,9 @@
 // order of k and rounded once. Stricter than the library: attributes that are not modelled are refused,
 // and a product is refused when it differs from what its algorithm was asked for (shapes, transposes,
 // alignment of every pointer, workspace), which on a device would be a fault or wrong numbers.
-// float64 has no epilogue that adds a bias, as a library may lack any combination.
+// float64 has no epilogue that adds a bias, as a library may lack any combination. 8-bit floats as on
+// compute capability 9.0: A transposed, B not, never E5M2 times E5M2, every leading dimension and address
+// a multiple of 16 bytes, one float32 factor for each operand in device memory, no fast accumulation.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -12,12 +14,15 @@
 #include <vector>
 
 #include "engine/core/float16.h"
+#include "engine/core/float8.h"
 #include "tests/emulator/emulator.h"
 #include "tests/emulator/report.h"
 
 using emulator::detail::die;
 using trireme::bf16;
 using trireme::f16;
+using trireme::fp8_e4m3;
+using trireme::fp8_e5m2;
 
 struct cublasLtContext {
   int opened = 0;
@@ -29,6 +34,8 @@ struct cublasLtMatmulDescOpaque_t {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   int bias_type = -1;  // -1: D's
+  const float *a_scale = nullptr, *b_scale = nullptr;
+  int8_t fast = 0;
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
@@ -55,16 +62,27 @@ cublasStatus_t take(T& to, const void* value, size_t bytes) {
 }
 
 uintptr_t size_of(cudaDataType_t type) {
-  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+  switch (type) {
+    case CUDA_R_64F: return 8;
+    case CUDA_R_32F: return 4;
+    case CUDA_R_16F:
+    case CUDA_R_16BF: return 2;
+    case CUDA_R_8F_E4M3:
+    case CUDA_R_8F_E5M2: return 1;
+  }
+  die("cuBLASLt: type %d", static_cast<int>(type));
 }
+
+bool is_float8(cudaDataType_t type) { return size_of(type) == 1; }
 
 // One number that differs where products differ.
 uint64_t fingerprint(const cublasLtMatmulDescOpaque_t& desc,
                      std::initializer_list<const cublasLtMatrixLayoutOpaque_t*> layouts) {
   uint64_t hash = 1469598103934665603u;
   const auto add = [&](uint64_t word) { hash = (hash ^ word) * 1099511628211u; };
-  for (uint64_t word : {uint64_t{desc.compute}, uint64_t{desc.scale}, uint64_t{desc.transpose_a},
-                        uint64_t{desc.transpose_b}, uint64_t{desc.epilogue}})
+  for (uint64_t word :
+       {uint64_t{desc.compute}, uint64_t{desc.scale}, uint64_t{desc.transpose_a},
+        uint64_t{desc.transpose_b}, uint64_t{desc.epilogue}, static_cast<uint64_t>(desc.fast)})
     add(word);
   for (const auto* m : layouts)
     for (uint64_t word :
@@ -86,7 +104,7 @@ struct Product {
 template <class T>
 double load(const void* data, int64_t index) {
   const T value = static_cast<const T*>(data)[index];
-  if constexpr (sizeof(T) == 2)
+  if constexpr (sizeof(T) <= 2)
     return static_cast<double>(static_cast<float>(value));
   else
     return static_cast<double>(value);
@@ -98,6 +116,8 @@ double load(cudaDataType_t type, const void* data, int64_t index) {
     case CUDA_R_32F: return load<float>(data, index);
     case CUDA_R_16F: return load<f16>(data, index);
     case CUDA_R_16BF: return load<bf16>(data, index);
+    case CUDA_R_8F_E4M3: return load<fp8_e4m3>(data, index);
+    case CUDA_R_8F_E5M2: return load<fp8_e5m2>(data, index);
   }
   die("cuBLASLt: type %d", static_cast<int>(type));
 }
@@ -109,6 +129,7 @@ void store(cudaDataType_t type, void* data, int64_t index, Compute value) {
     case CUDA_R_32F: static_cast<float*>(data)[index] = static_cast<float>(value); return;
     case CUDA_R_16F: static_cast<f16*>(data)[index] = f16(static_cast<float>(value)); return;
     case CUDA_R_16BF: static_cast<bf16*>(data)[index] = bf16(static_cast<float>(value)); return;
+    default: die("cuBLASLt: output type %d", static_cast<int>(type));
   }
   die("cuBLASLt: type %d", static_cast<int>(type));
 }
@@ -136,6 +157,9 @@ void multiply(const Product& p, int64_t batch) {
   const int64_t k = m == 0 ? 0 : std::ssize(a) / m;
   const auto bias_type =
       p.desc.bias_type < 0 ? p.d.type : static_cast<cudaDataType_t>(p.desc.bias_type);
+  Compute alpha = static_cast<Compute>(p.alpha);
+  if (p.desc.a_scale != nullptr) alpha *= static_cast<Compute>(*p.desc.a_scale);
+  if (p.desc.b_scale != nullptr) alpha *= static_cast<Compute>(*p.desc.b_scale);
   std::vector<Compute> sums(static_cast<size_t>(m));
   for (int64_t j = 0; j < n; ++j) {
     std::ranges::fill(sums, Compute{0});
@@ -145,7 +169,7 @@ void multiply(const Product& p, int64_t batch) {
       for (int64_t i = 0; i < m; ++i) sums[static_cast<size_t>(i)] += column[i] * factor;
     }
     for (int64_t i = 0; i < m; ++i) {
-      Compute value = static_cast<Compute>(p.alpha) * sums[static_cast<size_t>(i)];
+      Compute value = alpha * sums[static_cast<size_t>(i)];
       if (p.beta != 0)
         value += static_cast<Compute>(p.beta) *
                  static_cast<Compute>(
@@ -157,10 +181,25 @@ void multiply(const Product& p, int64_t batch) {
   }
 }
 
+bool supported_float8(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
+                      const cublasLtMatrixLayoutOpaque_t& b,
+                      const cublasLtMatrixLayoutOpaque_t& d) {
+  const bool both_wide = a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2;
+  const bool aligned = a.ld % 16 == 0 && b.ld % 16 == 0 &&
+                       static_cast<uintptr_t>(d.ld) * size_of(d.type) % 16 == 0 &&
+                       a.rows % 16 == 0 && a.columns % 16 == 0;
+  return !both_wide && aligned && desc.fast == 0 && desc.transpose_a == CUBLAS_OP_T &&
+         desc.transpose_b == CUBLAS_OP_N && desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT &&
+         desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F &&
+         (d.type == CUDA_R_16BF || d.type == CUDA_R_32F);
+}
+
 bool supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
                const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& c,
                const cublasLtMatrixLayoutOpaque_t& d) {
-  if (a.type != b.type || c.type != d.type) return false;
+  if (c.type != d.type) return false;
+  if (is_float8(a.type) && is_float8(b.type)) return supported_float8(desc, a, b, d);
+  if (desc.a_scale != nullptr || desc.b_scale != nullptr || a.type != b.type) return false;
   if (desc.compute == CUBLAS_COMPUTE_64F)
     return desc.scale == CUDA_R_64F && a.type == CUDA_R_64F && d.type == CUDA_R_64F &&
            desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
@@ -233,6 +272,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     case CUBLASLT_MATMUL_DESC_EPILOGUE: return take(desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return take(desc->bias, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(desc->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(desc->a_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(desc->b_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return take(desc->fast, value, bytes);
     default: return CUBLAS_STATUS_INVALID_VALUE;
   }
 }
@@ -291,6 +333,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   if (handle == nullptr || requested <= 0 || !shapes_agree(*desc, *a, *b, *c, *d))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!supported(*desc, *a, *b, *c, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (is_float8(a->type) &&
+      std::min({preference->a, preference->b, preference->c, preference->d}) < 16)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   for (; *returned < std::min(requested, 3); ++*returned) {
     cublasLtMatmulHeuristicResult_t& result = results[*returned];
     result = {};

@@ -51,8 +51,9 @@ void check(cublasStatus_t status, const char* call, const GemmProblem& g) {
                      ", ", g.k, ") x (", g.k, ", ", g.n, ") -> ", g.out));
 }
 
-cudaDataType_t library_type(DType dtype) {
+cudaDataType_t library_type(DType dtype, Float8Format format = {}) {
   switch (dtype) {
+    case DType::kU8: return format == Float8Format::kE4M3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
     case DType::kF64: return CUDA_R_64F;
     case DType::kF32: return CUDA_R_32F;
     case DType::kBF16: return CUDA_R_16BF;
@@ -94,7 +95,9 @@ using Key = std::array<int64_t, 8>;
 Key key_of(const GemmProblem& g, const GemmPointers& p) {
   const int64_t flags = int64_t{g.transpose_a} | int64_t{g.transpose_b} << 1 |
                         int64_t{g.accumulate} << 2 | int64_t{g.has_bias} << 3 |
-                        static_cast<int64_t>(g.in) << 4 | static_cast<int64_t>(g.out) << 8;
+                        static_cast<int64_t>(g.in) << 4 | static_cast<int64_t>(g.out) << 8 |
+                        static_cast<int64_t>(g.a_format) << 12 |
+                        static_cast<int64_t>(g.b_format) << 13;
   const int64_t alignments = alignment_of(p.a) | alignment_of(p.b) << 10 | alignment_of(p.c) << 20 |
                              alignment_of(p.bias) << 30;
   return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, flags, alignments};
@@ -128,14 +131,22 @@ void set(const Preference& preference, cublasLtMatmulPreferenceAttributes_t name
         "cublasLtMatmulPreferenceSetAttribute", g);
 }
 
-Layout make_layout(DType dtype, int64_t rows, int64_t columns, int64_t ld, const GemmProblem& g) {
+Layout make_layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t ld,
+                   const GemmProblem& g) {
   Layout layout;
   // A single column may come with any stride; the library wants one that a matrix could have.
   check(blas_lt_functions().cublasLtMatrixLayoutCreate(
-            &layout.raw, library_type(dtype), static_cast<uint64_t>(rows),
-            static_cast<uint64_t>(columns), std::max(rows, ld)),
+            &layout.raw, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
+            std::max(rows, ld)),
         "cublasLtMatrixLayoutCreate", g);
   return layout;
+}
+
+// The library's A is the stored B. A null pointer would be a factor of one.
+void set_scales(const MatmulDesc& desc, const GemmProblem& g, const GemmPointers& p) {
+  if (g.in != DType::kU8) return;
+  set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_inverse, g);
+  set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_inverse, g);
 }
 
 // The stored matrices, read column by column: their transposes.
@@ -159,11 +170,15 @@ Plan describe(const GemmProblem& g, const GemmPointers& p, bool bias_first) {
     const cudaDataType_t type = library_type(g.out);
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type, g);
   }
-  plan.a =
-      g.transpose_b ? make_layout(g.in, g.k, g.n, g.ldb, g) : make_layout(g.in, g.n, g.k, g.ldb, g);
-  plan.b =
-      g.transpose_a ? make_layout(g.in, g.m, g.k, g.lda, g) : make_layout(g.in, g.k, g.m, g.lda, g);
-  plan.c = make_layout(g.out, g.n, g.m, g.ldc, g);
+  if (g.in == DType::kU8) {
+    const int8_t fast = 0;  // sums with fewer bits than float32's between their parts
+    set(plan.desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast, g);
+  }
+  set_scales(plan.desc, g, p);
+  const cudaDataType_t a = library_type(g.in, g.a_format), b = library_type(g.in, g.b_format);
+  plan.a = g.transpose_b ? make_layout(b, g.k, g.n, g.ldb, g) : make_layout(b, g.n, g.k, g.ldb, g);
+  plan.b = g.transpose_a ? make_layout(a, g.m, g.k, g.lda, g) : make_layout(a, g.k, g.m, g.lda, g);
+  plan.c = make_layout(library_type(g.out), g.n, g.m, g.ldc, g);
   return plan;
 }
 
@@ -313,6 +328,7 @@ void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p)
     gemm_without_terms(gpu, g, p);
   else if (g.has_bias)
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias, g);
+  set_scales(plan.desc, g, p);
   impl_->run(gpu, plan, plan.algorithm, g, p);
   ++gpu.launches;
   if (gpu.synchronous) synchronize(gpu, gpu.main);

@@ -1,0 +1,121 @@
+#include "engine/ops/cpu/float8.h"
+
+#include "engine/core/parallel_for.h"
+
+namespace trireme::cpu::TRIREME_ISA {
+namespace {
+
+constexpr int64_t kGrain = 1 << 14;  // elements worth a thread
+constexpr int64_t kBlock = 128;
+
+template <class T>
+uint32_t largest_magnitude(const T* x, int64_t n) {
+  uint32_t largest = 0;
+#pragma omp simd reduction(max : largest)
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = magnitude_bits(x[i]);
+    largest = bits > largest ? bits : largest;
+  }
+  return largest;
+}
+
+template <class F, class T>
+void encode_as(uint8_t* codes, const T* x, float scale, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) codes[i] = F(convert_float<float>(x[i]) * scale).bits;
+}
+
+template <class T>
+void encode(Float8Format format, uint8_t* codes, const T* x, float scale, int64_t n) {
+  if (format == Float8Format::kE4M3) return encode_as<fp8_e4m3>(codes, x, scale, n);
+  return encode_as<fp8_e5m2>(codes, x, scale, n);
+}
+
+template <class F, class T>
+void decode_as(T* y, const uint8_t* codes, float inverse, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    F value;
+    value.bits = codes[i];
+    y[i] = convert_float<T>(static_cast<float>(value) * inverse);
+  }
+}
+
+template <class T>
+void decode(Float8Format format, T* y, const uint8_t* codes, float inverse, int64_t n) {
+  if (format == Float8Format::kE4M3) return decode_as<fp8_e4m3>(y, codes, inverse, n);
+  return decode_as<fp8_e5m2>(y, codes, inverse, n);
+}
+
+template <class T>
+void quantize_group(const QuantizeFloat8<T>& a, int64_t first_row, int64_t first_column) {
+  const int64_t end_row = first_row + a.group_rows < a.rows ? first_row + a.group_rows : a.rows;
+  const int64_t width = a.columns - first_column < kBlock ? a.columns - first_column : kBlock;
+  uint32_t largest = 0;
+  for (int64_t r = first_row; r < end_row; ++r) {
+    const uint32_t bits = largest_magnitude(a.x + r * a.columns + first_column, width);
+    largest = bits > largest ? bits : largest;
+  }
+  const float scale = float8_scale(float8_max(a.format), std::bit_cast<float>(largest), 1.0f, 1.0f);
+  for (int64_t r = first_row; r < end_row; ++r) {
+    const int64_t at = r * a.columns + first_column;
+    encode(a.format, a.codes + at, a.x + at, scale, width);
+  }
+  a.inverse[float8_group(a.group_rows, a.rows, a.columns, first_row, first_column)] = 1.0f / scale;
+}
+
+}  // namespace
+
+template <class T>
+void amax(float* out, const T* x, int64_t n, int threads) {
+  uint32_t largest = 0;
+  parallel_for(threads, n, kGrain, [x, &largest](int64_t begin, int64_t end) {
+    const uint32_t mine = largest_magnitude(x + begin, end - begin);
+    uint32_t before = __atomic_load_n(&largest, __ATOMIC_RELAXED);
+    while (mine > before && !__atomic_compare_exchange_n(&largest, &before, mine, true,
+                                                         __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+  });
+  *out = std::bit_cast<float>(largest);
+}
+
+template <class T>
+void quantize_float8(const QuantizeFloat8<T>& a, int threads) {
+  if (a.group_rows == 0) {
+    const float scale = *a.scale;
+    *a.inverse = 1.0f / scale;
+    return parallel_for(threads, a.rows * a.columns, kGrain,
+                        [&a, scale](int64_t begin, int64_t end) {
+                          encode(a.format, a.codes + begin, a.x + begin, scale, end - begin);
+                        });
+  }
+  const int64_t down = (a.rows + a.group_rows - 1) / a.group_rows;
+  parallel_for(threads, down, 1, [&a](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g)
+      for (int64_t c = 0; c < a.columns; c += kBlock) quantize_group(a, g * a.group_rows, c);
+  });
+}
+
+template <class T>
+void dequantize_float8(const DequantizeFloat8<T>& a, int threads) {
+  const int64_t width = a.group_rows == 0 ? a.columns : kBlock;
+  const int64_t grain = kGrain / (a.columns + 1) + 1;
+  parallel_for(threads, a.rows, grain, [&a, width](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      for (int64_t c = 0; c < a.columns; c += width) {
+        const int64_t at = r * a.columns + c;
+        const float inverse = a.inverse[float8_group(a.group_rows, a.rows, a.columns, r, c)];
+        decode(a.format, a.y + at, a.codes + at, inverse,
+               a.columns - c < width ? a.columns - c : width);
+      }
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                     \
+  template void amax<T>(float*, const T*, int64_t, int);           \
+  template void quantize_float8<T>(const QuantizeFloat8<T>&, int); \
+  template void dequantize_float8<T>(const DequantizeFloat8<T>&, int);
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(f16)
+
+}  // namespace trireme::cpu::TRIREME_ISA

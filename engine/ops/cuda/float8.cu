@@ -1,0 +1,201 @@
+#include "engine/ops/cuda/elements.h"
+#include "engine/ops/cuda/float8.h"
+
+namespace trireme::cuda {
+namespace {
+
+constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+constexpr int kBlock = 128, kOfALane = kBlock / kWarp;
+
+// Integers: their maximum does not depend on the order it is found in.
+template <class T, int N>
+__global__ void __launch_bounds__(kThreads) amax_kernel(float* out, const T* x, int64_t n) {
+  __shared__ uint32_t shared[kWarp];
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  uint32_t largest = 0;
+  for (int64_t p = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; p < n / N;
+       p += step) {
+    const auto e = load_pack<T, N>(x, p);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const uint32_t bits = cpu::magnitude_bits(e.v[i]);
+      largest = bits > largest ? bits : largest;
+    }
+  }
+  largest = block_max(largest, shared);
+  if (threadIdx.x == 0) atomicMax(reinterpret_cast<unsigned*>(out), largest);
+}
+
+// One block for each tensor.
+__global__ void __launch_bounds__(kThreads) scales_kernel(cpu::Float8Scales a) {
+  __shared__ uint32_t shared[kWarp];
+  auto* const old = dynamic_shared<float>();
+  const int64_t t = blockIdx.x;
+  const float newest = a.amax[t];
+  uint32_t largest = cpu::magnitude_bits(newest);
+  if (a.history != nullptr) {
+    float* const row = a.history + t * a.length;
+    for (int64_t i = threadIdx.x; i < a.length; i += kThreads) old[i] = row[i];
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < a.length; i += kThreads) {
+      const float value = i == 0 ? newest : old[i - 1];
+      row[i] = value;
+      const uint32_t bits = cpu::magnitude_bits(value);
+      largest = bits > largest ? bits : largest;
+    }
+  }
+  largest = block_max(largest, shared);
+  if (threadIdx.x == 0)
+    a.scale[t] = cpu::float8_scale(a.largest, __uint_as_float(largest), a.margin,
+                                   a.history != nullptr ? a.scale[t] : 1.0f);
+}
+
+// The product must not be rounded together with what the conversion adds to it.
+template <class F, class T>
+__device__ uint8_t encode(T x, float scale) {
+  return F(__fmul_rn(convert_float<float>(x), scale)).bits;
+}
+
+template <class F, class T, int N>
+struct Encode {
+  cpu::QuantizeFloat8<T> a;
+  int64_t packs;
+  __device__ void operator()(int64_t item) const {
+    const float scale = *a.scale;
+    if (item == 0) *a.inverse = 1.0f / scale;
+    if (item >= packs) return;  // no elements
+    const auto e = load_pack<T, N>(a.x, item);
+    Pack<uint8_t, N> codes;
+#pragma unroll
+    for (int i = 0; i < N; ++i) codes.v[i] = encode<F>(e.v[i], scale);
+    store_pack<uint8_t, N>(a.codes, item, codes);
+  }
+};
+
+// A row of 128 elements by a warp, or 128 rows of them by a block.
+template <class F, class T, bool kRows>
+__global__ void __launch_bounds__(kThreads) groups_kernel(cpu::QuantizeFloat8<T> a) {
+  __shared__ uint32_t shared[kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x) * (kRows ? kWarps : kBlock);
+  const int64_t column = static_cast<int64_t>(blockIdx.y) * kBlock + lane;
+  const int64_t limit = first_row + (kRows ? kWarps : kBlock);
+  const int64_t end_row = limit < a.rows ? limit : a.rows;
+  uint32_t largest = 0;
+  for (int64_t r = first_row + warp; r < end_row; r += kWarps) {
+#pragma unroll
+    for (int i = 0; i < kOfALane; ++i) {
+      const int64_t c = column + i * kWarp;
+      const uint32_t bits = c < a.columns ? cpu::magnitude_bits(a.x[r * a.columns + c]) : 0;
+      largest = bits > largest ? bits : largest;
+    }
+  }
+  largest = kRows ? warp_max(largest) : block_max(largest, shared);
+  const float scale = cpu::float8_scale(float8_max(a.format), __uint_as_float(largest), 1.0f, 1.0f);
+  for (int64_t r = first_row + warp; r < end_row; r += kWarps) {
+#pragma unroll
+    for (int i = 0; i < kOfALane; ++i) {
+      const int64_t c = column + i * kWarp;
+      if (c < a.columns) a.codes[r * a.columns + c] = encode<F>(a.x[r * a.columns + c], scale);
+    }
+    if (lane == 0 && (kRows || r == first_row))
+      a.inverse[cpu::float8_group(a.group_rows, a.rows, a.columns, r, column)] = 1.0f / scale;
+  }
+}
+
+template <class F, class T, int N>
+struct Decode {
+  cpu::DequantizeFloat8<T> a;
+  int64_t packs;  // in a row
+  __device__ void operator()(int64_t item) const {
+    const int64_t row = quotient(item, packs);
+    const int64_t column = (item - row * packs) * N;
+    const float inverse =
+        a.inverse[cpu::float8_group(a.group_rows, a.rows, a.columns, row, column)];
+    const auto codes = load_pack<uint8_t, N>(a.codes, item);
+    Pack<T, N> e;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      F value;
+      value.bits = codes.v[i];
+      e.v[i] = convert_float<T>(static_cast<float>(value) * inverse);
+    }
+    store_pack<T, N>(a.y, item, e);
+  }
+};
+
+template <class Call>
+void with_format(Float8Format format, Call&& call) {
+  if (format == Float8Format::kE4M3)
+    call.template operator()<fp8_e4m3>();
+  else
+    call.template operator()<fp8_e5m2>();
+}
+
+}  // namespace
+
+template <class T>
+void amax(Context& gpu, float* out, const T* x, int64_t n) {
+  fill_bytes(gpu, gpu.main, out, 0, sizeof(float));
+  with_pack<T>(
+      n,
+      [&]<int N>() {
+        const Grid grid{.blocks = {grid_blocks(gpu, n / N, kThreads)}, .threads = kThreads};
+        launch(gpu, "amax", amax_kernel<T, N>, grid, out, x, n);
+      },
+      x);
+}
+
+void update_float8_scales(Context& gpu, const cpu::Float8Scales& a) {
+  const Grid grid{.blocks = {a.tensors},
+                  .threads = kThreads,
+                  .shared = a.length * static_cast<int64_t>(sizeof(float))};
+  launch(gpu, "update_float8_scales", scales_kernel, grid, a);
+}
+
+template <class T>
+void quantize_float8(Context& gpu, const cpu::QuantizeFloat8<T>& a) {
+  with_format(a.format, [&]<class F>() {
+    if (a.group_rows == 0) {
+      with_pack<T>(
+          a.columns,
+          [&]<int N>() {
+            const int64_t packs = a.columns / N;
+            for_each_item(gpu, "quantize_float8", packs > 0 ? packs : 1, Encode<F, T, N>{a, packs});
+          },
+          a.x, reinterpret_cast<const T*>(a.codes));
+      return;
+    }
+    const bool rows = a.group_rows == 1;
+    const Grid grid{
+        .blocks = {blocks_for(a.rows, rows ? kWarps : kBlock), blocks_for(a.columns, kBlock), 1},
+        .threads = kThreads};
+    rows ? launch(gpu, "quantize_float8_rows", groups_kernel<F, T, true>, grid, a)
+         : launch(gpu, "quantize_float8_blocks", groups_kernel<F, T, false>, grid, a);
+  });
+}
+
+template <class T>
+void dequantize_float8(Context& gpu, const cpu::DequantizeFloat8<T>& a) {
+  with_format(a.format, [&]<class F>() {
+    with_pack<T>(
+        a.columns,
+        [&]<int N>() {
+          const int64_t packs = a.columns / N;
+          for_each_item(gpu, "dequantize_float8", a.rows * packs, Decode<F, T, N>{a, packs});
+        },
+        a.y, reinterpret_cast<const T*>(a.codes));
+  });
+}
+
+#define TRIREME_INSTANTIATE(T)                                               \
+  template void amax<T>(Context&, float*, const T*, int64_t);                \
+  template void quantize_float8<T>(Context&, const cpu::QuantizeFloat8<T>&); \
+  template void dequantize_float8<T>(Context&, const cpu::DequantizeFloat8<T>&);
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(f16)
+
+}  // namespace trireme::cuda

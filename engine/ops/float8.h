@@ -1,0 +1,56 @@
+// Tensors in 8-bit floats: how they are scaled, rounded and read back (Micikevicius et al. 2022, "FP8
+// Formats for Deep Learning"; delayed scaling as in NVIDIA's Transformer Engine; blocks as in DeepSeek-V3).
+//
+// Codes are a uint8 tensor, of which the caller knows the format (engine/core/float8.h). With them goes
+// `inverse` (float32), by which a code is multiplied to be read:
+//   code = fp8(float32(x) * scale)   rounded to nearest even, saturating; NaN stays NaN
+//   inverse = 1 / scale              x ~ inverse * code
+// Rounding to float32 comes first, so every step is exact or one rounding and all devices agree in
+// every bit. Tensors are contiguous; x is of any float dtype.
+//
+// How many elements share a scale is seen from the shape of `inverse`:
+//   kTensor   (1)                                  all
+//   kRow      (ceil(C / 128), R)                   128 neighbours in a row of an (R, C) tensor: activations.
+//                                                  Transposed, as the matrix product reads it
+//   kBlock    (ceil(R / 128), ceil(C / 128))       a block of 128 by 128: weights
+#pragma once
+
+#include "engine/core/float8.h"
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+inline constexpr int64_t kFloat8Block = 128;
+enum class Float8Scaling : uint8_t { kTensor, kRow, kBlock };
+// The shape of `inverse` for codes of shape (R, C).
+Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes);
+
+// out (1) float32 = max |float32(x)|; 0 without elements; NaN where x has one.
+void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x);
+
+// scale (N) from amax (N), all float32, of N tensors:
+//   scale = max / amax / 2^margin,   max the largest number of the format
+// an infinite result becomes the largest float32. An amax of 0, or one that is not finite, gives 1.
+void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Float8Format format,
+                     int margin);
+
+// Delayed scaling of N tensors: history (N, H) becomes [amax, history without its last], newest first,
+// and scale (N) becomes the formula above of the largest in it. Where that is 0 or not finite the scale
+// stays what it was. Call it once per step, after the step's amax is known: the scale is the next one's.
+void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
+                          const ConstTensor& amax, Float8Format format, int margin);
+
+// One scale (1) float32 for all of x; codes has x's shape, inverse is (1).
+void quantize_float8(Ctx& ctx, const Tensor& codes, const Tensor& inverse, const ConstTensor& x,
+                     const ConstTensor& scale, Float8Format format);
+
+// Every group of x (R, C) by its own scale, max / amax of the group (1 where that amax is 0 or not
+// finite). scaling: kRow or kBlock.
+void quantize_float8_groups(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
+                            const ConstTensor& x, Float8Format format, Float8Scaling scaling);
+
+// y = inverse * code, computed in float32 and rounded once. For kTensor any shape, else (R, C).
+void dequantize_float8(Ctx& ctx, const Tensor& y, const ConstTensor& codes,
+                       const ConstTensor& inverse, Float8Format format, Float8Scaling scaling);
+
+}  // namespace trireme

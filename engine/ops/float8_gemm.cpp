@@ -1,0 +1,107 @@
+#include "engine/ops/float8_gemm.h"
+
+#include "engine/ops/cuda/gemm.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/gemm_problem.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kOp = "float8_gemm";
+constexpr int64_t kAligned = 16;  // bytes, and codes
+
+void check_codes(const char* name, const Float8Matrix& m) {
+  TRIREME_CHECK(m.codes.rank() == 2, kOp, ": ", name, " is ", m.codes.shape(),
+                ", expected a matrix");
+  check_operand(kOp, name, m.codes, DType::kU8, m.codes.shape());
+  check_operand(kOp, "inverse", m.inverse, DType::kF32,
+                float8_inverse_shape(m.scaling, m.codes.shape()));
+}
+
+void check_aligned(const char* name, const ConstTensor& t) {
+  TRIREME_CHECK(reinterpret_cast<uintptr_t>(t.raw()) % kAligned == 0, kOp, ": ", name, " at ",
+                reinterpret_cast<uintptr_t>(t.raw()), " does not begin at a multiple of ", kAligned,
+                " bytes");
+}
+
+void check_product(const Tensor& c, const Float8Matrix& a, const Float8Matrix& b) {
+  check_codes("A", a);
+  check_codes("B", b);
+  const int64_t n = b.codes.size(0), k = b.codes.size(1);
+  TRIREME_CHECK(a.codes.size(1) == k, kOp, ": A is ", a.codes.shape(), ", B is ", b.codes.shape());
+  check_shape(kOp, "C", c, {a.codes.size(0), n});
+  check_contiguous(kOp, "C", c);
+  TRIREME_CHECK(c.dtype() == DType::kBF16 || c.dtype() == DType::kF32, kOp, ": C is ", c.dtype(),
+                ", expected bfloat16 or float32");
+  TRIREME_CHECK(a.format == Float8Format::kE4M3 || b.format == Float8Format::kE4M3, kOp,
+                ": A and B are both E5M2");
+  if (k <= 0 || k % kAligned != 0 || n % kAligned != 0)
+    fail_input("a product of 8-bit floats (", c.size(0), ", ", k, ") x (", k, ", ", n,
+               ") needs inner size and columns that are multiples of ", kAligned,
+               "; keep this layer in bfloat16 or choose other sizes");
+  check_aligned("A", a.codes);
+  check_aligned("B", b.codes);
+  check_aligned("C", c);
+}
+
+void check_device(const Ctx& ctx) {
+  if (ctx.gpu == nullptr) return;
+  const cuda::DeviceInfo& info = ctx.gpu->info;
+  if (info.compute_major * 10 + info.compute_minor < 89)
+    fail_input("device ", info.name, " has compute capability ", info.compute_major, ".",
+               info.compute_minor,
+               ", products of 8-bit floats need 8.9 or higher; use bfloat16 on it");
+}
+
+void multiply_codes(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Float8Matrix& b,
+                    bool accumulate) {
+  if (ctx.planning()) return;
+  const int64_t k = a.codes.size(1), n = c.size(1);
+  const GemmProblem problem{.m = c.size(0),
+                            .n = n,
+                            .k = k,
+                            .lda = k,
+                            .ldb = k,
+                            .ldc = n,
+                            .transpose_b = true,
+                            .in = DType::kU8,
+                            .out = c.dtype(),
+                            .a_format = a.format,
+                            .b_format = b.format,
+                            .accumulate = accumulate};
+  cuda::gemm(*ctx.gpu, problem,
+             {.c = c.raw(),
+              .a = a.codes.raw(),
+              .b = b.codes.raw(),
+              .a_inverse = a.inverse.as<float>(),
+              .b_inverse = b.inverse.as<float>()});
+}
+
+Activation read(Ctx& ctx, const char* name, const Float8Matrix& m) {
+  const DType dtype = ctx.gpu != nullptr ? DType::kBF16 : DType::kF32;
+  Activation wide = ctx.allocate(name, dtype, m.codes.shape());
+  dequantize_float8(ctx, *wide, m.codes, m.inverse, m.format, m.scaling);
+  return wide;
+}
+
+}  // namespace
+
+void float8_gemm(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Float8Matrix& b,
+                 bool accumulate) {
+  check_product(c, a, b);
+  if (c.numel() == 0) return;
+  const bool codes = a.scaling == Float8Scaling::kTensor && b.scaling == Float8Scaling::kTensor;
+  if (codes) check_device(ctx);
+  const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+  if (codes && ctx.gpu != nullptr) return multiply_codes(ctx, c, a, b, accumulate);
+  const Activation wide_a = read(ctx, "float8_gemm.a", a), wide_b = read(ctx, "float8_gemm.b", b);
+  const GemmArgs args{.accumulate = accumulate};
+  if (ctx.gpu != nullptr || c.dtype() == DType::kF32)
+    return gemm(ctx, c, *wide_a, Transpose::kNo, *wide_b, Transpose::kYes, args);
+  const Activation sum = ctx.allocate("float8_gemm.c", DType::kF32, c.shape());
+  if (accumulate) cast(ctx, *sum, c);
+  gemm(ctx, *sum, *wide_a, Transpose::kNo, *wide_b, Transpose::kYes, args);
+  cast(ctx, c, *sum);
+}
+
+}  // namespace trireme

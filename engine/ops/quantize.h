@@ -1,0 +1,38 @@
+// Weights in integers of 8 and 4 bits; everything else stays in floats.
+//
+// 8 bits: every row of w (N, K) has a scale (N) float32 = max |w| / 127; codes (N, K) uint8 hold the
+// int8 nearest to w / scale:
+//   w ~ scale[n] * code
+// 4 bits: 128 neighbours in a row are a group with a scale and, unless symmetric, a minimum, both
+// (N, ceil(K / 128)) float32; the last group may be shorter. codes (N, K / 2) uint8, two in a byte, the
+// one of the lower column in the lower four bits; K is even:
+//   with a minimum   scale = (max w - min w) / 15   code = nearest of (w - minimum) / scale, 0 ... 15
+//                    w ~ minimum + scale * code
+//   symmetric        scale = max |w| / 7            code = 8 + nearest of w / scale, 1 ... 15
+//                    w ~ scale * (code - 8)
+// Nearest is to even at the middle; a scale of 0 is stored as 1. w is of any float dtype, finite,
+// contiguous, rounded to float32 first.
+//
+// Files of GPTQ (Frantar et al. 2022) and AWQ (Lin et al. 2023) with groups of 128 have integers q with a
+// scale and a zero point z for each group, w = scale * (q - z): the same with code = q and
+// minimum = -scale * z, or symmetric where z is 8. Their int32 words hold eight q: those of GPTQ along K
+// and from low to high, those of AWQ along N in the order 0 2 4 6 1 3 5 7; both store the transpose (K, N).
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+inline constexpr int64_t kInt4Group = 128;
+
+void quantize_int8(Ctx& ctx, const Tensor& codes, const Tensor& scale, const ConstTensor& w);
+// w (N, K) = scale * code in float32, rounded once.
+void dequantize_int8(Ctx& ctx, const Tensor& w, const ConstTensor& codes, const ConstTensor& scale);
+
+// minimum: absent for symmetric.
+void quantize_int4(Ctx& ctx, const Tensor& codes, const Tensor& scale, const Tensor& minimum,
+                   const ConstTensor& w);
+void dequantize_int4(Ctx& ctx, const Tensor& w, const ConstTensor& codes, const ConstTensor& scale,
+                     const ConstTensor& minimum);
+
+}  // namespace trireme

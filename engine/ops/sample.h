@@ -1,0 +1,57 @@
+// Choosing tokens from logits.
+//
+// Of a row of logits l (V) the kept tokens are the first of the order (l descending, ties to the lower
+// id), with p = exp((l - max l) / temperature), filtered one after the other by
+//   top_k  at most the first top_k (0: all)
+//   top_p  the shortest beginning whose p sum to at least top_p of the sum over the first top_k
+//   min_p  none whose p is below min_p times the largest; the first is always kept
+// and the one is taken at which the running sum of p exceeds u times the sum over the kept. u in [0, 1)
+// has 53 bits, of block number `position` of the Philox stream "sample" of the seed: a token depends on
+// logits, seed and position only. temperature 0 takes the first.
+// A row with NaN, with infinity, or with no finite logit gives id -1 and log-probability NaN.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+struct SamplingParams {
+  double temperature = 1.0;  // 0: the largest logit (greedy)
+  int64_t top_k = 0;         // 0: all
+  double top_p = 1.0;        // smallest set of tokens whose probabilities reach top_p
+  double min_p = 0.0;        // tokens below min_p times the largest probability are dropped
+  uint64_t seed = 0;
+};
+
+struct SampledToken {
+  int32_t id = 0;
+  double logprob = 0;  // of the unmodified distribution (temperature 1, nothing dropped)
+};
+
+// The random number of (seed, position).
+double sampling_uniform(uint64_t seed, int64_t position);
+
+struct SampleScratch {
+  std::vector<int32_t> order;
+  std::vector<double> probability;
+};
+// One row, on the host.
+SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
+                        int64_t position, SampleScratch& scratch);
+
+// What each row asks for, all (R): the parameters above, whose ranges the caller has checked.
+struct SampleRows {
+  ConstTensor temperature, top_p, min_p;  // float64
+  ConstTensor top_k, seed, position;      // int64; the seed's bits
+};
+
+// id (R) int32 and logprob (R) float64 of logits (R, V) float32, contiguous, V > 0. A GPU sums in
+// another order than the host, so a u within a few float64 roundings of a boundary may give a neighbour.
+void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstTensor& logits,
+                 const SampleRows& rows);
+
+}  // namespace trireme

@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/ops/sample.h"
+#include "tests/support/op_run.h"
+
+namespace trireme::test {
+namespace {
+
+// The rule of the header by probabilities of a sorted row.
+int plain_sample(const std::vector<double>& logits, const SamplingParams& p, int64_t position) {
+  std::vector<int> order;
+  for (size_t i = 0; i < logits.size(); ++i) order.push_back(static_cast<int>(i));
+  std::ranges::stable_sort(order, [&](int a, int b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  if (p.temperature == 0) return order[0];
+  const auto weight = [&](int id) {
+    return std::exp((logits[static_cast<size_t>(id)] - logits[static_cast<size_t>(order[0])]) /
+                    p.temperature);
+  };
+  if (p.top_k > 0 && p.top_k < std::ssize(order)) order.resize(static_cast<size_t>(p.top_k));
+  double total = 0, sum = 0;
+  for (int id : order) total += weight(id);
+  size_t kept = 0;
+  while (kept < order.size() && (kept == 0 || sum < p.top_p * total)) sum += weight(order[kept++]);
+  while (kept > 1 && weight(order[kept - 1]) < p.min_p) sum -= weight(order[--kept]);
+  double running = 0;
+  const double target = sampling_uniform(p.seed, position) * sum;
+  for (size_t i = 0; i < kept; ++i)
+    if ((running += weight(order[i])) > target) return order[i];
+  return order[kept - 1];
+}
+
+const std::vector<SamplingParams> kAsked = {
+    {},
+    {.temperature = 0},
+    {.top_k = 3},
+    {.temperature = 0.5, .top_p = 0.7},
+    {.min_p = 0.1},
+    {.temperature = 1.7, .top_k = 30, .top_p = 0.95, .min_p = 0.02}};
+
+struct Asked {
+  TestTensor temperature, top_p, min_p, top_k, seed, position;
+  std::vector<SamplingParams> params;
+  SampleRows rows() const { return {temperature, top_p, min_p, top_k, seed, position}; }
+};
+
+Asked ask(int64_t rows) {
+  std::vector<double> temperature, top_p, min_p;
+  std::vector<int64_t> top_k, seed, position;
+  std::vector<SamplingParams> params;
+  for (int64_t r = 0; r < rows; ++r) {
+    SamplingParams p = kAsked[static_cast<size_t>(r) % kAsked.size()];
+    p.seed = static_cast<uint64_t>(r * 77 + 5);
+    temperature.push_back(p.temperature);
+    top_p.push_back(p.top_p);
+    min_p.push_back(p.min_p);
+    top_k.push_back(p.top_k);
+    seed.push_back(static_cast<int64_t>(p.seed));
+    position.push_back(r * r + 1);
+    params.push_back(p);
+  }
+  const Shape s{rows};
+  return {.temperature = TestTensor(DType::kF64, s, temperature),
+          .top_p = TestTensor(DType::kF64, s, top_p),
+          .min_p = TestTensor(DType::kF64, s, min_p),
+          .top_k = TestTensor(s, top_k),
+          .seed = TestTensor(s, seed),
+          .position = TestTensor(s, position),
+          .params = params};
+}
+
+TEST(SampleRows, FollowsTheRule) {
+  const int64_t rows = 120, columns = 200;
+  std::vector<double> values = stored(DType::kF32, normals("logits", rows * columns, 2.0));
+  for (size_t i = 0; i < values.size() / 2; ++i) values[i] = std::round(values[i]);  // ties
+  const TestTensor logits(DType::kF32, {rows, columns}, values);
+  const Asked asked = ask(rows);
+  for_each_kernel([&](Ctx& ctx) {
+    TestTensor id(DType::kI32, {rows}), logprob(DType::kF64, {rows});
+    sample_rows(ctx, id, logprob, logits, asked.rows());
+    for (int64_t r = 0; r < rows; ++r) {
+      const auto row = values.begin() + r * columns;
+      const std::vector<double> l(row, row + columns);
+      const int want = plain_sample(l, asked.params[static_cast<size_t>(r)], r * r + 1);
+      EXPECT_EQ(id->as<int32_t>()[r], want) << r;
+      double sum = 0;
+      for (double v : l) sum += std::exp(v);
+      EXPECT_NEAR(logprob->as<double>()[r], l[static_cast<size_t>(want)] - std::log(sum), 1e-12);
+    }
+    return outputs(id, logprob);
+  });
+}
+
+TEST(SampleRows, MarksRowsThatAreNotFinite) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const TestTensor logits(DType::kF32, {4, 3},
+                          {0, std::nan(""), 1, infinity, 0, 0, -infinity, -infinity, -infinity,
+                           -infinity, 2, -infinity});
+  const Asked asked = ask(4);
+  Ctx ctx(1, "test");
+  const TestTensor id(DType::kI32, {4}), logprob(DType::kF64, {4});
+  sample_rows(ctx, id, logprob, logits, asked.rows());
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(id->as<int32_t>()[r], -1);
+    EXPECT_TRUE(std::isnan(logprob->as<double>()[r]));
+  }
+  EXPECT_EQ(id->as<int32_t>()[3], 1);
+  EXPECT_EQ(logprob->as<double>()[3], 0.0);
+}
+
+TEST(SampleRows, RefusesOtherShapesAndTypes) {
+  Ctx ctx(1, "test");
+  const Asked asked = ask(2), more = ask(3);
+  const TestTensor logits(DType::kF32, {2, 4}), id(DType::kI32, {2}), logprob(DType::kF64, {2});
+  sample_rows(ctx, id, logprob, logits, asked.rows());
+  EXPECT_THROW(sample_rows(ctx, id, logprob, logits, more.rows()), Error);
+  EXPECT_THROW(sample_rows(ctx, logprob, logprob, logits, asked.rows()), Error);
+  EXPECT_THROW(sample_rows(ctx, id, logprob, TestTensor(DType::kF32, {2, 0}), asked.rows()), Error);
+}
+
+TEST(SampleRows, PlanningWritesNothing) {
+  const Asked asked = ask(2);
+  const TestTensor logits(DType::kF32, {2, 4}), id(DType::kI32, {2}), logprob(DType::kF64, {2});
+  expect_plannable([&](Ctx& ctx) { sample_rows(ctx, id, logprob, logits, asked.rows()); },
+                   {&id, &logprob});
+}
+
+}  // namespace
+}  // namespace trireme::test
