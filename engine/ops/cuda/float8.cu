@@ -29,11 +29,11 @@ __global__ void __launch_bounds__(kThreads) amax_kernel(float* out, const T* x, 
 // One block for each tensor.
 __global__ void __launch_bounds__(kThreads) scales_kernel(cpu::Float8Scales a) {
   __shared__ uint32_t shared[kWarp];
-  auto* const old = dynamic_shared<float>();
   const int64_t t = blockIdx.x;
   const float newest = a.amax[t];
   uint32_t largest = cpu::magnitude_bits(newest);
   if (a.history != nullptr) {
+    auto* const old = dynamic_shared<float>();
     float* const row = a.history + t * a.length;
     for (int64_t i = threadIdx.x; i < a.length; i += kThreads) old[i] = row[i];
     __syncthreads();
