@@ -22,8 +22,8 @@ struct Format {
     return (code & 0x80) != 0 ? -v : v;
   }
   int nearest(double x) const {
-    int best = 0;
-    for (int code = 1; code <= largest; ++code) {
+    int best = std::isinf(x) ? largest : 0;  // as far from all
+    for (int code = 1; code <= largest && std::isfinite(x); ++code) {
       const double before = std::abs(std::abs(x) - value(best)),
                    now = std::abs(std::abs(x) - value(code));
       if (now < before || (now == before && code % 2 == 0)) best = code;
