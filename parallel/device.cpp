@@ -39,7 +39,10 @@ std::string describe_device(const RankDevice& device, int threads) {
   const int64_t tenths = info.memory_bytes * 10 / (int64_t{1} << 30);
   return concat("cuda:", device.gpu->device, ", ", info.name, " (sm_", info.compute_major,
                 info.compute_minor, ", ", info.multiprocessors, " multiprocessors, ", tenths / 10,
-                ".", tenths % 10, " GiB)");
+                ".", tenths % 10, " GiB)",
+                device.gpu->attention != nullptr
+                    ? ""
+                    : concat(", attention by own kernels: ", device.gpu->no_attention));
 }
 
 }  // namespace trireme

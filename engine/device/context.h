@@ -68,9 +68,9 @@ struct Context {
   DeviceInfo info;
   Stream main;  // compute
   Stream comm;  // collectives beside it
-  Stream copy;  // host to device beside both
   std::shared_ptr<BlasLt> blas;
-  std::shared_ptr<Attention> attention;  // null: no cuDNN here, or built without
+  std::shared_ptr<Attention> attention;  // cuDNN's; null: our own kernels attend
+  std::string no_attention;              // why it is null
   std::shared_ptr<Staging> staging;
   std::shared_ptr<WaitTimes> waits;
   bool deterministic = true;

@@ -76,21 +76,4 @@ void fill_bytes(Ctx& ctx, const Tensor& y, uint8_t value) {
     std::memset(y.raw(), value, static_cast<size_t>(y.bytes()));
 }
 
-Placed::Placed(Ctx& ctx, const char* name, const ConstTensor& host, int64_t most) : view_(host) {
-  if (ctx.gpu == nullptr || !host.present() || host.device() == DeviceType::kCuda) return;
-  const int64_t n = host.numel();
-  TRIREME_CHECK(most == 0 || (host.rank() == 1 && n <= most), name, " of ", host.shape(),
-                " where at most ", most, " elements were planned");
-  if (most == 0) {
-    copy_ = ctx.allocate(name, host.dtype(), host.shape());
-    transfer(ctx, copy_, host);
-    view_ = *copy_;
-    return;
-  }
-  copy_ = ctx.allocate(name, host.dtype(), Shape{most});
-  const Tensor part = copy_->slice(0, 0, n);
-  transfer(ctx, part, host);
-  view_ = part;
-}
-
 }  // namespace trireme

@@ -34,18 +34,4 @@ void fill_from_host(Ctx& ctx, const Tensor& y,
 void read_on_host(Ctx& ctx, const ConstTensor& x,
                   const std::function<void(const ConstTensor& part, int64_t first)>& read);
 
-// A tensor of the host where the context computes: the tensor itself on the CPU; on a GPU a copy in the
-// arena that lives as long as this. `most`: elements to plan for where the number differs from step to
-// step, of a tensor of rank 1.
-class Placed {
- public:
-  Placed(Ctx& ctx, const char* name, const ConstTensor& host, int64_t most = 0);
-  operator const ConstTensor&() const { return view_; }  // NOLINT: used as the tensor it stands for
-  const ConstTensor& operator*() const { return view_; }
-
- private:
-  Activation copy_;
-  ConstTensor view_;
-};
-
 }  // namespace trireme

@@ -6,30 +6,10 @@
 #include "engine/device/graph.h"
 #include "serving/engine/generate.h"
 #include "tests/emulator/emulator.h"
+#include "tests/serving/tiny_model.h"
 
 namespace trireme::test {
 namespace {
-
-ModelConfig tiny(ModelFamily family) {
-  ModelConfig c;
-  c.family = family;
-  c.vocab_size = 37;
-  c.hidden_size = 24;
-  c.intermediate_size = 40;
-  c.num_layers = 2;
-  c.num_heads = 4;
-  c.num_kv_heads = family == ModelFamily::kGpt2 ? 4 : 2;
-  c.head_dim = 6;
-  c.max_positions = 48;
-  c.initializer_range = 0.2;  // large enough that tokens differ
-  c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
-  c.tie_word_embeddings = family == ModelFamily::kGpt2;
-  if (family != ModelFamily::kMixtral) return c;
-  c.moe.experts = 3;
-  c.moe.experts_per_token = 2;
-  c.moe.intermediate_size = 13;
-  return c;
-}
 
 // A model with the same weights on the CPU (no gpu) and on the device.
 struct Decoding {
@@ -73,7 +53,7 @@ class DecodeOnGpu : public testing::TestWithParam<Case> {
 TEST_P(DecodeOnGpu, WritesTheTextOfTheCpu) {
   const auto [family, dtype] = GetParam();
   const auto gpu = cuda::open(0);
-  Decoding here(tiny(family), dtype, nullptr), there(tiny(family), dtype, gpu.get());
+  Decoding here(tiny_model(family), dtype, nullptr), there(tiny_model(family), dtype, gpu.get());
   const double tolerance = dtype == DType::kF64 ? 1e-6 : 1e-4;  // logits are float32 at the end
   for (const std::vector<int32_t>& prompt :
        {std::vector<int32_t>{3, 14, 15, 9, 2, 6}, std::vector<int32_t>{7}})
@@ -84,7 +64,7 @@ TEST_P(DecodeOnGpu, WritesTheTextOfTheCpu) {
 TEST_P(DecodeOnGpu, LaunchesOnceAndWaitsOnceForAToken) {
   const auto [family, dtype] = GetParam();
   const auto gpu = cuda::open(0);
-  Decoding there(tiny(family), dtype, gpu.get());
+  Decoding there(tiny_model(family), dtype, gpu.get());
   int64_t tokens = 0, launches = 0;
   emulator::Counters before;
   there.text({3, 14, 15, 9, 2, 6}, 20, [&](int32_t) {
@@ -109,7 +89,7 @@ TEST_P(DecodeOnGpu, LaunchesOnceAndWaitsOnceForAToken) {
 TEST_P(DecodeOnGpu, RecordsNothingWhereEveryLaunchIsWaitedFor) {
   const auto [family, dtype] = GetParam();
   const auto gpu = cuda::open(0);
-  Decoding there(tiny(family), dtype, gpu.get());
+  Decoding there(tiny_model(family), dtype, gpu.get());
   const Generation want = there.text({1, 2, 3}, 8);
   const int64_t before = emulator::counters().graph_launches;
   EXPECT_EQ(before, 6);
@@ -128,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Models, DecodeOnGpu,
 TEST(DecodeOnGpuExperts, AreNotRecorded) {
   emulator::reset();
   const auto gpu = cuda::open(0);
-  const ModelConfig config = tiny(ModelFamily::kMixtral);
+  const ModelConfig config = tiny_model(ModelFamily::kMixtral);
   Decoding here(config, DType::kF64, nullptr), there(config, DType::kF64, gpu.get());
   expect_same(there.text({3, 14, 15}, 10), here.text({3, 14, 15}, 10), 1e-6);
   EXPECT_EQ(emulator::counters().graph_launches, 0);

@@ -8,31 +8,17 @@
 #include "engine/core/error.h"
 #include "parallel/comm/world.h"
 #include "serving/engine/generate.h"
+#include "tests/serving/tiny_model.h"
 #include "transformer/sharding.h"
 
 namespace trireme {
 namespace {
 
-ModelConfig tiny(ModelFamily family) {
-  ModelConfig c;
-  c.family = family;
-  c.vocab_size = 37;
-  c.hidden_size = 24;
-  c.intermediate_size = 40;
-  c.num_layers = 2;
-  c.num_heads = 4;
-  c.num_kv_heads = family == ModelFamily::kLlama ? 2 : 4;
-  c.head_dim = 6;
-  c.max_positions = 32;
-  c.initializer_range = 0.2;  // large enough that tokens differ
-  c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
-  c.tie_word_embeddings = family == ModelFamily::kGpt2;
-  return c;
-}
-
 struct Fixture {
   explicit Fixture(ModelFamily family)
-      : ctx(2, "test"), model(tiny(family), DType::kF32), store(model.parameters(), DType::kF32) {
+      : ctx(2, "test"),
+        model(test::tiny_model(family), DType::kF32),
+        store(model.parameters(), DType::kF32) {
     model.reserve_positions(ctx, model.config().max_positions);
     store.allocate(ctx, false);
     store.initialize(ctx, 5);
@@ -100,7 +86,8 @@ TEST_P(GenerateTest, StopsAtTheStopTokenTheContextAndTheCaller) {
   options.max_new_tokens = 100;
   const Generation full = generate(f.model, f.store, f.ctx, prompt, options);
   EXPECT_EQ(full.reason, StopReason::kContextFull);
-  EXPECT_EQ(full.tokens.size(), 29u);
+  EXPECT_EQ(full.tokens.size(),
+            static_cast<size_t>(f.model.config().max_positions) - prompt.size());
   options.stop_token = full.tokens[4];
   const Generation stopped = generate(f.model, f.store, f.ctx, prompt, options);
   EXPECT_EQ(stopped.reason, StopReason::kStopToken);
@@ -128,7 +115,10 @@ TEST_P(GenerateTest, ChoosesNoIdOfThePadding) {
 TEST_P(GenerateTest, RefusesEmptyAndOverlongPrompts) {
   Fixture f(GetParam());
   EXPECT_THROW(generate(f.model, f.store, f.ctx, {}, {}), InputError);
-  EXPECT_THROW(generate(f.model, f.store, f.ctx, std::vector<int32_t>(32, 1), {}), InputError);
+  EXPECT_THROW(
+      generate(f.model, f.store, f.ctx,
+               std::vector<int32_t>(static_cast<size_t>(f.model.config().max_positions), 1), {}),
+      InputError);
 }
 
 // Layouts that hold the model of `config` together, on every rank the same text.
@@ -189,14 +179,14 @@ void expect_the_text_of_one_rank(const Layouts& layouts) {
 
 // A vocabulary of 37 and two key/value heads: nothing divides evenly, and four ranks share the heads.
 TEST_P(GenerateTest, RanksThatDivideTheModelWriteTheTextOfOne) {
-  ModelConfig config = tiny(GetParam());
+  ModelConfig config = test::tiny_model(GetParam());
   config.num_layers = 3;
   expect_the_text_of_one_rank(
       {config, {sizes_of(2, 1), sizes_of(4, 1), sizes_of(1, 2), sizes_of(1, 3), sizes_of(2, 2)}});
 }
 
 TEST(GenerateExperts, RanksThatDivideTheExpertsWriteTheTextOfOne) {
-  ModelConfig config = tiny(ModelFamily::kLlama);
+  ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   config.family = ModelFamily::kMixtral;
   config.moe.experts = 5;
   config.moe.experts_per_token = 2;
@@ -208,7 +198,7 @@ TEST(GenerateExperts, RanksThatDivideTheExpertsWriteTheTextOfOne) {
 
 // Seeds that differ stand for CPUs whose exp() differs: all ranks take the choice of one, with its text's end.
 TEST(GenerateAgreement, OneRankChoosesForAll) {
-  ModelConfig config = tiny(ModelFamily::kLlama);
+  ModelConfig config = test::tiny_model(ModelFamily::kLlama);
   GenerateOptions options;
   options.sampling.temperature = 2;
   options.max_new_tokens = 16;

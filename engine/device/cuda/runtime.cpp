@@ -39,7 +39,7 @@ struct OpenContext : Context {
     waits.reset();
     attention.reset();
     blas.reset();
-    for (const Stream& stream : {main, comm, copy})
+    for (const Stream& stream : {main, comm})
       if (stream.raw != nullptr) (void)cudaStreamDestroy(handle(stream));
   }
 };
@@ -111,7 +111,6 @@ std::unique_ptr<Context> open_device(int device) {
                 "cudaDeviceGetStreamPriorityRange");
   gpu->main = make_stream(least);
   gpu->comm = make_stream(greatest);  // what other ranks wait for goes first
-  gpu->copy = make_stream(greatest);
   gpu->staging = std::make_shared<Staging>();
   gpu->waits = std::make_shared<WaitTimes>();
   open_libraries(*gpu);

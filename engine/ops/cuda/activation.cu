@@ -1,12 +1,10 @@
 #include "engine/ops/cuda/activation.h"
 #include "engine/ops/cuda/column_sums.h"
 #include "engine/ops/cuda/elements.h"
+#include "engine/ops/cuda/math.h"
 
 namespace trireme::cuda {
 namespace {
-
-__device__ float exponential(float x) { return expf(x); }
-__device__ double exponential(double x) { return exp(x); }
 
 // 0 and 1 where the exponential overflows or vanishes.
 template <class F>

@@ -13,7 +13,7 @@ constexpr int kDeltaThreads = 128;
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(cpu::AttentionBackward<T> a) {
   using F = compute_t<T>;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = lane_of_warp();
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kDeltaThreads / kWarp) +
                       static_cast<int64_t>(threadIdx.x) / kWarp;
   const int64_t head = blockIdx.y;
@@ -26,10 +26,38 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(cpu::AttentionBack
   if (lane == 0) a.scratch[head * a.tokens + row] = sum;
 }
 
-// lse in units of log 2, such that exp2(score - it) is the probability: 0 for a query without keys.
+// What the backward needs of a query of a head: lse as base_of has it, and delta; of a row that is not
+// used, what makes its probabilities 0.
 template <class F>
-__device__ F base_of(F lse) {
-  return lse == -kInfinity ? F{kInfinity} : lse * static_cast<F>(kLog2E);
+struct RowTerms {
+  F base, delta;
+};
+template <class T>
+__device__ RowTerms<compute_t<T>> terms_of(const cpu::AttentionBackward<T>& a, int64_t head,
+                                           int64_t row, bool used) {
+  if (!used) return {compute_t<T>{kInfinity}, compute_t<T>{0}};
+  return {base_of(a.lse[head * a.tokens + row]), a.scratch[head * a.tokens + row]};
+}
+
+// Gradients of the scores of one of the tile's rows, a query, into its row `dscores` of a tile.
+template <int kRows, class T, class F, int kColumns>
+__device__ void differentiate_query(F* dscores, const F (&p)[kColumns], const F (&dp)[kColumns],
+                                    const cpu::AttentionBackward<T>& a, const AttentionTile& t,
+                                    int row, int64_t head, int64_t j0, RowTerms<F> terms) {
+  const auto seen = seen_columns<Side::kQueries, kRows>(t, t.row0 + row, j0);
+  const bool drop = a.drop_threshold > 0 && row < t.rows;
+  const uint64_t word = drop ? dropout_row(a, t.first_query + t.row0 + row, head) : uint64_t{0};
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) {
+    const int column = static_cast<int>(threadIdx.x) % kRowLanes + kRowLanes * c;
+    F ds = 0;
+    if (column >= seen.low && column < seen.high) {
+      F d = dp[c];
+      if (drop) d *= dropout_factor(a, word, t.first_key + j0 + column, j0 + column);
+      ds = exp2_of(p[c] - terms.base) * (d - terms.delta);
+    }
+    dscores[column] = ds;
+  }
 }
 
 template <class T, int D>
@@ -51,13 +79,11 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) queries_kernel(cpu::Attent
   load_tile<D>(queries, a.q, head, first_row, t.rows, a.width,
                static_cast<F>(static_cast<double>(a.scale) * kLog2E));
   load_tile<D>(dout, a.dout, head, first_row, t.rows, a.width, F{1});
-  F base[kOwn], delta[kOwn], sums[kOwn][D / kRowLanes];
+  RowTerms<F> terms[kOwn];
+  F sums[kOwn][D / kRowLanes];
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
-    const int64_t at = head * a.tokens + first_row + own + r;
-    const bool used = own + r < t.rows;
-    base[r] = used ? base_of(a.lse[at]) : F{kInfinity};
-    delta[r] = used ? a.scratch[at] : F{0};
+    terms[r] = terms_of(a, head, first_row + own + r, own + r < t.rows);
 #pragma unroll
     for (int i = 0; i < D / kRowLanes; ++i) sums[r][i] = 0;
   }
@@ -71,21 +97,9 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) queries_kernel(cpu::Attent
     inner_products<D>(p, queries + own * Tile::kStride, keys + lane * Tile::kStride);
     inner_products<D>(dp, dout + own * Tile::kStride, values + lane * Tile::kStride);
 #pragma unroll
-    for (int r = 0; r < kOwn; ++r) {
-      const auto seen = seen_columns<Side::kQueries, Tile::kRows>(t, t.row0 + own + r, j0);
-      const bool drop = a.drop_threshold > 0 && own + r < t.rows;
-      const uint64_t word = drop ? dropout_row(a, first_row + own + r, head) : uint64_t{0};
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const int column = lane + kRowLanes * c;
-        F ds = 0;
-        if (column >= seen.low && column < seen.high) {
-          if (drop) dp[r][c] *= dropout_factor(a, word, t.first_key + j0 + column, j0 + column);
-          ds = exp2_of(p[r][c] - base[r]) * (dp[r][c] - delta[r]);
-        }
-        dscores[(own + r) * Tile::kScoreStride + column] = ds;
-      }
-    }
+    for (int r = 0; r < kOwn; ++r)
+      differentiate_query<Tile::kRows>(dscores + (own + r) * Tile::kScoreStride, p[r], dp[r], a, t,
+                                       own + r, head, j0, terms[r]);
     __syncwarp();
     weighted_sums<D>(sums, dscores + own * Tile::kScoreStride, keys + 4 * lane);
   }
@@ -98,6 +112,55 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) queries_kernel(cpu::Attent
                          a.scale, a.width);
     else
       store_row<false, D>(a.dq.data + row * a.dq.row + head * a.dq.head, sums[r], a.scale, a.width);
+  }
+}
+
+// Probabilities and gradients of the scores of the thread's rows, which are keys, with the queries of a
+// head from i0 on, into the tiles `weights` and `dscores`.
+template <int D, class T, class F>
+__device__ void differentiate_keys(F* weights, F* dscores,
+                                   const F (&p)[Blocked<F, D>::kOwn][Blocked<F, D>::kColumns],
+                                   const F (&dp)[Blocked<F, D>::kOwn][Blocked<F, D>::kColumns],
+                                   const cpu::AttentionBackward<T>& a, const AttentionTile& t,
+                                   int own, int64_t head, int64_t i0) {
+  using Tile = Blocked<F, D>;
+#pragma unroll
+  for (int c = 0; c < Tile::kColumns; ++c) {
+    const int column = static_cast<int>(threadIdx.x) % kRowLanes + kRowLanes * c;
+    const bool used = i0 + column < t.queries;
+    const int64_t row = t.first_query + i0 + column;
+    const auto terms = terms_of(a, head, row, used);
+    const bool drop = a.drop_threshold > 0 && used;
+    const uint64_t word = drop ? dropout_row(a, row, head) : uint64_t{0};
+#pragma unroll
+    for (int r = 0; r < Tile::kOwn; ++r) {
+      const int64_t j = t.row0 + own + r;
+      const auto seen = seen_columns<Side::kKeys, Tile::kRows>(t, j, i0);
+      F weight = 0, ds = 0;
+      if (column >= seen.low && column < seen.high && own + r < t.rows) {
+        const F factor = drop ? dropout_factor(a, word, t.first_key + j, j) : F{1};
+        weight = exp2_of(p[r][c] - terms.base);
+        ds = weight * (dp[r][c] * factor - terms.delta);
+        weight *= factor;
+      }
+      weights[(own + r) * Tile::kScoreStride + column] = weight;
+      dscores[(own + r) * Tile::kScoreStride + column] = ds;
+    }
+  }
+}
+
+// One of the tile's rows of dk and dv.
+template <int D, class T, class F>
+__device__ void store_key(const cpu::AttentionBackward<T>& a, int64_t row, int64_t kv_head,
+                          const F (&dk)[D / kRowLanes], const F (&dv)[D / kRowLanes]) {
+  if (a.by_segments) {
+    store_row<true, D>(a.dk_sum.data + row * a.dk_sum.row + kv_head * a.dk_sum.head, dk, a.scale,
+                       a.width);
+    store_row<true, D>(a.dv_sum.data + row * a.dv_sum.row + kv_head * a.dv_sum.head, dv, F{1},
+                       a.width);
+  } else {
+    store_row<false, D>(a.dk.data + row * a.dk.row + kv_head * a.dk.head, dk, a.scale, a.width);
+    store_row<false, D>(a.dv.data + row * a.dv.row + kv_head * a.dv.head, dv, F{1}, a.width);
   }
 }
 
@@ -137,49 +200,14 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) keys_kernel(cpu::Attention
       F p[kOwn][kColumns], dp[kOwn][kColumns];
       inner_products<D>(p, keys + own * Tile::kStride, queries + lane * Tile::kStride);
       inner_products<D>(dp, values + own * Tile::kStride, dout + lane * Tile::kStride);
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const int column = lane + kRowLanes * c;
-        const bool used = i0 + column < t.queries;
-        const int64_t row = t.first_query + i0 + column;
-        const F base = used ? base_of(a.lse[head * a.tokens + row]) : F{kInfinity};
-        const F delta = used ? a.scratch[head * a.tokens + row] : F{0};
-        const bool drop = a.drop_threshold > 0 && used;
-        const uint64_t word = drop ? dropout_row(a, row, head) : uint64_t{0};
-#pragma unroll
-        for (int r = 0; r < kOwn; ++r) {
-          const int64_t j = t.row0 + own + r;
-          const auto seen = seen_columns<Side::kKeys, Tile::kRows>(t, j, i0);
-          F weight = 0, ds = 0;
-          if (column >= seen.low && column < seen.high && own + r < t.rows) {
-            const F factor = drop ? dropout_factor(a, word, t.first_key + j, j) : F{1};
-            weight = exp2_of(p[r][c] - base);
-            ds = weight * (dp[r][c] * factor - delta);
-            weight *= factor;
-          }
-          weights[(own + r) * Tile::kScoreStride + column] = weight;
-          dscores[(own + r) * Tile::kScoreStride + column] = ds;
-        }
-      }
+      differentiate_keys<D>(weights, dscores, p, dp, a, t, own, head, i0);
       __syncwarp();
       weighted_sums<D>(dv, weights + own * Tile::kScoreStride, dout + 4 * lane);
       weighted_sums<D>(dk, dscores + own * Tile::kScoreStride, queries + 4 * lane);
     }
 #pragma unroll
-  for (int r = 0; r < kOwn; ++r) {
-    if (own + r >= t.rows) continue;
-    const int64_t row = first_row + own + r;
-    if (a.by_segments) {
-      store_row<true, D>(a.dk_sum.data + row * a.dk_sum.row + kv_head * a.dk_sum.head, dk[r],
-                         a.scale, a.width);
-      store_row<true, D>(a.dv_sum.data + row * a.dv_sum.row + kv_head * a.dv_sum.head, dv[r], F{1},
-                         a.width);
-    } else {
-      store_row<false, D>(a.dk.data + row * a.dk.row + kv_head * a.dk.head, dk[r], a.scale,
-                          a.width);
-      store_row<false, D>(a.dv.data + row * a.dv.row + kv_head * a.dv.head, dv[r], F{1}, a.width);
-    }
-  }
+  for (int r = 0; r < kOwn; ++r)
+    if (own + r < t.rows) store_key<D>(a, first_row + own + r, kv_head, dk[r], dv[r]);
 }
 
 }  // namespace

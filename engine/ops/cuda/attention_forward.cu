@@ -6,31 +6,72 @@
 namespace trireme::cuda {
 namespace {
 
-// The running softmax of a thread's rows: base-2 maximum, and the thread's share of the sum.
-template <class F, int kOwn>
-struct Running {
-  F maximum[kOwn], total[kOwn];
-};
-
-// Probabilities in place of the scores; older sums must be multiplied by `rescale`.
-template <class F, int kOwn, int kColumns>
-__device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns], F (&rescale)[kOwn]) {
+// Starts from what earlier calls left in out_sum and lse where attention goes by segments, else from
+// nothing. `own`: first of the thread's rows in the tile.
+template <int D, class T, class F, int kOwn>
+__device__ void begin_rows(Running<F, kOwn>& w, F (&sums)[kOwn][D / kRowLanes],
+                           const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,
+                           int64_t head) {
+  const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
-    F now = w.maximum[r];
+    const int64_t row = t.first_query + t.row0 + own + r;
+    const bool used = own + r < t.rows;
+    const F before = a.by_segments && used ? a.lse[head * a.tokens + row] : F{-kInfinity};
+    const bool resumed = before != -kInfinity;
+    w.maximum[r] = before * static_cast<F>(kLog2E);
+    w.total[r] = resumed && lane == 0 ? F{1} : F{0};
+    const F* from = a.out_sum.data + row * a.out_sum.row + head * a.out_sum.head;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) now = scores[r][c] > now ? scores[r][c] : now;
-    now = row_max(now);
-    const F base = now == -kInfinity ? F{0} : now;  // nothing seen yet: exp2(-inf - 0) is 0
-    rescale[r] = exp2_of(w.maximum[r] - base);
-    F sum = 0;
+    for (int i = 0; i < D / 32; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int column = 4 * lane + 32 * i + e;
+        sums[r][4 * i + e] = resumed && column < a.width ? from[column] : F{0};
+      }
+  }
+}
+
+// The rows' probabilities, with dropout, into the tile `weights`.
+template <int kStride, class T, class F, int kOwn, int kColumns>
+__device__ void keep_weights(F* weights, const F (&p)[kOwn][kColumns],
+                             const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,
+                             int64_t head, int64_t j0) {
+#pragma unroll
+  for (int r = 0; r < kOwn; ++r) {
+    const bool drop = a.drop_threshold > 0 && own + r < t.rows;
+    const uint64_t word =
+        drop ? dropout_row(a, t.first_query + t.row0 + own + r, head) : uint64_t{0};
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      scores[r][c] = exp2_of(scores[r][c] - base);
-      sum += scores[r][c];
+      const int column = static_cast<int>(threadIdx.x) % kRowLanes + kRowLanes * c;
+      F weight = p[r][c];
+      if (drop && weight > 0)
+        weight *= dropout_factor(a, word, t.first_key + j0 + column, j0 + column);
+      weights[(own + r) * kStride + column] = weight;
     }
-    w.maximum[r] = now;
-    w.total[r] = w.total[r] * rescale[r] + sum;
+  }
+}
+
+template <int D, class T, class F, int kOwn>
+__device__ void finish_rows(const Running<F, kOwn>& w, const F (&sums)[kOwn][D / kRowLanes],
+                            const cpu::AttentionForward<T>& a, const AttentionTile& t, int own,
+                            int64_t head) {
+#pragma unroll
+  for (int r = 0; r < kOwn; ++r) {
+    const F total = warp_sum<kRowLanes>(w.total[r]);
+    if (own + r >= t.rows) continue;
+    const int64_t row = t.first_query + t.row0 + own + r;
+    const F factor = total == 0 ? F{0} : F{1} / total;
+    if (static_cast<int>(threadIdx.x) % kRowLanes == 0)
+      a.lse[head * a.tokens + row] =
+          total == 0 ? F{-kInfinity} : w.maximum[r] * static_cast<F>(kLn2) + log_of(total);
+    if (a.by_segments)
+      store_row<false, D>(a.out_sum.data + row * a.out_sum.row + head * a.out_sum.head, sums[r],
+                          factor, a.width);
+    else
+      store_row<false, D>(a.out.data + row * a.out.row + head * a.out.head, sums[r], factor,
+                          a.width);
   }
 }
 
@@ -54,75 +95,23 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) forward_kernel(cpu::Attent
                static_cast<F>(static_cast<double>(a.scale) * kLog2E));
   Running<F, kOwn> running;
   F sums[kOwn][D / kRowLanes];
-#pragma unroll
-  for (int r = 0; r < kOwn; ++r) {
-    const int64_t row = t.first_query + t.row0 + own + r;
-    const bool used = own + r < t.rows;
-    const F before = a.by_segments && used ? a.lse[head * a.tokens + row] : F{-kInfinity};
-    const bool resumed = before != -kInfinity;
-    running.maximum[r] = before * static_cast<F>(kLog2E);
-    running.total[r] = resumed && lane == 0 ? F{1} : F{0};
-    const F* from = a.out_sum.data + row * a.out_sum.row + head * a.out_sum.head;
-#pragma unroll
-    for (int i = 0; i < D / 32; ++i)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int column = 4 * lane + 32 * i + e;
-        sums[r][4 * i + e] = resumed && column < a.width ? from[column] : F{0};
-      }
-  }
+  begin_rows<D>(running, sums, a, t, own, head);
   const int64_t end = t.keys_end(t.row0 + t.rows);
   for (int64_t j0 = t.keys_begin(t.row0) / Tile::kRows * Tile::kRows; j0 < end; j0 += Tile::kRows) {
     __syncthreads();  // the tiles before have been read
     load_tile<D>(keys, a.k, kv_head, t.first_key + j0, t.keys - j0, a.width, F{1});
     load_tile<D>(values, a.v, kv_head, t.first_key + j0, t.keys - j0, a.width, F{1});
     __syncthreads();
-    F scores[kOwn][kColumns], rescale[kOwn];
+    F scores[kOwn][kColumns];
     inner_products<D>(scores, queries + own * Tile::kStride, keys + lane * Tile::kStride);
 #pragma unroll
-    for (int r = 0; r < kOwn; ++r) {
-      const auto seen = seen_columns<Side::kQueries, Tile::kRows>(t, t.row0 + own + r, j0);
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const int column = lane + kRowLanes * c;
-        if (column < seen.low || column >= seen.high) scores[r][c] = -kInfinity;
-      }
-    }
-    softmax_tile(running, scores, rescale);
-#pragma unroll
-    for (int r = 0; r < kOwn; ++r) {
-      const bool drop = a.drop_threshold > 0 && own + r < t.rows;
-      const uint64_t word =
-          drop ? dropout_row(a, t.first_query + t.row0 + own + r, head) : uint64_t{0};
-#pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const int column = lane + kRowLanes * c;
-        if (drop && scores[r][c] > 0)
-          scores[r][c] *= dropout_factor(a, word, t.first_key + j0 + column, j0 + column);
-        weights[(own + r) * Tile::kScoreStride + column] = scores[r][c];
-      }
-#pragma unroll
-      for (int i = 0; i < D / kRowLanes; ++i) sums[r][i] *= rescale[r];
-    }
+    for (int r = 0; r < kOwn; ++r) hide_columns<Tile::kRows>(scores[r], t, t.row0 + own + r, j0);
+    softmax_tile(running, scores, sums);
+    keep_weights<Tile::kScoreStride>(weights, scores, a, t, own, head, j0);
     __syncwarp();  // a row's weights come from the lanes of one warp
     weighted_sums<D>(sums, weights + own * Tile::kScoreStride, values + 4 * lane);
   }
-#pragma unroll
-  for (int r = 0; r < kOwn; ++r) {
-    const F total = row_sum(running.total[r]);
-    if (own + r >= t.rows) continue;
-    const int64_t row = t.first_query + t.row0 + own + r;
-    const F factor = total == 0 ? F{0} : F{1} / total;
-    if (lane == 0)
-      a.lse[head * a.tokens + row] =
-          total == 0 ? F{-kInfinity} : running.maximum[r] * static_cast<F>(kLn2) + log_of(total);
-    if (a.by_segments)
-      store_row<false, D>(a.out_sum.data + row * a.out_sum.row + head * a.out_sum.head, sums[r],
-                          factor, a.width);
-    else
-      store_row<false, D>(a.out.data + row * a.out.row + head * a.out.head, sums[r], factor,
-                          a.width);
-  }
+  finish_rows<D>(running, sums, a, t, own, head);
 }
 
 constexpr int kClearThreads = 128;

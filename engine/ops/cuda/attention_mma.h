@@ -62,12 +62,12 @@ struct WarpTile {
 // column tiles from rows that are columns, and those from rows that are summed over.
 template <int D>
 __device__ int a_offset() {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = lane_of_warp();
   return lane % 16 * kMmaStride<D> + lane / 16 * 8;
 }
 template <int D>
 __device__ int b_offset() {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = lane_of_warp();
   return (lane % 8 + lane / 16 * 8) * kMmaStride<D> + lane / 8 % 2 * 8;
 }
 
@@ -132,7 +132,7 @@ __device__ void add_weighted(WarpTile<D / 8>& sums, const WarpTile<kTiles>& weig
 }
 
 // A lane's registers d[n][2 r + e] are row lane / 4 + 8 r of the warp, column 8 n + lane % 4 * 2 + e.
-__device__ inline int lane_row() { return static_cast<int>(threadIdx.x) % kWarp / 4; }
+__device__ inline int lane_row() { return lane_of_warp() / 4; }
 __device__ inline int lane_column() { return static_cast<int>(threadIdx.x) % 4 * 2; }
 
 // Sum and maximum over the four lanes of a row. All lanes take part.
@@ -143,6 +143,51 @@ __device__ inline float quad_sum(float x) {
 __device__ inline float quad_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
+// Scores in units of log 2; those of keys that a row does not see become -inf. seen: of the lane's two
+// rows.
+template <int kTiles>
+__device__ void scale_and_hide(WarpTile<kTiles>& s, float scale, const SeenColumns (&seen)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r)
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int column = 8 * n + lane_column() + e;
+        const bool visible = column >= seen[r].low && column < seen[r].high;
+        s.d[n][2 * r + e] = visible ? s.d[n][2 * r + e] * scale : -kInfinity;
+      }
+}
+
+// softmax_tile of the lane's two rows.
+template <int D, int kTiles>
+__device__ void softmax(Running<float, 2>& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float now = w.maximum[r];
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) now = fmaxf(now, fmaxf(s.d[n][2 * r], s.d[n][2 * r + 1]));
+    now = quad_max(now);
+    const float base = now == -kInfinity ? 0.0f : now;
+    const float rescale = exp2f(w.maximum[r] - base);
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float p = exp2f(s.d[n][2 * r + e] - base);
+        s.d[n][2 * r + e] = p;
+        sum += p;
+      }
+    w.maximum[r] = now;
+    w.total[r] = w.total[r] * rescale + sum;
+#pragma unroll
+    for (int n = 0; n < D / 8; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) sums.d[n][2 * r + e] *= rescale;
+  }
 }
 
 // to = or += factor * the lane's part of row r of its sums.

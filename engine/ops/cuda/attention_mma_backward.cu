@@ -16,8 +16,33 @@ constexpr int64_t shared_bytes() {
   return static_cast<int64_t>(sizeof(T)) * kMmaStride<D> * (2 * kMmaRows + 4 * kColumns<D>);
 }
 
-__device__ inline float base_of(float lse) {
-  return lse == -kInfinity ? kInfinity : lse * static_cast<float>(kLog2E);
+// Gradients of the scores in place of dout v^T in ds; the tile's rows are queries, its columns the keys
+// from j0 on. p: the scores; row: first of the lane's two.
+template <class T, int kTiles>
+__device__ void differentiate_queries(const WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
+                                      const cpu::AttentionBackward<T>& a, const AttentionTile& t,
+                                      int64_t row, int64_t head, int64_t j0, const float (&base)[2],
+                                      const float (&delta)[2]) {
+  const float scale = static_cast<float>(static_cast<double>(a.scale) * kLog2E);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const auto seen = seen_columns<Side::kQueries, 8 * kTiles>(t, row + 8 * r, j0);
+    const bool drop = a.drop_threshold > 0 && row + 8 * r < t.queries;
+    const uint64_t word = drop ? dropout_row(a, t.first_query + row + 8 * r, head) : uint64_t{0};
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int column = 8 * n + lane_column() + e;
+        float& d = ds.d[n][2 * r + e];
+        if (column < seen.low || column >= seen.high) {
+          d = 0;
+          continue;
+        }
+        if (drop) d *= dropout_factor(a, word, t.first_key + j0 + column, j0 + column);
+        d = exp2f(p.d[n][2 * r + e] * scale - base[r]) * (d - delta[r]);
+      }
+  }
 }
 
 template <class T, int D>
@@ -49,7 +74,6 @@ __global__ void __launch_bounds__(kMmaThreads, 2) queries_kernel(cpu::AttentionB
     base[r] = used ? base_of(a.lse[at]) : kInfinity;
     delta[r] = used ? a.scratch[at] : 0.0f;
   }
-  const float scale = static_cast<float>(static_cast<double>(a.scale) * kLog2E);
   WarpTile<D / 8> dq;
   dq.clear();
   int stage = 0;
@@ -61,25 +85,7 @@ __global__ void __launch_bounds__(kMmaThreads, 2) queries_kernel(cpu::AttentionB
     WarpTile<kTiles> p, ds;
     row_products<D>(p, queries + warp_row * kMmaStride<D>, keys + stage * kTile);
     row_products<D>(ds, dout + warp_row * kMmaStride<D>, values + stage * kTile);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const auto seen = seen_columns<Side::kQueries, kC>(t, row + 8 * r, j0);
-      const bool drop = a.drop_threshold > 0 && row + 8 * r < t.queries;
-      const uint64_t word = drop ? dropout_row(a, t.first_query + row + 8 * r, head) : uint64_t{0};
-#pragma unroll
-      for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const int column = 8 * n + lane_column() + e;
-          float& d = ds.d[n][2 * r + e];
-          if (column < seen.low || column >= seen.high) {
-            d = 0;
-            continue;
-          }
-          if (drop) d *= dropout_factor(a, word, t.first_key + j0 + column, j0 + column);
-          d = exp2f(p.d[n][2 * r + e] * scale - base[r]) * (d - delta[r]);
-        }
-    }
+    differentiate_queries(p, ds, a, t, row, head, j0, base, delta);
     add_weighted<D>(dq, ds, keys + stage * kTile);
   }
   wait_copies<0>();
@@ -99,9 +105,10 @@ __global__ void __launch_bounds__(kMmaThreads, 2) queries_kernel(cpu::AttentionB
 // Probabilities in place of the scores p, their gradients in place of dout v^T in ds; the tile's rows
 // are keys, its columns the queries from i0 on.
 template <class T, int kTiles>
-__device__ void differentiate(WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
-                              const cpu::AttentionBackward<T>& a, const AttentionTile& t,
-                              int64_t row, int64_t head, int64_t i0, float scale) {
+__device__ void differentiate_keys(WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
+                                   const cpu::AttentionBackward<T>& a, const AttentionTile& t,
+                                   int64_t row, int64_t head, int64_t i0) {
+  const float scale = static_cast<float>(static_cast<double>(a.scale) * kLog2E);
   const SeenColumns seen[2] = {seen_columns<Side::kKeys, 8 * kTiles>(t, row, i0),
                                seen_columns<Side::kKeys, 8 * kTiles>(t, row + 8, i0)};
 #pragma unroll
@@ -131,6 +138,27 @@ __device__ void differentiate(WarpTile<kTiles>& p, WarpTile<kTiles>& ds,
     }
 }
 
+// The lane's part of dk and dv; row: first of its two.
+template <int D, class T>
+__device__ void store_keys(const cpu::AttentionBackward<T>& a, const AttentionTile& t, int64_t row,
+                           int64_t kv_head, const WarpTile<D / 8>& dk, const WarpTile<D / 8>& dv) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    if (row + 8 * r >= t.keys) continue;
+    const int64_t key = t.first_key + row + 8 * r;
+    if (a.by_segments) {
+      store_sums<true, D>(a.dk_sum.data + key * a.dk_sum.row + kv_head * a.dk_sum.head, dk, r,
+                          a.scale, a.width);
+      store_sums<true, D>(a.dv_sum.data + key * a.dv_sum.row + kv_head * a.dv_sum.head, dv, r, 1.0f,
+                          a.width);
+    } else {
+      store_sums<false, D>(a.dk.data + key * a.dk.row + kv_head * a.dk.head, dk, r, a.scale,
+                           a.width);
+      store_sums<false, D>(a.dv.data + key * a.dv.row + kv_head * a.dv.head, dv, r, 1.0f, a.width);
+    }
+  }
+}
+
 template <class T, int D>
 __global__ void __launch_bounds__(kMmaThreads, 2) keys_kernel(cpu::AttentionBackward<T> a) {
   constexpr int kC = kColumns<D>, kTile = kC * kMmaStride<D>, kTiles = kC / 8;
@@ -156,7 +184,6 @@ __global__ void __launch_bounds__(kMmaThreads, 2) keys_kernel(cpu::AttentionBack
   start_tile<D, kMmaRows>(values, a.v, kv_head, t.first_key + t.row0, t.rows, a.width);
   if (steps > 0) start(0);
   commit_copies();
-  const float scale = static_cast<float>(static_cast<double>(a.scale) * kLog2E);
   WarpTile<D / 8> dk, dv;
   dk.clear();
   dv.clear();
@@ -169,27 +196,12 @@ __global__ void __launch_bounds__(kMmaThreads, 2) keys_kernel(cpu::AttentionBack
     WarpTile<kTiles> p, ds;
     row_products<D>(p, keys + warp_row * kMmaStride<D>, queries + at);
     row_products<D>(ds, values + warp_row * kMmaStride<D>, dout + at);
-    differentiate(p, ds, a, t, row, kv_head * group + step / tiles, begin + step % tiles * kC,
-                  scale);
+    differentiate_keys(p, ds, a, t, row, kv_head * group + step / tiles, begin + step % tiles * kC);
     add_weighted<D>(dv, p, dout + at);
     add_weighted<D>(dk, ds, queries + at);
   }
   wait_copies<0>();
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    if (row + 8 * r >= t.keys) continue;
-    const int64_t key = t.first_key + row + 8 * r;
-    if (a.by_segments) {
-      store_sums<true, D>(a.dk_sum.data + key * a.dk_sum.row + kv_head * a.dk_sum.head, dk, r,
-                          a.scale, a.width);
-      store_sums<true, D>(a.dv_sum.data + key * a.dv_sum.row + kv_head * a.dv_sum.head, dv, r, 1.0f,
-                          a.width);
-    } else {
-      store_sums<false, D>(a.dk.data + key * a.dk.row + kv_head * a.dk.head, dk, r, a.scale,
-                           a.width);
-      store_sums<false, D>(a.dv.data + key * a.dv.row + kv_head * a.dv.head, dv, r, 1.0f, a.width);
-    }
-  }
+  store_keys<D>(a, t, row, kv_head, dk, dv);
 }
 
 }  // namespace

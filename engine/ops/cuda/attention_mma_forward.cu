@@ -8,59 +8,6 @@ namespace {
 constexpr int kKeys = 64;  // of a tile
 constexpr int kTiles = kKeys / 8;
 
-// The running softmax of the lane's two rows: base-2 maximum, and the lane's share of the sum.
-struct Running {
-  float maximum[2], total[2];
-};
-
-// Scores in units of log 2; those of keys that a row does not see become -inf.
-template <class T>
-__device__ void scale_and_mask(WarpTile<kTiles>& s, const cpu::Attention<T>& a,
-                               const AttentionTile& t, int64_t row, int64_t j0) {
-  const float scale = static_cast<float>(static_cast<double>(a.scale) * kLog2E);
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const auto seen = seen_columns<Side::kQueries, kKeys>(t, row + 8 * r, j0);
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int column = 8 * n + lane_column() + e;
-        const bool visible = column >= seen.low && column < seen.high;
-        s.d[n][2 * r + e] = visible ? s.d[n][2 * r + e] * scale : -kInfinity;
-      }
-  }
-}
-
-// Probabilities in place of the scores; older sums are rescaled.
-template <int D>
-__device__ void softmax(Running& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float now = w.maximum[r];
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n) now = fmaxf(now, fmaxf(s.d[n][2 * r], s.d[n][2 * r + 1]));
-    now = quad_max(now);
-    const float base = now == -kInfinity ? 0.0f : now;
-    const float rescale = exp2f(w.maximum[r] - base);
-    float sum = 0;
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float p = exp2f(s.d[n][2 * r + e] - base);
-        s.d[n][2 * r + e] = p;
-        sum += p;
-      }
-    w.maximum[r] = now;
-    w.total[r] = w.total[r] * rescale + sum;
-#pragma unroll
-    for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) sums.d[n][2 * r + e] *= rescale;
-  }
-}
-
 template <class T>
 __device__ void drop(WarpTile<kTiles>& s, const cpu::Attention<T>& a, const AttentionTile& t,
                      int64_t row, int64_t head, int64_t j0) {
@@ -80,8 +27,9 @@ __device__ void drop(WarpTile<kTiles>& s, const cpu::Attention<T>& a, const Atte
 
 // Starts from what earlier calls left in out_sum and lse.
 template <int D, class T>
-__device__ void resume(Running& w, WarpTile<D / 8>& sums, const cpu::AttentionForward<T>& a,
-                       const AttentionTile& t, int64_t row, int64_t head) {
+__device__ void resume(Running<float, 2>& w, WarpTile<D / 8>& sums,
+                       const cpu::AttentionForward<T>& a, const AttentionTile& t, int64_t row,
+                       int64_t head) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int64_t query = t.first_query + row + 8 * r;
@@ -123,7 +71,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   start_tile<D, kMmaRows>(queries, a.q, head, t.first_query + t.row0, t.rows, a.width);
   if (begin < end) start(begin, 0);
   commit_copies();
-  Running running{{-kInfinity, -kInfinity}, {0, 0}};
+  Running<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
   WarpTile<D / 8> sums;
   sums.clear();
   if (a.by_segments) resume<D>(running, sums, a, t, row, head);
@@ -131,6 +79,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   __syncthreads();
   uint32_t rows[D / 16][4];
   load_rows<D>(rows, queries + first_row * kMmaStride<D>);
+  const float scale = static_cast<float>(static_cast<double>(a.scale) * kLog2E);
   int stage = 0;
   for (int64_t j0 = begin; j0 < end; j0 += kKeys, stage ^= 1) {
     wait_copies<0>();
@@ -139,7 +88,9 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     commit_copies();
     WarpTile<kTiles> s;
     row_products<D>(s, rows, keys + stage * kTile);
-    scale_and_mask(s, a, t, row, j0);
+    const SeenColumns seen[2] = {seen_columns<Side::kQueries, kKeys>(t, row, j0),
+                                 seen_columns<Side::kQueries, kKeys>(t, row + 8, j0)};
+    scale_and_hide(s, scale, seen);
     softmax<D>(running, s, sums);
     if (a.drop_threshold > 0) drop(s, a, t, row, head, j0);
     add_weighted<D>(sums, s, values + stage * kTile);

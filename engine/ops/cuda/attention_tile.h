@@ -113,6 +113,12 @@ __device__ SeenColumns seen_columns(const AttentionTile& t, int64_t row, int64_t
           static_cast<int>(larger(0, smaller(high - column0, kColumns)))};
 }
 
+// lse in units of log 2, such that exp2(score - it) is the probability: 0 for a query without keys.
+template <class F>
+__device__ F base_of(F lse) {
+  return lse == -kInfinity ? F{kInfinity} : lse * static_cast<F>(kLog2E);
+}
+
 // --- dropout --------------------------------------------------------------------------------------
 
 // Number of the first word of (query, head): query is a row of q.
@@ -155,23 +161,6 @@ struct Blocked {
   static constexpr int kScoreStride = kRows + 4;
   static constexpr int kScores = kRows * kScoreStride;
 };
-
-// Sum and maximum over the eight lanes of a row. All lanes of the warp take part.
-template <class F>
-__device__ F row_sum(F x) {
-#pragma unroll
-  for (int mask = kRowLanes / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
-  return x;
-}
-template <class F>
-__device__ F row_max(F x) {
-#pragma unroll
-  for (int mask = kRowLanes / 2; mask > 0; mask /= 2) {
-    const F other = __shfl_xor_sync(0xffffffffu, x, mask);
-    x = other > x ? other : x;
-  }
-  return x;
-}
 
 // Whether whole packs of a head's row can be loaded.
 template <class T>
@@ -252,6 +241,50 @@ __device__ void weighted_sums(F (&sums)[Blocked<F, D>::kOwn][D / kRowLanes], con
 #pragma unroll
         for (int e = 0; e < 4; ++e) sums[r][4 * i + e] += w[r] * y.v[e];
     }
+  }
+}
+
+// The running softmax of a thread's rows: base-2 maximum, and the thread's share of the sum.
+template <class F, int kOwn>
+struct Running {
+  F maximum[kOwn], total[kOwn];
+};
+
+// Probabilities in place of the scores, which are in units of log 2 and -inf where a row does not see
+// the key; older sums are rescaled.
+template <class F, int kOwn, int kColumns, int kSums>
+__device__ void softmax_tile(Running<F, kOwn>& w, F (&scores)[kOwn][kColumns],
+                             F (&sums)[kOwn][kSums]) {
+#pragma unroll
+  for (int r = 0; r < kOwn; ++r) {
+    F now = w.maximum[r];
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) now = scores[r][c] > now ? scores[r][c] : now;
+    now = warp_max<kRowLanes>(now);
+    const F base = now == -kInfinity ? F{0} : now;  // nothing seen yet: exp2(-inf - 0) is 0
+    const F rescale = exp2_of(w.maximum[r] - base);
+    F sum = 0;
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      scores[r][c] = exp2_of(scores[r][c] - base);
+      sum += scores[r][c];
+    }
+    w.maximum[r] = now;
+    w.total[r] = w.total[r] * rescale + sum;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sums[r][i] *= rescale;
+  }
+}
+
+// Scores of keys that a row does not see become -inf.
+template <int kRows, class F, int kColumns>
+__device__ void hide_columns(F (&scores)[kColumns], const AttentionTile& t, int64_t row,
+                             int64_t j0) {
+  const auto seen = seen_columns<Side::kQueries, kRows>(t, row, j0);
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c) {
+    const int column = static_cast<int>(threadIdx.x) % kRowLanes + kRowLanes * c;
+    if (column < seen.low || column >= seen.high) scores[c] = -kInfinity;
   }
 }
 

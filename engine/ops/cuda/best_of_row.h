@@ -37,7 +37,7 @@ template <class T>
 __device__ Position<T> next_position(const T* values, int64_t n, const Position<T>& before) {
   Position<T> best;
 #pragma unroll 1
-  for (int64_t i = static_cast<int>(threadIdx.x) % kWarp; i < n; i += kWarp) {
+  for (int64_t i = lane_of_warp(); i < n; i += kWarp) {
     const Position<T> p{values[i], static_cast<int32_t>(i)};
     if (p.value == p.value && p.follows(before) && p.precedes(best)) best = p;
   }

@@ -346,9 +346,4 @@ void gemm_without_terms(Context& gpu, const GemmProblem& g, const GemmPointers& 
 
 int64_t blas_plans(const Context& gpu) { return gpu.blas->plans_made(); }
 
-std::string blas_version(const Context&) {
-  const size_t v = blas_lt_functions().cublasLtGetVersion();
-  return concat("cuBLASLt ", v / 10000, ".", v / 100 % 100, ".", v % 100);
-}
-
 }  // namespace trireme::cuda

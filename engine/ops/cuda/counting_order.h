@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kWarp) count_kernel(Keys keys, CountingOrder o
 // The sum of x over the lanes before this one; `all` becomes that over all lanes.
 template <class I>
 __device__ I sum_before(I x, I& all) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = lane_of_warp();
   I sum = x;
 #pragma unroll
   for (int distance = 1; distance < kWarp; distance *= 2) {

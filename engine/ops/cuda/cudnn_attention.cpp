@@ -23,12 +23,17 @@ int64_t scores_bytes(const AttentionShape& s) {
   return s.heads * length * length * 2;
 }
 
-// The longest part of the batch, all parts being equal, whose workspace has room.
+// The longest part of the batch, all parts being equal, whose workspace has room and whose statistics
+// begin at 16 bytes, as graphs promise of every tensor. 0: there is none.
 int64_t part_of_batch(const AttentionShape& s) {
   if (!s.backward || !s.repeatable) return s.batch;
   const int64_t most = std::max<int64_t>(1, kMostWorkspace / scores_bytes(s));
   int64_t part = std::min(most, s.batch);
-  while (s.batch % part != 0) --part;
+  constexpr int64_t kFloats = 4;
+  const auto serves = [&] {
+    return s.batch % part == 0 && (part == s.batch || part * s.length % kFloats == 0);
+  };
+  while (part > 0 && !serves()) --part;
   return part;
 }
 
@@ -169,8 +174,10 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   s->dq = strides(a.dq);
   s->dk = strides(a.dk);
   s->dv = strides(a.dv);
-  const int64_t parts = s->batch / part_of_batch(*s);
-  s->batch /= parts;
+  const int64_t part_size = part_of_batch(*s);
+  if (part_size == 0) return false;
+  const int64_t parts = s->batch / part_size;
+  s->batch = part_size;
   const dnn::Plan* const plan = gpu.attention->find(*s);
   if (plan == nullptr) return false;
   const Scalars scalars{.scale = a.scale};
@@ -191,11 +198,17 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
 }  // namespace
 #endif  // TRIREME_CUDNN
 
-std::shared_ptr<Attention> open_attention([[maybe_unused]] const Context& gpu) {
+void open_attention(Context& gpu) {
 #ifdef TRIREME_CUDNN
-  if (dnn::functions().missing.empty()) return std::make_shared<Attention>(gpu);
+  try {
+    gpu.no_attention = dnn::functions().missing;
+    if (gpu.no_attention.empty()) gpu.attention = std::make_shared<Attention>(gpu);
+  } catch (const Error& error) {  // another version, or one that does not go with the driver
+    gpu.no_attention = error.what();
+  }
+#else
+  gpu.no_attention = "built without cuDNN";
 #endif
-  return nullptr;
 }
 
 template <class T>

@@ -10,8 +10,9 @@
 
 namespace trireme::cuda {
 
-// Null where the library is missing, or this was built without its headers.
-std::shared_ptr<Attention> open_attention(const Context& gpu);
+// Sets gpu.attention; gpu.no_attention instead where the library is missing or refuses this device, or
+// this was built without its headers.
+void open_attention(Context& gpu);
 
 // False, and nothing done, for a case that is not cuDNN's.
 template <class T>

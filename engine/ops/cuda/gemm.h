@@ -17,8 +17,6 @@ TRIREME_CUDA_DECL void gemm(Context& gpu, const GemmProblem& problem, const Gemm
 TRIREME_CUDA_DECL void gemm_without_terms(Context& gpu, const GemmProblem& problem,
                                           const GemmPointers& p);
 
-// "cuBLASLt 13.1.0"
-TRIREME_CUDA_DECL std::string blas_version(const Context& gpu);
 // Products prepared so far: one for each shape, not one for each call.
 TRIREME_CUDA_DECL int64_t blas_plans(const Context& gpu);
 

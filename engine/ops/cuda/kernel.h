@@ -38,23 +38,26 @@ inline int64_t grid_blocks(const Context& gpu, int64_t n, int64_t per_block) {
   return wanted < most ? wanted : most;
 }
 
+__device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) % kWarp; }
+
 template <class T>
 __device__ compute_t<T> to_compute(T x) {
   return static_cast<compute_t<T>>(x);
 }
 
-// A value moved by `shift` lanes, in the butterfly of a reduction. All lanes take part.
-template <class F>
+// Sum and maximum over each kLanes neighbouring lanes, in all of them, in the order of a butterfly. All
+// lanes of the warp take part.
+template <int kLanes = kWarp, class F>
 __device__ F warp_sum(F x) {
 #pragma unroll
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
   return x;
 }
 
-template <class F>
+template <int kLanes = kWarp, class F>
 __device__ F warp_max(F x) {
 #pragma unroll
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) {
     const F other = __shfl_xor_sync(0xffffffffu, x, mask);
     x = other > x ? other : x;
   }
@@ -65,8 +68,7 @@ __device__ F warp_max(F x) {
 // the next __syncthreads. All threads take part. The order is fixed by the block's size.
 template <class F>
 __device__ F block_sum(F x, F* shared) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp,
-            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   x = warp_sum(x);
   __syncthreads();  // an earlier call's values have been read
@@ -78,8 +80,7 @@ __device__ F block_sum(F x, F* shared) {
 
 template <class F>
 __device__ F block_max(F x, F* shared) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp,
-            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int lane = lane_of_warp(), warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warps = static_cast<int>(blockDim.x) / kWarp;
   x = warp_max(x);
   __syncthreads();

@@ -7,7 +7,7 @@ namespace trireme::cuda {
 
 void open_libraries(Context& gpu) {
   gpu.blas = std::make_shared<BlasLt>(gpu.info);
-  gpu.attention = open_attention(gpu);
+  open_attention(gpu);
 }
 
 }  // namespace trireme::cuda

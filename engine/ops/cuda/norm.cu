@@ -70,6 +70,33 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a
   }
 }
 
+// Row r of dx, where g = dy w and n is the normalised row: rstd (g - mean(g) - n mean(g n)) [+ dh_in].
+template <int N, class T, class F>
+__device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd, F mean, F mean_g,
+                               F mean_gn) {
+  using Elements = Pack<T, N>;
+  const int64_t at = r * a.columns;
+  const auto* w = reinterpret_cast<const Elements*>(a.w);
+  const auto* dy = reinterpret_cast<const Elements*>(a.dy + at);
+  const auto* h = reinterpret_cast<const Elements*>(a.h + at);
+  const auto* dh_in = reinterpret_cast<const Elements*>(a.dh_in + at);
+  auto* dx = reinterpret_cast<Elements*>(a.dx + at);
+  for (int64_t p = threadIdx.x; p < a.columns / N; p += kThreads) {
+    Elements d = dy[p];
+    const Elements e = h[p], scale = w[p];
+    const Elements other = a.dh_in != nullptr ? dh_in[p] : Elements{};
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const F n = (to_compute(e.v[i]) - mean) * rstd;
+      const F g = to_compute(d.v[i]) * to_compute(scale.v[i]);
+      F value = rstd * (g - mean_g - n * mean_gn);
+      if (a.dh_in != nullptr) value += to_compute(other.v[i]);
+      d.v[i] = static_cast<T>(value);
+    }
+    dx[p] = d;
+  }
+}
+
 // A block of threads takes a block of rows and adds what they say of dw and db in shared memory, where
 // every column belongs to one thread.
 template <class T, int N, bool kCentered>
@@ -112,22 +139,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T>
     }
     const F mean_g = kCentered ? block_sum(sum_g, shared) * inverse_count : F{0};
     const F mean_gn = block_sum(sum_gn, shared) * inverse_count;
-    const auto* dh_in = reinterpret_cast<const Elements*>(a.dh_in + at);
-    auto* dx = reinterpret_cast<Elements*>(a.dx + at);
-    for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
-      Elements d = dy[p];
-      const Elements e = h[p], scale = w[p];
-      const Elements other = a.dh_in != nullptr ? dh_in[p] : Elements{};
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        const F n = (to_compute(e.v[i]) - mean) * rstd;
-        const F g = to_compute(d.v[i]) * to_compute(scale.v[i]);
-        F value = rstd * (g - mean_g - n * mean_gn);
-        if (a.dh_in != nullptr) value += to_compute(other.v[i]);
-        d.v[i] = static_cast<T>(value);
-      }
-      dx[p] = d;
-    }
+    input_gradient<N>(a, r, rstd, mean, mean_g, mean_gn);
   }
   auto* partial_w = reinterpret_cast<Sums*>(a.partial + blockIdx.x * a.columns);
   auto* partial_b = reinterpret_cast<Sums*>(a.partial + (a.blocks + blockIdx.x) * a.columns);

@@ -20,6 +20,20 @@ __device__ void load_keys(F* tile, const T* pool, const cpu::PagedAttention<T>& 
   }
 }
 
+// tile = the tile's rows of q, such that scores come out in units of log 2; zero in the rest of it.
+template <int D, class T, class F>
+__device__ void load_queries(F* tile, const cpu::PagedAttention<T>& a, const PagedTile& p) {
+  using Tile = Blocked<F, D>;
+  const F scale = static_cast<F>(static_cast<double>(a.scale) * kLog2E);
+  for (int at = static_cast<int>(threadIdx.x); at < Tile::kRows * D; at += kBlockedThreads) {
+    const int row = at / D, column = at % D;
+    F value = 0;
+    if (row < p.t.rows && column < a.width)
+      value = to_compute(a.q.data[p.token(row) * a.q.row + p.head(row) * a.q.head + column]);
+    tile[row * Tile::kStride + column] = value * scale;
+  }
+}
+
 template <class T, int D>
 __global__ void __launch_bounds__(kBlockedThreads, 2) parts_kernel(cpu::PagedAttention<T> a) {
   using F = compute_t<T>;
@@ -33,19 +47,13 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) parts_kernel(cpu::PagedAtt
   F* const keys = queries + Tile::kTile;
   F* const values = keys + Tile::kTile;
   F* const weights = values + Tile::kTile;
-  const F scale = static_cast<F>(static_cast<double>(a.scale) * kLog2E);
-  for (int at = static_cast<int>(threadIdx.x); at < Tile::kRows * D; at += kBlockedThreads) {
-    const int row = at / D, column = at % D;
-    F value = 0;
-    if (row < p.t.rows && column < a.width)
-      value = to_compute(a.q.data[p.token(row) * a.q.row + p.head(row) * a.q.head + column]);
-    queries[row * Tile::kStride + column] = value * scale;
-  }
-  F maximum[kOwn], total[kOwn], sums[kOwn][D / kRowLanes];
+  load_queries<D>(queries, a, p);
+  Running<F, kOwn> running;
+  F sums[kOwn][D / kRowLanes];
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
-    maximum[r] = -kInfinity;
-    total[r] = 0;
+    running.maximum[r] = -kInfinity;
+    running.total[r] = 0;
 #pragma unroll
     for (int i = 0; i < D / kRowLanes; ++i) sums[r][i] = 0;
   }
@@ -57,38 +65,23 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) parts_kernel(cpu::PagedAtt
     F scores[kOwn][kColumns];
     inner_products<D>(scores, queries + own * Tile::kStride, keys + lane * Tile::kStride);
 #pragma unroll
-    for (int r = 0; r < kOwn; ++r) {
-      const auto seen = seen_columns<Side::kQueries, Tile::kRows>(p.t, p.query(own + r), j0);
-      const F before = maximum[r];
-      F now = before, sum = 0;
+    for (int r = 0; r < kOwn; ++r) hide_columns<Tile::kRows>(scores[r], p.t, p.query(own + r), j0);
+    softmax_tile(running, scores, sums);
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const int column = lane + kRowLanes * c;
-        if (column < seen.low || column >= seen.high) scores[r][c] = -kInfinity;
-        now = scores[r][c] > now ? scores[r][c] : now;
-      }
-      now = row_max(now);
-      const F base = now == -kInfinity ? F{0} : now, rescale = exp2_of(before - base);
+    for (int r = 0; r < kOwn; ++r)
 #pragma unroll
-      for (int c = 0; c < kColumns; ++c) {
-        const F weight = exp2_of(scores[r][c] - base);
-        sum += weight;
-        weights[(own + r) * Tile::kScoreStride + lane + kRowLanes * c] = weight;
-      }
-      maximum[r] = now;
-      total[r] = total[r] * rescale + sum;
-#pragma unroll
-      for (int i = 0; i < D / kRowLanes; ++i) sums[r][i] *= rescale;
-    }
+      for (int c = 0; c < kColumns; ++c)
+        weights[(own + r) * Tile::kScoreStride + lane + kRowLanes * c] = scores[r][c];
     __syncwarp();
     weighted_sums<D>(sums, weights + own * Tile::kScoreStride, values + 4 * lane);
   }
 #pragma unroll
   for (int r = 0; r < kOwn; ++r) {
-    const F all = row_sum(total[r]);
+    const F all = warp_sum<kRowLanes>(running.total[r]);
     if (own + r >= p.t.rows) continue;
     const int64_t row = partial_row(a, p, own + r);
-    if (lane == 0) a.partial_lse[row] = all == 0 ? F{-kInfinity} : maximum[r] + log2_of(all);
+    if (lane == 0)
+      a.partial_lse[row] = all == 0 ? F{-kInfinity} : running.maximum[r] + log2_of(all);
     if (all != 0) store_row<false, D>(a.partial + row * a.width, sums[r], F{1} / all, a.width);
   }
 }

@@ -40,45 +40,6 @@ __device__ void start_queries(T* tile, const cpu::PagedAttention<T>& a, const Pa
   }
 }
 
-// The running softmax of the lane's two rows over the warp's keys, as in the forward.
-struct Running {
-  float maximum[2], total[2];
-};
-
-template <int D>
-__device__ void softmax(Running& w, WarpTile<kTiles>& s, WarpTile<D / 8>& sums, float scale,
-                        const SeenColumns (&seen)[2]) {
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const float before = w.maximum[r];
-    float now = before, sum = 0;
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int column = 8 * n + lane_column() + e;
-        const bool visible = column >= seen[r].low && column < seen[r].high;
-        s.d[n][2 * r + e] = visible ? s.d[n][2 * r + e] * scale : -kInfinity;
-        now = fmaxf(now, s.d[n][2 * r + e]);
-      }
-    now = quad_max(now);
-    const float base = now == -kInfinity ? 0.0f : now, rescale = exp2f(before - base);
-#pragma unroll
-    for (int n = 0; n < kTiles; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        s.d[n][2 * r + e] = exp2f(s.d[n][2 * r + e] - base);
-        sum += s.d[n][2 * r + e];
-      }
-    w.maximum[r] = now;
-    w.total[r] = w.total[r] * rescale + sum;
-#pragma unroll
-    for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) sums.d[n][2 * r + e] *= rescale;
-  }
-}
-
 // What a warp leaves for the others: sums (kRows, D + 4), and of each row maximum and total.
 template <int D>
 struct WarpResult {
@@ -88,7 +49,7 @@ struct WarpResult {
 };
 
 template <int D>
-__device__ void leave(WarpResult<D>& to, const Running& w, const WarpTile<D / 8>& sums) {
+__device__ void leave(WarpResult<D>& to, const Running<float, 2>& w, const WarpTile<D / 8>& sums) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = lane_row() + 8 * r;
@@ -149,7 +110,7 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   start_queries<D>(queries, a, p);
   if (p.begin < p.end) start_keys<D>(keys, values, a, p, p.begin);
   commit_copies();
-  Running running{{-kInfinity, -kInfinity}, {0, 0}};
+  Running<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
   WarpTile<D / 8> sums;
   sums.clear();
   wait_copies<0>();
@@ -171,7 +132,8 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
         seen_columns<Side::kQueries, kWarpKeys>(p.t, p.query(lane_row() + 8), first)};
     WarpTile<kTiles> s;
     row_products<D>(s, rows, keys + own);
-    softmax<D>(running, s, sums, scale, seen);
+    scale_and_hide(s, scale, seen);
+    softmax<D>(running, s, sums);
     add_weighted<D>(sums, s, values + own);
   }
   __syncthreads();  // the tiles have been read: the results take their place

@@ -8,7 +8,6 @@ namespace {
 constexpr int kWarps = 4;  // of a block; each takes a token
 constexpr int kThreads = kWarps * kWarp;
 
-__device__ int lane_of_warp() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ int64_t row_of_warp() {
   return static_cast<int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
 }

@@ -12,7 +12,7 @@ constexpr int kLossThreads = 256;
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     row_values_kernel(RouterStatistics a, const T* scores, const T* logits) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int lane = lane_of_warp();
   const int64_t t =
       static_cast<int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
   if (t >= a.rows) return;

@@ -10,7 +10,6 @@ constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarp;
 constexpr double kNoiseFloor = 0.01;
 
-__device__ int lane_of_warp() { return static_cast<int>(threadIdx.x) % kWarp; }
 __device__ int64_t number_of_warp() {
   return static_cast<int64_t>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
 }

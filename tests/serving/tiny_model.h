@@ -1,0 +1,29 @@
+// A model small enough to generate text with in a test, of any family.
+#pragma once
+
+#include "transformer/model_config.h"
+
+namespace trireme::test {
+
+inline ModelConfig tiny_model(ModelFamily family) {
+  ModelConfig c;
+  c.family = family;
+  c.vocab_size = 37;
+  c.hidden_size = 24;
+  c.intermediate_size = 40;
+  c.num_layers = 2;
+  c.num_heads = 4;
+  c.num_kv_heads = family == ModelFamily::kGpt2 ? 4 : 2;
+  c.head_dim = 6;
+  c.max_positions = 48;
+  c.initializer_range = 0.2;  // large enough that tokens differ
+  c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
+  c.tie_word_embeddings = family == ModelFamily::kGpt2;
+  if (family != ModelFamily::kMixtral) return c;
+  c.moe.experts = 3;
+  c.moe.experts_per_token = 2;
+  c.moe.intermediate_size = 13;
+  return c;
+}
+
+}  // namespace trireme::test
