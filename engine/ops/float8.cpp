@@ -18,9 +18,10 @@ int64_t group_rows(Float8Scaling scaling) {
   TRIREME_UNREACHABLE("float8 scaling ", static_cast<int>(scaling));
 }
 
-// Newest first; the scale is that of the largest, NaN above all.
+// Newest first; the scale is that of the largest.
 void update_on_cpu(const cpu::Float8Scales& a) {
   for (int64_t t = 0; t < a.tensors; ++t) {
+    if (a.history != nullptr && !std::isfinite(a.amax[t])) continue;
     uint32_t largest = cpu::magnitude_bits(a.amax[t]);
     if (a.history != nullptr) {
       float* const row = a.history + t * a.length;
@@ -66,17 +67,18 @@ Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes) {
   TRIREME_CHECK(codes.rank() == 2, "float8: codes in groups are ", codes, ", expected (R, C)");
   const int64_t across = ceil_div(codes[1], kFloat8Block);
   if (scaling == Float8Scaling::kRow) return {across, codes[0]};
-  return {ceil_div(codes[0], kFloat8Block), across};
+  return {ceil_div(codes[0], kFloat8Block), cpu::float8_blocks_in_row(codes[1])};
 }
 
-void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x) {
+void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate) {
   check_operand("amax", "out", out, DType::kF32, {1});
   check_contiguous("amax", "x", x);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("amax", x.dtype(), [&]<class T>() {
-    if (ctx.gpu != nullptr) return cuda::amax<T>(*ctx.gpu, out.as<float>(), x.as<T>(), x.numel());
-    TRIREME_KERNEL(amax<T>)(out.as<float>(), x.as<T>(), x.numel(), ctx.threads);
+    if (ctx.gpu != nullptr)
+      return cuda::amax<T>(*ctx.gpu, out.as<float>(), x.as<T>(), x.numel(), accumulate);
+    TRIREME_KERNEL(amax<T>)(out.as<float>(), x.as<T>(), x.numel(), accumulate, ctx.threads);
   });
 }
 
@@ -134,6 +136,34 @@ void quantize_float8_groups(Ctx& ctx, const Tensor& codes, const Tensor& inverse
                           .columns = x.size(1),
                           .group_rows = group_rows(scaling),
                           .format = format});
+  });
+}
+
+void quantize_float8_transposed(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
+                                const ConstTensor& x, const ConstTensor& scale, Float8Format format,
+                                Float8Scaling scaling) {
+  constexpr const char* kOp = "quantize_float8_transposed";
+  TRIREME_CHECK(x.rank() == 2, kOp, ": x is ", x.shape(), ", expected (R, C)");
+  const Shape turned{x.size(1), x.size(0)};
+  check_contiguous(kOp, "x", x);
+  check_operand(kOp, "codes", codes, DType::kU8, turned);
+  check_operand(kOp, "inverse", inverse, DType::kF32, float8_inverse_shape(scaling, turned));
+  const bool whole = scaling == Float8Scaling::kTensor;
+  TRIREME_CHECK(scale.present() == whole, kOp, ": a scale is given for all elements only");
+  if (whole) check_operand(kOp, "scale", scale, DType::kF32, {1});
+  if (ctx.planning() || (x.numel() == 0 && !whole)) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float(kOp, x.dtype(), [&]<class T>() {
+    const cpu::QuantizeFloat8<T> args{.codes = codes.as<uint8_t>(),
+                                      .inverse = inverse.as<float>(),
+                                      .x = x.as<T>(),
+                                      .scale = whole ? scale.as<float>() : nullptr,
+                                      .rows = x.size(0),
+                                      .columns = x.size(1),
+                                      .group_rows = group_rows(scaling),
+                                      .format = format};
+    if (ctx.gpu != nullptr) return cuda::quantize_float8_transposed<T>(*ctx.gpu, args);
+    TRIREME_KERNEL(quantize_float8_transposed<T>)(args, ctx.threads);
   });
 }
 

@@ -12,7 +12,9 @@
 //   kTensor   (1)                                  all
 //   kRow      (ceil(C / 128), R)                   128 neighbours in a row of an (R, C) tensor: activations.
 //                                                  Transposed, as the matrix product reads it
-//   kBlock    (ceil(R / 128), ceil(C / 128))       a block of 128 by 128: weights
+//   kBlock    (ceil(R / 128), ceil(C / 128))       a block of 128 by 128: weights. Its second size is
+//                                                  rounded up to a multiple of 4, as the product
+//                                                  wants it; the elements beyond are written as 0
 #pragma once
 
 #include "engine/core/float8.h"
@@ -21,12 +23,12 @@
 namespace trireme {
 
 inline constexpr int64_t kFloat8Block = 128;
-enum class Float8Scaling : uint8_t { kTensor, kRow, kBlock };
 // The shape of `inverse` for codes of shape (R, C).
 Shape float8_inverse_shape(Float8Scaling scaling, const Shape& codes);
 
-// out (1) float32 = max |float32(x)|; 0 without elements; NaN where x has one.
-void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x);
+// out (1) float32 = max |float32(x)|, or the larger of out >= 0 and that; 0 without elements; NaN where
+// x (or out) has one.
+void amax(Ctx& ctx, const Tensor& out, const ConstTensor& x, bool accumulate);
 
 // scale (N) from amax (N), all float32, of N tensors:
 //   scale = max / amax / 2^margin,   max the largest number of the format
@@ -35,8 +37,9 @@ void scale_from_amax(Ctx& ctx, const Tensor& scale, const ConstTensor& amax, Flo
                      int margin);
 
 // Delayed scaling of N tensors: history (N, H) becomes [amax, history without its last], newest first,
-// and scale (N) becomes the formula above of the largest in it. Where that is 0 or not finite the scale
-// stays what it was. Call it once per step, after the step's amax is known: the scale is the next one's.
+// and scale (N) becomes the formula above of the largest in it, or stays what it was where that is 0.
+// A tensor whose amax is not finite keeps history and scale: it belongs to a step that is skipped.
+// Call it once per step, after the step's amax is known: the scale is the next one's.
 void update_delayed_scale(Ctx& ctx, const Tensor& scale, const Tensor& history,
                           const ConstTensor& amax, Float8Format format, int margin);
 
@@ -48,6 +51,12 @@ void quantize_float8(Ctx& ctx, const Tensor& codes, const Tensor& inverse, const
 // finite). scaling: kRow or kBlock.
 void quantize_float8_groups(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
                             const ConstTensor& x, Float8Format format, Float8Scaling scaling);
+
+// The same of the transpose of x (R, C): codes (C, R), inverse and scaling are those of a (C, R)
+// tensor. scale (1) for kTensor, else absent.
+void quantize_float8_transposed(Ctx& ctx, const Tensor& codes, const Tensor& inverse,
+                                const ConstTensor& x, const ConstTensor& scale, Float8Format format,
+                                Float8Scaling scaling);
 
 // y = inverse * code, computed in float32 and rounded once. For kTensor any shape, else (R, C).
 void dequantize_float8(Ctx& ctx, const Tensor& y, const ConstTensor& codes,

@@ -9,6 +9,9 @@ namespace {
 
 constexpr const char* kOp = "float8_gemm";
 constexpr int64_t kAligned = 16;  // bytes, and codes
+constexpr int64_t kRowsOfGroups = 4;
+
+bool in_groups(const Float8Matrix& m) { return m.scaling != Float8Scaling::kTensor; }
 
 void check_codes(const char* name, const Float8Matrix& m) {
   TRIREME_CHECK(m.codes.rank() == 2, kOp, ": ", name, " is ", m.codes.shape(),
@@ -22,6 +25,18 @@ void check_aligned(const char* name, const ConstTensor& t) {
   TRIREME_CHECK(reinterpret_cast<uintptr_t>(t.raw()) % kAligned == 0, kOp, ": ", name, " at ",
                 reinterpret_cast<uintptr_t>(t.raw()), " does not begin at a multiple of ", kAligned,
                 " bytes");
+}
+
+void check_scalings(const Float8Matrix& a, const Float8Matrix& b) {
+  TRIREME_CHECK(in_groups(a) == in_groups(b), kOp, ": one operand has one scale, the other many");
+  TRIREME_CHECK(a.scaling != Float8Scaling::kBlock || b.scaling != Float8Scaling::kBlock, kOp,
+                ": A and B both have scales of blocks");
+  if (!in_groups(a)) return;
+  check_aligned("A's inverse", a.inverse);
+  check_aligned("B's inverse", b.inverse);
+  if (a.codes.size(0) % kRowsOfGroups != 0)
+    fail_input("a product of 8-bit floats with scales of groups needs rows that are a multiple of ",
+               kRowsOfGroups, ", not ", a.codes.size(0), "; use one scale for the tensor");
 }
 
 void check_product(const Tensor& c, const Float8Matrix& a, const Float8Matrix& b) {
@@ -39,18 +54,23 @@ void check_product(const Tensor& c, const Float8Matrix& a, const Float8Matrix& b
     fail_input("a product of 8-bit floats (", c.size(0), ", ", k, ") x (", k, ", ", n,
                ") needs inner size and columns that are multiples of ", kAligned,
                "; keep this layer in bfloat16 or choose other sizes");
+  check_scalings(a, b);
   check_aligned("A", a.codes);
   check_aligned("B", b.codes);
   check_aligned("C", c);
 }
 
-void check_device(const Ctx& ctx) {
-  if (ctx.gpu == nullptr) return;
-  const cuda::DeviceInfo& info = ctx.gpu->info;
-  if (info.compute_major * 10 + info.compute_minor < 89)
+void check_device(const cuda::DeviceInfo& info, bool groups) {
+  const int capability = info.compute_major * 10 + info.compute_minor;
+  if (!groups && capability < 89)
     fail_input("device ", info.name, " has compute capability ", info.compute_major, ".",
                info.compute_minor,
                ", products of 8-bit floats need 8.9 or higher; use bfloat16 on it");
+  if (groups && capability != 90)
+    fail_input("device ", info.name, " has compute capability ", info.compute_major, ".",
+               info.compute_minor,
+               ", products of 8-bit floats with scales of groups are computed on 9.0 only; use one "
+               "scale for each tensor, or bfloat16");
 }
 
 void multiply_codes(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Float8Matrix& b,
@@ -68,6 +88,8 @@ void multiply_codes(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Floa
                             .out = c.dtype(),
                             .a_format = a.format,
                             .b_format = b.format,
+                            .a_scaling = a.scaling,
+                            .b_scaling = b.scaling,
                             .accumulate = accumulate};
   cuda::gemm(*ctx.gpu, problem,
              {.c = c.raw(),
@@ -78,8 +100,7 @@ void multiply_codes(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Floa
 }
 
 Activation read(Ctx& ctx, const char* name, const Float8Matrix& m) {
-  const DType dtype = ctx.gpu != nullptr ? DType::kBF16 : DType::kF32;
-  Activation wide = ctx.allocate(name, dtype, m.codes.shape());
+  Activation wide = ctx.allocate(name, DType::kF32, m.codes.shape());
   dequantize_float8(ctx, *wide, m.codes, m.inverse, m.format, m.scaling);
   return wide;
 }
@@ -90,13 +111,12 @@ void float8_gemm(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Float8M
                  bool accumulate) {
   check_product(c, a, b);
   if (c.numel() == 0) return;
-  const bool codes = a.scaling == Float8Scaling::kTensor && b.scaling == Float8Scaling::kTensor;
-  if (codes) check_device(ctx);
+  if (ctx.gpu != nullptr) check_device(ctx.gpu->info, in_groups(a));
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
-  if (codes && ctx.gpu != nullptr) return multiply_codes(ctx, c, a, b, accumulate);
+  if (ctx.gpu != nullptr) return multiply_codes(ctx, c, a, b, accumulate);
   const Activation wide_a = read(ctx, "float8_gemm.a", a), wide_b = read(ctx, "float8_gemm.b", b);
   const GemmArgs args{.accumulate = accumulate};
-  if (ctx.gpu != nullptr || c.dtype() == DType::kF32)
+  if (c.dtype() == DType::kF32)
     return gemm(ctx, c, *wide_a, Transpose::kNo, *wide_b, Transpose::kYes, args);
   const Activation sum = ctx.allocate("float8_gemm.c", DType::kF32, c.shape());
   if (accumulate) cast(ctx, *sum, c);

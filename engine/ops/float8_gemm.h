@@ -4,10 +4,11 @@
 // C is bfloat16 or float32, contiguous, and overlaps neither. A linear layer is y = x w^T as it is
 // stored; of its other two products one operand has to be quantized transposed.
 //
-// With one scale for each operand the library multiplies codes, from compute capability 8.9 on (Ada,
-// Hopper), and applies both factors to the sum. Where an operand has scales of groups, both are read
-// into bfloat16 first (float32 on the CPU), from compute capability 8.0 on.
-// The library asks for K and N that are multiples of 16, addresses too, and takes no two E5M2.
+// On a GPU cuBLASLt multiplies the codes:
+//   one scale for each operand (kTensor, kTensor)         compute capability 8.9 and higher (Ada, Hopper)
+//   scales of groups, each kRow or one of them kBlock     9.0 (Hopper) only, with cuBLASLt 12.9 and later
+// It asks for K and N that are multiples of 16, addresses too, and takes no two E5M2; rows that have
+// scales of groups come in multiples of 4. The CPU reads both operands into float32 and asks the same.
 #pragma once
 
 #include "engine/ops/float8.h"
@@ -21,7 +22,7 @@ struct Float8Matrix {
   Float8Scaling scaling = Float8Scaling::kTensor;
 };
 
-// InputError where sizes or the GPU do not allow the product. The same call gives the same bits.
+// InputError where sizes, the GPU or the library do not allow the product. The same call gives the same bits.
 void float8_gemm(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Float8Matrix& b,
                  bool accumulate);
 

@@ -14,6 +14,7 @@ struct GemmProblem {
   DType in = DType::kF32, out = DType::kF32;
   // uint8 operands are codes of these (engine/ops/float8_gemm.h); only a GPU's library multiplies them.
   Float8Format a_format = {}, b_format = {};
+  Float8Scaling a_scaling = {}, b_scaling = {};
   bool accumulate = false;
   bool has_bias = false;
   float alpha = 1.0f;

@@ -33,10 +33,11 @@ OpCase make(const char* op, const Size& s, std::string more, DType dtype,
           .large = s.large};
 }
 
-OpCase amax_case(const Size& s, DType dtype) {
-  return make("amax", s, "", dtype, [=](OpRun& run) {
-    amax(run.ctx, run.output("out", DType::kF32, {1}, exact()),
-         run.random("x", dtype, {s.rows, s.columns}, -300.0, 200.0));
+OpCase amax_case(const Size& s, DType dtype, bool accumulate) {
+  return make("amax", s, accumulate ? " of more" : "", dtype, [=](OpRun& run) {
+    const Tensor out = accumulate ? run.updated("out", DType::kF32, {1}, exact(), 0, 250)
+                                  : run.output("out", DType::kF32, {1}, exact());
+    amax(run.ctx, out, run.random("x", dtype, {s.rows, s.columns}, -300.0, 200.0), accumulate);
   });
 }
 
@@ -55,6 +56,20 @@ OpCase quantize_case(const Size& s, DType dtype, Float8Format format, Float8Scal
     quantize_float8(run.ctx, codes, inverse, x, run.values("scale", DType::kF32, {1}, {scale}),
                     format);
   });
+}
+
+OpCase transposed_case(const Size& s, DType dtype, Float8Format format, Float8Scaling scaling) {
+  const Shape shape{s.rows, s.columns}, turned{s.columns, s.rows};
+  return make(
+      "quantize_float8_transposed", s, concat(name(format), name(scaling)), dtype, [=](OpRun& run) {
+        const Tensor codes = run.output("codes", DType::kU8, turned, exact());
+        const Tensor inverse =
+            run.output("inverse", DType::kF32, float8_inverse_shape(scaling, turned), exact());
+        const ConstTensor x = run.random("x", dtype, shape, -4.0, 4.0);
+        ConstTensor scale;
+        if (scaling == kTensor) scale = run.values("scale", DType::kF32, {1}, {150.3});
+        quantize_float8_transposed(run.ctx, codes, inverse, x, scale, format, scaling);
+      });
 }
 
 OpCase dequantize_case(const Size& s, DType dtype, Float8Format format, Float8Scaling scaling) {
@@ -106,10 +121,11 @@ std::vector<OpCase> float8_cases() {
   std::vector<OpCase> cases;
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
     for (const Size& s : kSizes) {
-      cases.push_back(amax_case(s, dtype));
+      for (bool accumulate : {false, true}) cases.push_back(amax_case(s, dtype, accumulate));
       for (Float8Format format : {kE4M3, kE5M2})
         for (Float8Scaling scaling : {kTensor, kRow, kBlock}) {
           cases.push_back(quantize_case(s, dtype, format, scaling));
+          cases.push_back(transposed_case(s, dtype, format, scaling));
           cases.push_back(dequantize_case(s, dtype, format, scaling));
         }
     }

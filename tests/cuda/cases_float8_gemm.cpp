@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "engine/ops/float8_gemm.h"
 #include "tests/cuda/registry.h"
 
@@ -14,14 +12,18 @@ struct Form {
   bool accumulate = false;
 };
 
-std::string describe(int64_t m, int64_t n, int64_t k, const Form& f) {
-  return concat("(", m, ", ", k, ") x (", k, ", ", n, ")", f.a == kE5M2 ? " A e5m2" : "",
-                f.b == kE5M2 ? " B e5m2" : "", f.of_a != Float8Scaling::kTensor ? " in groups" : "",
-                f.accumulate ? " added" : "");
+const char* scalings(const Form& f) {
+  if (f.of_a == Float8Scaling::kTensor) return "";
+  if (f.of_a == Float8Scaling::kBlock) return " blocks x rows";
+  return f.of_b == Float8Scaling::kBlock ? " rows x blocks" : " rows x rows";
 }
 
-// Numbers up to 28 with both signs. Scales of groups are powers of two: products of codes and scales are
-// then the same numbers in bfloat16 and in float32.
+std::string describe(int64_t m, int64_t n, int64_t k, const Form& f) {
+  return concat("(", m, ", ", k, ") x (", k, ", ", n, ")", f.a == kE5M2 ? " A e5m2" : "",
+                f.b == kE5M2 ? " B e5m2" : "", scalings(f), f.accumulate ? " added" : "");
+}
+
+// Numbers up to 28 with both signs.
 Float8Matrix matrix(OpRun& run, const std::string& name, int64_t rows, int64_t columns,
                     Float8Format format, Float8Scaling scaling) {
   const int64_t n = rows * columns;
@@ -34,7 +36,7 @@ Float8Matrix matrix(OpRun& run, const std::string& name, int64_t rows, int64_t c
   const Shape groups = float8_inverse_shape(scaling, {rows, columns});
   for (int64_t i = 0; i < groups.numel(); ++i)
     inverses.push_back(scaling == Float8Scaling::kTensor ? 0.013 + 0.1 * (name == "a")
-                                                         : std::exp2(static_cast<double>(i % 4)));
+                                                         : 0.3 + 0.07 * static_cast<double>(i % 9));
   return {.codes = run.values(name, DType::kU8, {rows, columns}, codes),
           .inverse = run.values(concat(name, ".inverse"), DType::kF32, groups, inverses),
           .format = format,
@@ -71,11 +73,16 @@ std::vector<OpCase> float8_gemm_cases() {
       cases.push_back(gemm_case(33, 16, 144, out, {.a = kE5M2, .accumulate = accumulate}));
       cases.push_back(gemm_case(20, 32, 64, out, {.b = kE5M2, .accumulate = accumulate}));
       cases.push_back(
-          gemm_case(9, 144, 160, out, {.of_a = kRow, .of_b = kBlock, .accumulate = accumulate}));
+          gemm_case(12, 144, 672, out, {.of_a = kRow, .of_b = kBlock, .accumulate = accumulate}));
+      cases.push_back(
+          gemm_case(132, 16, 160, out, {.of_a = kBlock, .of_b = kRow, .accumulate = accumulate}));
+      cases.push_back(gemm_case(
+          4, 32, 272, out, {.a = kE5M2, .of_a = kRow, .of_b = kRow, .accumulate = accumulate}));
     }
     cases.push_back(gemm_case(0, 16, 16, out, {}));
     cases.push_back(gemm_case(8192, 8192, 8192, out, {}, true));
     cases.push_back(gemm_case(8192, 8192, 8192, out, {.of_a = kRow, .of_b = kBlock}, true));
+    cases.push_back(gemm_case(8192, 8192, 8192, out, {.of_a = kRow, .of_b = kRow}, true));
   }
   return cases;
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/cuda/gemm.h"
+#include "engine/ops/float8_gemm.h"
 
 namespace trireme::test {
 namespace {
@@ -60,6 +61,30 @@ std::vector<std::byte> sum_with(bool autotune) {
   cuda::download(*p.gpu, c.data(), p.memory.data(), std::ssize(c));
   EXPECT_NE(c.front(), std::byte{kBytes});
   return c;
+}
+
+TEST(Float8Products, AreRefusedWhereTheGpuHasNone) {
+  Products p;
+  const auto matrix = [&](int64_t slot, Float8Scaling scaling) {
+    return Float8Matrix{
+        .codes = p.memory.tensor(DType::kU8, {16, 32}, slot * 8192),
+        .inverse = p.memory.tensor(DType::kF32, float8_inverse_shape(scaling, {16, 32}),
+                                   slot * 8192 + 4096),
+        .scaling = scaling};
+  };
+  const auto on = [&](int major, int minor, Float8Scaling scaling) {
+    p.gpu->info.compute_major = major;
+    p.gpu->info.compute_minor = minor;
+    float8_gemm(p.ctx, p.memory.tensor(DType::kF32, {16, 16}, 3 * 8192), matrix(0, scaling),
+                matrix(1, scaling), false);
+    cuda::synchronize(*p.gpu, p.gpu->main);
+  };
+  on(9, 0, Float8Scaling::kTensor);
+  on(8, 9, Float8Scaling::kTensor);
+  on(9, 0, Float8Scaling::kRow);
+  EXPECT_THROW(on(8, 0, Float8Scaling::kTensor), InputError);
+  EXPECT_THROW(on(8, 9, Float8Scaling::kRow), InputError);
+  EXPECT_THROW(on(10, 0, Float8Scaling::kRow), InputError);
 }
 
 TEST(BlasPlans, AreTimedBesideTheResult) { EXPECT_EQ(sum_with(true), sum_with(false)); }

@@ -5,7 +5,9 @@
 // alignment of every pointer, workspace), which on a device would be a fault or wrong numbers.
 // float64 has no epilogue that adds a bias, as a library may lack any combination. 8-bit floats as on
 // compute capability 9.0: A transposed, B not, never E5M2 times E5M2, every leading dimension and address
-// a multiple of 16 bytes, one float32 factor for each operand in device memory, no fast accumulation.
+// a multiple of 16 bytes, no fast accumulation, float32 factors in device memory: one for each operand,
+// or those of groups (at addresses that are multiples of 16 bytes, of whole fours of rows and columns):
+// of 128 along k, all rows of the first group before the second; of 128 by 128, along k first, whole fours.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -35,6 +37,7 @@ struct cublasLtMatmulDescOpaque_t {
   const void* bias = nullptr;
   int bias_type = -1;  // -1: D's
   const float *a_scale = nullptr, *b_scale = nullptr;
+  int32_t a_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, b_mode = a_mode;
   int8_t fast = 0;
 };
 struct cublasLtMatrixLayoutOpaque_t {
@@ -82,7 +85,8 @@ uint64_t fingerprint(const cublasLtMatmulDescOpaque_t& desc,
   const auto add = [&](uint64_t word) { hash = (hash ^ word) * 1099511628211u; };
   for (uint64_t word :
        {uint64_t{desc.compute}, uint64_t{desc.scale}, uint64_t{desc.transpose_a},
-        uint64_t{desc.transpose_b}, uint64_t{desc.epilogue}, static_cast<uint64_t>(desc.fast)})
+        uint64_t{desc.transpose_b}, uint64_t{desc.epilogue}, static_cast<uint64_t>(desc.fast),
+        static_cast<uint64_t>(desc.a_mode), static_cast<uint64_t>(desc.b_mode)})
     add(word);
   for (const auto* m : layouts)
     for (uint64_t word :
@@ -149,21 +153,56 @@ std::vector<Compute> unpacked(const cublasLtMatrixLayoutOpaque_t& m, const void*
   return values;
 }
 
+constexpr int64_t kGroup = 128;
+
+// The factor of element (row, x) of an operand of `rows` rows and k columns, as the product sees it.
+float group_factor(int32_t mode, const float* scale, int64_t rows, int64_t k, int64_t row,
+                   int64_t x) {
+  if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F) return scale[x / kGroup * rows + row];
+  const int64_t groups = (k + kGroup - 1) / kGroup, stride = (groups + 3) / 4 * 4;
+  return scale[row / kGroup * stride + x / kGroup];
+}
+
+// A sum over each group of k, times the factors of both operands.
+template <class Compute>
+void add_groups(const Product& p, const std::vector<Compute>& a, const Compute* b, int64_t j,
+                int64_t k, std::vector<Compute>& sums) {
+  const auto m = static_cast<int64_t>(p.d.rows), n = static_cast<int64_t>(p.d.columns);
+  for (int64_t first = 0; first < k; first += kGroup) {
+    const auto of_b =
+        static_cast<Compute>(group_factor(p.desc.b_mode, p.desc.b_scale, n, k, j, first));
+    for (int64_t i = 0; i < m; ++i) {
+      Compute sum{0};
+      for (int64_t x = first; x < std::min(k, first + kGroup); ++x)
+        sum += a[static_cast<size_t>(i + x * m)] * b[x];
+      const auto of_a =
+          static_cast<Compute>(group_factor(p.desc.a_mode, p.desc.a_scale, m, k, i, first));
+      sums[static_cast<size_t>(i)] += of_a * of_b * sum;
+    }
+  }
+}
+
+bool in_groups(const cublasLtMatmulDescOpaque_t& desc) {
+  return desc.a_mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+}
+
 template <class Compute>
 void multiply(const Product& p, int64_t batch) {
   const auto a = unpacked<Compute>(p.a, p.a_data, p.desc.transpose_a, batch);
   const auto b = unpacked<Compute>(p.b, p.b_data, p.desc.transpose_b, batch);
+  const bool groups = in_groups(p.desc);
   const auto m = static_cast<int64_t>(p.d.rows), n = static_cast<int64_t>(p.d.columns);
   const int64_t k = m == 0 ? 0 : std::ssize(a) / m;
   const auto bias_type =
       p.desc.bias_type < 0 ? p.d.type : static_cast<cudaDataType_t>(p.desc.bias_type);
   Compute alpha = static_cast<Compute>(p.alpha);
-  if (p.desc.a_scale != nullptr) alpha *= static_cast<Compute>(*p.desc.a_scale);
-  if (p.desc.b_scale != nullptr) alpha *= static_cast<Compute>(*p.desc.b_scale);
+  if (!groups && p.desc.a_scale != nullptr) alpha *= static_cast<Compute>(*p.desc.a_scale);
+  if (!groups && p.desc.b_scale != nullptr) alpha *= static_cast<Compute>(*p.desc.b_scale);
   std::vector<Compute> sums(static_cast<size_t>(m));
   for (int64_t j = 0; j < n; ++j) {
     std::ranges::fill(sums, Compute{0});
-    for (int64_t x = 0; x < k; ++x) {
+    if (groups) add_groups(p, a, b.data() + j * k, j, k, sums);
+    for (int64_t x = 0; x < k && !groups; ++x) {
       const Compute factor = b[static_cast<size_t>(x + j * k)];
       const Compute* const column = a.data() + x * m;
       for (int64_t i = 0; i < m; ++i) sums[static_cast<size_t>(i)] += column[i] * factor;
@@ -181,6 +220,19 @@ void multiply(const Product& p, int64_t batch) {
   }
 }
 
+bool supported_modes(const cublasLtMatmulDescOpaque_t& desc,
+                     const cublasLtMatrixLayoutOpaque_t& d) {
+  if (!in_groups(desc)) return desc.b_mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  const auto known = [](int32_t mode) {
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
+           mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  };
+  const bool vectors = desc.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
+                       desc.b_mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+  return known(desc.a_mode) && known(desc.b_mode) && vectors && desc.a_scale != nullptr &&
+         desc.b_scale != nullptr && d.rows % 4 == 0 && d.columns % 4 == 0;
+}
+
 bool supported_float8(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
                       const cublasLtMatrixLayoutOpaque_t& b,
                       const cublasLtMatrixLayoutOpaque_t& d) {
@@ -188,10 +240,10 @@ bool supported_float8(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatr
   const bool aligned = a.ld % 16 == 0 && b.ld % 16 == 0 &&
                        static_cast<uintptr_t>(d.ld) * size_of(d.type) % 16 == 0 &&
                        a.rows % 16 == 0 && a.columns % 16 == 0;
-  return !both_wide && aligned && desc.fast == 0 && desc.transpose_a == CUBLAS_OP_T &&
-         desc.transpose_b == CUBLAS_OP_N && desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT &&
-         desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F &&
-         (d.type == CUDA_R_16BF || d.type == CUDA_R_32F);
+  return !both_wide && aligned && supported_modes(desc, d) && desc.fast == 0 &&
+         desc.transpose_a == CUBLAS_OP_T && desc.transpose_b == CUBLAS_OP_N &&
+         desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT && desc.compute == CUBLAS_COMPUTE_32F &&
+         desc.scale == CUDA_R_32F && (d.type == CUDA_R_16BF || d.type == CUDA_R_32F);
 }
 
 bool supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
@@ -199,7 +251,8 @@ bool supported(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayou
                const cublasLtMatrixLayoutOpaque_t& d) {
   if (c.type != d.type) return false;
   if (is_float8(a.type) && is_float8(b.type)) return supported_float8(desc, a, b, d);
-  if (desc.a_scale != nullptr || desc.b_scale != nullptr || a.type != b.type) return false;
+  if (desc.a_scale != nullptr || desc.b_scale != nullptr || in_groups(desc) || a.type != b.type)
+    return false;
   if (desc.compute == CUBLAS_COMPUTE_64F)
     return desc.scale == CUDA_R_64F && a.type == CUDA_R_64F && d.type == CUDA_R_64F &&
            desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT;
@@ -274,6 +327,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return take(desc->bias_type, value, bytes);
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER: return take(desc->a_scale, value, bytes);
     case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return take(desc->b_scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE: return take(desc->a_mode, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE: return take(desc->b_mode, value, bytes);
     case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return take(desc->fast, value, bytes);
     default: return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -368,6 +423,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         static_cast<size_t>(algorithm->data[6]));
   if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
     die("cublasLtMatmul: the workspace is not aligned to 256 bytes");
+  for (const float* scale : {desc->a_scale, desc->b_scale})
+    if (in_groups(*desc) && reinterpret_cast<uintptr_t>(scale) % 16 != 0)
+      die("cublasLtMatmul: the factors of groups are not aligned to 16 bytes");
   if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && desc->bias == nullptr)
     die("cublasLtMatmul: a bias epilogue without a bias");
   const bool wide = desc->scale == CUDA_R_64F;

@@ -37,8 +37,9 @@ struct DequantizeFloat8 {
   Float8Format format;
 };
 
-TRIREME_CPU_KERNEL(amax, (float* out, const T* x, int64_t n, int threads))
+TRIREME_CPU_KERNEL(amax, (float* out, const T* x, int64_t n, bool accumulate, int threads))
 TRIREME_CPU_KERNEL(quantize_float8, (const QuantizeFloat8<T>& a, int threads))
+TRIREME_CPU_KERNEL(quantize_float8_transposed, (const QuantizeFloat8<T>& a, int threads))
 TRIREME_CPU_KERNEL(dequantize_float8, (const DequantizeFloat8<T>& a, int threads))
 
 // --- what both devices compute ------------------------------------------------------------------------
@@ -59,6 +60,11 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float float8_scale(float large
   return scale > kMost ? kMost : scale;
 }
 
+// A row of `inverse` for blocks of 128 by 128.
+TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_blocks_in_row(int64_t columns) {
+  return (columns + 511) / 512 * 4;
+}
+
 // Where in `inverse` the group of element (row, column) is.
 TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_group(int64_t group_rows,
                                                                        int64_t rows,
@@ -66,7 +72,7 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline int64_t float8_group(int64_t g
                                                                        int64_t column) {
   if (group_rows == 0) return 0;
   if (group_rows == 1) return column / 128 * rows + row;
-  return row / 128 * ((columns + 127) / 128) + column / 128;
+  return row / 128 * float8_blocks_in_row(columns) + column / 128;
 }
 
 }  // namespace trireme::cpu

@@ -93,11 +93,12 @@ int64_t alignment_of(const void* pointer) {
 // Everything a prepared product depends on; alpha is given at the call.
 using Key = std::array<int64_t, 8>;
 Key key_of(const GemmProblem& g, const GemmPointers& p) {
-  const int64_t flags = int64_t{g.transpose_a} | int64_t{g.transpose_b} << 1 |
-                        int64_t{g.accumulate} << 2 | int64_t{g.has_bias} << 3 |
-                        static_cast<int64_t>(g.in) << 4 | static_cast<int64_t>(g.out) << 8 |
-                        static_cast<int64_t>(g.a_format) << 12 |
-                        static_cast<int64_t>(g.b_format) << 13;
+  const int64_t flags =
+      int64_t{g.transpose_a} | int64_t{g.transpose_b} << 1 | int64_t{g.accumulate} << 2 |
+      int64_t{g.has_bias} << 3 | static_cast<int64_t>(g.in) << 4 |
+      static_cast<int64_t>(g.out) << 8 | static_cast<int64_t>(g.a_format) << 12 |
+      static_cast<int64_t>(g.b_format) << 13 | static_cast<int64_t>(g.a_scaling) << 14 |
+      static_cast<int64_t>(g.b_scaling) << 16;
   const int64_t alignments = alignment_of(p.a) | alignment_of(p.b) << 10 | alignment_of(p.c) << 20 |
                              alignment_of(p.bias) << 30;
   return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, flags, alignments};
@@ -149,6 +150,29 @@ void set_scales(const MatmulDesc& desc, const GemmProblem& g, const GemmPointers
   set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_inverse, g);
 }
 
+// How the library is to read the factors of groups, which it has learned in 12.9.
+void set_scaling(const MatmulDesc& desc, const GemmProblem& g) {
+  if (g.a_scaling == Float8Scaling::kTensor) return;
+#if CUBLAS_VERSION >= 120900
+  constexpr size_t kSince = 120900;
+  if (const size_t version = blas_lt_functions().cublasLtGetVersion(); version < kSince)
+    fail_input("cuBLASLt ", version / 10000, ".", version / 100 % 100,
+               " cannot multiply 8-bit floats with scales of groups, 12.9 can; use one scale for "
+               "each tensor");
+  const auto mode = [](Float8Scaling scaling) {
+    return static_cast<int32_t>(scaling == Float8Scaling::kRow
+                                    ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                    : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
+  };
+  set(desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode(g.b_scaling), g);
+  set(desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode(g.a_scaling), g);
+#else
+  fail_input("built with CUDA ", CUDART_VERSION / 1000, ".", CUDART_VERSION / 10 % 100,
+             ", products of 8-bit floats with scales of groups need 12.9; use one scale for each "
+             "tensor");
+#endif
+}
+
 // The stored matrices, read column by column: their transposes.
 Plan describe(const GemmProblem& g, const GemmPointers& p, bool bias_first) {
   Plan plan;
@@ -173,6 +197,7 @@ Plan describe(const GemmProblem& g, const GemmPointers& p, bool bias_first) {
   if (g.in == DType::kU8) {
     const int8_t fast = 0;  // sums with fewer bits than float32's between their parts
     set(plan.desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast, g);
+    set_scaling(plan.desc, g);
   }
   set_scales(plan.desc, g, p);
   const cudaDataType_t a = library_type(g.in, g.a_format), b = library_type(g.in, g.b_format);

@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(kThreads) scales_kernel(cpu::Float8Scales a) {
   __shared__ uint32_t shared[kWarp];
   const int64_t t = blockIdx.x;
   const float newest = a.amax[t];
+  if (a.history != nullptr && newest - newest != 0.0f) return;
   uint32_t largest = cpu::magnitude_bits(newest);
   if (a.history != nullptr) {
     auto* const old = dynamic_shared<float>();
@@ -72,6 +73,13 @@ struct Encode {
   }
 };
 
+// The end of a row of scales of blocks, behind the last block.
+__device__ void clear_rest(float* inverse, int64_t row, int64_t columns) {
+  const int64_t length = cpu::float8_blocks_in_row(columns);
+  const int64_t i = (columns + kBlock - 1) / kBlock + threadIdx.x;
+  if (i < length) inverse[row * length + i] = 0;
+}
+
 // A row of 128 elements by a warp, or 128 rows of them by a block.
 template <class F, class T, bool kRows>
 __global__ void __launch_bounds__(kThreads) groups_kernel(cpu::QuantizeFloat8<T> a) {
@@ -82,6 +90,7 @@ __global__ void __launch_bounds__(kThreads) groups_kernel(cpu::QuantizeFloat8<T>
   const int64_t column = static_cast<int64_t>(blockIdx.y) * kBlock + lane;
   const int64_t limit = first_row + (kRows ? kWarps : kBlock);
   const int64_t end_row = limit < a.rows ? limit : a.rows;
+  if (!kRows && blockIdx.y == gridDim.y - 1) clear_rest(a.inverse, blockIdx.x, a.columns);
   uint32_t largest = 0;
   for (int64_t r = first_row + warp; r < end_row; r += kWarps) {
 #pragma unroll
@@ -102,6 +111,84 @@ __global__ void __launch_bounds__(kThreads) groups_kernel(cpu::QuantizeFloat8<T>
     if (lane == 0 && (kRows || r == first_row))
       a.inverse[cpu::float8_group(a.group_rows, a.rows, a.columns, r, column)] = 1.0f / scale;
   }
+}
+
+// The scales of the columns of a tile: one each, or one of all. All threads get their four.
+template <class T>
+__device__ void tile_scales(const cpu::QuantizeFloat8<T>& a, int64_t first_row, int64_t end_row,
+                            int64_t column, int warp, uint32_t (*of_warp)[kBlock],
+                            float (&scales)[kOfALane]) {
+  uint32_t largest[kOfALane] = {};
+  for (int64_t r = first_row + warp; r < end_row; r += kWarps) {
+#pragma unroll
+    for (int i = 0; i < kOfALane; ++i) {
+      const int64_t c = column + i * kWarp;
+      const uint32_t bits = c < a.columns ? cpu::magnitude_bits(a.x[r * a.columns + c]) : 0;
+      largest[i] = bits > largest[i] ? bits : largest[i];
+    }
+  }
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int i = 0; i < kOfALane; ++i) of_warp[warp][lane + i * kWarp] = largest[i];
+  __syncthreads();
+  uint32_t of_all = 0;
+#pragma unroll
+  for (int i = 0; i < kOfALane; ++i) {
+    for (int w = 0; w < kWarps; ++w) {
+      const uint32_t bits = of_warp[w][lane + i * kWarp];
+      largest[i] = bits > largest[i] ? bits : largest[i];
+    }
+    of_all = largest[i] > of_all ? largest[i] : of_all;
+  }
+  of_all = warp_max(of_all);
+#pragma unroll
+  for (int i = 0; i < kOfALane; ++i) {
+    const uint32_t bits = a.group_rows == 1 ? largest[i] : of_all;
+    scales[i] = cpu::float8_scale(float8_max(a.format), __uint_as_float(bits), 1.0f, 1.0f);
+  }
+}
+
+// A block turns a tile of 128 by 128: it reads along the rows of x and writes along those of codes.
+template <class F, class T>
+__global__ void __launch_bounds__(kThreads) transposed_kernel(cpu::QuantizeFloat8<T> a) {
+  // Four bytes more: neighbours in a column lie in different banks.
+  __shared__ uint8_t tile[kBlock][kBlock + 4];
+  __shared__ uint32_t of_warp[kWarps][kBlock];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x) * kBlock,
+                first_column = static_cast<int64_t>(blockIdx.y) * kBlock;
+  const int64_t end_row = first_row + kBlock < a.rows ? first_row + kBlock : a.rows;
+  float scales[kOfALane];
+  if (a.group_rows == 0) {
+#pragma unroll
+    for (int i = 0; i < kOfALane; ++i) scales[i] = *a.scale;
+    if (blockIdx.x + blockIdx.y + threadIdx.x == 0) *a.inverse = 1.0f / *a.scale;
+  } else {
+    tile_scales(a, first_row, end_row, first_column + lane, warp, of_warp, scales);
+    if (a.group_rows != 1 && blockIdx.x == gridDim.x - 1) clear_rest(a.inverse, blockIdx.y, a.rows);
+  }
+  for (int64_t r = first_row + warp; r < end_row; r += kWarps) {
+#pragma unroll
+    for (int i = 0; i < kOfALane; ++i) {
+      const int64_t c = first_column + lane + i * kWarp;
+      if (c < a.columns)
+        tile[lane + i * kWarp][r - first_row] = encode<F>(a.x[r * a.columns + c], scales[i]);
+    }
+  }
+  if (warp == 0 && a.group_rows != 0) {
+#pragma unroll
+    for (int i = 0; i < kOfALane; ++i) {
+      const int64_t c = first_column + lane + i * kWarp;
+      if (c < a.columns && (a.group_rows == 1 || c == first_column))
+        a.inverse[cpu::float8_group(a.group_rows, a.columns, a.rows, c, first_row)] =
+            1.0f / scales[i];
+    }
+  }
+  __syncthreads();
+  for (int i = warp; i < kBlock && first_column + i < a.columns; i += kWarps)
+    for (int64_t r = first_row + lane; r < end_row; r += kWarp)
+      a.codes[(first_column + i) * a.rows + r] = tile[i][r - first_row];
 }
 
 template <class F, class T, int N>
@@ -136,8 +223,8 @@ void with_format(Float8Format format, Call&& call) {
 }  // namespace
 
 template <class T>
-void amax(Context& gpu, float* out, const T* x, int64_t n) {
-  fill_bytes(gpu, gpu.main, out, 0, sizeof(float));
+void amax(Context& gpu, float* out, const T* x, int64_t n, bool accumulate) {
+  if (!accumulate) fill_bytes(gpu, gpu.main, out, 0, sizeof(float));
   with_pack<T>(
       n,
       [&]<int N>() {
@@ -177,6 +264,17 @@ void quantize_float8(Context& gpu, const cpu::QuantizeFloat8<T>& a) {
 }
 
 template <class T>
+void quantize_float8_transposed(Context& gpu, const cpu::QuantizeFloat8<T>& a) {
+  // One block where there are no elements: it writes the factor of all.
+  const Grid grid{.blocks = {std::max<int64_t>(1, blocks_for(a.rows, kBlock)),
+                             std::max<int64_t>(1, blocks_for(a.columns, kBlock)), 1},
+                  .threads = kThreads};
+  with_format(a.format, [&]<class F>() {
+    launch(gpu, "quantize_float8_transposed", transposed_kernel<F, T>, grid, a);
+  });
+}
+
+template <class T>
 void dequantize_float8(Context& gpu, const cpu::DequantizeFloat8<T>& a) {
   with_format(a.format, [&]<class F>() {
     with_pack<T>(
@@ -189,9 +287,10 @@ void dequantize_float8(Context& gpu, const cpu::DequantizeFloat8<T>& a) {
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                               \
-  template void amax<T>(Context&, float*, const T*, int64_t);                \
-  template void quantize_float8<T>(Context&, const cpu::QuantizeFloat8<T>&); \
+#define TRIREME_INSTANTIATE(T)                                                          \
+  template void amax<T>(Context&, float*, const T*, int64_t, bool);                     \
+  template void quantize_float8<T>(Context&, const cpu::QuantizeFloat8<T>&);            \
+  template void quantize_float8_transposed<T>(Context&, const cpu::QuantizeFloat8<T>&); \
   template void dequantize_float8<T>(Context&, const cpu::DequantizeFloat8<T>&);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

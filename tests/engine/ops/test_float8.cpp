@@ -8,6 +8,7 @@
 namespace trireme::test {
 namespace {
 
+constexpr auto kTensor = Float8Scaling::kTensor;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The numbers of a format by their definition, and the nearest one by trying all.
@@ -51,8 +52,13 @@ TEST(Amax, IsTheLargestMagnitude) {
       for (double v : rounded_to_float(to_doubles(*x))) want = std::max(want, std::abs(v));
       for_each_kernel([&](Ctx& ctx) {
         TestTensor out(DType::kF32, {1});
-        amax(ctx, out, x);
+        amax(ctx, out, x, false);
         EXPECT_EQ(to_doubles(*out)[0], want);
+        TestTensor larger(DType::kF32, {1}, {1e9}), smaller(DType::kF32, {1}, {0.0});
+        amax(ctx, larger, x, true);
+        amax(ctx, smaller, x, true);
+        EXPECT_EQ(to_doubles(*larger)[0], 1e9);
+        EXPECT_EQ(to_doubles(*smaller)[0], want);
         return outputs(out);
       });
     }
@@ -61,9 +67,9 @@ TEST(Amax, IsTheLargestMagnitude) {
 TEST(Amax, KeepsNanAndIsZeroOfNothing) {
   Ctx ctx(1, "test");
   const TestTensor out(DType::kF32, {1}, {5.0});
-  amax(ctx, out, TestTensor(DType::kBF16, {3}, {1.0, std::nan(""), kInfinity}));
+  amax(ctx, out, TestTensor(DType::kBF16, {3}, {1.0, std::nan(""), kInfinity}), false);
   EXPECT_TRUE(std::isnan(to_doubles(*out)[0]));
-  amax(ctx, out, TestTensor(DType::kF32, {0}));
+  amax(ctx, out, TestTensor(DType::kF32, {0}), false);
   EXPECT_EQ(to_doubles(*out)[0], 0.0);
 }
 
@@ -124,11 +130,43 @@ TEST(QuantizeFloat8, GivesEveryGroupItsScale) {
             EXPECT_EQ(int{codes->as<uint8_t>()[at]},
                       f.nearest(product(values[static_cast<size_t>(at)], scale)));
             const int64_t group =
-                scaling == Float8Scaling::kRow ? c / 128 * rows + r : r / 128 * 2 + c / 128;
+                scaling == Float8Scaling::kRow ? c / 128 * rows + r : r / 128 * 4 + c / 128;
             EXPECT_EQ(inverse->as<float>()[group], 1.0f / scale);
           }
+        for (int64_t unused : {2, 3, 6, 7})
+          EXPECT_TRUE(scaling == Float8Scaling::kRow || inverse->as<float>()[unused] == 0.0f);
         return outputs(codes, inverse);
       });
+    }
+}
+
+TEST(QuantizeFloat8, OfTheTransposeIsTheSameOfTheOtherTensor) {
+  const TestTensor scale(DType::kF32, {1}, {37.5});
+  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{131, 200}, {600, 3}, {1, 130}})
+    for (DType dtype : kFloatTypes) {
+      const std::vector<double> values = normals("x", rows * columns);
+      std::vector<double> turned;
+      for (int64_t i = 0; i < rows * columns; ++i)
+        turned.push_back(values[static_cast<size_t>(i % rows * columns + i / rows)]);
+      const TestTensor x(dtype, {rows, columns}, values), other(dtype, {columns, rows}, turned);
+      for (const auto scaling : {kTensor, Float8Scaling::kRow, Float8Scaling::kBlock}) {
+        const Shape groups = float8_inverse_shape(scaling, {columns, rows});
+        for_each_kernel([&](Ctx& ctx) {
+          TestTensor codes(DType::kU8, {columns, rows}), want(DType::kU8, {columns, rows});
+          TestTensor inverse(DType::kF32, groups), want_inverse(DType::kF32, groups);
+          const bool whole = scaling == kTensor;
+          quantize_float8_transposed(ctx, codes, inverse, x,
+                                     whole ? ConstTensor(*scale) : ConstTensor(),
+                                     Float8Format::kE4M3, scaling);
+          if (whole)
+            quantize_float8(ctx, want, want_inverse, other, scale, Float8Format::kE4M3);
+          else
+            quantize_float8_groups(ctx, want, want_inverse, other, Float8Format::kE4M3, scaling);
+          EXPECT_EQ(to_doubles(*codes), to_doubles(*want));
+          EXPECT_EQ(to_doubles(*inverse), to_doubles(*want_inverse));
+          return outputs(codes, inverse);
+        });
+      }
     }
 }
 
@@ -184,7 +222,9 @@ TEST(DelayedScale, IsOfTheLargestInTheHistory) {
   EXPECT_EQ(step(7.0, 0.0), (std::vector<double>{32.0, 9.0}));  // 448 / 7 / 2
   EXPECT_EQ(step(3.5, 14.0), (std::vector<double>{32.0, 16.0}));
   EXPECT_EQ(step(1.75, kInfinity), (std::vector<double>{32.0, 16.0}));
-  EXPECT_EQ(to_doubles(*history), (std::vector<double>{1.75, 3.5, 7.0, kInfinity, 14.0, 0.0}));
+  EXPECT_EQ(to_doubles(*history), (std::vector<double>{1.75, 3.5, 7.0, 14.0, 0.0, 0.0}));
+  EXPECT_EQ(step(std::nan(""), 1.0), (std::vector<double>{32.0, 16.0}));
+  EXPECT_EQ(to_doubles(*history), (std::vector<double>{1.75, 3.5, 7.0, 1.0, 14.0, 0.0}));
   EXPECT_EQ(step(1.75, 1.0)[0], 64.0);  // 7 is forgotten
 }
 
@@ -201,12 +241,13 @@ TEST(Float8, RefusesOtherShapesAndTypes) {
   Ctx ctx(1, "test");
   const TestTensor x(DType::kF32, {2, 3}), codes(DType::kU8, {2, 3}), one(DType::kF32, {1});
   const TestTensor half(DType::kBF16, {1}), rows(DType::kF32, {1, 2});
-  EXPECT_THROW(amax(ctx, half, x), Error);
+  EXPECT_THROW(amax(ctx, half, x, false), Error);
   EXPECT_THROW(quantize_float8(ctx, x, one, x, one, Float8Format::kE4M3), Error);
   EXPECT_THROW(quantize_float8(ctx, codes, half, x, one, Float8Format::kE4M3), Error);
   EXPECT_THROW(quantize_float8_groups(ctx, codes, one, x, Float8Format::kE4M3, Float8Scaling::kRow),
                Error);
-  EXPECT_THROW(dequantize_float8(ctx, x, codes, rows, Float8Format::kE4M3, Float8Scaling::kTensor),
+  EXPECT_THROW(dequantize_float8(ctx, x, codes, rows, Float8Format::kE4M3, kTensor), Error);
+  EXPECT_THROW(quantize_float8_transposed(ctx, codes, one, x, one, Float8Format::kE4M3, kTensor),
                Error);
 }
 
@@ -214,16 +255,17 @@ TEST(Float8, PlanningWritesNothing) {
   const TestTensor x(DType::kF32, {2, 3}, normals("x", 6)), s(DType::kF32, {1}, {2.0});
   const TestTensor codes(DType::kU8, {2, 3}), one(DType::kF32, {1}, {2.0}),
       rows(DType::kF32, {1, 2});
-  const TestTensor y(DType::kF32, {2, 3});
+  const TestTensor y(DType::kF32, {2, 3}), turned(DType::kU8, {3, 2});
   expect_plannable(
       [&](Ctx& ctx) {
-        amax(ctx, one, x);
+        amax(ctx, one, x, true);
         scale_from_amax(ctx, one, s, Float8Format::kE4M3, 0);
         quantize_float8(ctx, codes, one, x, s, Float8Format::kE4M3);
         quantize_float8_groups(ctx, codes, rows, x, Float8Format::kE4M3, Float8Scaling::kRow);
-        dequantize_float8(ctx, y, codes, one, Float8Format::kE4M3, Float8Scaling::kTensor);
+        quantize_float8_transposed(ctx, turned, one, x, s, Float8Format::kE4M3, kTensor);
+        dequantize_float8(ctx, y, codes, one, Float8Format::kE4M3, kTensor);
       },
-      {&codes, &one, &rows, &y});
+      {&codes, &turned, &one, &rows, &y});
 }
 
 }  // namespace

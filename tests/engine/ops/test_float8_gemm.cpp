@@ -33,11 +33,12 @@ Operand operand(const std::string& name, int64_t rows, int64_t columns, Float8Fo
 TEST(Float8Gemm, IsTheProductOfWhatTheCodesStandFor) {
   constexpr auto kE4M3 = Float8Format::kE4M3, kE5M2 = Float8Format::kE5M2;
   constexpr auto kTensor = Float8Scaling::kTensor;
-  const int64_t m = 5, n = 32, k = 144;
+  const int64_t m = 8, n = 32, k = 144;
   const std::vector<double> before = stored(DType::kBF16, normals("c", m * n));
   for (const auto& [format_a, scaling_a, scaling_b] :
        {std::tuple(kE4M3, kTensor, kTensor), std::tuple(kE5M2, kTensor, kTensor),
-        std::tuple(kE4M3, Float8Scaling::kRow, Float8Scaling::kBlock)}) {
+        std::tuple(kE4M3, Float8Scaling::kRow, Float8Scaling::kBlock),
+        std::tuple(kE5M2, Float8Scaling::kRow, Float8Scaling::kRow)}) {
     const Operand a = operand("a", m, k, format_a, scaling_a),
                   b = operand("b", n, k, kE4M3, scaling_b);
     for (bool accumulate : {false, true}) {
@@ -72,6 +73,15 @@ TEST(Float8Gemm, RefusesWhatTheLibraryCannot) {
   EXPECT_THROW(multiply(24, 32, Float8Format::kE4M3), InputError);
   EXPECT_THROW(multiply(16, 20, Float8Format::kE4M3), InputError);
   EXPECT_THROW(multiply(16, 32, Float8Format::kE5M2), Error);
+  const auto in_groups = [&](int64_t m, Float8Scaling of_a, Float8Scaling of_b) {
+    const Operand a = operand("a", m, 32, Float8Format::kE4M3, of_a),
+                  b = operand("b", 16, 32, Float8Format::kE4M3, of_b);
+    float8_gemm(ctx, TestTensor(DType::kF32, {m, 16}), a.matrix, b.matrix, false);
+  };
+  in_groups(4, Float8Scaling::kBlock, Float8Scaling::kRow);
+  EXPECT_THROW(in_groups(6, Float8Scaling::kRow, Float8Scaling::kBlock), InputError);
+  EXPECT_THROW(in_groups(4, Float8Scaling::kBlock, Float8Scaling::kBlock), Error);
+  EXPECT_THROW(in_groups(4, Float8Scaling::kTensor, Float8Scaling::kBlock), Error);
   const Operand a = operand("a", 16, 32, Float8Format::kE4M3, Float8Scaling::kTensor);
   EXPECT_THROW(float8_gemm(ctx, TestTensor(DType::kF16, {16, 16}), a.matrix, a.matrix, false),
                Error);
