@@ -45,6 +45,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   tokens.rows = view(batch.rows);
   tokens.cu_q = tokens.cu_k = view(batch.cu_seqlens);
   tokens.uniform_length = uniform_length(batch, sequence_length);
+  tokens.longest = sequence_length;
   tokens.context = batch.context.get();
   return tokens;
 }

@@ -41,6 +41,7 @@ AttentionArgs Attention::op_args(const Pass& pass) const {
   AttentionArgs args;
   args.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
   args.uniform_length = pass.tokens.uniform_length;
+  args.longest = pass.tokens.longest;
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain) {
     args.dropout = dropout_;
     args.first_head = first_head_;

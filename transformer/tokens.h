@@ -37,6 +37,8 @@ struct Tokens {
   // Length of the sequences that cu_q and cu_k give where all have one and there is no padding: attention
   // over such has a fast way on a GPU, which cannot see the offsets from the host. 0: not known.
   int64_t uniform_length = 0;
+  // No sequence is longer, and cu_k is cu_q; 0: not known.
+  int64_t longest = 0;
   // Where sequences are spread over context-parallel ranks, in the place of cu_q and cu_k.
   const ContextPlan* context = nullptr;
 };

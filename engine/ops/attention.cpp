@@ -87,7 +87,8 @@ void check_offsets(const char* op, const char* operand, const ConstTensor& cu, i
 
 // Values on a GPU are not looked at: the host would wait for them.
 void check_values(const Ctx& ctx, const char* op, const ConstTensor& cu_q, const ConstTensor& cu_k,
-                  const Sizes& s, int64_t uniform_length) {
+                  const Sizes& s, const AttentionArgs& args) {
+  const int64_t uniform_length = args.uniform_length;
   const int64_t rows = s.sequences * uniform_length;
   TRIREME_CHECK(uniform_length == 0 || (uniform_length > 0 && rows == s.tokens && rows == s.keys),
                 op, ": ", s.sequences, " sequences of ", uniform_length, " are not ", s.tokens,
@@ -95,6 +96,11 @@ void check_values(const Ctx& ctx, const char* op, const ConstTensor& cu_q, const
   if (ctx.gpu != nullptr) return;
   check_offsets(op, "cu_q", cu_q, s.tokens);
   check_offsets(op, "cu_k", cu_k, s.keys);
+  const auto *q = cu_q.as<int32_t>(), *k = cu_k.as<int32_t>();
+  for (int64_t n = 0; args.longest > 0 && n < s.sequences; ++n)
+    TRIREME_CHECK(q[n + 1] - q[n] <= args.longest && q[n + 1] == k[n + 1], op, ": sequence ", n,
+                  " has ", q[n + 1] - q[n], " queries and ends at query ", q[n + 1], " and key ",
+                  k[n + 1], ", longest is ", args.longest);
   if (uniform_length == 0) return;
   for (int64_t n = 0; n < s.sequences; ++n)
     for (const ConstTensor* cu : {&cu_q, &cu_k})
@@ -168,6 +174,7 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.kv_heads = s.kv_heads;
   a.width = s.width;
   a.uniform_length = args.uniform_length;
+  a.longest = args.longest;
   a.scale = static_cast<C>(args.scale);
   a.causal = args.causal;
   a.window = args.window;
@@ -214,7 +221,7 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
   const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width), false);
   if (ctx.planning()) return;
-  check_values(ctx, op, cu_q, cu_k, s, args.uniform_length);
+  check_values(ctx, op, cu_q, cu_k, s, args);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionForward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);
@@ -242,7 +249,7 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned),
                         true);
   if (ctx.planning()) return;
-  check_values(ctx, op, cu_q, cu_k, s, args.uniform_length);
+  check_values(ctx, op, cu_q, cu_k, s, args);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionBackward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);

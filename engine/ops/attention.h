@@ -38,6 +38,8 @@ struct AttentionArgs {
   // What the offsets say, where the host knows it: every sequence has so many queries and so many keys,
   // and no row is padding. On a GPU a library may then compute it. 0: not known. Segments do not read it.
   int64_t uniform_length = 0;
+  // The same where lengths differ: cu_q and cu_k say the same, and no sequence is longer. 0: not known.
+  int64_t longest = 0;
 };
 
 void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const ConstTensor& q,

@@ -39,8 +39,10 @@ struct Attention {
   bool by_segments, clear;
   const int32_t* segments;
   int64_t sequences, tokens, keys, heads, kv_heads, width;
-  int64_t
-      uniform_length;  // of all sequences, in queries and keys; 0: they differ, or it is not known
+  // Length of all sequences, in queries and keys; 0: they differ, or it is not known.
+  int64_t uniform_length;
+  // No sequence is longer, and each has as many keys as queries; 0: not known.
+  int64_t longest;
   C scale;
   bool causal;
   int64_t window;  // 0: unlimited

@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) forward_kernel(cpu::Attent
   Running<F, kOwn> running;
   F sums[kOwn][D / kRowLanes];
   begin_rows<D>(running, sums, a, t, own, head);
+  __syncwarp();  // lse, which a row's lanes have read, one of them writes at the end
   const int64_t end = t.keys_end(t.row0 + t.rows);
   for (int64_t j0 = t.keys_begin(t.row0) / Tile::kRows * Tile::kRows; j0 < end; j0 += Tile::kRows) {
     __syncthreads();  // the tiles before have been read

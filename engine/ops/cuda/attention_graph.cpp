@@ -18,33 +18,58 @@ struct Builder {
   Sizes rows{s.batch, s.heads, s.length, 1};
   Sizes wide{s.batch, s.heads, s.length, s.width};
 
+  // Where sequences begin in a tensor.
+  Tensor offsets(int64_t number) {
+    if (!s.ragged) return nullptr;
+    Tensor& known = offsets_[number];
+    if (known == nullptr)
+      known =
+          g.tensor(kTensorOffsets + number, CUDNN_DATA_INT64, {s.batch + 1, 1, 1, 1}, {1, 1, 1, 1});
+    return known;
+  }
   // (batch, heads, length, width), and the same memory with the last two exchanged.
   Tensor operand(int64_t number, int64_t heads, const AttentionShape::Strides& at) {
     return g.tensor(number, narrow, {s.batch, heads, s.length, s.width},
-                    {s.length * at.token, at.head, at.token, 1});
+                    {s.length * at.token, at.head, at.token, 1}, offsets(number));
   }
   Tensor transposed(int64_t number, int64_t heads, const AttentionShape::Strides& at) {
     return g.tensor(number, narrow, {s.batch, heads, s.width, s.length},
-                    {s.length * at.token, at.head, 1, at.token});
+                    {s.length * at.token, at.head, 1, at.token}, offsets(number));
   }
   // lse and delta: (heads, tokens).
   Tensor statistic(int64_t number) {
-    return g.tensor(number, kSums, rows, {s.length, s.tokens, 1, 1});
+    return g.tensor(number, kSums, rows, {s.length, s.tokens, 1, 1}, offsets(number));
   }
   Tensor score() { return g.temporary(kSums, scores); }
 
-  // Where a query comes before the key, minus infinity.
-  Tensor masked(Tensor x) {
-    if (!s.causal) return x;
-    const Tensor query = g.temporary(CUDNN_DATA_INT32, scores);
-    const Tensor key = g.temporary(CUDNN_DATA_INT32, scores);
-    const Tensor seen = g.temporary(CUDNN_DATA_BOOLEAN, scores);
+  Tensor position(Tensor like, int64_t axis) {
+    const Tensor y = g.temporary(CUDNN_DATA_INT32, scores);
+    g.index(like, axis, y);
+    return y;
+  }
+  Tensor compared(cudnnPointwiseMode_t mode, Tensor a, Tensor b) {
+    const Tensor y = g.temporary(CUDNN_DATA_BOOLEAN, scores);
+    g.binary(mode, a, b, y);
+    return y;
+  }
+  Tensor lengths(int64_t number) {
+    return g.tensor(number, CUDNN_DATA_INT32, {s.batch, 1, 1, 1}, {1, 1, 1, 1});
+  }
+  Tensor where(Tensor seen, Tensor x) {
     const Tensor y = score();
-    g.index(x, 2, query);
-    g.index(x, 3, key);
-    g.binary(CUDNN_POINTWISE_CMP_GE, query, key, seen);
     g.select(x, g.scalar(kTensorMinusInf), seen, y);
     return y;
+  }
+  // Where there is no such query or key, and where the query comes before the key, minus infinity.
+  Tensor masked(Tensor x) {
+    if (s.ragged) {
+      const Tensor query =
+          compared(CUDNN_POINTWISE_CMP_LT, position(x, 2), lengths(kTensorQueries));
+      const Tensor key = compared(CUDNN_POINTWISE_CMP_LT, position(x, 3), lengths(kTensorKeys));
+      x = where(compared(CUDNN_POINTWISE_LOGICAL_AND, query, key), x);
+    }
+    if (s.causal) x = where(compared(CUDNN_POINTWISE_CMP_GE, position(x, 2), position(x, 3)), x);
+    return x;
   }
   // x^T of scores, rounded.
   Tensor rounded_transpose(Tensor x) {
@@ -60,6 +85,8 @@ struct Builder {
     g.matmul(p, x, of_each);
     g.reduce(CUDNN_REDUCE_TENSOR_ADD, of_each, gradient);
   }
+
+  std::map<int64_t, Tensor> offsets_ = {};
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Attention as the graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023): sequences of
-// equal lengths in the layout of engine/ops/attention.h. For CUDA sources only.
+// Attention as the graphs that cuDNN's fused engines recognise (FlashAttention-2, Dao 2023): sequences
+// with as many keys as queries, in the layout of engine/ops/attention.h. For CUDA sources only.
 #pragma once
 
 #include <compare>
@@ -19,6 +19,7 @@ struct AttentionShape {
   int64_t tokens = 0;    // from one head to the next of lse and delta, (heads, tokens)
   bool bfloat16 = true;  // or float16
   bool causal = true;
+  bool ragged = false;  // lengths differ: `length` is the most, and tensors tell what each has
   bool backward = false;
   bool repeatable = true;  // the backward adds up dq in a fixed order, with memory length^2
   Strides q = {}, k = {}, v = {}, out = {};
@@ -42,6 +43,11 @@ enum AttentionTensor : int64_t {
   kTensorDelta,  // (heads, tokens) float32, written: sum over d of dout * out
   kTensorOne,    // scalar
   kTensorDqSum,  // (batch, heads, length, width) float32, written; without `repeatable`
+  // With `ragged`, on the device:
+  kTensorQueries,  // (batch) int32 queries of a sequence
+  kTensorKeys,     // (batch) int32 keys of a sequence: as many
+  // (batch + 1) int64, where sequences begin, in elements of tensor n: kTensorOffsets + n.
+  kTensorOffsets = 100,
 };
 
 //   S = scale q k^T, masked     lse = log sum exp S     out = softmax(S) v

@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kSumThreads)
 __global__ void __launch_bounds__(kSumThreads)
     add_in_order_kernel(double* sum, const double* values, int64_t n) {
   __shared__ double near[kSumThreads];
-  double total = *sum;
+  double total = threadIdx.x == 0 ? *sum : 0;
   for (int64_t at = 0; at < n; at += kSumThreads) {
     const int64_t i = at + threadIdx.x;
     if (i < n) near[threadIdx.x] = values[i];

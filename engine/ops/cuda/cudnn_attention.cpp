@@ -1,11 +1,14 @@
 #include "engine/ops/cuda/cudnn_attention.h"
 
 #ifdef TRIREME_CUDNN
+#include <algorithm>
+#include <bit>
 #include <limits>
 #include <optional>
 
 #include "engine/core/memory.h"
 #include "engine/ops/cuda/attention_graph.h"
+#include "engine/ops/cuda/sequence_table.h"
 #endif
 
 namespace trireme::cuda {
@@ -17,6 +20,7 @@ namespace {
 constexpr int64_t kMostWorkspace = int64_t{1} << 30;
 
 using Addresses = std::map<int64_t, const void*>;
+constexpr int64_t kAlign = 256;  // of what lies in the workspace
 
 int64_t scores_bytes(const AttentionShape& s) {
   const int64_t length = round_up(s.length, 64);
@@ -31,7 +35,7 @@ int64_t part_of_batch(const AttentionShape& s) {
   int64_t part = std::min(most, s.batch);
   constexpr int64_t kFloats = 4;
   const auto serves = [&] {
-    return s.batch % part == 0 && (part == s.batch || part * s.length % kFloats == 0);
+    return s.batch % part == 0 && (part == s.batch || s.ragged || part * s.length % kFloats == 0);
   };
   while (part > 0 && !serves()) --part;
   return part;
@@ -65,13 +69,15 @@ class Attention {
       plans_.emplace(shape, std::nullopt);
       return nullptr;
     }
-    const int64_t bytes = plan->workspace + sums_bytes(shape);
-    if (bytes > workspace_.bytes()) {
-      workspace_ = Buffer();  // what was there is given back first
-      workspace_ = Buffer("cuDNN workspace", bytes, Memory::kDevice);
-    }
+    grow(workspace_, plan->workspace + sums_bytes(shape));
     // Last: a plan that is known has its memory.
     return &*plans_.emplace(shape, std::move(plan)).first->second;
+  }
+
+  // Room for the table of `room` sequences.
+  std::byte* table(int64_t room) {
+    grow(table_, round_up(room * 4, kAlign) + SequenceTable::kMostStrides * (room + 1) * 8);
+    return table_.data();
   }
 
   void run(Context& gpu, const dnn::Plan& plan, const AttentionShape& shape, Addresses addresses) {
@@ -88,13 +94,18 @@ class Attention {
  private:
   static int64_t sums_bytes(const AttentionShape& s) {
     if (!s.backward || s.repeatable) return 0;
-    return round_up(s.batch * s.heads * s.length * s.width * 4, 256);
+    return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
+  }
+  static void grow(Buffer& buffer, int64_t bytes) {
+    if (bytes <= buffer.bytes()) return;
+    buffer = Buffer();  // what was there is given back first
+    buffer = Buffer("cuDNN workspace", bytes, Memory::kDevice);
   }
 
   dnn::Descriptor device_;
   cudnnHandle_t handle_ = nullptr;
   std::map<AttentionShape, std::optional<dnn::Plan>> plans_;
-  Buffer workspace_;
+  Buffer workspace_, table_;
 };
 
 namespace {
@@ -111,19 +122,33 @@ AttentionShape::Strides strides(const V& view) {
   return {view.row, view.head};
 }
 
+// Lengths that differ: shapes are rounded up so that few plans serve all batches. Sequences without rows,
+// which that brings, are known to libraries from 9.6 on.
+constexpr size_t kKnowsEmptySequences = 90600;
+constexpr int64_t kShortest = 128;
+
 // The case as cuDNN sees it; none: not one for it.
 template <class T>
 std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<T>& a) {
+  const int64_t longest = a.uniform_length > 0 ? a.uniform_length : a.longest;
+  const bool lengths = a.uniform_length > 0 ? a.tokens == a.sequences * a.uniform_length
+                                            : a.longest > 0 && dnn::functions().cudnnGetVersion() >=
+                                                                   kKnowsEmptySequences;
   const bool fits = gpu.attention != nullptr && !a.by_segments && a.drop_threshold == 0 &&
-                    (a.window == 0 || a.window >= a.uniform_length) && a.uniform_length > 0 &&
-                    a.tokens == a.keys && a.tokens == a.sequences * a.uniform_length &&
-                    a.width % 8 == 0 && a.width <= 128;
+                    (a.window == 0 || a.window >= longest) && lengths && a.sequences > 0 &&
+                    a.tokens == a.keys && a.width % 8 == 0 && a.width <= 128;
   if (!fits || !aligned(a.q) || !aligned(a.k) || !aligned(a.v)) return std::nullopt;
   AttentionShape s{};
+  s.ragged = a.uniform_length == 0;
   s.batch = a.sequences;
+  s.length = longest;
+  if (s.ragged) {
+    s.batch = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(s.batch)));
+    s.length =
+        std::max(kShortest, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(longest))));
+  }
   s.heads = a.heads;
   s.kv_heads = a.kv_heads;
-  s.length = a.uniform_length;
   s.width = a.width;
   s.tokens = a.tokens;
   s.bfloat16 = std::is_same_v<T, bf16>;
@@ -132,6 +157,71 @@ std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<
   s.k = strides(a.k);
   s.v = strides(a.v);
   return s;
+}
+
+// The table of the sequences of a ragged shape, and where its parts lie for a part of the batch.
+class Ragged {
+ public:
+  template <class T>
+  Ragged(Context& gpu, const AttentionShape& s, const cpu::Attention<T>& a) : room_(s.batch) {
+    if (!s.ragged) return;
+    std::byte* const memory = gpu.attention->table(room_);
+    table_ = {.lengths = reinterpret_cast<int32_t*>(memory),
+              .offsets = reinterpret_cast<int64_t*>(memory + round_up(room_ * 4, kAlign)),
+              .cu = a.cu_q,
+              .sequences = a.sequences,
+              .room = room_,
+              .strides = {},
+              .count = 0};
+    add({kTensorQ}, s.q);
+    add({kTensorK}, s.k);
+    add({kTensorV}, s.v);
+    add({kTensorOut}, s.out);
+    add({kTensorLse, kTensorDelta}, {.token = 1});
+    if (s.backward) {
+      add({kTensorDout}, s.dout);
+      add({kTensorDq}, s.dq);
+      add({kTensorDk}, s.dk);
+      add({kTensorDv}, s.dv);
+    }
+    write_sequence_table(gpu, table_);
+  }
+  // From sequence `first` on.
+  void give(Addresses& addresses, int64_t first) const {
+    if (table_.count == 0) return;
+    addresses[kTensorQueries] = addresses[kTensorKeys] = table_.lengths + first;
+    for (const auto& [tensor, at] : rows_)
+      addresses[kTensorOffsets + tensor] = table_.offsets + at * (room_ + 1) + first;
+  }
+
+ private:
+  void add(std::initializer_list<int64_t> tensors, const AttentionShape::Strides& strides) {
+    int64_t* const known = table_.strides;
+    const auto at = std::find(known, known + table_.count, strides.token) - known;
+    if (at == table_.count) {
+      TRIREME_CHECK(at < SequenceTable::kMostStrides, "too many layouts of one attention");
+      known[table_.count++] = strides.token;
+    }
+    for (const int64_t tensor : tensors) rows_[tensor] = at;
+  }
+
+  int64_t room_;
+  SequenceTable table_{};
+  std::map<int64_t, int64_t> rows_;
+};
+
+// Rows after the last sequence, which no graph writes.
+template <class T>
+void clear_padding(Context& gpu, const cpu::Attention<T>& a, const cpu::HeadView<T>& view,
+                   int64_t heads, float* lse) {
+  clear_rows(gpu, RowsWithoutSequence<T>{.data = view.data,
+                                         .row = view.row,
+                                         .head = view.head,
+                                         .rows = a.tokens,
+                                         .heads = heads,
+                                         .width = a.width,
+                                         .first = a.cu_q + a.sequences,
+                                         .lse = lse});
 }
 
 // Scalars of the graphs, which are read from the host when the plan is run.
@@ -156,8 +246,10 @@ bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   Addresses addresses = {{kTensorQ, a.q.data}, {kTensorK, a.k.data},
                          {kTensorV, a.v.data}, {kTensorOut, a.out.data},
                          {kTensorLse, a.lse},  {kTensorScale, &scalars.scale}};
-  if (s->causal) addresses[kTensorMinusInf] = &scalars.minus_inf;
+  if (s->causal || s->ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
+  Ragged(gpu, *s, a).give(addresses, 0);
   gpu.attention->run(gpu, *plan, *s, std::move(addresses));
+  if (s->ragged) clear_padding(gpu, a, a.out, a.heads, a.lse);
   return true;
 }
 
@@ -177,20 +269,28 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   const int64_t part_size = part_of_batch(*s);
   if (part_size == 0) return false;
   const int64_t parts = s->batch / part_size;
+  const AttentionShape whole = *s;
   s->batch = part_size;
   const dnn::Plan* const plan = gpu.attention->find(*s);
   if (plan == nullptr) return false;
+  const Ragged ragged(gpu, whole, a);
   const Scalars scalars{.scale = a.scale};
   for (int64_t part = 0; part < parts; ++part) {
-    const int64_t token = part * s->batch * s->length;
+    const int64_t token = s->ragged ? 0 : part * s->batch * s->length;
     Addresses addresses = {{kTensorQ, at(a.q, token)},       {kTensorK, at(a.k, token)},
                            {kTensorV, at(a.v, token)},       {kTensorOut, at(a.out, token)},
                            {kTensorDout, at(a.dout, token)}, {kTensorDq, at(a.dq, token)},
                            {kTensorDk, at(a.dk, token)},     {kTensorDv, at(a.dv, token)},
                            {kTensorLse, a.lse + token},      {kTensorDelta, a.scratch + token},
                            {kTensorScale, &scalars.scale},   {kTensorOne, &scalars.one}};
-    if (s->causal) addresses[kTensorMinusInf] = &scalars.minus_inf;
+    if (s->causal || s->ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
+    ragged.give(addresses, part * s->batch);
     gpu.attention->run(gpu, *plan, *s, std::move(addresses));
+  }
+  if (s->ragged) {
+    clear_padding(gpu, a, a.dq, a.heads, nullptr);
+    clear_padding(gpu, a, a.dk, a.kv_heads, nullptr);
+    clear_padding(gpu, a, a.dv, a.kv_heads, nullptr);
   }
   return true;
 }

@@ -84,9 +84,11 @@ Descriptor describe_device(const std::string& json) {
 // --- tensors ------------------------------------------------------------------------------------------
 
 Graph::Tensor Graph::add_tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes,
-                                const Sizes& strides, bool temporary, bool by_value) {
+                                const Sizes& strides, bool temporary, bool by_value,
+                                Tensor offsets) {
   Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  const int64_t alignment = 16;
+  // Parts of a tensor begin where their offsets say: no more than an element's alignment is promised of sums.
+  const int64_t alignment = offsets != nullptr && type == CUDNN_DATA_FLOAT ? 4 : 16;
   d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
   d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, sizes.data(), std::ssize(sizes));
   d.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides.data(), std::ssize(strides));
@@ -94,15 +96,16 @@ Graph::Tensor Graph::add_tensor(int64_t number, cudnnDataType_t type, const Size
   d.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, &alignment);
   d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, &temporary);
   d.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, &by_value);
+  if (offsets != nullptr) d.set(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, offsets);
   d.finalize();
   parts_.push_back(std::move(d));
   return parts_.back().raw();
 }
 
 Graph::Tensor Graph::tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes,
-                            const Sizes& strides) {
+                            const Sizes& strides, Tensor offsets) {
   TRIREME_CHECK(number < kFirstTemporary, "tensor ", number);
-  return add_tensor(number, type, sizes, strides, false, false);
+  return add_tensor(number, type, sizes, strides, false, false, offsets);
 }
 
 Graph::Tensor Graph::temporary(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides) {
@@ -142,8 +145,9 @@ void Graph::matmul(Tensor a, Tensor b, Tensor c) {
 void Graph::pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b, Tensor selector,
                       int64_t axis) {
   Descriptor kind(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  const cudnnDataType_t type =
-      mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
+  const bool logical = mode == CUDNN_POINTWISE_CMP_GE || mode == CUDNN_POINTWISE_CMP_LT ||
+                       mode == CUDNN_POINTWISE_LOGICAL_AND;
+  const cudnnDataType_t type = logical ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
   kind.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, &mode);
   kind.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, &type);
   if (axis >= 0) kind.set(CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, &axis);

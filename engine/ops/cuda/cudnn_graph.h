@@ -74,7 +74,10 @@ class Graph {
  public:
   using Tensor = cudnnBackendDescriptor_t;
   using Sizes = std::vector<int64_t>;
-  Tensor tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
+  // offsets: (sizes[0] + 1) int64 on the device, where each of the first dimension's parts begins, in
+  // elements; null: the strides say it.
+  Tensor tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides,
+                Tensor offsets = nullptr);
   Tensor temporary(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
   Tensor temporary(cudnnDataType_t type, const Sizes& sizes);  // contiguous
   Tensor scalar(int64_t number);                               // float32, on the host
@@ -95,7 +98,7 @@ class Graph {
 
  private:
   Tensor add_tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides,
-                    bool temporary, bool by_value);
+                    bool temporary, bool by_value, Tensor offsets = nullptr);
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b, Tensor selector,
                  int64_t axis);
   void add_operation(Descriptor operation);

@@ -75,6 +75,7 @@ __device__ void keep_groups(const cpu::RouterForward<T>& a, T* choice) {
     at = warp_first(best);
     if (at.index >= 0) kept |= uint64_t{1} << at.index;
   }
+  __syncwarp();  // all lanes have read their groups
 #pragma unroll 1
   for (int64_t e = lane; e < a.count; e += kWarp)
     if ((kept >> (e / width) & 1) == 0) choice[e] = static_cast<T>(NAN);

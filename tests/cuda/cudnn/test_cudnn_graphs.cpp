@@ -63,6 +63,25 @@ TEST_P(CudnnGraphs, Backward) {
   expect_engine(attention_backward_graph(s));
 }
 
+TEST_P(CudnnGraphs, RaggedForward) {
+  AttentionShape s = shape_of(GetParam());
+  s.ragged = true;
+  expect_engine(attention_forward_graph(s));
+}
+
+TEST_P(CudnnGraphs, RaggedBackward) {
+  AttentionShape s = shape_of(GetParam());
+  s.ragged = true;
+  s.repeatable = false;
+  expect_engine(attention_backward_graph(s));
+}
+
+TEST_P(CudnnGraphs, RepeatableRaggedBackward) {
+  AttentionShape s = shape_of(GetParam());
+  s.ragged = true;
+  expect_engine(attention_backward_graph(s));
+}
+
 // So that an engine's being there says something: heads that are no multiple of 16 bytes have none.
 TEST_P(CudnnGraphs, NoEngineForOddHeads) {
   AttentionShape s = shape_of(GetParam());
