@@ -133,8 +133,8 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
         if not rows:
             rows = [["elementwise ops", "65536 tokens of GPT-2 124M", NOT_RUN, NOT_RUN,
                      percent(p["elementwise_share_of_copy"]["value"]), NOT_RUN]]
-            rows += [[op, "S 1024, D 64", NOT_RUN, NOT_RUN, f"{p[op]['tflops']} TFLOP/s", NOT_RUN]
-                     for op in ("attention forward", "attention backward")]
+            rows += [[op, "S 4096, D 128" if "heads" in op else "S 1024, D 64", NOT_RUN, NOT_RUN,
+                      f"{p[op]['tflops']} TFLOP/s", NOT_RUN] for op in p if op.startswith("attention")]
         return ["## Ops", "", "bfloat16 (`trireme bench ops`); of the copy rate, or of what products or bytes need at least.", "",
                 *table(["op", "shape", "time, us", "rate", "predicted", "share"], rows)]
 
