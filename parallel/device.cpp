@@ -1,6 +1,7 @@
 #include "parallel/device.h"
 
 #include "engine/core/cpu.h"
+#include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/comm/device_environment.h"
 
@@ -25,8 +26,9 @@ RankDevice open_rank_device(World& world, const std::string& device, const std::
     const int number = status.devices > 0 ? world.local_rank() % status.devices : 0;
     out.gpu = cuda::open(number);
   });
-  if (world.size() > 1)
-    out.attachment = world.world().attach(*out.gpu, parse_device_backend(backend));
+  out.attachment = world.world().attach(*out.gpu, parse_device_backend(backend));
+  if (!world.device_note().empty() && world.rank() == 0)
+    log_warning("tensors of GPUs travel through host memory, which is slow: ", world.device_note());
   return out;
 }
 

@@ -171,15 +171,18 @@ void Communicator::all_to_all(const Tensor& out, const ConstTensor& in) {
   all_to_all_v(out, counts, in, counts);
 }
 
-void Communicator::all_to_all_v(const Tensor& out, std::span<const int64_t> out_counts,
-                                const ConstTensor& in, std::span<const int64_t> in_counts) {
+namespace {
+
+CollectiveCall checked_all_to_all(const GroupState& group, const Tensor& out,
+                                  std::span<const int64_t> out_counts, const ConstTensor& in,
+                                  std::span<const int64_t> in_counts) {
   check_operand("all_to_all", "out", out);
   check_operand("all_to_all", "in", in);
   TRIREME_CHECK(out.dtype() == in.dtype(), "all_to_all of ", out.dtype(), " and ", in.dtype());
   check_same_device("all_to_all", out, in);
   const auto check_counts = [&](std::span<const int64_t> counts, const ConstTensor& t) {
-    TRIREME_CHECK(counts.size() == state_->members.size(), "all_to_all with ", counts.size(),
-                  " counts for ", size(), " ranks");
+    TRIREME_CHECK(counts.size() == group.members.size(), "all_to_all with ", counts.size(),
+                  " counts for ", group.size(), " ranks");
     int64_t total = 0;
     for (int64_t c : counts) {
       TRIREME_CHECK(c >= 0, "all_to_all of ", c, " elements");
@@ -188,11 +191,23 @@ void Communicator::all_to_all_v(const Tensor& out, std::span<const int64_t> out_
     TRIREME_CHECK(total == t.numel(), "all_to_all: counts add up to ", total, ", not ", t.numel());
     return std::vector<int64_t>(counts.begin(), counts.end());
   };
-  run(state_, {.form = Form::kAllToAll,
-               .out = out,
-               .in = in,
-               .out_counts = check_counts(out_counts, out),
-               .in_counts = check_counts(in_counts, in)});
+  return {.form = Form::kAllToAll,
+          .out = out,
+          .in = in,
+          .out_counts = check_counts(out_counts, out),
+          .in_counts = check_counts(in_counts, in)};
+}
+
+}  // namespace
+
+void Communicator::all_to_all_v(const Tensor& out, std::span<const int64_t> out_counts,
+                                const ConstTensor& in, std::span<const int64_t> in_counts) {
+  run(state_, checked_all_to_all(*state_, out, out_counts, in, in_counts));
+}
+
+Work Communicator::all_to_all_v_async(const Tensor& out, std::span<const int64_t> out_counts,
+                                      const ConstTensor& in, std::span<const int64_t> in_counts) {
+  return start(state_, checked_all_to_all(*state_, out, out_counts, in, in_counts));
 }
 
 namespace {
@@ -325,7 +340,9 @@ std::unique_ptr<Communicator> Communicator::split(int color, int key, const std:
     group->members.push_back(world_rank(r));
   }
   arrange_nodes(*group);
-  return std::make_unique<Communicator>(std::move(group));
+  auto made = std::make_unique<Communicator>(group);
+  if (rank_state.device) rank_state.device->open(group);
+  return made;
 }
 
 Traffic Communicator::traffic() const {

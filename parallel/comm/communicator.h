@@ -155,6 +155,8 @@ class Communicator {
   // follow one another. The counts of sender and receiver must agree.
   void all_to_all_v(const Tensor& out, std::span<const int64_t> out_counts, const ConstTensor& in,
                     std::span<const int64_t> in_counts);
+  Work all_to_all_v_async(const Tensor& out, std::span<const int64_t> out_counts,
+                          const ConstTensor& in, std::span<const int64_t> in_counts);
   // Point to point. tag in [0, kMaxTag]. A message is received into a tensor of its exact size.
   static constexpr int kMaxTag = 4095;
   void send(const ConstTensor& data, int to, int tag = 0);
@@ -177,7 +179,8 @@ class Communicator {
   int64_t all_reduce_scalar(int64_t value, ReduceOp op);
 
   // Ranks with equal color form a group, ordered by (key, rank). Collective over this group.
-  // color < 0: the caller joins none and gets nullptr.
+  // color < 0: the caller joins none and gets nullptr. Where a device is attached the group gets what
+  // carries its tensors, here and not in the middle of its first operation.
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name);
 
   // Waits for the operations started so far, then reads or clears the counters of this rank.
@@ -186,8 +189,9 @@ class Communicator {
 
   // Makes every waiting and later operation of every rank throw Error(kLostRank) with this reason.
   void abort(const std::string& reason);
-  // Of the world's communicator, collective. InputError where the backend cannot be used: no NCCL, or
-  // two ranks on one GPU, before any work and naming them.
+  // Of the world's communicator, collective. InputError on every rank where the backend cannot be used:
+  // no NCCL, or two ranks on one GPU, before any work and naming them. One rank takes NCCL only when it is
+  // asked for by name, and its collectives then go through it, for whoever wants to see it work.
   [[nodiscard]] DeviceAttachment attach(cuda::Context& gpu,
                                         DeviceBackend backend = DeviceBackend::kAuto);
   std::string device_backend() const;  // "nccl 2.28.9", "staged"; "" where no GPU is attached

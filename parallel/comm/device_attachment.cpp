@@ -1,4 +1,5 @@
 // Which GPU each rank has, and how their tensors travel.
+#include <algorithm>
 #include <exception>
 #include <map>
 #include <sstream>
@@ -62,28 +63,51 @@ std::string without_nccl(const RankState& state, const std::vector<Candidate>& a
   return "";
 }
 
+struct Choice {
+  DeviceBackend backend = DeviceBackend::kStaged;
+  std::string reason = {};  // why tensors are staged where nobody asked for that
+};
+
 // The same on all ranks. A slow way is taken only where there is no doubt that it is meant.
-DeviceBackend choose(const RankState& state, const std::vector<Candidate>& all) {
+Choice choose(const RankState& state, const std::vector<Candidate>& all) {
   for (size_t r = 1; r < all.size(); ++r)
     if (all[r].wanted != all[0].wanted)
       fail_input(state.liveness.who(static_cast<int>(r)), " has another comm.device_backend than ",
                  state.liveness.who(0), "; give all ranks the same configuration");
   const DeviceBackend wanted = all[0].wanted;
-  if (wanted == DeviceBackend::kStaged) return wanted;
-  if (all.size() == 1) return DeviceBackend::kStaged;  // it never sends anything
+  if (wanted == DeviceBackend::kStaged) return {};
+  // One rank never sends anything.
+  if (all.size() == 1 && wanted == DeviceBackend::kAuto) return {};
   const std::string missing = without_nccl(state, all);
   if (!missing.empty() && wanted == DeviceBackend::kNccl)
     fail_input("comm.device_backend nccl: ", missing,
                "; install NCCL everywhere or set comm.device_backend to staged");
-  if (!missing.empty()) return DeviceBackend::kStaged;
+  if (!missing.empty()) return {DeviceBackend::kStaged, concat("NCCL: ", missing)};
   const std::string shared = shared_gpu(state, all);
   const bool threads = !state.transport->ranks_are_processes();
-  if (!shared.empty() && wanted == DeviceBackend::kAuto && threads) return DeviceBackend::kStaged;
+  if (!shared.empty() && wanted == DeviceBackend::kAuto && threads)
+    return {DeviceBackend::kStaged, shared};
   if (!shared.empty())
     fail_input(shared,
                ", and NCCL needs a GPU for each rank: start one rank per GPU, or set "
                "comm.device_backend to staged (through host memory, slow)");
-  return DeviceBackend::kNccl;
+  return {DeviceBackend::kNccl};
+}
+
+// What goes wrong here is a reason against NCCL that all ranks hear of.
+cuda::NcclStatus probe(const cuda::Context& gpu) {
+  cuda::NcclStatus status;
+  if (&cuda::probe_nccl == nullptr) {
+    status.reason = "built without NCCL";
+    return status;
+  }
+  try {
+    return cuda::probe_nccl(gpu);
+  } catch (const std::exception& error) {
+    status.reason = error.what();
+    std::ranges::replace(status.reason, '\n', ' ');
+    return status;
+  }
 }
 
 }  // namespace
@@ -101,19 +125,18 @@ DeviceAttachment Communicator::attach(cuda::Context& gpu, DeviceBackend backend)
                 name(), "\"");
   TRIREME_CHECK(!state.device, "a device is attached already");
   Candidate mine{backend, gpu.device, {}};
-  if (size() == 1)
-    mine.nccl.reason = "not asked for";
-  else if (&cuda::probe_nccl == nullptr)
-    mine.nccl.reason = "built without NCCL";
-  else
-    mine.nccl = cuda::probe_nccl(gpu);
+  // Not where it is of no use: the library is large.
+  if (size() > 1 || backend == DeviceBackend::kNccl) mine.nccl = probe(gpu);
   std::vector<Candidate> all;
   for (const std::string& line : all_gather_strings(write_candidate(mine)))
     all.push_back(read_candidate(line));
-  state.device = choose(state, all) == DeviceBackend::kNccl
-                     ? cuda::make_nccl_collectives(gpu, state)
-                     : make_staged_collectives(gpu, state);
-  return DeviceAttachment(state_->rank_state);
+  const Choice choice = choose(state, all);
+  state.device_note = choice.reason;
+  state.device = choice.backend == DeviceBackend::kNccl ? cuda::make_nccl_collectives(gpu, state)
+                                                        : make_staged_collectives(gpu, state);
+  DeviceAttachment attachment(state_->rank_state);
+  state.device->open(state_);
+  return attachment;
 }
 
 std::string Communicator::device_backend() const {

@@ -24,6 +24,8 @@ void copy_to_itself(cuda::Context& gpu, const CollectiveCall& call) {
 
 }  // namespace
 
+bool DeviceCollectives::carries(const GroupState& group) const { return group.size() > 1; }
+
 void count_device_call(GroupState& group, const CollectiveCall& call, int64_t sent_bytes) {
   const Traffic::Counter moved{1, call.payload().bytes(), sent_bytes, 0, 0};
   group.rank_state->count(call.kind(), moved);
@@ -33,7 +35,7 @@ void count_device_call(GroupState& group, const CollectiveCall& call, int64_t se
 
 Work start_on_device(const std::shared_ptr<GroupState>& group, const CollectiveCall& call) {
   DeviceCollectives& device = attached(*group, call);
-  if (group->size() > 1) return device.start(group, call);
+  if (device.carries(*group)) return device.start(group, call);
   count_device_call(*group, call, 0);
   copy_to_itself(device.gpu(), call);
   return {};

@@ -26,7 +26,12 @@ class DeviceCollectives {
 
   virtual cuda::Context& gpu() = 0;
   virtual std::string name() const = 0;  // "nccl 2.28.9", "staged"
-  // A call of a group of more than one rank. Groups end (forget) before this does.
+  // Whether calls of the group come here: in a group of one rank results are copies.
+  virtual bool carries(const GroupState& group) const;
+  // The world's group when the device has been attached, every other one when it has been made. Collective
+  // over the group.
+  virtual void open(const Group& group) = 0;
+  // A call of such a group. Groups end (forget) before this does.
   virtual Work start(const Group& group, const CollectiveCall& call) = 0;
   virtual Work post(const Group& group, const CollectiveCall& call) = 0;  // kSend or kRecv
   virtual void open_paths(const Group& group, std::span<const MessagePath> paths) = 0;

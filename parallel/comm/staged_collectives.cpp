@@ -86,6 +86,7 @@ class StagedCollectives final : public DeviceCollectives {
                         call.tag, block);
   }
 
+  void open(const Group&) override {}
   void open_paths(const Group&, std::span<const MessagePath>) override {}
   void forget(const GroupState&) noexcept override {}
   void give_up() noexcept override {}

@@ -84,16 +84,19 @@ int World::nodes() const {
 
 std::string World::backend() const { return state_->transport->name(); }
 
+const std::string& World::device_note() const { return state_->device_note; }
+
 std::string World::describe() const {
   std::set<int> hosts;
   for (const RankPlace& place : state_->places) hosts.insert(place.host);
   const auto count = [](int64_t n, const char* what) {
     return concat(n, " ", what, n == 1 ? "" : "s");
   };
-  const std::string device = world_->device_backend();
+  std::string device = world_->device_backend();
+  if (size() == 1 && device == "staged") device.clear();
   return concat(count(size(), "rank"), " over ", backend(), " on ",
                 count(static_cast<int64_t>(hosts.size()), "host"), ", ", count(nodes(), "node"),
-                device.empty() || size() == 1 ? "" : ", GPUs over ", size() == 1 ? "" : device);
+                device.empty() ? "" : ", GPUs over ", device);
 }
 
 Traffic World::traffic() const {

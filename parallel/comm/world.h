@@ -48,6 +48,8 @@ class World {
   int nodes() const;
   std::string backend() const;   // "single", "mpi", "tcp", "threads"
   std::string describe() const;  // "4 ranks over mpi, 1 host, 2 nodes"
+  // Why tensors of GPUs are staged where comm.device_backend left the choice; else empty.
+  const std::string& device_note() const;
   // Waits for the operations started so far, then reads the counters of this rank over all groups.
   Traffic traffic() const;
   // Cores the thread that runs asynchronous operations may use (pin_rank).

@@ -116,6 +116,12 @@ void check_moves(Both& both, int size, int rank, int64_t n) {
              [&](Communicator& g, const Tensor& out, const Tensor& in) {
                g.all_to_all_v(out, from, in, to);
              });
+  both.check("all_to_all_v beside others", out_n, in_n,
+             [&](Communicator& g, const Tensor& out, const Tensor& in) {
+               const Work work = g.all_to_all_v_async(out, from, in, to);
+               g.broadcast(in.slice(0, 0, 0), 0);
+               work.wait();
+             });
   if (size == 1) return;
   const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
   both.check("send_recv", n, n, [&](Communicator& g, const Tensor& out, const Tensor& in) {
@@ -240,6 +246,39 @@ TEST(DeviceCommChoice, AutoTakesNcclWhereEveryRankHasAGpu) {
     EXPECT_EQ(here.world.device_backend(), "staged");
   });
   EXPECT_EQ(emulator::nccl_open_comms(), 0);
+}
+
+// For whoever wants to see NCCL work on one GPU.
+TEST(DeviceCommChoice, OneRankTakesNcclWhereItIsAskedFor) {
+  for (const DeviceBackend backend : {DeviceBackend::kNccl, DeviceBackend::kAuto}) {
+    emulator::reset_nccl();
+    test::run_device_ranks(1, 1, backend, [&](DeviceRank& here) {
+      const DeviceTensor data(here.gpu, *TestTensor(DType::kF32, {3}, {1, 2, 3}));
+      const auto alone = here.world.split(0, 0, "alone");
+      here.world.all_reduce(*data);
+      alone->all_gather(*data, *data);
+      EXPECT_EQ(data.bytes(), bytes_of(*TestTensor(DType::kF32, {3}, {1, 2, 3})));
+      EXPECT_EQ(here.world.device_backend(),
+                backend == DeviceBackend::kNccl ? "nccl 2.28.9" : "staged");
+    });
+    EXPECT_EQ(emulator::nccl_records().size(), backend == DeviceBackend::kNccl ? 2u : 0u);
+  }
+  EXPECT_EQ(emulator::nccl_open_comms(), 0);
+}
+
+TEST(DeviceCommChoice, WhyRanksAreStagedIsSaid) {
+  emulator::set_devices(1);
+  run_thread_worlds(2, [](World& world) {
+    const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
+    const DeviceAttachment attached = world.world().attach(*gpu, DeviceBackend::kAuto);
+    EXPECT_NE(world.device_note().find("rank 0"), std::string::npos) << world.device_note();
+    EXPECT_NE(world.device_note().find("use GPU"), std::string::npos) << world.device_note();
+  });
+  run_thread_worlds(2, [](World& world) {
+    const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
+    const DeviceAttachment attached = world.world().attach(*gpu, DeviceBackend::kStaged);
+    EXPECT_EQ(world.device_note(), "");
+  });
 }
 
 TEST(DeviceCommChoice, RanksThatShareAGpuAreNamed) {

@@ -215,8 +215,6 @@ TEST(Nccl, AStepIsQueuedInOrderAndTheHostWaitsForNothing) {
         block(here.gpu, *TestTensor(DType::kBF16, {4})),
         counts(here.gpu, *TestTensor(DType::kF32, {2})),
         theirs(here.gpu, *TestTensor(DType::kF32, {2}));
-    tp->all_reduce(*hidden);  // makes the communicators
-    dp->all_reduce(*hidden);
     clear_records(world);
     const auto before = emulator::counters().synchronised();
     tp->all_gather(*weights, *block);
@@ -295,6 +293,36 @@ TEST(NcclFailure, ARankThatThrowsEndsWhatTheOthersWaitFor) {
     expect_part(errors[rank], "rank 1");
     expect_part(errors[rank], "all_reduce");
   }
+}
+
+// One rank's NCCL fails while the others' is connecting to it: they wait in no call, and end by its name.
+TEST(NcclFailure, ARankThatCannotMakeACommunicatorEndsTheOthers) {
+  const auto errors = failing_ranks(3, [](DeviceRank& here) {
+    here.world.barrier();
+    if (here.world.rank() == 0) emulator::fail_nccl_init(1);
+    here.world.barrier();
+    const auto group = here.world.split(0, here.world.rank(), "late");
+  });
+  emulator::fail_nccl_init(-1);
+  expect_part(errors[1], "making the communicator of group \"late\": NCCL failed");
+  for (const size_t rank : {0, 2}) {
+    expect_part(errors[rank], "rank 1 stopped because of an error");
+    expect_part(errors[rank], "group \"late\"");
+  }
+  EXPECT_EQ(emulator::nccl_open_comms(), 0);
+}
+
+TEST(NcclFailure, ACommunicatorIsMadeWithItsGroup) {
+  test::run_device_ranks(3, 3, DeviceBackend::kNccl, [](DeviceRank& here) {
+    here.world.barrier();
+    EXPECT_EQ(emulator::nccl_open_comms(), 3);
+    here.world.barrier();
+    const auto pair = here.world.split(here.world.rank() / 2, 0, "pair");  // and a group of one
+    here.world.barrier();
+    EXPECT_EQ(emulator::nccl_open_comms(), 5);
+    here.world.barrier();
+  });
+  EXPECT_EQ(emulator::nccl_open_comms(), 0);
 }
 
 TEST(NcclFailure, OperationsThatDifferAreReported) {

@@ -63,6 +63,11 @@ struct ncclComm {
   int rank = 0;
   int64_t collectives = 0;  // given so far
   cudaStream_t stream = nullptr;
+  bool blocking = true;
+  bool connected = false;           // has had an operation
+  bool finalised = false;           // or about to be
+  std::atomic<int> looks{0};        // until what is in progress is through, and
+  std::atomic<bool> settled{true};  // whether somebody has seen that it is
   std::shared_ptr<std::atomic<bool>> aborted = std::make_shared<std::atomic<bool>>(false);
 };
 
@@ -75,6 +80,7 @@ struct World {
   std::vector<std::unique_ptr<ncclComm>> comms;
   std::vector<NcclRecord> records;
   int ids = 0, open = 0;
+  int failing_device = -1;
 };
 World& world() {
   static World& the = *new World;
@@ -90,9 +96,22 @@ constinit thread_local int group_depth = 0;
 constinit thread_local int group_number = 0;
 thread_local std::vector<PendingCall> pending;
 
+// From now on in progress.
+ncclResult_t begin(ncclComm& comm) {
+  if (comm.blocking) return ncclSuccess;
+  comm.looks = 2;
+  comm.settled = false;
+  return ncclInProgress;
+}
+
 void fail(Shared& shared, const std::string& what) {
   if (!shared.failed) shared.error = what;
   shared.failed = true;
+}
+
+bool all_there(Shared& shared) {
+  const std::lock_guard lock(shared.mutex);
+  return std::ranges::count(shared.devices, -1) == 0;
 }
 
 using Terms = std::vector<const std::byte*>;
@@ -229,6 +248,7 @@ void run_arrivals(const std::vector<Arrival>& arrivals) {
 
 ncclResult_t give_pending() {
   std::map<cudaStream_t, std::vector<Arrival>> by_stream;
+  ncclResult_t result = ncclSuccess;
   {
     const std::lock_guard lock(world().mutex);
     ++group_number;
@@ -239,6 +259,7 @@ ncclResult_t give_pending() {
       if (p.comm->stream != nullptr && p.comm->stream != p.stream)
         fail(*p.comm->shared, "a communicator's work on two streams");
       p.comm->stream = p.stream;
+      if (!std::exchange(p.comm->connected, true)) result = begin(*p.comm);
       const bool message = p.call->record.op == "Send" || p.call->record.op == "Recv";
       by_stream[p.stream].push_back(
           {p.comm->shared, p.comm->aborted, message ? -1 : p.comm->collectives++, p.call});
@@ -251,13 +272,18 @@ ncclResult_t give_pending() {
         stream, name.c_str(), [arrivals = std::move(arrivals)] { run_arrivals(arrivals); });
     if (error != cudaSuccess) return ncclUnhandledCudaError;
   }
-  return ncclSuccess;
+  return result;
 }
 
 ncclResult_t give(const char* op, const void* in, void* out, size_t count, ncclDataType_t type,
                   int reduction, int peer, ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr || *comm->aborted) return ncclInvalidArgument;
   if (peer >= comm->shared->ranks) return ncclInvalidArgument;
+  if (!comm->settled || comm->finalised) {
+    const std::lock_guard lock(comm->shared->mutex);
+    fail(*comm->shared, concat("a communicator is used while it is in progress: ", op));
+    return ncclInvalidUsage;
+  }
   auto call = std::make_shared<Call>();
   call->record = {comm->rank,
                   comm->shared->devices[static_cast<size_t>(comm->rank)],
@@ -283,6 +309,8 @@ ncclResult_t close(ncclComm_t comm, bool abort) {
     fail(*comm->shared, "a communicator ends inside a group call");
     return ncclInvalidUsage;
   }
+  // Stays open, which the tests see.
+  if (!abort && !comm->blocking && !(comm->finalised && comm->settled)) return ncclInvalidUsage;
   *comm->aborted = true;
   const std::lock_guard lock(world().mutex);
   --world().open;
@@ -312,13 +340,14 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   if (config->magic != 0x0cc1 || rank < 0 || rank >= ranks || group_depth != 0)
     return ncclInvalidArgument;
   std::shared_ptr<Shared> shared;
+  int device = 0;
   {
     const std::lock_guard lock(world().mutex);
     shared = world().shared[id.internal];
+    if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
+    if (ranks > 1 && device == world().failing_device) return ncclSystemError;
   }
   if (!shared) return ncclInvalidArgument;
-  int device = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return ncclUnhandledCudaError;
   {
     const std::lock_guard lock(shared->mutex);
     if (shared->ranks == 0) shared->devices.resize(static_cast<size_t>(ranks), -1);
@@ -328,24 +357,34 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     if (std::ranges::count(shared->devices, device) > 0) return ncclInvalidUsage;
     shared->devices[static_cast<size_t>(rank)] = device;
   }
-  // Returns when all are there.
-  emulator::block_until([&] {
-    const std::lock_guard lock(shared->mutex);
-    return std::ranges::count(shared->devices, -1) == 0;
-  });
+  const bool blocking = config->blocking != 0;
+  if (blocking) emulator::block_until([&] { return all_there(*shared); });
   const std::lock_guard lock(world().mutex);
   ++world().open;
   *comm = world().comms.emplace_back(std::make_unique<ncclComm>()).get();
   (*comm)->shared = std::move(shared);
   (*comm)->rank = rank;
-  return ncclSuccess;
+  (*comm)->blocking = blocking;
+  return begin(**comm);
 }
 
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (comm == nullptr || *comm->aborted || !comm->settled) return ncclInvalidUsage;
+  comm->finalised = true;
+  return begin(*comm);
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return close(comm, false); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return close(comm, true); }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  *error = comm->shared->failed ? ncclInvalidUsage : ncclSuccess;
+  if (comm->shared->failed)
+    *error = ncclInvalidUsage;
+  else if (comm->settled)
+    *error = ncclSuccess;
+  else if (!all_there(*comm->shared) || comm->looks-- > 0)
+    *error = ncclInProgress;
+  else
+    comm->settled = true, *error = ncclSuccess;
   return ncclSuccess;
 }
 
@@ -411,6 +450,10 @@ int nccl_open_comms() {
 void reset_nccl() {
   const std::lock_guard lock(world().mutex);
   world().records.clear();
+}
+void fail_nccl_init(int device) {
+  const std::lock_guard lock(world().mutex);
+  world().failing_device = device;
 }
 
 }  // namespace emulator

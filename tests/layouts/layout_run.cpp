@@ -186,7 +186,7 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
         std::unique_ptr<cuda::Context> gpu;
         DeviceAttachment attachment;
         if (options.gpu) gpu = cuda::open(world.rank() % cuda::device_status().devices);
-        if (options.gpu && world.size() > 1) attachment = world.attach(*gpu, options.backend);
+        if (options.gpu) attachment = world.attach(*gpu, options.backend);
         Groups groups(world, config.parallel, kv_head_copies(config.model, config.parallel.tp));
         if (options.change) options.change(groups);
         Ctx ctx(1, "test", gpu.get());

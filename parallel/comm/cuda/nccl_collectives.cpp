@@ -1,12 +1,13 @@
 // Collectives and messages of a GPU's tensors through NCCL (parallel/comm/device_collectives.h).
 //
-// A group gets its communicator with its first operation; collectives of all groups are queued on the
-// context's comm stream. A path of posted messages has a communicator of its two ranks and a stream on each,
+// A group gets its communicator when it is made, the world when the device is attached; collectives of all
+// groups are queued on the context's comm stream. A path of posted messages has a communicator of its two ranks and a stream on each,
 // so that a receive that waits on the device holds up nothing else: on one stream, two neighbours that both
 // post a receive before the send that the other waits for would wait for ever.
 #include <cuda_runtime.h>
 
 #include <exception>
+#include <numeric>
 
 #include "engine/device/launch.h"
 #include "parallel/comm/collectives.h"
@@ -229,7 +230,10 @@ class NcclCollectives final : public DeviceCollectives {
   Work start(const Group& group, const CollectiveCall& call) override {
     count(*group, call);
     if (moves_nothing(call)) return {};
-    return queue(group, call, *group_comm(group), gpu_.comm, group->rank, group->size(), call);
+    const auto found = groups_.find(group->context);
+    TRIREME_CHECK(found != groups_.end(), "group \"", group->name,
+                  "\" was made before a device was attached");
+    return queue(group, call, *found->second, gpu_.comm, group->rank, group->size(), call);
   }
 
   Work post(const Group& group, const CollectiveCall& call) override {
@@ -246,6 +250,20 @@ class NcclCollectives final : public DeviceCollectives {
     return queue(group, call, *found->second.comm, found->second.stream, sends ? 0 : 1, 2, in_pair);
   }
 
+  // In a run of one rank NCCL carries the groups of one rank too: it was asked for by name.
+  bool carries(const GroupState& group) const override {
+    return group.size() > 1 || rank_state_.transport->size() == 1;
+  }
+
+  void open(const Group& group) override {
+    if (!carries(*group)) return;
+    std::vector<int> ranks(static_cast<size_t>(group->size()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    auto comm = make_nccl_comm(group, ranks, concat("group \"", group->name, "\""), 0);
+    watch_.add(comm);
+    groups_.emplace(group->context, std::move(comm));
+  }
+
   // Neighbour after neighbour in the order that all ranks have; a first message each, because NCCL
   // connects two ranks with their first one and both must be there for it.
   void open_paths(const Group& group, std::span<const MessagePath> paths) override {
@@ -257,7 +275,7 @@ class NcclCollectives final : public DeviceCollectives {
                                       " of group \"", group->name, "\"");
       Path made{make_nccl_comm(group, {path.from, path.to}, name, kPathBlocks), make_stream()};
       watch_.add(made.comm);
-      connect(made, path.from == group->rank);
+      connect(*group, made, path.from == group->rank);
       paths_.emplace(key, std::move(made));
     }
   }
@@ -296,8 +314,13 @@ class NcclCollectives final : public DeviceCollectives {
     return {raw};
   }
 
-  void connect(const Path& path, bool sends) const {
+  void connect(const GroupState& group, const Path& path, bool sends) const {
     const Buffer byte("message path", 256, Memory::kDevice);
+    const OpInfo op{
+        sends ? CommKind::kSend : CommKind::kRecv, &group.name, group.rank, group.size(), 1, false};
+    std::unique_lock held(path.comm->mutex);
+    if (path.comm->raw == nullptr)
+      rank_state_.liveness.fail(op, concat(path.comm->name, " was ended"));
     const Issue issue{nccl_library(), path.comm->name,
                       path.comm->raw, static_cast<cudaStream_t>(path.stream.raw),
                       sends ? 0 : 1,  2};
@@ -305,6 +328,8 @@ class NcclCollectives final : public DeviceCollectives {
       issue.send(byte.data(), DType::kU8, 1, 1);
     else
       issue.recv(byte.data(), DType::kU8, 1, 0);
+    settle(*path.comm, rank_state_, op);
+    held.unlock();
     synchronize(gpu_, path.stream);
   }
 
@@ -325,16 +350,6 @@ class NcclCollectives final : public DeviceCollectives {
     count_device_call(group, call, ring_bytes(call, group.rank, group.size()));
   }
 
-  std::shared_ptr<NcclComm> group_comm(const Group& group) {
-    std::shared_ptr<NcclComm>& comm = groups_[group->context];
-    if (comm) return comm;
-    std::vector<int> ranks;
-    for (int r = 0; r < group->size(); ++r) ranks.push_back(r);
-    comm = make_nccl_comm(group, ranks, concat("group \"", group->name, "\""), 0);
-    watch_.add(comm);
-    return comm;
-  }
-
   // After what the main stream has been given so far, on `stream`. issued: call with ranks of `comm`.
   Work queue(const Group& group, const CollectiveCall& call, NcclComm& comm, const Stream& stream,
              int rank, int size, const CollectiveCall& issued) {
@@ -349,6 +364,7 @@ class NcclCollectives final : public DeviceCollectives {
       const std::string what = text(op);
       Issue{nccl_library(), what, comm.raw, static_cast<cudaStream_t>(stream.raw), rank, size}(
           issued);
+      settle(comm, rank_state_, op);
     }
     record(*event, stream);
     ++gpu_.launches;
@@ -363,12 +379,11 @@ class NcclCollectives final : public DeviceCollectives {
   // Once what is queued has run; a loss meanwhile ends the communicator, and so the waiting. While an
   // exception is under way peers may never come.
   void end(const std::shared_ptr<NcclComm>& comm, const Stream& stream) noexcept {
-    if (!comm) return;  // making it failed
     const bool unwinding = std::uncaught_exceptions() > 0;
     if (!unwinding) (void)cudaStreamSynchronize(static_cast<cudaStream_t>(stream.raw));
     watch_.remove(comm);
     const std::lock_guard held(comm->mutex);
-    end_nccl_comm(*comm, unwinding || rank_state_.liveness.lost());
+    unwinding ? abort_nccl_comm(*comm) : end_nccl_comm(*comm, rank_state_);
   }
 
   void end(const Path& path) noexcept {

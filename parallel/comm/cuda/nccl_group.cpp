@@ -49,7 +49,7 @@ void NcclWatch::abort_all() noexcept {
   for (const std::shared_ptr<NcclComm>& comm : comms()) {
     // Who holds it for long is inside NCCL, waiting for a peer: that is what an abort ends.
     const bool locked = comm->mutex.try_lock_for(std::chrono::seconds(2));
-    end_nccl_comm(*comm, true);
+    abort_nccl_comm(*comm);
     if (locked) comm->mutex.unlock();
   }
 }
@@ -136,19 +136,74 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
     }
   });
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
   if (most_blocks > 0) config.maxCTAs = most_blocks;
   auto comm = std::make_shared<NcclComm>();
   comm->name = name;
-  check_nccl(nccl.CommInitRankConfig(&comm->raw, static_cast<int>(ranks.size()), id, self, &config),
-             concat("making the communicator of ", name));
+  const OpInfo op{CommKind::kControl, &group->name, group->rank, group->size(), sizeof id, false};
+  try {
+    check_nccl(
+        nccl.CommInitRankConfig(&comm->raw, static_cast<int>(ranks.size()), id, self, &config),
+        concat("making the communicator of ", name));
+    settle(*comm, *group->rank_state, op);
+  } catch (...) {
+    abort_nccl_comm(*comm);
+    throw;
+  }
   return comm;
 }
 
-void end_nccl_comm(NcclComm& comm, bool abort) noexcept {
-  const ncclComm_t raw = std::exchange(comm.raw, nullptr);
-  if (raw == nullptr) return;
-  // What goes wrong now has no consequence that is not known already.
-  (void)(abort ? nccl_library().CommAbort(raw) : nccl_library().CommDestroy(raw));
+namespace {
+
+// The operation that a rank's watchdog names while the host waits for NCCL.
+class Entered {
+ public:
+  Entered(Liveness& liveness, const OpInfo& op)
+      : liveness_(liveness), outer_(liveness.enter(&op)) {}
+  ~Entered() { liveness_.enter(outer_); }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  Liveness& liveness_;
+  const OpInfo* outer_;
+};
+
+}  // namespace
+
+void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op) {
+  const NcclLibrary& nccl = nccl_library();
+  ncclResult_t state = ncclSuccess;
+  const auto in_progress = [&] {
+    check_nccl(nccl.CommGetAsyncError(comm.raw, &state), comm.name);
+    return state == ncclInProgress;
+  };
+  if (in_progress()) {
+    const Entered entered(rank_state.liveness, op);
+    for (Patience patience(rank_state.liveness, op); in_progress();) patience.step(-1);
+  }
+  check_nccl(state, comm.name);
+}
+
+// What goes wrong in an end has no consequence that is not known already.
+void abort_nccl_comm(NcclComm& comm) noexcept {
+  if (comm.raw != nullptr) (void)nccl_library().CommAbort(std::exchange(comm.raw, nullptr));
+}
+
+void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept {
+  if (comm.raw == nullptr) return;
+  bool finalised = false;
+  try {
+    const OpInfo op{CommKind::kControl, &comm.name, 0, 1, 0, false};
+    rank_state.liveness.throw_if_lost(op);
+    check_nccl(nccl_library().CommFinalize(comm.raw), comm.name);
+    settle(comm, rank_state, op);
+    finalised = true;
+  } catch (const std::exception&) {
+    // Aborted below.
+  }
+  if (!finalised) return abort_nccl_comm(comm);
+  (void)nccl_library().CommDestroy(std::exchange(comm.raw, nullptr));
 }
 
 }  // namespace trireme::cuda

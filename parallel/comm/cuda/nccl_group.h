@@ -65,6 +65,11 @@ class NcclWatch {
   std::thread thread_;
 };
 
+// Waits on the host until the last call of a communicator is through: NCCL's own threads connect ranks when
+// a communicator is made and with the first operation of a kind; other calls are through at once. Ends with
+// an error when a rank is lost, when NCCL reports one, and after comm.timeout.
+void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
+
 // Makes a communicator of NCCL over `ranks` (group ranks, this one among them), in which this rank has the
 // place it has there. The ranks call it at the same time; the id travels over the host's transport.
 // most_blocks: of the device that its work may occupy; 0: as NCCL thinks best.
@@ -72,7 +77,9 @@ std::shared_ptr<NcclComm> make_nccl_comm(const std::shared_ptr<GroupState>& grou
                                          const std::vector<int>& ranks, const std::string& name,
                                          int most_blocks);
 
-// Ends it, with all ranks of it or alone (abort). Throws nothing.
-void end_nccl_comm(NcclComm& comm, bool abort) noexcept;
+// Ends it alone.
+void abort_nccl_comm(NcclComm& comm) noexcept;
+// Ends it with all ranks of it, which then have no work for it any more; alone where a rank is lost.
+void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept;
 
 }  // namespace trireme::cuda

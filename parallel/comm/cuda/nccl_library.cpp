@@ -16,6 +16,7 @@ void find_functions(NcclLibrary& library, [[maybe_unused]] const SharedLibrary& 
   TRIREME_NCCL_FUNCTION(GetVersion);
   TRIREME_NCCL_FUNCTION(GetUniqueId);
   TRIREME_NCCL_FUNCTION(CommInitRankConfig);
+  TRIREME_NCCL_FUNCTION(CommFinalize);
   TRIREME_NCCL_FUNCTION(CommDestroy);
   TRIREME_NCCL_FUNCTION(CommAbort);
   TRIREME_NCCL_FUNCTION(CommGetAsyncError);
@@ -64,7 +65,7 @@ const NcclLibrary& nccl_library() {
 }
 
 void check_nccl(ncclResult_t result, const std::string& what) {
-  if (result == ncclSuccess) return;
+  if (result == ncclSuccess || result == ncclInProgress) return;
   const NcclLibrary& nccl = nccl_library();
   throw Error(concat(what, ": NCCL failed: ", nccl.GetErrorString(result), " (",
                      nccl.GetLastError(nullptr), "); NCCL_DEBUG=WARN says more"));
