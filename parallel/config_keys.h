@@ -6,6 +6,7 @@ namespace trireme::key {
 
 inline constexpr const char* kTensor = "parallel.tensor_model_parallel_size";
 inline constexpr const char* kSequence = "parallel.sequence_parallel";
+inline constexpr const char* kTensorOverlap = "parallel.tp_comm_overlap";
 inline constexpr const char* kContext = "parallel.context_parallel_size";
 inline constexpr const char* kContextType = "parallel.cp_comm_type";
 inline constexpr const char* kContextBalance = "parallel.cp_balance";

@@ -18,6 +18,12 @@
 
 namespace trireme {
 
+// Whether an exchange goes on while something else is computed.
+enum class Overlap : uint8_t { kAuto, kOn, kOff };  // kAuto: on GPUs
+inline bool overlaps(Overlap wanted, bool on_gpu) {
+  return wanted == Overlap::kOn || (wanted == Overlap::kAuto && on_gpu);
+}
+
 struct ParallelSizes {
   int tp = 1;   // tensor parallel: matrices split by rows or columns
   int cp = 1;   // context parallel: sequences split by tokens
@@ -26,7 +32,8 @@ struct ParallelSizes {
   int ep = 1;   // expert parallel: experts divided among ranks
   int etp = 1;  // expert tensor parallel: each expert's matrices split
   std::string order = "tp-cp-dp-pp";
-  bool sequence_parallel = false;  // norms, dropout and residual split by tokens over tp
+  bool sequence_parallel = false;            // norms, dropout and residual split by tokens over tp
+  Overlap tp_comm_overlap = Overlap::kAuto;  // transformer/tensor_exchange.h
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())
   bool operator==(const ParallelSizes&) const = default;
@@ -59,6 +66,7 @@ struct Layout {
   Place ep, etp, edp;
   Place data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
   bool sequence_parallel = false;
+  Overlap tp_comm_overlap = Overlap::kAuto;
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;
   // The ranks that hold the same parameters of a region, and this one's number.

@@ -86,6 +86,11 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.etp = size(key::kExpertTensor);
   sizes.order = values.word(key::kOrder);
   sizes.sequence_parallel = values.flag(key::kSequence);
+  const auto overlap = [&](const char* key) {
+    if (values.is_auto(key)) return Overlap::kAuto;
+    return values.flag(key) ? Overlap::kOn : Overlap::kOff;
+  };
+  sizes.tp_comm_overlap = overlap(key::kTensorOverlap);
   read_context(values, config, report);
   // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;

@@ -103,10 +103,15 @@ Json data_json(const DataConfig& data) {
   return json;
 }
 
+Json overlap_json(Overlap overlap) {
+  return overlap == Overlap::kAuto ? Json("auto") : Json(overlap == Overlap::kOn);
+}
+
 Json parallel_json(const RunConfig& config) {
   const ParallelSizes& sizes = config.parallel;
   return {{"tensor_model_parallel_size", sizes.tp},
           {"sequence_parallel", sizes.sequence_parallel},
+          {"tp_comm_overlap", overlap_json(sizes.tp_comm_overlap)},
           {"pipeline_model_parallel_size", sizes.pp},
           {"virtual_pipeline_stages", config.pipeline.virtual_stages},
           {"pipeline_schedule", config.pipeline.schedule},

@@ -65,6 +65,11 @@ void add_parallel_keys(Schema& s) {
        "same traffic, less memory")
       .beside_trajectory()
       .alias({"sequence_parallel"});
+  s.boolean_or_auto(key::kTensorOverlap,
+                    "with sequence_parallel: exchange tokens in pieces, one for each rank, while "
+                    "the products of other pieces are computed; the same bytes. auto: on GPUs")
+      .beside_trajectory()
+      .alias({"tp_comm_overlap"});
   size(s, key::kPipeline, "stages of neighbouring layers")
       .alias({"pipeline_model_parallel_size", "pipeline.stages", "pipeline_parallel_degree", "pp",
               "parallelism.pp", "parallelism.pipeline_parallel_degree"});

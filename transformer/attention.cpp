@@ -126,8 +126,9 @@ Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, cons
 
 void Attention::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                                 const Saved& saved, const Deferred& deferred) const {
+  ArrivingTokens arriving(pass, x);
   o_proj_.backward_weight(pass, dy, deferred.dy, saved.out);
-  qkv_proj_.backward_weight(pass, deferred.d_qkv, x);
+  qkv_proj_.backward_weight(pass, deferred.d_qkv, arriving.wait());
 }
 
 }  // namespace trireme

@@ -36,20 +36,22 @@ ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& p
 void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   const ConstTensor bias =
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
-  const AllTokens all = gather_tokens(pass, x);
-  linear_forward(pass.ctx, y, all, pass.params.value(first_weight_, last_weight_), bias);
+  const Tensor weight = pass.params.value(first_weight_, last_weight_);
+  gather_tokens_with(pass, x, [&](const TokenRange& rows, const ConstTensor& part) {
+    linear_forward(pass.ctx, rows.of(y), part, weight, bias);
+  });
 }
 
 void ColumnLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  sum_over_tensor_ranks(pass, dx, [&](const Tensor& out) {
-    linear_backward_input(pass.ctx, out, dy, pass.params.value(first_weight_, last_weight_), false);
+  const Tensor weight = pass.params.value(first_weight_, last_weight_);
+  sum_over_tensor_ranks_with(pass, dx, [&](const TokenRange& rows, const Tensor& out) {
+    linear_backward_input(pass.ctx, out, rows.of(dy), weight, false);
   });
 }
 
 void ColumnLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
-  const AllTokens all = gather_tokens(pass, x);
   const GradientSlot dw = pass.params.gradient(first_weight_, last_weight_);
-  linear_backward_weight(pass.ctx, dw.grad, dy, all, dw.accumulate);
+  linear_backward_weight(pass.ctx, dw.grad, dy, x, dw.accumulate);
   if (first_bias_ < 0) return;
   const GradientSlot db = pass.params.gradient(first_bias_, last_bias_);
   bias_backward(pass.ctx, db.grad, dy, db.accumulate);
@@ -78,16 +80,18 @@ RowLinear::RowLinear(ParameterList& list, const Layout& layout, const std::strin
 void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   const ConstTensor bias = bias_ < 0 ? ConstTensor() : pass.params.value(bias_);
   const bool split = pass.groups != nullptr && pass.groups->layout.tp.size > 1;
-  sum_over_tensor_ranks(pass, y, [&](const Tensor& out) {
-    linear_forward(pass.ctx, out, x, pass.params.value(weight_), split ? ConstTensor() : bias);
+  const Tensor weight = pass.params.value(weight_);
+  sum_over_tensor_ranks_with(pass, y, [&](const TokenRange& rows, const Tensor& out) {
+    linear_forward(pass.ctx, out, rows.of(x), weight, split ? ConstTensor() : bias);
   });
   if (split && bias.present()) add_bias(pass.ctx, y, bias);
 }
 
 AllTokens RowLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  AllTokens all = gather_tokens(pass, dy);
-  linear_backward_input(pass.ctx, dx, all, pass.params.value(weight_), false);
-  return all;
+  const Tensor weight = pass.params.value(weight_);
+  return gather_tokens_with(pass, dy, [&](const TokenRange& rows, const ConstTensor& part) {
+    linear_backward_input(pass.ctx, rows.of(dx), part, weight, false);
+  });
 }
 
 void RowLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,

@@ -35,8 +35,8 @@ class ColumnLinear {
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   // dx (T / split, in) = dy w, summed over the ranks; overwrites.
   void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
-  // The gradients of weight and bias from the layer's input x (T / split, in), which is gathered
-  // again, and the output's gradient dy (T, out).
+  // The gradients of weight and bias from the layer's input about all tokens, x (T, in), gathered again,
+  // and the output's gradient dy (T, out).
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:

@@ -64,8 +64,9 @@ Mlp::Deferred Mlp::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
 
 void Mlp::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
                           const Saved& saved, const Deferred& deferred) const {
+  ArrivingTokens arriving(pass, x);
   second_.backward_weight(pass, dy, deferred.dy, saved.act);
-  first_.backward_weight(pass, deferred.d_inner, x);
+  first_.backward_weight(pass, deferred.d_inner, arriving.wait());
 }
 
 }  // namespace trireme

@@ -69,6 +69,9 @@ Key& Schema::add(std::string path, KeyKind kind, std::string default_json, std::
 Key& Schema::boolean(std::string path, bool preset, std::string help) {
   return add(std::move(path), KeyKind::kBool, text(preset), std::move(help));
 }
+Key& Schema::boolean_or_auto(std::string path, std::string help) {
+  return add(std::move(path), KeyKind::kBool, "\"auto\"", std::move(help)).or_auto();
+}
 Key& Schema::integer(std::string path, std::string default_json, std::string help) {
   return add(std::move(path), KeyKind::kInt, std::move(default_json), std::move(help));
 }

@@ -69,6 +69,7 @@ class Schema {
 
   // Rows. The reference returned is valid until the next row is added.
   Key& boolean(std::string path, bool preset, std::string help);
+  Key& boolean_or_auto(std::string path, std::string help);  // auto by default
   Key& integer(std::string path, std::string default_json, std::string help);
   Key& number(std::string path, std::string default_json, std::string help);
   Key& string(std::string path, std::string default_json, std::string help);

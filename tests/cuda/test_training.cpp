@@ -48,7 +48,9 @@ std::vector<Named> single_rank_cases() {
 std::vector<Named> parallel_cases() {
   LayoutCase tp, pp, cp, ulysses, dp, zero1, zero2, zero3, ep, all;
   tp.sizes.tp = 2;
-  tp.sizes.sequence_parallel = true;
+  tp.sizes.sequence_parallel = true;  // on a GPU with overlapping exchanges, unless told otherwise
+  LayoutCase tp_plain = tp;
+  tp_plain.sizes.tp_comm_overlap = Overlap::kOff;
   pp.sizes.pp = 2;
   pp.schedule = "zb_h1";
   cp.sizes.cp = 2;
@@ -67,9 +69,10 @@ std::vector<Named> parallel_cases() {
   all.sizes.pp = all.sizes.tp = 2;
   all.schedule = "1f1b";
   all.recompute = Recompute::kSelective;
-  return {{"tp2_sp", tp}, {"pp2", pp},      {"cp2_ring", cp}, {"cp2_heads", ulysses},
-          {"dp2", dp},    {"zero1", zero1}, {"zero2", zero2}, {"zero3", zero3},
-          {"ep2", ep},    {"tp2_pp2", all}};
+  return {{"tp2_sp", tp},   {"tp2_plain", tp_plain}, {"pp2", pp},
+          {"cp2_ring", cp}, {"cp2_heads", ulysses},  {"dp2", dp},
+          {"zero1", zero1}, {"zero2", zero2},        {"zero3", zero3},
+          {"ep2", ep},      {"tp2_pp2", all}};
 }
 
 class RanksOnGpus : public TrainingOnGpu {};

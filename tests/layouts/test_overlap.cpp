@@ -1,0 +1,83 @@
+// Exchanges that overlap with products: of tokens between tensor-parallel ranks (transformer/tensor_exchange.h).
+// They give what the plain ones give and send the same bytes.
+#include <gtest/gtest.h>
+
+#include "tests/layouts/layout_run.h"
+
+namespace trireme::test {
+namespace {
+
+LayoutCase split_over(int tp, Overlap overlap) {
+  LayoutCase c;
+  c.sizes.tp = tp;
+  c.sizes.sequence_parallel = true;
+  c.sizes.tp_comm_overlap = overlap;
+  return c;
+}
+
+LayoutResult run(LayoutCase c, Overlap overlap) {
+  c.sizes.tp_comm_overlap = overlap;
+  RunConfig config = config_of(c);
+  config.train_steps = 2;
+  LayoutRunOptions ring;  // whose bytes are all messages
+  ring.comm.algorithm = CommAlgorithm::kRing;
+  return run_training(config, c.packed, ring);
+}
+
+TEST(TensorOverlap, EqualsThePlainExchange) {
+  LayoutCase llama, gpt2, packed, split_stages, experts;
+  gpt2.llama = false;  // biases, learned positions
+  gpt2.dropout = true;
+  gpt2.recompute = Recompute::kSelective;
+  packed.packed = true;
+  packed.recompute = Recompute::kFull;
+  split_stages.sizes.pp = 2;
+  split_stages.schedule = "zb_h1";
+  experts.experts = "qwen2_moe";
+  experts.sizes.ep = 2;
+  for (LayoutCase c : {llama, gpt2, packed, split_stages, experts})
+    for (const int tp : {2, 4}) {
+      c.sizes.tp = tp;
+      c.sizes.sequence_parallel = true;
+      const LayoutResult plain = run(c, Overlap::kOff);
+      const LayoutResult overlapped = run(c, Overlap::kOn);
+      EXPECT_EQ(layout_difference(overlapped, plain, c.dtype), "") << c.name();
+      EXPECT_EQ(overlapped.traffic, plain.traffic) << c.name();
+    }
+}
+
+// In the types in which sums are rounded.
+TEST(TensorOverlap, EqualsThePlainExchangeInShortFloats) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    LayoutCase c = split_over(2, Overlap::kOn);
+    c.dtype = dtype;
+    EXPECT_EQ(layout_difference(run(c, Overlap::kOn), run(c, Overlap::kOff), dtype), "");
+  }
+}
+
+// Messages between two ranks that rank 0 of `c` counts in one step.
+int64_t messages(const LayoutCase& c) {
+  int64_t calls = 0;
+  on_ranks(config_of(c), {}, [&](LayoutRank& rank) {
+    rank.train(0, false);
+    if (rank.groups.world.rank() == 0) calls = rank.groups.tp->traffic()[CommKind::kSend].calls;
+  });
+  return calls;
+}
+
+TEST(TensorOverlap, MessagesAreOfOneShareEach) {
+  for (const int tp : {2, 4}) {
+    // Per layer: forward two gathers and two sums, backward one gather and one sum for each branch.
+    LayoutCase c = split_over(tp, Overlap::kOn);
+    const RunConfig config = config_of(c);
+    const int64_t exchanges = 8 * config.model.num_layers * config.gradient_accumulation_steps;
+    EXPECT_EQ(messages(c), exchanges * (tp - 1));
+    c.sizes.tp_comm_overlap = Overlap::kOff;
+    EXPECT_EQ(messages(c), 0);
+    c.sizes.tp_comm_overlap = Overlap::kAuto;  // on the CPU
+    EXPECT_EQ(messages(c), 0);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
