@@ -12,6 +12,7 @@ inline constexpr const char* kContextType = "parallel.cp_comm_type";
 inline constexpr const char* kContextBalance = "parallel.cp_balance";
 inline constexpr const char* kData = "parallel.data_parallel_size";
 inline constexpr const char* kExpert = "parallel.expert_model_parallel_size";
+inline constexpr const char* kSharedOverlap = "parallel.moe_shared_expert_overlap";
 inline constexpr const char* kExpertTensor = "parallel.expert_tensor_parallel_size";
 inline constexpr const char* kOrder = "parallel.order";
 inline constexpr const char* kPipeline = "parallel.pipeline_model_parallel_size";

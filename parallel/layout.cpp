@@ -101,6 +101,7 @@ Layout layout_of(const ParallelSizes& sizes, int rank) {
   Layout layout;
   layout.sequence_parallel = sizes.sequence_parallel && sizes.tp > 1;
   layout.tp_comm_overlap = sizes.tp_comm_overlap;
+  layout.moe_shared_overlap = sizes.moe_shared_overlap;
   layout.cp_balance = sizes.cp_balance;
   layout.cp_exchange = sizes.cp_exchange;
   int rest = rank, stage_rank = 0, stage_stride = 1;

@@ -34,6 +34,7 @@ struct ParallelSizes {
   std::string order = "tp-cp-dp-pp";
   bool sequence_parallel = false;            // norms, dropout and residual split by tokens over tp
   Overlap tp_comm_overlap = Overlap::kAuto;  // transformer/tensor_exchange.h
+  Overlap moe_shared_overlap = Overlap::kAuto;  // transformer/moe.h
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;  // neighbours among the context ranks that exchange heads (ulysses_ranks())
   bool operator==(const ParallelSizes&) const = default;
@@ -67,6 +68,7 @@ struct Layout {
   Place data;  // dp x cp, cp fastest: the ranks that hold the same dense parameters
   bool sequence_parallel = false;
   Overlap tp_comm_overlap = Overlap::kAuto;
+  Overlap moe_shared_overlap = Overlap::kAuto;
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;
   // The ranks that hold the same parameters of a region, and this one's number.

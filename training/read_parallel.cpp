@@ -91,6 +91,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
     return values.flag(key) ? Overlap::kOn : Overlap::kOff;
   };
   sizes.tp_comm_overlap = overlap(key::kTensorOverlap);
+  sizes.moe_shared_overlap = overlap(key::kSharedOverlap);
   read_context(values, config, report);
   // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;

@@ -122,6 +122,7 @@ Json parallel_json(const RunConfig& config) {
           {"cp_balance", context_balance_name(sizes.cp_balance)},
           {"expert_model_parallel_size", sizes.ep},
           {"expert_tensor_parallel_size", sizes.etp},
+          {"moe_shared_expert_overlap", overlap_json(sizes.moe_shared_overlap)},
           {"data_parallel_size", sizes.dp},
           {"order", sizes.order}};
 }

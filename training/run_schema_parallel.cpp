@@ -101,6 +101,11 @@ void add_parallel_keys(Schema& s) {
               "expert_parallel_degree", "parallelism.expert_parallel_degree"});
   size(s, key::kExpertTensor, "ranks that split each expert's matrices")
       .alias({"expert_tensor_parallel_size"});
+  s.boolean_or_auto(
+       key::kSharedOverlap,
+       "compute the shared experts while tokens travel to the experts and back. auto: on GPUs")
+      .beside_trajectory()
+      .alias({"moe_shared_expert_overlap"});
   s.integer(key::kData, "\"auto\"", "ranks that share the batch; auto: ranks / (tp x pp x cp)")
       .or_auto()
       .at_least(1)

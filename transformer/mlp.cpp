@@ -34,20 +34,28 @@ Activation Mlp::activate(Pass& pass, const ConstTensor& inner) const {
   return act;
 }
 
-void Mlp::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
-                  bool keep_act) const {
-  Activation inner =
-      pass.ctx.allocate("mlp.inner", x.dtype(), Shape{pass.tokens.count, first_.out()});
-  first_.forward(pass, inner, x);
-  Activation act = activate(pass, inner);
-  second_.forward(pass, y, act);
-  if (saved == nullptr) return;
-  saved->inner = std::move(inner);
-  if (keep_act) saved->act = std::move(act);
+Mlp::Saved Mlp::forward_first(Pass& pass, const ConstTensor& x) const {
+  Saved out;
+  out.inner = pass.ctx.allocate("mlp.inner", x.dtype(), Shape{pass.tokens.count, first_.out()});
+  first_.forward(pass, out.inner, x);
+  out.act = activate(pass, out.inner);
+  return out;
 }
 
-Mlp::Deferred Mlp::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
-                                  Saved& saved) const {
+void Mlp::forward_second(Pass& pass, const Tensor& y, const Saved& saved) const {
+  second_.forward(pass, y, saved.act);
+}
+
+void Mlp::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
+                  bool keep_act) const {
+  Saved kept = forward_first(pass, x);
+  forward_second(pass, y, kept);
+  if (saved == nullptr) return;
+  if (!keep_act) kept.act.reset();
+  *saved = std::move(kept);
+}
+
+Mlp::Deferred Mlp::backward_second(Pass& pass, const ConstTensor& dy, Saved& saved) const {
   Ctx& ctx = pass.ctx;
   if (!saved.act.present()) saved.act = activate(pass, saved.inner);
   Activation d_act = ctx.allocate("mlp.d_act", dy.dtype(), Shape{pass.tokens.count, width_});
@@ -58,8 +66,18 @@ Mlp::Deferred Mlp::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
     silu_gated_backward(ctx, inner, d_act, inner);
   else
     gelu_backward(ctx, inner, d_act, inner);
-  first_.backward_input(pass, dx, inner);
   return {std::move(saved.inner), std::move(dy_all)};
+}
+
+void Mlp::backward_first(Pass& pass, const Tensor& dx, const Deferred& deferred) const {
+  first_.backward_input(pass, dx, deferred.d_inner);
+}
+
+Mlp::Deferred Mlp::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
+                                  Saved& saved) const {
+  Deferred deferred = backward_second(pass, dy, saved);
+  backward_first(pass, dx, deferred);
+  return deferred;
 }
 
 void Mlp::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,

@@ -26,6 +26,12 @@ class Mlp {
                bool keep_act) const;
   // dx overwrites. Recomputes Saved::act where it was dropped.
   Deferred backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved) const;
+  // Both in halves, each with one product and its exchange over tp: what else is under way beside them may
+  // travel meanwhile. first() keeps all of Saved.
+  Saved forward_first(Pass& pass, const ConstTensor& x) const;
+  void forward_second(Pass& pass, const Tensor& y, const Saved& saved) const;
+  Deferred backward_second(Pass& pass, const ConstTensor& dy, Saved& saved) const;
+  void backward_first(Pass& pass, const Tensor& dx, const Deferred& deferred) const;
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 

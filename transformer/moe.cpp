@@ -131,23 +131,39 @@ void Moe::activate(Pass& pass, const Saved& saved, int64_t rows) const {
   silu_gated_forward(pass.ctx, saved.act->slice(0, 0, rows), saved.inner->slice(0, 0, rows));
 }
 
+bool Moe::overlaps_shared(const Pass& pass) const {
+  return shared_ != nullptr && overlaps(layout_.moe_shared_overlap, pass.ctx.gpu != nullptr);
+}
+
 // Fills results; rows, inner and act hold those of the last round.
-void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved) const {
+void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Beside& beside) const {
   Ctx& ctx = pass.ctx;
   const ExpertExchange way = exchange(pass);
+  const bool overlap = overlaps_shared(pass);
   const int64_t most = saved.rows->size(0), k = moe_.experts_per_token;
-  const Arena::Region region(ctx.arena, "moe.experts");
+  const size_t rounds = saved.route.rounds.size();
   const Activation send = ctx.allocate("moe.send", x.dtype(), saved.results->shape());
-  const Activation out = ctx.allocate("moe.out", x.dtype(), {most, width_});
   const int64_t pairs = ctx.planning() ? send->size(0) : saved.route.pairs;
   gather_rows(ctx, send->slice(0, 0, pairs), x, saved.pairs->slice(0, 0, pairs), k);
-  for (size_t r = 0; r < saved.route.rounds.size(); ++r) {
+  {
+    const auto travelling = way.post_dispatch(ctx, saved.rows, send, saved.route, 0, overlap);
+    if (beside.dispatch) beside.dispatch();
+    way.finish_dispatch(ctx, saved.rows, travelling, saved.route, 0);
+  }
+  // Later dispatches need what combine does.
+  const Arena::Region region(ctx.arena, "moe.experts");
+  const Activation out = ctx.allocate("moe.out", x.dtype(), {most, width_});
+  for (size_t r = 0; r < rounds; ++r) {
     const ExpertRound& round = saved.route.rounds[r];
-    way.dispatch(ctx, saved.rows, send, saved.route, r);
+    const bool last = r + 1 == rounds;
+    if (r > 0) way.dispatch(ctx, saved.rows, send, saved.route, r);
     grouped_linear_forward(ctx, saved.inner, saved.rows, first_weights(pass), round.offsets);
     activate(pass, saved, used(pass, round, saved.rows));
     grouped_linear_forward(ctx, out, saved.act, second_weights(pass), round.offsets);
-    way.combine(ctx, saved.results, out, saved.route, r);
+    const auto travelling =
+        way.post_combine(ctx, saved.results, out, saved.route, r, overlap && last);
+    if (last && beside.combine) beside.combine();
+    way.finish_combine(ctx, saved.results, travelling, saved.route, r);
   }
 }
 
@@ -180,7 +196,7 @@ void Moe::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* save
   kept.rows = ctx.allocate("moe.rows", x.dtype(), {most, width_});
   kept.inner = ctx.allocate("moe.inner", x.dtype(), {most, 2 * inner_});
   kept.act = ctx.allocate("moe.act", x.dtype(), {most, inner_});
-  run_experts(pass, mine, kept);
+  run_experts(pass, mine, kept, shared_forward(pass, x, kept));
   if (!keep_act) kept.act.reset();
   if (share.split) {
     const Activation part = ctx.allocate("moe.y", x.dtype(), {share.count, width_});
@@ -189,28 +205,36 @@ void Moe::forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* save
   } else {
     combine_rows(ctx, y, kept.results, kept.places, kept.router.weights);
   }
-  if (shared_) add_shared(pass, y, x, kept, keep_act);
+  if (shared_) add_shared(pass, y, kept, keep_act);
   if (saved != nullptr) *saved = std::move(kept);
 }
 
-void Moe::add_shared(Pass& pass, const Tensor& y, const ConstTensor& x, Saved& saved,
-                     bool keep_act) const {
+// Both parts of the shared experts and their factor, into saved.
+Moe::Beside Moe::shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const {
+  if (!shared_) return {};
   Ctx& ctx = pass.ctx;
   saved.shared_out = ctx.allocate("moe.shared", x.dtype(), x.shape());
-  shared_->forward(pass, saved.shared_out, x, &saved.shared, keep_act);
-  if (shared_gate_ < 0) {
-    add(ctx, y, y, saved.shared_out);
-    saved.shared_out.reset();
-    return;
-  }
-  const DType wide = sum_dtype(x.dtype());
-  const Shape column{x.size(0), 1};
-  const Activation logits = ctx.allocate("moe.gate_logits", wide, column);
-  saved.gate = ctx.allocate("moe.gate", wide, column);
-  saved.gate_choice = ctx.allocate("moe.gate_choice", DType::kI32, column);
-  linear_forward(ctx, logits, x, pass.params.value(shared_gate_), {});
-  router_forward(ctx, logits, saved.gate_choice, saved.gate, logits, {}, {}, kGateArgs);
-  scale_rows(ctx, y, saved.shared_out, saved.gate->reshape({x.size(0)}), true);
+  const auto first = [this, &pass, &ctx, &saved, x] {
+    saved.shared = shared_->forward_first(pass, x);
+    if (shared_gate_ < 0) return;
+    const DType wide = sum_dtype(x.dtype());
+    const Shape column{x.size(0), 1};
+    saved.gate = ctx.allocate("moe.gate", wide, column);
+    saved.gate_choice = ctx.allocate("moe.gate_choice", DType::kI32, column);
+    const Activation logits = ctx.allocate("moe.gate_logits", wide, column);
+    linear_forward(ctx, logits, x, pass.params.value(shared_gate_), {});
+    router_forward(ctx, logits, saved.gate_choice, saved.gate, logits, {}, {}, kGateArgs);
+  };
+  return {first,
+          [this, &pass, &saved] { shared_->forward_second(pass, saved.shared_out, saved.shared); }};
+}
+
+void Moe::add_shared(Pass& pass, const Tensor& y, Saved& saved, bool keep_act) const {
+  if (!keep_act) saved.shared.act.reset();
+  if (shared_gate_ >= 0)
+    return scale_rows(pass.ctx, y, saved.shared_out, saved.gate->reshape({y.size(0)}), true);
+  add(pass.ctx, y, y, saved.shared_out);
+  saved.shared_out.reset();
 }
 
 void Moe::experts_backward_weight(Pass& pass, const Saved& saved, const Deferred& deferred,
@@ -240,12 +264,20 @@ void Moe::plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred
 // d_pairs (n k, C): in, the gradient of the results; out, that of the pairs' tokens. With several
 // rounds each first computes again what the experts saw.
 void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
-                           const Deferred& deferred) const {
+                           const Deferred& deferred, const Beside& beside) const {
   Ctx& ctx = pass.ctx;
   const ExpertExchange way = exchange(pass);
+  const bool overlap = overlaps_shared(pass);
   const int64_t most = deferred.d_rows->size(0);
-  const bool again = saved.route.rounds.size() > 1;
+  const size_t rounds = saved.route.rounds.size();
+  const bool again = rounds > 1;
   pass.params.expect_gradients(experts_.front().gate);
+  {
+    const auto travelling =
+        way.post_dispatch(ctx, deferred.d_rows, d_pairs, saved.route, 0, overlap);
+    if (beside.dispatch) beside.dispatch();
+    way.finish_dispatch(ctx, deferred.d_rows, travelling, saved.route, 0);
+  }
   const Arena::Region region(ctx.arena, "moe.experts_backward");
   const Activation send = ctx.allocate("moe.send", x.dtype(), d_pairs.shape());
   const Activation d_act = ctx.allocate("moe.d_act", x.dtype(), {most, inner_});
@@ -254,8 +286,9 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
   if (again)
     gather_rows(ctx, send->slice(0, 0, saved.route.pairs), x,
                 saved.pairs->slice(0, 0, saved.route.pairs), moe_.experts_per_token);
-  for (size_t r = 0; r < saved.route.rounds.size(); ++r) {
+  for (size_t r = 0; r < rounds; ++r) {
     const ExpertRound& round = saved.route.rounds[r];
+    const bool last = r + 1 == rounds;
     const int64_t rows = used(pass, round, d_act);
     const Tensor d_inner = deferred.d_inner->slice(0, 0, rows);
     if (again) {
@@ -263,13 +296,15 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
       grouped_linear_forward(ctx, deferred.d_inner, saved.rows, first_weights(pass), round.offsets);
       silu_gated_forward(ctx, saved.act->slice(0, 0, rows), d_inner);
     }
-    way.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
+    if (r > 0) way.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
     grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass), round.offsets);
     // The gradient takes the place of the activation before it, which nothing needs any more.
     silu_gated_backward(ctx, d_inner, d_act->slice(0, 0, rows), d_inner);
     grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass), round.offsets);
     if (again) experts_backward_weight(pass, saved, deferred, round);
-    way.combine(ctx, d_pairs, d_out, saved.route, r);
+    const auto travelling = way.post_combine(ctx, d_pairs, d_out, saved.route, r, overlap && last);
+    if (last && beside.combine) beside.combine();
+    way.finish_combine(ctx, d_pairs, travelling, saved.route, r);
   }
 }
 
@@ -293,7 +328,10 @@ Moe::Deferred Moe::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
       ctx.allocate("moe.d_weights", sum_dtype(x.dtype()), saved.router.weights->shape());
   combine_rows_backward(ctx, saved.results, d_weights, mine(dy), saved.results, saved.places,
                         saved.router.weights);
-  experts_backward(pass, saved.results, mine(x), saved, deferred);
+  Activation d_shared_x;
+  if (shared_) d_shared_x = ctx.allocate("moe.d_shared_x", dx.dtype(), dx.shape());
+  experts_backward(pass, saved.results, mine(x), saved, deferred,
+                   shared_backward(pass, d_shared_x, dy, saved, deferred));
   Activation part;
   if (share.split) part = ctx.allocate("moe.dx", x.dtype(), {share.count, width_});
   const Tensor d_mine = share.split ? *part : dx;
@@ -301,24 +339,33 @@ Moe::Deferred Moe::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
   saved.results.reset();
   deferred.router = router_.backward_input(pass, d_mine, d_weights, share, saved.router);
   if (share.split) spread(pass, dx, part, share);
-  if (shared_) shared_backward(pass, dx, dy, saved, deferred);
+  if (shared_) add_shared_gradient(pass, dx, d_shared_x, dy, saved, deferred);
   return deferred;
 }
 
-// dx += the gradient by the shared experts
-void Moe::shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
-                          Deferred& deferred) const {
+// Their gradient, into dx and deferred.
+Moe::Beside Moe::shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
+                                 Deferred& deferred) const {
+  if (!shared_) return {};
+  if (shared_gate_ >= 0)
+    deferred.d_shared = pass.ctx.allocate("moe.d_shared", dx.dtype(), dx.shape());
+  const auto second = [this, &pass, &saved, &deferred, dy] {
+    if (shared_gate_ >= 0)
+      scale_rows(pass.ctx, deferred.d_shared, dy, saved.gate->reshape({dy.size(0)}), false);
+    const ConstTensor d = shared_gate_ >= 0 ? *deferred.d_shared : dy;
+    deferred.shared = shared_->backward_second(pass, d, saved.shared);
+  };
+  return {second,
+          [this, &pass, &deferred, dx] { shared_->backward_first(pass, dx, deferred.shared); }};
+}
+
+// dx += the gradient by the shared experts, d_shared_x, and by their factor
+void Moe::add_shared_gradient(Pass& pass, const Tensor& dx, const ConstTensor& d_shared_x,
+                              const ConstTensor& dy, const Saved& saved, Deferred& deferred) const {
   Ctx& ctx = pass.ctx;
+  add(ctx, dx, dx, d_shared_x);
+  if (shared_gate_ < 0) return;
   const int64_t rows = dy.size(0);
-  const Activation more = ctx.allocate("moe.d_shared_x", dx.dtype(), dx.shape());
-  if (shared_gate_ < 0) {
-    deferred.shared = shared_->backward_input(pass, more, dy, saved.shared);
-    return add(ctx, dx, dx, more);
-  }
-  deferred.d_shared = ctx.allocate("moe.d_shared", dx.dtype(), dx.shape());
-  scale_rows(ctx, deferred.d_shared, dy, saved.gate->reshape({rows}), false);
-  deferred.shared = shared_->backward_input(pass, more, deferred.d_shared, saved.shared);
-  add(ctx, dx, dx, more);
   const DType wide = saved.gate->dtype();
   Activation d_gate = ctx.allocate("moe.d_gate", wide, {rows, 1});
   dot_rows(ctx, d_gate->reshape({rows}), dy, saved.shared_out);

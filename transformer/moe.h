@@ -5,6 +5,9 @@
 //   x (n, C) -router-> k experts a token -gather_rows-> pairs sorted by expert (p, C)
 //     -dispatch over ep, etp-> rows of this rank's experts (r, C) -two grouped products-> (r, C)
 //     -combine over etp, ep-> results (p, C) -weighted sum-> y (n, C)
+// The shared experts' first product is computed while rows travel to the experts, the second one while they
+// travel back (parallel.moe_shared_expert_overlap), and likewise backward; without overlap in the same
+// order.
 // Every rank of dp x cp x tp brings other tokens: without sequence parallelism, where the tp ranks have the
 // same ones, each takes its part of them, and the results are gathered over tp.
 //
@@ -13,6 +16,7 @@
 // tokens again, round by round, and does the experts' weight gradients with them.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "engine/ops/moe/grouped_gemm.h"
@@ -69,18 +73,25 @@ class Moe {
   std::vector<Tensor> first_weights(Pass& pass) const;
   std::vector<Tensor> second_weights(Pass& pass) const;
   void choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const;
-  void run_experts(Pass& pass, const ConstTensor& x, Saved& saved) const;
+  // What is computed while the first dispatch and the last combine travel.
+  struct Beside {
+    std::function<void()> dispatch, combine;
+  };
+  bool overlaps_shared(const Pass& pass) const;
+  void run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Beside& beside) const;
   void activate(Pass& pass, const Saved& saved, int64_t rows) const;
   void experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor& x, Saved& saved,
-                        const Deferred& deferred) const;
+                        const Deferred& deferred, const Beside& beside) const;
   void experts_backward_weight(Pass& pass, const Saved& saved, const Deferred& deferred,
                                const ExpertRound& round) const;
   void plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred) const;
   void spread(Pass& pass, const Tensor& y, const ConstTensor& part, const TokenShare& share) const;
-  void add_shared(Pass& pass, const Tensor& y, const ConstTensor& x, Saved& saved,
-                  bool keep_act) const;
-  void shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
-                       Deferred& deferred) const;
+  Beside shared_forward(Pass& pass, const ConstTensor& x, Saved& saved) const;
+  void add_shared(Pass& pass, const Tensor& y, Saved& saved, bool keep_act) const;
+  Beside shared_backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, Saved& saved,
+                         Deferred& deferred) const;
+  void add_shared_gradient(Pass& pass, const Tensor& dx, const ConstTensor& d_shared_x,
+                           const ConstTensor& dy, const Saved& saved, Deferred& deferred) const;
 
   MoeConfig moe_;
   Layout layout_;

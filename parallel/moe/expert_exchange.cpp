@@ -43,10 +43,15 @@ std::vector<int64_t> gather(Communicator* group, std::vector<int64_t> mine) {
 }
 
 // all_to_all_v, given elements.
-void swap(Ctx& ctx, Communicator* group, const Tensor& out, const std::vector<int64_t>& out_counts,
-          const ConstTensor& in, const std::vector<int64_t>& in_counts) {
-  if (group != nullptr) return group->all_to_all_v(out, out_counts, in, in_counts);
-  transfer(ctx, out, in);
+Work swap(Ctx& ctx, Communicator* group, const Tensor& out, const std::vector<int64_t>& out_counts,
+          const ConstTensor& in, const std::vector<int64_t>& in_counts, bool overlap) {
+  if (group == nullptr)
+    transfer(ctx, out, in);
+  else if (overlap)
+    return group->all_to_all_v_async(out, out_counts, in, in_counts);
+  else
+    group->all_to_all_v(out, out_counts, in, in_counts);
+  return {};
 }
 
 int64_t total(const std::vector<int64_t>& v) {
@@ -228,16 +233,25 @@ void ExpertExchange::sum_pieces(Ctx& ctx, const Tensor& arrived, const ExpertRou
 
 void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
                               const ExpertRoute& route, size_t round) const {
+  finish_dispatch(ctx, received, post_dispatch(ctx, received, rows, route, round, false), route,
+                  round);
+}
+
+ExpertExchange::Travelling ExpertExchange::post_dispatch(Ctx& ctx, const Tensor& received,
+                                                         const ConstTensor& rows,
+                                                         const ExpertRoute& route, size_t round,
+                                                         bool overlap) const {
   const int64_t columns = rows.size(1);
   if (alone()) {
-    if (ctx.planning()) return;
+    if (ctx.planning()) return {};
     const ExpertRound& r = route.rounds[round];
     if (r.rows() > 0) copy_range(ctx, received, 0, rows, r.sent[0].begin, r.rows());
-    return;
+    return {};
   }
-  const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), received.shape());
-  const Activation packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
-  if (ctx.planning()) return;
+  Travelling out;
+  out.arrived = ctx.allocate("exchange.arrived", rows.dtype(), received.shape());
+  out.packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
+  if (ctx.planning()) return out;
   const ExpertRound& r = route.rounds[round];
   TRIREME_CHECK(received.size(1) == columns && received.dtype() == rows.dtype() &&
                     r.rows() <= received.size(0) && route.pairs <= rows.size(0),
@@ -245,51 +259,80 @@ void ExpertExchange::dispatch(Ctx& ctx, const Tensor& received, const ConstTenso
                 " of ", route.pairs, " rows arrive");
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
   // One range: the rows lie as they are sent.
-  ConstTensor out = rows.slice(0, 0, 0);
-  if (r.sent.size() == 1) out = rows.slice(0, r.sent[0].begin, r.sent[0].end);
+  ConstTensor sent = rows.slice(0, 0, 0);
+  if (r.sent.size() == 1) sent = rows.slice(0, r.sent[0].begin, r.sent[0].end);
   if (r.sent.size() > 1) {
     int64_t n = 0;
     for (const RowRange& range : r.sent) {
-      copy_range(ctx, packed, n, rows, range.begin, range.size());
+      copy_range(ctx, out.packed, n, rows, range.begin, range.size());
       n += range.size();
     }
-    out = packed->slice(0, 0, n);
+    sent = out.packed->slice(0, 0, n);
   }
   const RowRange own = piece_range(r, rank(etp_));
-  swap(ctx, ep_, arrived->slice(0, own.begin, own.end), times(r.receive_rows, columns), out,
-       times(r.send_rows, columns));
-  gather_pieces(arrived, r);
+  out.work = swap(ctx, ep_, out.arrived->slice(0, own.begin, own.end),
+                  times(r.receive_rows, columns), sent, times(r.send_rows, columns), overlap);
+  return out;
+}
+
+void ExpertExchange::finish_dispatch(Ctx& ctx, const Tensor& received, const Travelling& travelling,
+                                     const ExpertRoute& route, size_t round) const {
+  if (alone() || ctx.planning()) return;
+  const ExpertRound& r = route.rounds[round];
+  const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
+  travelling.work.wait();
+  gather_pieces(travelling.arrived, r);
   for (const ExpertRound::Move& m : r.moves)
-    copy_range(ctx, received, m.to, arrived, m.from, m.rows);
+    copy_range(ctx, received, m.to, travelling.arrived, m.from, m.rows);
 }
 
 void ExpertExchange::combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
                              const ExpertRoute& route, size_t round) const {
+  finish_combine(ctx, rows, post_combine(ctx, rows, results, route, round, false), route, round);
+}
+
+ExpertExchange::Travelling ExpertExchange::post_combine(Ctx& ctx, const Tensor& rows,
+                                                        const ConstTensor& results,
+                                                        const ExpertRoute& route, size_t round,
+                                                        bool overlap) const {
   const int64_t columns = rows.size(1);
   if (alone()) {
-    if (ctx.planning()) return;
+    if (ctx.planning()) return {};
     const ExpertRound& r = route.rounds[round];
     if (r.rows() > 0) copy_range(ctx, rows, r.sent[0].begin, results, 0, r.rows());
-    return;
+    return {};
   }
-  const Activation arrived = ctx.allocate("exchange.arrived", rows.dtype(), results.shape());
-  const Activation packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
-  if (ctx.planning()) return sum_pieces(ctx, arrived, {});
+  Travelling out;
+  out.arrived = ctx.allocate("exchange.arrived", rows.dtype(), results.shape());
+  out.packed = ctx.allocate("exchange.packed", rows.dtype(), rows.shape());
+  if (ctx.planning()) {
+    sum_pieces(ctx, out.arrived, {});
+    return out;
+  }
   const ExpertRound& r = route.rounds[round];
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
   for (const ExpertRound::Move& m : r.moves)
-    copy_range(ctx, arrived, m.from, results, m.to, m.rows);
-  sum_pieces(ctx, arrived, r);
-  const bool in_place = r.sent.size() == 1;
-  const Tensor home = in_place ? rows.slice(0, r.sent[0].begin, r.sent[0].end)
-                               : packed->slice(0, 0, total(r.send_rows));
+    copy_range(ctx, out.arrived, m.from, results, m.to, m.rows);
+  sum_pieces(ctx, out.arrived, r);
+  out.home = r.sent.size() == 1 ? rows.slice(0, r.sent[0].begin, r.sent[0].end)
+                                : out.packed->slice(0, 0, total(r.send_rows));
   const RowRange own = piece_range(r, rank(etp_));
-  swap(ctx, ep_, home, times(r.send_rows, columns), arrived->slice(0, own.begin, own.end),
-       times(r.receive_rows, columns));
-  if (in_place) return;
+  out.work =
+      swap(ctx, ep_, out.home, times(r.send_rows, columns),
+           out.arrived->slice(0, own.begin, own.end), times(r.receive_rows, columns), overlap);
+  return out;
+}
+
+void ExpertExchange::finish_combine(Ctx& ctx, const Tensor& rows, const Travelling& travelling,
+                                    const ExpertRoute& route, size_t round) const {
+  if (alone() || ctx.planning()) return;
+  const ExpertRound& r = route.rounds[round];
+  const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
+  travelling.work.wait();
+  if (r.sent.size() == 1) return;  // they came to their places
   int64_t n = 0;
   for (const RowRange& range : r.sent) {
-    copy_range(ctx, rows, range.begin, home, n, range.size());
+    copy_range(ctx, rows, range.begin, travelling.home, n, range.size());
     n += range.size();
   }
 }

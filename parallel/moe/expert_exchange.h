@@ -79,6 +79,23 @@ class ExpertExchange {
   void combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results, const ExpertRoute& route,
                size_t round) const;
 
+  // The two in halves. Between them, with `overlap`, rows travel over ep while something else is computed,
+  // which may make operations of its own; the operands must not change meanwhile. Without, the first half
+  // waits.
+  struct Travelling {
+    Activation arrived, packed;
+    Tensor home;  // combine's rows in the order of sending
+    Work work;
+  };
+  Travelling post_dispatch(Ctx& ctx, const Tensor& received, const ConstTensor& rows,
+                           const ExpertRoute& route, size_t round, bool overlap) const;
+  void finish_dispatch(Ctx& ctx, const Tensor& received, const Travelling& travelling,
+                       const ExpertRoute& route, size_t round) const;
+  Travelling post_combine(Ctx& ctx, const Tensor& rows, const ConstTensor& results,
+                          const ExpertRoute& route, size_t round, bool overlap) const;
+  void finish_combine(Ctx& ctx, const Tensor& rows, const Travelling& travelling,
+                      const ExpertRoute& route, size_t round) const;
+
  private:
   static int size(const Communicator* group) { return group == nullptr ? 1 : group->size(); }
   static int rank(const Communicator* group) { return group == nullptr ? 0 : group->rank(); }

@@ -1,5 +1,6 @@
-// Exchanges that overlap with products: of tokens between tensor-parallel ranks (transformer/tensor_exchange.h).
-// They give what the plain ones give and send the same bytes.
+// Exchanges that overlap with products: of tokens between tensor-parallel ranks (transformer/tensor_exchange.h),
+// and of tokens for experts with the shared ones (transformer/moe.h). They give what the plain ones give
+// and send the same bytes.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/layout_run.h"
@@ -77,6 +78,30 @@ TEST(TensorOverlap, MessagesAreOfOneShareEach) {
     c.sizes.tp_comm_overlap = Overlap::kAuto;  // on the CPU
     EXPECT_EQ(messages(c), 0);
   }
+}
+
+// Nothing but the time of the exchange differs: bit by bit.
+TEST(SharedExpertOverlap, EqualsThePlainExchange) {
+  for (const char* experts : {"qwen2_moe", "deepseek"})
+    for (const int etp : {1, 2}) {
+      LayoutCase c;
+      c.experts = experts;
+      c.sizes.dp = c.sizes.tp = 2;
+      c.sizes.sequence_parallel = etp == 2;
+      c.sizes.ep = 2;
+      c.sizes.etp = etp;
+      c.sizes.moe_shared_overlap = Overlap::kOff;
+      c.recompute = etp == 2 ? Recompute::kSelective : Recompute::kNone;
+      const LayoutResult plain = run(c, Overlap::kOff);
+      c.sizes.moe_shared_overlap = Overlap::kOn;
+      const LayoutResult overlapped = run(c, Overlap::kOff);
+      EXPECT_EQ(overlapped.losses, plain.losses) << c.name();
+      EXPECT_TRUE(overlapped.gradients == plain.gradients) << c.name();
+      EXPECT_EQ(overlapped.traffic, plain.traffic) << c.name();
+      LayoutCase alone = reference_of(c);
+      const LayoutResult want = run(alone, Overlap::kOff);
+      EXPECT_EQ(layout_difference(overlapped, want, c.dtype), "") << c.name();
+    }
 }
 
 }  // namespace
