@@ -2,6 +2,7 @@
 """Phase facts: what the machine has, as its own programs and libraries say it."""
 import ctypes.util
 import datetime
+import json
 import os
 import platform
 import re
@@ -80,6 +81,7 @@ def work(phase):
     phase.row("device", libraries.device_attributes)
     phase.row("cudnn_device", lambda: {"json": libraries.cudnn_device_json()})
     phase.row("nccl", libraries.nccl_one_rank)
+    phase.row("nccl_program", lambda: json.loads(phase.run(phase.program("gpu_models"), "--nccl", ok=(0, 1))))
     phase.row("torch", lambda: torch_version(phase))
     phase.row("sass", lambda: tensor_core_instructions(phase))
     phase.row("sanitizer", lambda: sanitizer(phase))

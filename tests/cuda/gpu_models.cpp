@@ -3,10 +3,13 @@
 //   cpu     twenty steps against the same twenty on the CPU
 //
 //   gpu_models [--cpu]     --cpu: the CPU in the GPU's place, to try the comparison itself
+//   gpu_models --nccl      instead: every collective of one rank through NCCL, whose results are its operands
 // Exit code 0: all agree; 1: some do not; 2: there is no GPU.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "parallel/comm/world.h"
@@ -102,7 +105,51 @@ bool check_model(const std::string& name, cuda::Context* gpu) {
   return good;
 }
 
+// The collectives as a run of several ranks makes them, as far as one GPU can show them.
+bool check_nccl() {
+  WorldOptions single;
+  single.backend = "single";
+  const std::unique_ptr<World> world = make_world(single);
+  const std::unique_ptr<cuda::Context> gpu = cuda::open(0);
+  const DeviceAttachment attached = world->world().attach(*gpu, DeviceBackend::kNccl);
+  const std::unique_ptr<Communicator> group = world->world().split(0, 0, "group");
+  constexpr int64_t kElements = int64_t{1} << 20;
+  const std::vector<double> values = normals("values", kElements);
+  int operations = 0;
+  bool same = true;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const TestTensor host(dtype, {kElements}, values);
+    const Buffer in_memory("in", (*host).bytes(), Memory::kDevice),
+        out_memory("out", (*host).bytes(), Memory::kDevice);
+    const Tensor in(in_memory.data(), dtype, {kElements}, DeviceType::kCuda);
+    const Tensor out(out_memory.data(), dtype, {kElements}, DeviceType::kCuda);
+    const auto check = [&](const std::function<void(Communicator&)>& operation,
+                           const Tensor& result) {
+      cuda::upload(*gpu, in.raw(), (*host).raw(), in.bytes());
+      cuda::fill_bytes(*gpu, gpu->main, out.raw(), 0xff, out.bytes());
+      operation(*group);
+      std::string got(static_cast<size_t>(in.bytes()), '\0');
+      cuda::download(*gpu, got.data(), result.raw(), result.bytes());
+      same = same && std::memcmp(got.data(), (*host).raw(), got.size()) == 0;
+      ++operations;
+    };
+    const std::vector<int64_t> all{kElements};
+    check([&](Communicator& g) { g.all_reduce(in); }, in);
+    check([&](Communicator& g) { g.all_gather(out, in); }, out);
+    check([&](Communicator& g) { g.reduce_scatter(out, in); }, out);
+    check([&](Communicator& g) { g.all_gather_v(in); }, in);
+    check([&](Communicator& g) { g.reduce_scatter_v(in); }, in);
+    check([&](Communicator& g) { g.broadcast(in, 0); }, in);
+    check([&](Communicator& g) { g.all_to_all_v(out, all, in, all); }, out);
+  }
+  const nlohmann::ordered_json line = {
+      {"ok", same}, {"backend", world->world().device_backend()}, {"operations", operations}};
+  std::puts(line.dump().c_str());
+  return same;
+}
+
 int run(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "--nccl") return check_nccl() ? 0 : 1;
   const bool on_cpu = argc > 1 && std::string(argv[1]) == "--cpu";
   const std::unique_ptr<cuda::Context> gpu = on_cpu ? nullptr : cuda::open(0);
   bool good = true;

@@ -281,6 +281,32 @@ TEST(DeviceCommChoice, WhyRanksAreStagedIsSaid) {
   });
 }
 
+// As NCCL is left out where it is asked for and where the choice is free.
+TEST(DeviceCommChoice, WhatGoesWrongOnOneRankIsHeardOfByAll) {
+  emulator::set_devices(2);
+  std::atomic<int> refused{0};
+  run_thread_worlds(2, [&](World& world) {
+    const std::unique_ptr<cuda::Context> gpu = cuda::open(world.rank());
+    const auto expect_reason = [](const std::string& text) {
+      EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+      EXPECT_NE(text.find("cudaDeviceGetPCIBusId"), std::string::npos) << text;
+    };
+    const int device = gpu->device;
+    if (world.rank() == 1) gpu->device = 99;
+    try {
+      const DeviceAttachment attached = world.world().attach(*gpu, DeviceBackend::kNccl);
+    } catch (const InputError& error) {
+      expect_reason(error.what());
+      ++refused;
+    }
+    const DeviceAttachment attached = world.world().attach(*gpu, DeviceBackend::kAuto);
+    gpu->device = device;
+    EXPECT_EQ(world.world().device_backend(), "staged");
+    expect_reason(world.device_note());
+  });
+  EXPECT_EQ(refused, 2);
+}
+
 TEST(DeviceCommChoice, RanksThatShareAGpuAreNamed) {
   try {
     test::run_device_ranks(3, 2, DeviceBackend::kNccl, [](DeviceRank&) { FAIL(); });
