@@ -16,6 +16,7 @@
 #include "commands/pretrain.h"
 #include "commands/report.h"
 #include "commands/schedule.h"
+#include "commands/tokenize.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
 #include "engine/observe/log.h"
@@ -62,6 +63,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_eval_command(app, line);
   add_generate_command(app, line);
   add_checkpoint_command(app);
+  add_tokenize_commands(app);
   add_report_command(app);
   add_schedule_command(app);
   add_bench_command(app, line);

@@ -202,7 +202,9 @@ void add_data(Schema& s) {
       .alias({"test_data_path"});
   s.string("data.split", "\"969,30,1\"", "parts of data_path for training, validation and test")
       .alias({"split"});
-  s.string("data.tokenizer", "null", "\"byte\", or the path of a SentencePiece .model")
+  s.string(
+       "data.tokenizer", "null",
+       "\"byte\", or the path of a tokenizer.json, a SentencePiece .model, or a directory with one")
       .or_null()
       .beside_trajectory()
       .alias({"tokenizer_model", "data.tokenizer_model"});

@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
 #include "engine/io/atomic_file.h"
+#include "engine/text/control_split.h"
 #include "engine/text/sentencepiece_proto.h"
 
 namespace trireme {
@@ -51,6 +52,10 @@ class SentencePieceTokenizer : public Tokenizer {
     drops_leading_space_ = facts.drops_leading_space;
     bytes_.reserve(static_cast<size_t>(processor_.GetPieceSize()));
     for (int id = 0; id < processor_.GetPieceSize(); ++id) bytes_.push_back(bytes_of(id));
+    std::vector<std::pair<std::string, int32_t>> controls;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id)
+      if (processor_.IsControl(id)) controls.emplace_back(processor_.IdToPiece(id), id);
+    controls_ = Trie(std::move(controls));
     newline_ = encode_piece("\n");
     splits_at_newline_ = facts.keeps_text && !newline_.empty() && newline_stands_alone();
   }
@@ -64,13 +69,13 @@ class SentencePieceTokenizer : public Tokenizer {
     return processor_.IsControl(id);
   }
 
-  std::vector<int32_t> encode(std::string_view text) const override {
-    if (text.size() > kMaxTextBytes) {
-      fail_input("a text of ", text.size(), " bytes is too long for tokenizer ", name_,
-                 "; split it into documents of at most ", kMaxTextBytes, " bytes");
-    }
-    return splits_at_newline_ && text.size() > kPieceBytes ? encode_in_pieces(text)
-                                                           : encode_piece(text);
+  int32_t find(std::string_view token) const override {
+    const int id = processor_.PieceToId(token);
+    return processor_.IdToPiece(id) == token ? id : -1;
+  }
+  std::string token(int32_t id) const override {
+    check_id(id);
+    return processor_.IdToPiece(id);
   }
 
   void append_bytes(int32_t id, bool at_start, std::string& out) const override {
@@ -78,6 +83,26 @@ class SentencePieceTokenizer : public Tokenizer {
     std::string_view bytes = bytes_[static_cast<size_t>(id)];
     if (at_start && drops_leading_space_ && bytes.starts_with(' ')) bytes.remove_prefix(1);
     out.append(bytes);
+  }
+
+ protected:
+  // bos before a text, where the model has one, is what models of this kind are trained with.
+  std::vector<int32_t> encode_text(std::string_view text,
+                                   const EncodeOptions& options) const override {
+    if (text.size() > kMaxTextBytes) {
+      fail_input("a text of ", text.size(), " bytes is too long for tokenizer ", name_,
+                 "; split it into documents of at most ", kMaxTextBytes, " bytes");
+    }
+    std::vector<int32_t> ids;
+    if (options.add_special && bos_id() >= 0) ids.push_back(bos_id());
+    split_at_controls(text, options.parse_special ? controls_ : no_controls(), ids,
+                      [&](std::string_view part) {
+                        const auto found = splits_at_newline_ && part.size() > kPieceBytes
+                                               ? encode_in_pieces(part)
+                                               : encode_piece(part);
+                        ids.insert(ids.end(), found.begin(), found.end());
+                      });
+    return ids;
   }
 
  private:
@@ -130,6 +155,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<std::string> bytes_;  // (vocabulary)
   std::vector<int32_t> newline_;    // ids of a text that is one line end
   bool splits_at_newline_ = false;
+  Trie controls_;
 };
 
 // The library pulls sentences; what goes wrong meanwhile is kept until it has returned.

@@ -1,8 +1,12 @@
 #include "engine/text/tokenizer.h"
 
+#include <filesystem>
+
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
+#include "engine/text/control_split.h"
 #include "engine/text/sentencepiece.h"
+#include "engine/text/tokenizer_json.h"
 
 namespace trireme {
 namespace {
@@ -13,10 +17,12 @@ class ByteTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return kEndOfText + 1; }
   int32_t bos_id() const override { return kEndOfText; }
   int32_t eod_id() const override { return kEndOfText; }
-  std::vector<int32_t> encode(std::string_view text) const override {
-    std::vector<int32_t> ids(text.size());
-    for (size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<uint8_t>(text[i]);
-    return ids;
+  int32_t find(std::string_view token) const override {
+    if (token == kEndOfTextName) return kEndOfText;
+    return token.size() == 1 ? static_cast<uint8_t>(token[0]) : -1;
+  }
+  std::string token(int32_t id) const override {
+    return is_control(id) ? kEndOfTextName : std::string(1, static_cast<char>(id));
   }
   bool is_control(int32_t id) const override {
     check_id(id);
@@ -26,8 +32,21 @@ class ByteTokenizer : public Tokenizer {
     if (!is_control(id)) out.push_back(static_cast<char>(id));
   }
 
+ protected:
+  std::vector<int32_t> encode_text(std::string_view text,
+                                   const EncodeOptions& options) const override {
+    std::vector<int32_t> ids;
+    split_at_controls(text, options.parse_special ? controls_ : no_controls(), ids,
+                      [&](std::string_view part) {
+                        for (const char byte : part) ids.push_back(static_cast<uint8_t>(byte));
+                      });
+    return ids;
+  }
+
  private:
   static constexpr int32_t kEndOfText = 256;
+  static constexpr const char* kEndOfTextName = "<|endoftext|>";
+  Trie controls_{{{kEndOfTextName, kEndOfText}}};
 };
 
 }  // namespace
@@ -52,10 +71,16 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteT
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
   if (spec == "byte") return make_byte_tokenizer();
   if (spec.ends_with(".model")) return load_sentencepiece(spec);
-  fail_input(
-      "unknown tokenizer \"", spec, "\": give \"byte\" or the path of a SentencePiece model ",
-      "(a file ending in .model); names of a hub and tokenizer.json files are not available ",
-      "in this version");
+  if (spec.ends_with(".json")) return load_tokenizer_json(spec);
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (const auto file = std::filesystem::path(spec) / name;
+        std::filesystem::is_regular_file(file))
+      return load_tokenizer(file.string());
+  fail_input("unknown tokenizer \"", spec,
+             "\": give \"byte\", the path of a tokenizer.json or of a ",
+             "SentencePiece model (a file ending in .model), or a directory that holds one of ",
+             "them; a model of a hub is downloaded first: hf download ",
+             spec.empty() ? "NAME" : spec, " --local-dir DIR");
 }
 
 std::string StreamDecoder::push(int32_t id) {

@@ -10,6 +10,11 @@
 
 namespace trireme {
 
+struct EncodeOptions {
+  bool add_special = false;    // what the model expects around a text: bos, as a rule
+  bool parse_special = false;  // markup such as "</s>" in the text is that token, not text
+};
+
 // Safe to share between threads.
 class Tokenizer {
  public:
@@ -18,22 +23,30 @@ class Tokenizer {
   virtual int64_t vocab_size() const = 0;  // ids are [0, vocab_size)
   virtual int32_t bos_id() const = 0;      // -1: none
   virtual int32_t eod_id() const = 0;      // ends a document and a generation; -1: none
-  // No bos or eod is added; markup such as "</s>" inside the text stays text.
-  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const {
+    return encode_text(text, options);
+  }
   virtual bool is_control(int32_t id) const = 0;  // bos, eod, padding: no text of their own
   // Appends the bytes that `id` stands for, which may be a part of a UTF-8 character; nothing for a
   // control id. at_start: only control ids precede it (SentencePiece drops the space it had put
   // before the first word).
   virtual void append_bytes(int32_t id, bool at_start, std::string& out) const = 0;
 
+  // The id of a token as it is spelled in the vocabulary; -1: there is none.
+  virtual int32_t find(std::string_view token) const = 0;
+  virtual std::string token(int32_t id) const = 0;
+
   std::string decode(std::span<const int32_t> ids) const;  // bytes as they come
 
  protected:
   void check_id(int32_t id) const;
+  virtual std::vector<int32_t> encode_text(std::string_view text,
+                                           const EncodeOptions& options) const = 0;
 };
 
 // "byte": the 256 bytes as ids 0..255 and <|endoftext|> = 256 (bos and eod); vocab_size 257.
-// Else the path of a SentencePiece model, which must end in ".model".
+// Else the path of a HuggingFace tokenizer.json, of a SentencePiece model, which must end in ".model", or of
+// a directory that holds one of them (tokenizer.json first, then tokenizer.model).
 // InputError says what is accepted for anything else.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 

@@ -16,6 +16,8 @@ libcli11-dev|cli11-devel|build|command line
 libspdlog-dev|spdlog-devel|build|logging
 libfmt-dev|fmt-devel|build|text formatting
 libsentencepiece-dev|sentencepiece-devel|build|tokenizer models
+libpcre2-dev|pcre2-devel|build|regular expressions of tokenizers
+libutf8proc-dev|utf8proc-devel|build|Unicode of tokenizers
 libxxhash-dev|xxhash-devel|build|checksums
 libzstd-dev|libzstd-devel|build|.jsonl.zst input
 zlib1g-dev|zlib-devel|build|.jsonl.gz input

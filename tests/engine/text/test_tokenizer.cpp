@@ -114,15 +114,16 @@ TEST(ByteTokenizer, StreamYieldsWholeCharacters) {
 }
 
 TEST(LoadTokenizer, SaysWhatIsAccepted) {
-  for (const std::string spec : {"meta-llama/Llama-2-7b", "gpt2", "", "tokenizer.json"}) {
+  for (const std::string spec : {"meta-llama/Llama-2-7b", "gpt2", "", "tokenizer.txt"}) {
     try {
       load_tokenizer(spec);
       FAIL() << spec;
     } catch (const InputError& error) {
-      EXPECT_NE(std::string(error.what()).find("\"byte\" or the path"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("\"byte\", the path"), std::string::npos);
     }
   }
   EXPECT_THROW(load_tokenizer("/nonexistent/x.model"), InputError);
+  EXPECT_THROW(load_tokenizer("/nonexistent/tokenizer.json"), InputError);
 }
 
 TEST(SentencePiece, RoundTripsText) {

@@ -1,0 +1,159 @@
+#include "commands/tokenize.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/io/strict_json.h"
+#include "engine/text/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+struct TokenizeArguments {
+  std::string tokenizer;
+  bool no_special = false, parse_special = false, json = false, jsonl = false;
+};
+
+std::string standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+// What stands in a line of JSON: a string, or an object with it under `key`.
+nlohmann::json value_of(const std::string& line, const char* key, size_t number) {
+  const std::string what = concat("line ", number, " of the input");
+  auto value = parse_strict_json<nlohmann::json>(line, what);
+  if (!value.is_object()) return value;
+  if (!value.contains(key)) fail_input(what, " has no \"", key, "\"");
+  return value[key];
+}
+
+// Calls use(value, number) for each line that is not empty.
+template <class Use>
+void for_each_line(const char* key, Use&& use) {
+  std::string line;
+  for (size_t number = 1; std::getline(std::cin, line); ++number)
+    if (line.find_first_not_of(" \t\r") != std::string::npos)
+      use(value_of(line, key, number), number);
+}
+
+std::vector<int32_t> ids_of(const nlohmann::json& value, const Tokenizer& tokenizer,
+                            const std::string& what) {
+  if (!value.is_array())
+    fail_input(what, " is no list of ids, such as [1, 2], or {\"ids\": [1, 2]}");
+  std::vector<int32_t> ids;
+  for (const auto& item : value) {
+    const int64_t id = item.is_number_integer() ? item.get<int64_t>() : -1;
+    if (id < 0 || id >= tokenizer.vocab_size())
+      fail_input(what, ": ", item.dump().substr(0, 40), " is no id from 0 to ",
+                 tokenizer.vocab_size() - 1);
+    ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
+
+void tokenize(const TokenizeArguments& a) {
+  const auto tokenizer = load_tokenizer(a.tokenizer);
+  const EncodeOptions options{.add_special = !a.no_special, .parse_special = a.parse_special};
+  const auto show = [&](const std::string& text) {
+    const std::vector<int32_t> ids = tokenizer->encode(text, options);
+    if (a.json || a.jsonl) return print(nlohmann::json{{"ids", ids}}.dump() + "\n");
+    for (const int32_t id : ids)
+      std::printf("%7d  %s\n", id,
+                  nlohmann::json(tokenizer->token(id))
+                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                      .c_str());
+  };
+  if (!a.jsonl) return show(standard_input());
+  for_each_line("text", [&](const nlohmann::json& text, size_t number) {
+    if (!text.is_string()) fail_input("line ", number, " of the input is no text");
+    show(text.get<std::string>());
+  });
+}
+
+std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool no_special) {
+  std::string text;
+  bool at_start = true;
+  for (const int32_t id : ids) {
+    if (!tokenizer.is_control(id))
+      tokenizer.append_bytes(id, at_start, text);
+    else if (!no_special)
+      text += tokenizer.token(id);
+    at_start = at_start && tokenizer.is_control(id);
+  }
+  return text;
+}
+
+void detokenize(const TokenizeArguments& a) {
+  const auto tokenizer = load_tokenizer(a.tokenizer);
+  const auto show = [&](const nlohmann::json& ids, const std::string& what) {
+    const std::string text = text_of(*tokenizer, ids_of(ids, *tokenizer, what), a.no_special);
+    if (!a.json && !a.jsonl) return print(text);
+    print(nlohmann::json{{"text", text}}.dump(-1, ' ', false,
+                                              nlohmann::json::error_handler_t::replace) +
+          "\n");
+  };
+  if (a.jsonl)
+    return for_each_line("ids", [&](const nlohmann::json& ids, size_t number) {
+      show(ids, concat("line ", number, " of the input"));
+    });
+  std::string input = standard_input();
+  if (input.find_first_of("[{") == std::string::npos) {  // numbers with spaces or commas between
+    for (char& c : input)
+      if (c == ',' || c == '\n' || c == '\t' || c == '\r') c = ' ';
+    std::string list;
+    for (const char c : input)
+      if (c != ' ')
+        list += c;
+      else if (!list.empty() && list.back() != ',')
+        list += ',';
+    while (list.ends_with(',')) list.pop_back();
+    input = concat('[', list, ']');
+  }
+  nlohmann::json value = parse_strict_json<nlohmann::json>(input, "the input");
+  if (value.is_object() && value.contains("ids")) value = nlohmann::json(value["ids"]);
+  show(value, "the input");
+}
+
+CLI::App* add(CLI::App& parent, const char* name, const char* description,
+              const std::shared_ptr<TokenizeArguments>& a) {
+  CLI::App* command = parent.add_subcommand(name, description);
+  command
+      ->add_option("-t,--tokenizer", a->tokenizer,
+                   "\"byte\", a tokenizer.json, a SentencePiece .model, or a model's directory")
+      ->required()
+      ->type_name("PATH");
+  command->add_flag("--jsonl", a->jsonl, "A value a line, in and out");
+  return command;
+}
+
+}  // namespace
+
+void add_tokenize_commands(CLI::App& parent) {
+  const auto forth = std::make_shared<TokenizeArguments>();
+  CLI::App* command =
+      add(parent, "tokenize", "Show the tokens of the text on standard input", forth);
+  command->add_flag("--no-special", forth->no_special,
+                    "Without what the model expects around a text (bos)");
+  command->add_flag("--parse-special", forth->parse_special,
+                    "Markup such as </s> in the text is that token, not text");
+  command->add_flag("--json", forth->json, "Write {\"ids\": [...]}");
+  command->footer("With --jsonl an input line is a JSON string or an object with a \"text\".");
+  command->callback([forth] { tokenize(*forth); });
+
+  const auto back = std::make_shared<TokenizeArguments>();
+  command = add(parent, "detokenize", "Show the text of the token ids on standard input", back);
+  command->add_flag("--no-special", back->no_special, "Leave out special tokens");
+  command->add_flag("--json", back->json, "Write {\"text\": ...}");
+  command->footer(
+      "Ids are numbers with spaces between, a JSON list, or {\"ids\": [...]}; with --jsonl "
+      "one of the latter two a line.");
+  command->callback([back] { detokenize(*back); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,12 @@
+// trireme tokenize, trireme detokenize: text to token ids and back.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+void add_tokenize_commands(CLI::App& parent);
+
+}  // namespace trireme

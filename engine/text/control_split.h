@@ -1,0 +1,38 @@
+// A text cut at the control tokens that it spells, for tokenizers whose library knows none.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "engine/text/trie.h"
+
+namespace trireme {
+
+inline const Trie& no_controls() {
+  static const Trie kNone;
+  return kNone;
+}
+
+// Appends the ids of the controls; plain(part) those of what lies between, in the text's order. The longest
+// of several controls counts. plain is called for an empty text too.
+template <class Plain>
+void split_at_controls(std::string_view text, const Trie& controls, std::vector<int32_t>& ids,
+                       Plain&& plain) {
+  size_t done = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    int32_t id = -1;
+    if (controls.can_begin_with(text[at]))
+      controls.for_each_prefix(text, at, [&](size_t e, int32_t found) { end = e, id = found; });
+    if (id < 0) {
+      ++at;
+      continue;
+    }
+    if (at > done) plain(text.substr(done, at - done));
+    ids.push_back(id);
+    done = at = end;
+  }
+  if (done < text.size() || text.empty()) plain(text.substr(done));
+}
+
+}  // namespace trireme

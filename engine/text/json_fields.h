@@ -1,0 +1,60 @@
+// Fields of the parts of a tokenizer.json, with an error that names the part. For .cpp files only (it
+// includes the JSON library).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/core/error.h"
+#include "engine/text/regex.h"
+
+namespace trireme {
+
+inline constexpr int kMaxSequenceDepth = 8;  // of sequences in sequences
+
+template <class T>
+T field(const nlohmann::json& json, const char* name, const std::string& what) {
+  const auto found = json.is_object() ? json.find(name) : json.end();
+  if (found == json.end())
+    fail_input(what, ": \"", name, "\" is missing in ", json.dump().substr(0, 80));
+  try {
+    return found->get<T>();
+  } catch (const nlohmann::json::exception&) {
+    fail_input(what, ": \"", name, "\" is ", found->dump().substr(0, 60), " in ",
+               json.dump().substr(0, 80), ", which is not of its type");
+  }
+}
+
+// `fallback` where it is missing or null.
+template <class T>
+T field_or(const nlohmann::json& json, const char* name, const std::string& what, T fallback) {
+  const auto found = json.is_object() ? json.find(name) : json.end();
+  if (found == json.end() || found->is_null()) return fallback;
+  return field<T>(json, name, what);
+}
+
+inline std::string type_of(const nlohmann::json& json, const std::string& what) {
+  return field<std::string>(json, "type", what);
+}
+
+// The members of a Sequence, under whichever name a part gives them.
+inline const nlohmann::json& members(const nlohmann::json& json, const char* name,
+                                     const std::string& what) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_array())
+    fail_input(what, ": a Sequence has no list \"", name, "\"");
+  return *found;
+}
+
+// {"String": text} or {"Regex": expression}.
+inline Regex pattern_of(const nlohmann::json& json, const std::string& what) {
+  const auto found = json.find("pattern");
+  if (found != json.end() && found->is_object()) {
+    if (found->contains("String"))
+      return Regex(quoted_pattern(field<std::string>(*found, "String", what)), what);
+    if (found->contains("Regex")) return Regex(field<std::string>(*found, "Regex", what), what);
+  }
+  fail_input(what, ": a pattern is neither {\"String\": ...} nor {\"Regex\": ...}");
+}
+
+}  // namespace trireme

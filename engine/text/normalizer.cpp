@@ -1,0 +1,97 @@
+#include "engine/text/normalizer.h"
+
+#include "engine/text/json_fields.h"
+#include "engine/text/unicode.h"
+
+namespace trireme {
+namespace {
+
+using Step = std::function<std::string(std::string)>;
+
+Step normal_form(NormalForm form) {
+  return [form](const std::string& text) { return normalize(text, form); };
+}
+
+Step replace(const Regex& pattern, const std::string& content) {
+  return [pattern, content](std::string text) {
+    std::string out;
+    size_t at = 0;
+    Regex::Match match;
+    for (size_t from = 0; from <= text.size() && pattern.find(text, from, match);) {
+      if (match.end == match.begin) {  // nothing to replace; go on behind the next character
+        if (match.begin == text.size()) break;
+        from = match.begin + character_bytes(text[match.begin]);
+        continue;
+      }
+      out.append(text, at, match.begin - at);
+      out += content;
+      at = from = match.end;
+    }
+    if (at == 0) return text;
+    return out.append(text, at);
+  };
+}
+
+Step strip(bool left, bool right) {
+  return [left, right](const std::string& text) {
+    size_t begin = 0, end = 0, at = 0;  // end: behind the last character that is no space
+    bool seen = false;
+    while (at < text.size()) {
+      const size_t start = at;
+      if (is_white_space(next_character(text, at))) continue;
+      if (!seen) begin = start;
+      seen = true;
+      end = at;
+    }
+    if (!seen) return std::string(left || right ? "" : text);
+    if (!left) begin = 0;
+    if (!right) end = text.size();
+    return text.substr(begin, end - begin);
+  };
+}
+
+}  // namespace
+
+Normalizer::Normalizer(const nlohmann::json& json, const std::string& what) {
+  if (!json.is_null()) add(json, what + ": normalizer", 0);
+}
+
+void Normalizer::add(const nlohmann::json& json, const std::string& what, int depth) {
+  const std::string type = type_of(json, what);
+  if (type == "Sequence") {
+    if (depth >= kMaxSequenceDepth) fail_input(what, ": sequences are nested too deeply");
+    for (const auto& member : members(json, "normalizers", what)) add(member, what, depth + 1);
+  } else if (type == "NFC") {
+    steps_.push_back(normal_form(NormalForm::kNfc));
+  } else if (type == "NFD") {
+    steps_.push_back(normal_form(NormalForm::kNfd));
+  } else if (type == "NFKC") {
+    steps_.push_back(normal_form(NormalForm::kNfkc));
+  } else if (type == "NFKD") {
+    steps_.push_back(normal_form(NormalForm::kNfkd));
+  } else if (type == "Lowercase") {
+    steps_.push_back([](const std::string& text) { return lower_case(text); });
+  } else if (type == "StripAccents") {
+    steps_.push_back([](const std::string& text) { return strip_marks(text); });
+  } else if (type == "Strip") {
+    steps_.push_back(
+        strip(field_or(json, "strip_left", what, true), field_or(json, "strip_right", what, true)));
+  } else if (type == "Prepend") {
+    steps_.push_back([prefix = field<std::string>(json, "prepend", what)](const std::string& text) {
+      return text.empty() ? text : prefix + text;
+    });
+  } else if (type == "Replace") {
+    steps_.push_back(replace(pattern_of(json, what), field<std::string>(json, "content", what)));
+  } else {
+    fail_input(what, " ", type,
+               " is not available; NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, ",
+               "Strip, Prepend, Replace and Sequence are");
+  }
+}
+
+std::string Normalizer::apply(std::string text) const {
+  for (const auto& step : steps_) text = step(std::move(text));
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,25 @@
+// The normalizers of a tokenizer.json: text to text, before it is cut into words.
+//
+// NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace and Sequence.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+class Normalizer {
+ public:
+  // `json`: the object "normalizer", or null for none. `what` begins messages: the file.
+  Normalizer(const nlohmann::json& json, const std::string& what);
+  std::string apply(std::string text) const;
+  bool empty() const { return steps_.empty(); }
+
+ private:
+  void add(const nlohmann::json& json, const std::string& what, int depth);
+  std::vector<std::function<std::string(std::string)>> steps_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,123 @@
+#include "engine/text/regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr uint32_t kMatchLimit = 10'000'000, kDepthLimit = 100'000;
+constexpr uint32_t kJitStackBytes = 1 << 20;
+
+// The pattern with the classes' letters spelled out; PCRE2's own are wider or narrower.
+std::string translated(const std::string& pattern, const std::string& what) {
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\' && i + 1 < pattern.size()) {
+      const char letter = pattern[++i];
+      const bool negated = letter == 'S' || letter == 'W' || letter == 'D';
+      std::string members;
+      if (letter == 's' || letter == 'S') members = "\\p{White_Space}";
+      if (letter == 'w' || letter == 'W')
+        members = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}";
+      if (letter == 'd' || letter == 'D') members = "\\p{Nd}";
+      if (members.empty())
+        out.append({c, letter});
+      else if (!in_class)
+        out += concat(negated ? "[^" : "[", members, "]");
+      else if (!negated)
+        out += members;
+      else if (letter == 'W')
+        fail_input(what, ": \\W inside a class is not available in \"", pattern, "\"");
+      else
+        out += letter == 'S' ? "\\P{White_Space}" : "\\P{Nd}";
+      continue;
+    }
+    if (in_class && pattern.compare(i, 2, "&&") == 0)
+      fail_input(what, ": intersections of classes (&&) are not available in \"", pattern, "\"");
+    if (c == '[') in_class = true;
+    if (c == ']') in_class = false;
+    out += c;
+  }
+  // A script's name means the script, not all texts that use one of its characters.
+  for (size_t at = 0; (at = out.find("\\p{Han}", at)) != std::string::npos; at += 10)
+    out.replace(at, 7, "\\p{sc:Han}");
+  return out;
+}
+
+const pcre2_code* code_of(const std::shared_ptr<void>& code) {
+  return static_cast<const pcre2_code*>(code.get());
+}
+
+// What a match needs beside the expression; one per thread.
+struct Workspace {
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
+  Workspace() {
+    TRIREME_CHECK(data != nullptr && context != nullptr && stack != nullptr, "no memory");
+    pcre2_set_match_limit(context, kMatchLimit);
+    pcre2_set_depth_limit(context, kDepthLimit);
+    pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  ~Workspace() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+    pcre2_jit_stack_free(stack);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+};
+
+}  // namespace
+
+Regex::Regex(const std::string& pattern, const std::string& what) : pattern_(pattern) {
+  const std::string source = translated(pattern, what);
+  int error = 0;
+  size_t at = 0;
+  pcre2_code* const code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
+  if (code == nullptr) {
+    char message[256] = "";
+    pcre2_get_error_message(error, reinterpret_cast<PCRE2_UCHAR*>(message), sizeof message);
+    fail_input(what, ": the regular expression \"", pattern, "\" is not understood: ", message);
+  }
+  code_ = {code, [](void* raw) { pcre2_code_free(static_cast<pcre2_code*>(raw)); }};
+  // Without it (no memory that is executable) the same is computed more slowly.
+  (void)pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
+}
+
+bool Regex::find(std::string_view text, size_t from, Match& match) const {
+  thread_local const Workspace workspace;
+  const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  const auto attempt = [&](uint32_t options) {
+    return pcre2_match(code_of(code_), subject, text.size(), from, PCRE2_NO_UTF_CHECK | options,
+                       workspace.data, workspace.context);
+  };
+  int found = attempt(0);
+  if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = attempt(PCRE2_NO_JIT);
+  if (found == PCRE2_ERROR_NOMATCH) return false;
+  if (found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT ||
+      found == PCRE2_ERROR_HEAPLIMIT)
+    fail_input("the regular expression \"", pattern_, "\" takes too long on this text");
+  TRIREME_CHECK(found >= 0, "pcre2_match: ", found);
+  const size_t* const ends = pcre2_get_ovector_pointer(workspace.data);
+  match = {ends[0], ends[1]};
+  return true;
+}
+
+std::string quoted_pattern(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view("\\^$.|?*+()[]{}-#/&~ ").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace trireme

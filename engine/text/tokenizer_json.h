@@ -1,0 +1,24 @@
+// Tokenizers of HuggingFace: a tokenizer.json, with the tokenizer_config.json beside it where there is one.
+//
+//   text -> added tokens | normalizer -> added tokens | pre-tokenizer -> model -> ids -> post-processor
+//
+// Models BPE and Unigram; post-processors TemplateProcessing, ByteLevel (which changes no id) and Sequence.
+// bos and eod are tokenizer_config.json's bos_token and eos_token; without it the tokens that the template
+// puts before and behind a text, then <|endoftext|> and </s>.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "engine/text/tokenizer.h"
+
+namespace trireme {
+
+// InputError where the file is damaged, or asks for what is not available, which is named.
+std::unique_ptr<Tokenizer> load_tokenizer_json(const std::string& path);
+// The same from the files' contents; config: "" for none. `name` stands for the path.
+std::unique_ptr<Tokenizer> parse_tokenizer_json(std::string_view json, std::string_view config,
+                                                const std::string& name);
+
+}  // namespace trireme

@@ -1,0 +1,136 @@
+#include "engine/text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "engine/core/error.h"
+#include "engine/core/utf8.h"
+
+namespace trireme {
+namespace {
+
+utf8proc_option_t options_of(NormalForm form) {
+  switch (form) {
+    case NormalForm::kNfc:
+      return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    case NormalForm::kNfd:
+      return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE);
+    case NormalForm::kNfkc:
+      return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
+    case NormalForm::kNfkd:
+      return static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT);
+  }
+  return UTF8PROC_STABLE;
+}
+
+bool is_ascii(std::string_view text) {
+  for (const char c : text)
+    if (static_cast<unsigned char>(c) >= 0x80) return false;
+  return true;
+}
+
+utf8proc_category_t category(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+void append(char32_t c, std::string& out) {
+  utf8proc_uint8_t bytes[4];
+  const auto count = utf8proc_encode_char(static_cast<utf8proc_int32_t>(c), bytes);
+  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
+}
+
+}  // namespace
+
+std::string normalize(std::string_view text, NormalForm form) {
+  if (is_ascii(text)) return std::string(text);
+  utf8proc_uint8_t* raw = nullptr;
+  const auto bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &raw, options_of(form));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(raw, &std::free);
+  if (bytes == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
+  TRIREME_CHECK(bytes >= 0, "utf8proc: ", utf8proc_errmsg(bytes));
+  return {reinterpret_cast<const char*>(raw), static_cast<size_t>(bytes)};
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const char32_t c = next_character(text, at);
+    if (c == 0x130)
+      out += "i\xCC\x87";  // the one character whose small form is two
+    else
+      append(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
+  }
+  return out;
+}
+
+std::string strip_marks(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const utf8proc_category_t kind = category(next_character(text, at));
+    if (kind != UTF8PROC_CATEGORY_MN && kind != UTF8PROC_CATEGORY_MC &&
+        kind != UTF8PROC_CATEGORY_ME)
+      out.append(text.substr(begin, at - begin));
+  }
+  return out;
+}
+
+size_t character_bytes(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+char32_t next_character(std::string_view text, size_t& at) {
+  const size_t bytes = character_bytes(text[at]);
+  constexpr unsigned kLead[] = {0x7F, 0x1F, 0x0F, 0x07};
+  char32_t c = static_cast<unsigned char>(text[at]) & kLead[bytes - 1];
+  for (size_t i = 1; i < bytes; ++i)
+    c = c << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
+  at += bytes;
+  return c;
+}
+
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
+bool is_word(char32_t c) {
+  if (c < 128)
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  if (c == 0x200C || c == 0x200D) return true;  // Join_Control
+  // Letters in circles and squares are alphabetic, and signs by their category.
+  if ((c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+      (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189))
+    return true;
+  switch (category(c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: return false;
+  }
+}
+
+std::string valid_utf8(std::string_view bytes) {
+  if (find_invalid_utf8(bytes) == bytes.size()) return std::string(bytes);
+  std::string pending(bytes);
+  std::string out = take_complete_utf8(pending);
+  for (size_t i = 0; i < pending.size(); ++i) out += "\xEF\xBF\xBD";
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// What tokenizers ask of Unicode beyond UTF-8 itself, answered by utf8proc. Texts are valid UTF-8.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
+std::string normalize(std::string_view text, NormalForm form);
+std::string lower_case(std::string_view text);
+// Without marks (general category M).
+std::string strip_marks(std::string_view text);
+
+// The character that begins at `at`, which is moved behind it.
+char32_t next_character(std::string_view text, size_t& at);
+// Bytes of the character with this first byte.
+size_t character_bytes(char lead);
+
+bool is_white_space(char32_t c);  // the property White_Space
+bool is_word(char32_t c);         // \w of engine/text/regex.h
+
+// Each byte that is no part of a character as U+FFFD.
+std::string valid_utf8(std::string_view bytes);
+
+}  // namespace trireme

@@ -1,0 +1,47 @@
+// The strings of a model's tokens and their ids.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace trireme {
+
+inline constexpr int64_t kMaxTokenBytes = 4096;
+inline constexpr int64_t kMaxVocabulary = 1 << 24;
+
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const { return std::hash<std::string_view>()(s); }
+};
+
+// Ids need not be dense; -1: there is none.
+class Vocabulary {
+ public:
+  // Refuses ids and strings beyond all measure, and an id for two strings. `what` begins messages.
+  void add(const std::string& token, int64_t id, const std::string& what);
+  int32_t find(std::string_view token) const {
+    const auto found = ids_.find(token);
+    return found == ids_.end() ? -1 : found->second;
+  }
+  // "" for ids in a gap.
+  const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
+  int64_t size() const { return std::ssize(tokens_); }  // the largest id and 1
+
+ private:
+  std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;
+  std::vector<std::string> tokens_;
+};
+
+// The ids of the tokens "<0x00>" ... "<0xFF>"; empty where one is missing.
+std::vector<int32_t> byte_tokens(const Vocabulary& vocabulary);
+
+// --- the alphabet of ByteLevel --------------------------------------------------------------------------
+//
+// Each byte has a character: the visible ones of Latin-1 themselves, the others U+0100 and on.
+std::string byte_level_bytes(std::string_view spelled, bool& all_in_alphabet);
+
+}  // namespace trireme

@@ -1,0 +1,184 @@
+// Tokenizers of HuggingFace against what its library makes of the same texts (tests/golden/tokenizers, by
+// make_tokenizers.py), and files that are damaged or ask for what is not there.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "engine/core/error.h"
+#include "engine/text/tokenizer_json.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme {
+namespace {
+
+using nlohmann::json;
+
+json golden(const std::string& name) {
+  return json::parse(
+      std::ifstream(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name + ".json"));
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of(const json& content, const std::string& config = "") {
+  return parse_tokenizer_json(content.dump(), config, "tokenizer.json");
+}
+
+class TokenizerJson : public testing::TestWithParam<const char*> {};
+
+TEST_P(TokenizerJson, GivesTheIdsAndTheTextOfHuggingFace) {
+  const json file = golden(GetParam());
+  const auto tokenizer = tokenizer_of(file["tokenizer"]);
+  ASSERT_GT(file["cases"].size(), 50u);
+  for (const json& c : file["cases"]) {
+    const auto text = c["text"].get<std::string>();
+    const auto marked = c["marked"].get<std::vector<int32_t>>();
+    EXPECT_EQ(tokenizer->encode(text), c["ids"].get<std::vector<int32_t>>()) << c;
+    EXPECT_EQ(tokenizer->encode(text, {.add_special = true, .parse_special = true}), marked) << c;
+    EXPECT_EQ(tokenizer->decode(marked), c["decoded"].get<std::string>()) << c;
+  }
+}
+
+TEST_P(TokenizerJson, StreamsTheSameTextAndKnowsItsTokens) {
+  const json file = golden(GetParam());
+  const auto tokenizer = tokenizer_of(file["tokenizer"]);
+  for (const json& c : file["cases"]) {
+    const auto ids = c["marked"].get<std::vector<int32_t>>();
+    StreamDecoder decoder(*tokenizer);
+    std::string text;
+    for (const int32_t id : ids) {
+      text += decoder.push(id);
+      EXPECT_EQ(tokenizer->find(tokenizer->token(id)), id);
+    }
+    EXPECT_EQ(text + decoder.finish(), c["decoded"].get<std::string>());
+  }
+  EXPECT_EQ(tokenizer->find("no such token"), -1);
+}
+
+TEST_P(TokenizerJson, GivesSeveralThreadsTheSame) {
+  const json file = golden(GetParam());
+  const auto tokenizer = tokenizer_of(file["tokenizer"]);
+  std::string text;
+  for (const json& c : file["cases"]) text += c["text"].get<std::string>() + "\n";
+  const std::vector<int32_t> want = tokenizer->encode(text);
+  std::vector<std::vector<int32_t>> got(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& ids : got) threads.emplace_back([&] { ids = tokenizer->encode(text); });
+  }
+  for (const auto& ids : got) EXPECT_EQ(ids, want);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerJson,
+                         testing::Values("deepseek", "gemma", "gpt2", "llama2", "llama3", "mistral",
+                                         "qwen2", "unigram", "words"),
+                         [](const auto& kind) { return std::string(kind.param); });
+
+TEST(TokenizerFiles, SpecialTokensAreTextUntilAskedFor) {
+  const auto tokenizer = tokenizer_of(golden("llama3")["tokenizer"]);
+  const int32_t end = tokenizer->find("<|eot_id|>");
+  ASSERT_GE(end, 0);
+  EXPECT_TRUE(tokenizer->is_control(end));
+  const auto plain = tokenizer->encode("x<|eot_id|>");
+  EXPECT_EQ(std::ranges::count(plain, end), 0);
+  EXPECT_EQ(tokenizer->decode(plain), "x<|eot_id|>");
+  EXPECT_EQ(tokenizer->encode("x<|eot_id|>", {.parse_special = true}).back(), end);
+  EXPECT_EQ(tokenizer->encode("x", {.add_special = true}).front(), tokenizer->bos_id());
+}
+
+TEST(TokenizerFiles, BosAndEodAreTheConfigurationsOrTheUsualOnes) {
+  const json content = golden("qwen2")["tokenizer"];
+  const auto usual = tokenizer_of(content);
+  EXPECT_EQ(usual->eod_id(), usual->find("<|endoftext|>"));
+  const auto named =
+      tokenizer_of(content, R"({"bos_token": null, "eos_token": {"content": "<|im_end|>"}})");
+  EXPECT_EQ(named->bos_id(), -1);
+  EXPECT_EQ(named->eod_id(), named->find("<|im_end|>"));
+  EXPECT_THROW(tokenizer_of(content, R"({"eos_token": "<none>"})"), InputError);
+}
+
+TEST(TokenizerFiles, LongWordsTakeNoQuadraticTime) {
+  const auto tokenizer = tokenizer_of(golden("llama2")["tokenizer"]);  // the text is one word
+  std::string text;
+  for (int i = 0; i < 40000; ++i) text += "the rowing crews ";
+  const auto ids = tokenizer->encode(text);
+  EXPECT_EQ(tokenizer->decode(ids), text);
+}
+
+TEST(TokenizerFiles, ADirectoryIsItsTokenizer) {
+  const test::ScratchDirectory dir;
+  std::ofstream(dir / "tokenizer.json") << golden("gpt2")["tokenizer"];
+  std::ofstream(dir / "tokenizer_config.json") << R"({"eos_token": "<|endoftext|>"})";
+  const auto tokenizer = load_tokenizer(dir.path());
+  EXPECT_EQ(tokenizer->token(tokenizer->eod_id()), "<|endoftext|>");
+  try {
+    load_tokenizer("meta-llama/Llama-3.2-1B");
+    FAIL() << "a hub's name was loaded";
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("hf download meta-llama/Llama-3.2-1B"), std::string::npos)
+        << e.what();
+  }
+}
+
+struct Damage {
+  const char* pointer;  // where in gpt2's file
+  const char* value;
+  const char* says;
+};
+
+class DamagedTokenizer : public testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedTokenizer, IsRefusedByName) {
+  json content = golden("gpt2")["tokenizer"];
+  content[json::json_pointer(GetParam().pointer)] = json::parse(GetParam().value);
+  try {
+    tokenizer_of(content);
+    FAIL() << GetParam().pointer;
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find(GetParam().says), std::string::npos) << e.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Files, DamagedTokenizer,
+    testing::Values(
+        Damage{"/model/type", R"("WordPiece")", "WordPiece"},
+        Damage{"/model/vocab", R"([])", "vocab"},
+        Damage{"/model/vocab/x", R"(99999999)", "99999999"},
+        Damage{"/model/vocab/x", R"(-1)", "-1"}, Damage{"/model/vocab/x", R"(0)", "the id 0"},
+        Damage{"/model/vocab/x", R"("a")", "no whole number"},
+        Damage{"/model/merges", R"(["a"])", "no pair"},
+        Damage{"/model/merges", R"(["a qqqq"])", "not in the vocabulary"},
+        Damage{"/model/unk_token", R"("?none?")", "?none?"},
+        Damage{"/model/dropout", "0.5", "dropout"},
+        Damage{"/pre_tokenizer",
+               R"({"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated"})",
+               "regular expression"},
+        Damage{"/pre_tokenizer",
+               R"({"type": "Split", "pattern": {"Regex": "[a&&b]"}, "behavior": "Isolated"})",
+               "&&"},
+        Damage{"/pre_tokenizer",
+               R"({"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Odd"})", "Odd"},
+        Damage{"/pre_tokenizer", R"({"type": "Bert"})", "Bert"},
+        Damage{"/normalizer", R"({"type": "Precompiled"})", "Precompiled"},
+        Damage{"/normalizer", R"({"type": "Replace", "content": "x"})", "pattern"},
+        Damage{"/decoder", R"({"type": "CTC"})", "CTC"},
+        Damage{"/post_processor", R"({"type": "BertProcessing"})", "BertProcessing"},
+        Damage{"/added_tokens/0/id", "-3", "added token"},
+        Damage{"/added_tokens/0/content", R"("")", "added token"},
+        Damage{"/post_processor",
+               R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "b"}}],
+            "special_tokens": {"b": {"ids": [70000]}}})",
+               "70000"}));
+
+TEST(TokenizerFiles, SequencesWithoutEndAreRefused) {
+  json content = golden("gpt2")["tokenizer"];
+  json nested = content["pre_tokenizer"];
+  for (int i = 0; i < 12; ++i) nested = {{"type", "Sequence"}, {"pretokenizers", {nested}}};
+  content["pre_tokenizer"] = nested;
+  EXPECT_THROW(tokenizer_of(content), InputError);
+}
+
+}  // namespace
+}  // namespace trireme
