@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "parallel/config_keys.h"
 
 namespace trireme {
 namespace {
@@ -46,7 +47,51 @@ void check_optimizer_words(const ConfigValues& values, const OptimizerConfig& op
                 "(DeepSpeed's Adam does the latter unless adam_w_mode is false)");
 }
 
+// Sizes of products that the library's kernels take (engine/ops/float8_gemm.h).
+void check_float8_sizes(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const auto check = [&](const char* what, int64_t size, int64_t multiple) {
+    if (size % multiple != 0)
+      report.error(values.spelled("fp8.enabled"),
+                   concat("needs ", what, " that is a multiple of ", multiple, ", not ", size));
+  };
+  constexpr int64_t kMultiple = 16;
+  const ModelConfig& model = config.model;
+  check("a hidden_size of the model", model.hidden_size, kMultiple);
+  check("a head_dim of the model", model.head_dim, kMultiple);
+  check("an intermediate_size of the model", model.intermediate_size,
+        kMultiple * config.parallel.tp);
+  check("a shared_expert_intermediate_size or n_shared_experts of the model",
+        model.moe.shared_intermediate_size, kMultiple * config.parallel.tp);
+  check("a number of tokens of a forward pass (train_micro_batch_size_per_gpu x sequence_length)",
+        config.micro_batch_size * config.sequence_length, kMultiple * config.parallel.cp);
+}
+
 }  // namespace
+
+void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  Float8Config& float8 = config.float8;
+  float8.enabled = values.flag("fp8.enabled");
+  for (const char* key :
+       {"fp8.format", "fp8.recipe", "fp8.amax_history_len", "fp8.amax_compute_algo", "fp8.margin"})
+    if (!float8.enabled && values.given(key))
+      report.error(values.spelled(key), "needs fp8.enabled: true");
+  if (!float8.enabled) return;
+  const std::string recipe = values.word("fp8.recipe");
+  float8.hybrid = values.word("fp8.format") == "hybrid";
+  float8.recipe = recipe == "delayed"      ? Float8Recipe::kDelayed
+                  : recipe == "tensorwise" ? Float8Recipe::kTensorwise
+                                           : Float8Recipe::kBlockwise;
+  const bool newest = values.word("fp8.amax_compute_algo") == "most_recent";
+  float8.history = newest ? 1 : values.integer("fp8.amax_history_len");
+  float8.margin = static_cast<int>(values.integer("fp8.margin"));
+  if (config.dtype == DType::kF16)
+    report.error(values.spelled("fp8.enabled"),
+                 "goes with bf16.enabled or with fp32, not with fp16.enabled");
+  if (config.parallel.tp_comm_overlap == Overlap::kOn)
+    report.error(values.spelled(key::kTensorOverlap),
+                 "true does not go with fp8.enabled, whose scales are those of all tokens");
+  check_float8_sizes(values, config, report);
+}
 
 void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   OptimizerConfig& optimizer = config.optimizer;

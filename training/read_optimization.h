@@ -6,6 +6,8 @@
 
 namespace trireme {
 
+// Needs config.dtype, the model, the layout and the sizes of a batch.
+void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 // Needs config.dtype.
 void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 // Needs config.train_steps and config.optimizer.lr.

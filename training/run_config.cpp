@@ -158,6 +158,7 @@ RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {
   check_layout(values, config, report);
   read_length(values, config, report);
   read_precision(values, config, report);
+  read_float8(values, config, report);
   read_optimizer(values, config, report);
   read_scheduler(values, config, report);
   read_data(values, config, report);

@@ -15,6 +15,7 @@
 #include "engine/core/dtype.h"
 #include "optim/config.h"
 #include "parallel/layout.h"
+#include "transformer/float8_state.h"
 #include "transformer/model_config.h"
 #include "transformer/recompute.h"
 
@@ -92,6 +93,7 @@ struct RunConfig {
   std::string device = "auto";
   DType dtype = DType::kF32;  // bf16.enabled, fp16.enabled
   LossScaleConfig loss_scale;
+  Float8Config float8;
   OptimizerConfig optimizer;
   SchedulerConfig scheduler;
   double gradient_clipping = 1.0;      // 0: off

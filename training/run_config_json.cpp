@@ -77,6 +77,26 @@ Json optimizer_json(const OptimizerConfig& optimizer) {
           {"master_weights", optimizer.master_weights}};
 }
 
+const char* word(Float8Recipe recipe) {
+  switch (recipe) {
+    case Float8Recipe::kDelayed: return "delayed";
+    case Float8Recipe::kTensorwise: return "tensorwise";
+    case Float8Recipe::kBlockwise: return "blockwise";
+  }
+  TRIREME_UNREACHABLE("fp8 recipe");
+}
+
+// A history of one step is the newest: amax_compute_algo says nothing more.
+Json float8_json(const Float8Config& float8) {
+  if (!float8.enabled) return {{"enabled", false}};
+  return {{"enabled", true},
+          {"format", float8.hybrid ? "hybrid" : "e4m3"},
+          {"recipe", word(float8.recipe)},
+          {"amax_history_len", float8.history},
+          {"amax_compute_algo", "max"},
+          {"margin", float8.margin}};
+}
+
 Json scheduler_json(const SchedulerConfig& scheduler) {
   Json params = {{"warmup_steps", scheduler.warmup_steps},
                  {"decay_steps", scheduler.decay_steps},
@@ -185,6 +205,7 @@ Json run_config_to_json(const RunConfig& config) {
         {"loss_scale_window", scale.window},
         {"hysteresis", scale.hysteresis},
         {"min_loss_scale", scale.min_scale}}},
+      {"fp8", float8_json(config.float8)},
       {"optimizer", optimizer_json(config.optimizer)},
       {"scheduler", scheduler_json(config.scheduler)},
       {"parallel", parallel_json(config)},
@@ -200,6 +221,7 @@ std::string trajectory_hash(const RunConfig& config) {
   Json json = run_config_to_json(config);
   for (const Key& key : run_schema().keys())
     if (key.status == KeyStatus::kImplemented && !key.is_trajectory) erase_path(json, key.path);
+  if (!config.float8.enabled) json.erase("fp8");  // it did not exist in earlier versions
   for (const char* key : {"data_path", "train_data_path"})
     if (json["data"].contains(key)) keep_file_names(json["data"][key]);
   // FNV-1a, 64 bits: stable over machines and versions of libraries.

@@ -100,6 +100,35 @@ void add_precision(Schema& s) {
       .alias({"min_loss_scale"});
 }
 
+void add_float8(Schema& s) {
+  s.section("fp8",
+            "The linear layers of blocks multiplied in 8-bit floats ([how](float8.md)); the words "
+            "are Transformer Engine's and Megatron's.");
+  s.boolean("fp8.enabled", false,
+            "multiply in 8-bit floats; with bf16 or fp32 for everything else");
+  s.choice("fp8.format", "hybrid", {"hybrid", "e4m3"},
+           "of gradients, E5M2 or E4M3; weights and activations are E4M3")
+      .alias({"fp8_format"});
+  s.choice(
+       "fp8.recipe", "delayed", {"delayed", "tensorwise", "blockwise"},
+       "scales: of a tensor from earlier steps, of a tensor from itself, or of 1 x 128 elements "
+       "of activations and gradients and 128 x 128 of weights")
+      .synonym("current", "tensorwise")
+      .not_yet({"mxfp8"})
+      .alias({"fp8_recipe"});
+  s.integer("fp8.amax_history_len", "16", "delayed: steps whose largest magnitudes are remembered")
+      .at_least(1)
+      .at_most(4096)
+      .alias({"fp8_amax_history_len"});
+  s.choice("fp8.amax_compute_algo", "max", {"max", "most_recent"},
+           "delayed: scale by the largest or by the newest of them")
+      .alias({"fp8_amax_compute_algo"});
+  s.integer("fp8.margin", "0", "scales of tensors are smaller by 2 to this power")
+      .at_least(0)
+      .at_most(32)
+      .alias({"fp8_margin"});
+}
+
 void add_optimizer(Schema& s) {
   s.choice("optimizer.type", "AdamW", {"AdamW", "Adam", "SGD"},
            "AdamW decays weights apart from the gradient; Adam adds the decay to the gradient")
@@ -318,6 +347,7 @@ Schema make_run_schema() {
   Schema schema("Training run");
   add_run(schema);
   add_precision(schema);
+  add_float8(schema);
   add_optimizer(schema);
   add_scheduler(schema);
   add_data(schema);

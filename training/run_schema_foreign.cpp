@@ -11,7 +11,6 @@ void add_layouts(Schema& s) {
   s.unavailable("parallelism.data_parallel_shard_degree", {"1"}, "sharded weights");
   s.unavailable("moe", {}, "mixture of experts");
   s.unavailable("num_experts", {"0", "1"}, "mixture of experts");
-  s.unavailable("fp8", {"false"}, "8-bit matrix products").alias({"fp8_format"});
   s.unavailable("expert_parallel.enabled", {"false"}, "mixture of experts");
 }
 

@@ -112,6 +112,30 @@ void load_routers(Ctx& ctx, const CheckpointReader& reader, const Model& model) 
   if (model.routers() != nullptr) model.routers()->place(ctx);
 }
 
+// A checkpoint of training without them has no scales: the next step is then as the first one is.
+void load_float8(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
+  if (model.float8() == nullptr) return;
+  const std::vector<Float8State::Named> tensors = model.float8()->saved();
+  if (tensors.empty() || reader.find(kKindFloat8, tensors.front().name) == nullptr) return;
+  for (const Float8State::Named& t : tensors) {
+    const std::vector<int64_t> shape = dims_of(t.tensor.shape());
+    const CheckpointTensor& stored = reader.require(kKindFloat8, t.name, t.tensor.dtype(), shape);
+    fill_from_host(ctx, t.tensor, [&](const Tensor& piece, int64_t first) {
+      reader.read(stored, whole_box(shape), first, piece);
+    });
+  }
+  model.float8()->set_remembers();
+}
+
+// What this rank writes of them: they are the same on all that have the layers.
+void add_float8_parts(const Model& model, const Layout& layout,
+                      std::vector<CheckpointPart>& parts) {
+  if (model.float8() == nullptr || !model.float8()->remembers()) return;
+  if (layout.tp.index != 0 || layout.dp.index != 0 || layout.cp.index != 0) return;
+  for (const Float8State::Named& t : model.float8()->saved())
+    parts.push_back({kKindFloat8, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
+}
+
 // Calls take() with the bytes of `data` in order.
 void read_bytes(Ctx& ctx, const ConstTensor& data,
                 const std::function<void(std::span<const std::byte>)>& take) {
@@ -128,6 +152,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
   if (groups.world.rank() == 0)
     for (const RouterState::Named& t : router_tensors(state.model))
       parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
+  add_float8_parts(state.model, groups.layout, parts);
   const StepState step_state = state.read_step_state(ctx);
   const Json json = {{"step", position.step},
                      {"consumed_samples", position.consumed_samples},
@@ -150,6 +175,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
   for (const Stored& stored : stored_arrays(state)) read_stored(ctx, reader, state.store, stored);
   load_routers(ctx, reader, state.model);
+  load_float8(ctx, reader, state.model);
   return with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
     state.write_step_state(ctx, step_state);

@@ -48,6 +48,7 @@ auto TrainStage::with_pass(int micro_batch, const Run& run) {
   Pass pass{ctx_, store_, tokens, &groups_};
   pass.loss_scale = loss_.scale;
   pass.router_losses = loss_.router_losses;
+  pass.float8 = model_.float8();
   return run(pass);
 }
 

@@ -54,13 +54,16 @@ TrainState::TrainState(const RunConfig& config, const Layout& layout)
       optimizer(config.optimizer, config.zero.offload_optimizer, store, config.seed),
       dtype_(config.dtype),
       sequence_length_(config.sequence_length),
-      loss_scale_(config.loss_scale) {}
+      loss_scale_(config.loss_scale) {
+  if (config.float8.enabled) model.use_float8(config.float8);
+}
 
 void TrainState::allocate(Ctx& ctx) {
   store.allocate(ctx, true);
   optimizer.allocate(ctx);
   model.reserve_positions(ctx, sequence_length_);
   if (model.routers() != nullptr) model.routers()->place(ctx);
+  if (model.float8() != nullptr) model.float8()->allocate(ctx);
   scalars_ = Buffer("step scalars", kSlots * kSlotBytes, ctx.memory());
   write_step_state(ctx, initial_step_state(dtype_, loss_scale_));
 }
@@ -208,6 +211,8 @@ void TrainStep::reduce_and_update(int64_t step) {
   if (stage == 1 || stage == 2) gather_updated_values(groups_, state_.store, ctx_.profile);
   if (state_.model.routers() != nullptr)
     state_.model.routers()->finish_step(ctx_, *groups_.dp, *groups_.pp, scalars);
+  if (state_.model.float8() != nullptr)
+    state_.model.float8()->finish_step(ctx_, *groups_.tp, *groups_.data, scalars);
 }
 
 // The first in the model's order: (stage of the pipeline, element), over all ranks.

@@ -36,6 +36,8 @@ class Attention {
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 
+  std::vector<ParamHandle> linear_weights() const { return {qkv_proj_.weight(), o_proj_.weight()}; }
+
  private:
   struct Heads {  // views of a packed (T, (H + 2 Hkv) D) tensor
     Tensor q, k, v;

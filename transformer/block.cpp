@@ -26,6 +26,14 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
                ? std::make_unique<Moe>(config, layout, list, prefix, block, layer)
                : nullptr) {}
 
+std::vector<ParamHandle> Block::linear_weights() const {
+  std::vector<ParamHandle> weights = attention_.linear_weights();
+  const std::vector<ParamHandle> rest =
+      mlp_ != nullptr ? mlp_->linear_weights() : moe_->linear_weights();
+  weights.insert(weights.end(), rest.begin(), rest.end());
+  return weights;
+}
+
 Activation Block::branch_dropout(Pass& pass, const char* name, Activation branch) const {
   if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain)
     dropout(pass.ctx, branch, branch, {}, pass.residual_part(pass.tokens.rows), dropout_,

@@ -47,6 +47,9 @@ class Block {
     return !deferred.saved.n1.present();
   }
 
+  // Of its linear layers, those of routed experts excepted.
+  std::vector<ParamHandle> linear_weights() const;
+
  private:
   Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;
   Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,

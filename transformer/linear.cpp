@@ -1,6 +1,31 @@
 #include "transformer/linear.h"
 
+#include "transformer/float8_state.h"
+
 namespace trireme {
+namespace {
+
+// The three products of the layer with this weight, in the type of its operands or in 8-bit floats.
+void product(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x,
+             const ConstTensor& w, const ConstTensor& bias) {
+  if (pass.float8 != nullptr) return pass.float8->forward(pass, weight, y, x, w, bias);
+  linear_forward(pass.ctx, y, x, w, bias);
+}
+
+void input_gradient(Pass& pass, ParamHandle weight, const Tensor& dx, const ConstTensor& dy,
+                    const ConstTensor& w) {
+  if (pass.float8 != nullptr) return pass.float8->backward_input(pass, weight, dx, dy, w);
+  linear_backward_input(pass.ctx, dx, dy, w, false);
+}
+
+void weight_gradient(Pass& pass, ParamHandle weight, const GradientSlot& dw, const ConstTensor& dy,
+                     const ConstTensor& x) {
+  if (pass.float8 != nullptr)
+    return pass.float8->backward_weight(pass, weight, dw.grad, dy, x, dw.accumulate);
+  linear_backward_weight(pass.ctx, dw.grad, dy, x, dw.accumulate);
+}
+
+}  // namespace
 
 ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& parts, int64_t in,
                            const LinearInit& init, int block) {
@@ -38,20 +63,19 @@ void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) co
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
   const Tensor weight = pass.params.value(first_weight_, last_weight_);
   gather_tokens_with(pass, x, [&](const TokenRange& rows, const ConstTensor& part) {
-    linear_forward(pass.ctx, rows.of(y), part, weight, bias);
+    product(pass, first_weight_, rows.of(y), part, weight, bias);
   });
 }
 
 void ColumnLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
   const Tensor weight = pass.params.value(first_weight_, last_weight_);
   sum_over_tensor_ranks_with(pass, dx, [&](const TokenRange& rows, const Tensor& out) {
-    linear_backward_input(pass.ctx, out, rows.of(dy), weight, false);
+    input_gradient(pass, first_weight_, out, rows.of(dy), weight);
   });
 }
 
 void ColumnLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
-  const GradientSlot dw = pass.params.gradient(first_weight_, last_weight_);
-  linear_backward_weight(pass.ctx, dw.grad, dy, x, dw.accumulate);
+  weight_gradient(pass, first_weight_, pass.params.gradient(first_weight_, last_weight_), dy, x);
   if (first_bias_ < 0) return;
   const GradientSlot db = pass.params.gradient(first_bias_, last_bias_);
   bias_backward(pass.ctx, db.grad, dy, db.accumulate);
@@ -82,7 +106,7 @@ void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const
   const bool split = pass.groups != nullptr && pass.groups->layout.tp.size > 1;
   const Tensor weight = pass.params.value(weight_);
   sum_over_tensor_ranks_with(pass, y, [&](const TokenRange& rows, const Tensor& out) {
-    linear_forward(pass.ctx, out, rows.of(x), weight, split ? ConstTensor() : bias);
+    product(pass, weight_, out, rows.of(x), weight, split ? ConstTensor() : bias);
   });
   if (split && bias.present()) add_bias(pass.ctx, y, bias);
 }
@@ -90,14 +114,13 @@ void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const
 AllTokens RowLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
   const Tensor weight = pass.params.value(weight_);
   return gather_tokens_with(pass, dy, [&](const TokenRange& rows, const ConstTensor& part) {
-    linear_backward_input(pass.ctx, rows.of(dx), part, weight, false);
+    input_gradient(pass, weight_, rows.of(dx), part, weight);
   });
 }
 
 void RowLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
                                 const ConstTensor& x) const {
-  const GradientSlot dw = pass.params.gradient(weight_);
-  linear_backward_weight(pass.ctx, dw.grad, dy_all, x, dw.accumulate);
+  weight_gradient(pass, weight_, pass.params.gradient(weight_), dy_all, x);
   if (bias_ < 0) return;
   const GradientSlot db = pass.params.gradient(bias_);
   bias_backward(pass.ctx, db.grad, dy, db.accumulate);

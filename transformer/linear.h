@@ -31,6 +31,7 @@ class ColumnLinear {
                const LinearInit& init, int block);
 
   int64_t out() const { return out_; }  // this rank's
+  ParamHandle weight() const { return first_weight_; }
   // x (T / split, in), y (T, out)
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   // dx (T / split, in) = dy w, summed over the ranks; overwrites.
@@ -52,6 +53,7 @@ class RowLinear {
   RowLinear(ParameterList& list, const Layout& layout, const std::string& name, int64_t out,
             int64_t in, const DimSlice& columns, const LinearInit& init, int block);
 
+  ParamHandle weight() const { return weight_; }
   // x (T, columns), y (T / split, out)
   void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   // dx (T, columns) = dy w; overwrites. dy (T / split, out). Returns dy of all tokens for

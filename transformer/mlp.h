@@ -35,6 +35,8 @@ class Mlp {
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 
+  std::vector<ParamHandle> linear_weights() const { return {first_.weight(), second_.weight()}; }
+
  private:
   Activation activate(Pass& pass, const ConstTensor& inner) const;
   bool gated_;

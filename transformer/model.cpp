@@ -55,6 +55,14 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
   table_dtype_ = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
+void Model::use_float8(const Float8Config& config) {
+  std::vector<ParamHandle> weights;
+  for (const std::vector<Layer>& chunk : layers_)
+    for (const Layer& layer : chunk)
+      for (const ParamHandle weight : layer.block.linear_weights()) weights.push_back(weight);
+  float8_ = std::make_unique<Float8State>(config, list_, std::move(weights));
+}
+
 int64_t Model::position_bytes(int64_t positions) const {
   if (config_.family == ModelFamily::kGpt2) return 0;
   return checked_mul(checked_mul(positions, config_.head_dim), dtype_size(table_dtype_));

@@ -9,6 +9,7 @@
 
 #include "transformer/block.h"
 #include "transformer/embedding.h"
+#include "transformer/float8_state.h"
 #include "transformer/lm_head.h"
 #include "transformer/stages.h"
 
@@ -27,6 +28,9 @@ class Model {
   // Selection biases and loads of experts; nullptr in a dense model. They change in training and belong
   // to what a checkpoint holds.
   RouterState* routers() const { return routers_.get(); }
+  // Makes the state of training in 8-bit floats; nullptr before. It belongs to a checkpoint too.
+  void use_float8(const Float8Config& config);
+  Float8State* float8() const { return float8_.get(); }
   int chunks() const { return static_cast<int>(chunks_.size()); }
   const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
   bool has_embedding(int chunk) const { return span(chunk).embedding; }
@@ -84,6 +88,7 @@ class Model {
   std::unique_ptr<LmHead> head_;
   int head_block_ = -1;
   std::unique_ptr<RouterState> routers_;
+  std::unique_ptr<Float8State> float8_;
   DType table_dtype_ = DType::kF32;
   Buffer rotary_block_;
   ConstTensor

@@ -61,6 +61,11 @@ class Moe {
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, const Saved& saved,
                        const Deferred& deferred) const;
 
+  // Of the shared experts' linear layers.
+  std::vector<ParamHandle> linear_weights() const {
+    return shared_ == nullptr ? std::vector<ParamHandle>() : shared_->linear_weights();
+  }
+
   // Rows that a buffer holds, in the place of the default: to see the rounds.
   void set_bound(int64_t rows) { bound_ = rows; }
 

@@ -11,6 +11,8 @@
 
 namespace trireme {
 
+class Float8State;
+
 struct Pass {
   Ctx& ctx;
   ParameterStore& params;
@@ -22,6 +24,9 @@ struct Pass {
   RouterState* routers = nullptr;
   ConstTensor loss_scale = {};  // (1) float64: what a token's gradient is multiplied with
   Tensor router_losses = {};    // (4) float64, += as router_losses() says; on all tp ranks alike
+
+  // Training in 8-bit floats: the linear layers of blocks multiply there.
+  Float8State* float8 = nullptr;
 
   // The residual stream holds the rows of `token_split()` of the tokens: all of them, or with
   // sequence parallelism this tensor-parallel rank's share.

@@ -51,6 +51,7 @@ bool overlaps_exchange(const Pass& pass) {
   constexpr int kMostRanks = 64;  // whose parts sum_rows() adds on a GPU
   const int size = pass.token_split().size;
   if (size == 1 || size > kMostRanks) return false;
+  if (pass.float8 != nullptr) return false;  // a scale is that of all tokens
   return overlaps(pass.groups->layout.tp_comm_overlap, pass.ctx.gpu != nullptr);
 }
 

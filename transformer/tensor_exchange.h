@@ -43,7 +43,7 @@ class AllTokens {
 // x (T / split, C) -> (T, C). Shows x itself where there is nothing to gather; x must then outlive it.
 AllTokens gather_tokens(Pass& pass, const ConstTensor& x);
 
-// Whether this rank's products overlap with their exchange.
+// Whether this rank's products overlap with their exchange; in 8-bit floats they do not.
 bool overlaps_exchange(const Pass& pass);
 
 // Rows of the tokens.

@@ -46,8 +46,8 @@ void check_product(const Tensor& c, const Float8Matrix& a, const Float8Matrix& b
   TRIREME_CHECK(a.codes.size(1) == k, kOp, ": A is ", a.codes.shape(), ", B is ", b.codes.shape());
   check_shape(kOp, "C", c, {a.codes.size(0), n});
   check_contiguous(kOp, "C", c);
-  TRIREME_CHECK(c.dtype() == DType::kBF16 || c.dtype() == DType::kF32, kOp, ": C is ", c.dtype(),
-                ", expected bfloat16 or float32");
+  TRIREME_CHECK(c.dtype() == DType::kBF16 || c.dtype() == DType::kF32 || c.dtype() == DType::kF64,
+                kOp, ": C is ", c.dtype(), ", expected bfloat16, float32 or float64");
   TRIREME_CHECK(a.format == Float8Format::kE4M3 || b.format == Float8Format::kE4M3, kOp,
                 ": A and B are both E5M2");
   if (k <= 0 || k % kAligned != 0 || n % kAligned != 0)
@@ -99,8 +99,8 @@ void multiply_codes(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Floa
               .b_inverse = b.inverse.as<float>()});
 }
 
-Activation read(Ctx& ctx, const char* name, const Float8Matrix& m) {
-  Activation wide = ctx.allocate(name, DType::kF32, m.codes.shape());
+Activation read(Ctx& ctx, const char* name, DType dtype, const Float8Matrix& m) {
+  Activation wide = ctx.allocate(name, dtype, m.codes.shape());
   dequantize_float8(ctx, *wide, m.codes, m.inverse, m.format, m.scaling);
   return wide;
 }
@@ -111,12 +111,17 @@ void float8_gemm(Ctx& ctx, const Tensor& c, const Float8Matrix& a, const Float8M
                  bool accumulate) {
   check_product(c, a, b);
   if (c.numel() == 0) return;
-  if (ctx.gpu != nullptr) check_device(ctx.gpu->info, in_groups(a));
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
-  if (ctx.gpu != nullptr) return multiply_codes(ctx, c, a, b, accumulate);
-  const Activation wide_a = read(ctx, "float8_gemm.a", a), wide_b = read(ctx, "float8_gemm.b", b);
+  const bool wide = c.dtype() == DType::kF64;
+  if (ctx.gpu != nullptr && !wide) {
+    check_device(ctx.gpu->info, in_groups(a));
+    return multiply_codes(ctx, c, a, b, accumulate);
+  }
+  const DType sums = wide ? DType::kF64 : DType::kF32;
+  const Activation wide_a = read(ctx, "float8_gemm.a", sums, a),
+                   wide_b = read(ctx, "float8_gemm.b", sums, b);
   const GemmArgs args{.accumulate = accumulate};
-  if (c.dtype() == DType::kF32)
+  if (c.dtype() == sums)
     return gemm(ctx, c, *wide_a, Transpose::kNo, *wide_b, Transpose::kYes, args);
   const Activation sum = ctx.allocate("float8_gemm.c", DType::kF32, c.shape());
   if (accumulate) cast(ctx, *sum, c);

@@ -66,7 +66,7 @@ OpCase gemm_case(int64_t m, int64_t n, int64_t k, DType out, const Form& f, bool
 std::vector<OpCase> float8_gemm_cases() {
   constexpr auto kRow = Float8Scaling::kRow, kBlock = Float8Scaling::kBlock;
   std::vector<OpCase> cases;
-  for (DType out : {DType::kF32, DType::kBF16}) {
+  for (DType out : {DType::kF64, DType::kF32, DType::kBF16}) {
     for (bool accumulate : {false, true}) {
       cases.push_back(gemm_case(1, 16, 16, out, {.accumulate = accumulate}));
       cases.push_back(gemm_case(7, 48, 32, out, {.accumulate = accumulate}));

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include "tests/layouts/float8_case.h"
 #include "tests/layouts/layout_run.h"
 
 namespace trireme::test {
@@ -91,6 +92,42 @@ TEST_P(RanksOnGpus, EqualOneCpu) {
     EXPECT_EQ(layout_difference(got, want, c.dtype), "") << (nccl ? "nccl" : "staged");
   }
   emulator::set_devices(1);
+}
+
+constexpr Float8Recipe kRecipes[] = {Float8Recipe::kDelayed, Float8Recipe::kTensorwise,
+                                     Float8Recipe::kBlockwise};
+
+TEST(TrainingInFloat8, EqualsTheCpu) {
+  for (const Float8Recipe recipe : kRecipes)
+    for (const int tp : {1, 2}) {
+      if (recipe == Float8Recipe::kBlockwise && tp > 1) continue;  // other groups
+      const RunConfig alone = float8_config(recipe, DType::kF64);
+      RunConfig config = alone;
+      config.parallel.tp = tp;
+      emulator::set_devices(tp);
+      LayoutRunOptions on_gpu;
+      on_gpu.gpu = true;
+      on_gpu.backend = tp > 1 ? DeviceBackend::kNccl : DeviceBackend::kAuto;
+      EXPECT_EQ(layout_difference(run_training(config, false, on_gpu),
+                                  run_training(alone, false, {}), DType::kF64),
+                "");
+    }
+  emulator::set_devices(1);
+}
+
+// By the library's products of codes; far nearer to the CPU than training without is.
+TEST(TrainingInFloat8, MultipliesCodes) {
+  for (const Float8Recipe recipe : kRecipes) {
+    RunConfig config = float8_config(recipe, DType::kF32);
+    config.train_steps = 1;
+    LayoutRunOptions on_gpu;
+    on_gpu.gpu = true;
+    const LayoutResult got = run_training(config, false, on_gpu),
+                       want = run_training(config, false, {});
+    config.float8.enabled = false;
+    const LayoutResult without = run_training(config, false, {});
+    EXPECT_LE(first_gradient_error(got, want), first_gradient_error(without, want) / 2);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RanksOnGpus, testing::ValuesIn(parallel_cases()),

@@ -207,13 +207,12 @@ TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :
        {"zero_optimization.zero_hpz_partition_size=2",
-        "zero_optimization.offload_param={\"device\":\"cpu\"}", "fp8={\"enabled\":true}",
-        "moe={\"num_experts\":8}", "num_experts=8", "checkpoint.async_save=true",
-        "optimizer.type=\"Lion\"", "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"",
-        "comm.backend=\"nccl\"", "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}",
-        "sparse_gradients=true", "zero_optimization.offload_optimizer.ratio=0.5",
-        "rampup_batch_size=\"1 1 1\"", "data_types.grad_accum_dtype=\"bf16\"",
-        "optimizer.params.amsgrad=true"}) {
+        "zero_optimization.offload_param={\"device\":\"cpu\"}", "moe={\"num_experts\":8}",
+        "num_experts=8", "checkpoint.async_save=true", "optimizer.type=\"Lion\"",
+        "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"", "comm.backend=\"nccl\"",
+        "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}", "sparse_gradients=true",
+        "zero_optimization.offload_optimizer.ratio=0.5", "rampup_batch_size=\"1 1 1\"",
+        "data_types.grad_accum_dtype=\"bf16\"", "optimizer.params.amsgrad=true"}) {
     const Override change = parse_override(assignment);
     const std::string message = problem({assignment});
     const std::string start = change.path + ": " + change.value + not_here;
@@ -347,6 +346,33 @@ TEST(RunConfig, ModelProblemsCarryTheirPath) {
   EXPECT_EQ(problem({"model=3"}), "model: must be an object, got 3");
 }
 
+TEST(RunConfig, Float8) {
+  const Float8Config by_default = read({"fp8.enabled=true"}).float8;
+  EXPECT_TRUE(by_default.enabled && by_default.hybrid);
+  EXPECT_EQ(by_default.recipe, Float8Recipe::kDelayed);
+  EXPECT_EQ(by_default.history, 16);
+  EXPECT_EQ(read({"fp8.enabled=true", "fp8_recipe=current"}).float8.recipe,
+            Float8Recipe::kTensorwise);
+  EXPECT_EQ(read({"fp8.enabled=true", "fp8.amax_compute_algo=most_recent"}).float8.history, 1);
+  EXPECT_EQ(problem({"fp8.enabled=true", "fp8.recipe=mxfp8"}),
+            "fp8.recipe: \"mxfp8\" is not available in this version; use delayed, tensorwise, "
+            "blockwise");
+  EXPECT_EQ(problem({"fp8_format=e4m3"}), "fp8_format: needs fp8.enabled: true");
+  EXPECT_EQ(problem({"fp8.enabled=true", "fp16.enabled=true"}),
+            "fp8.enabled: goes with bf16.enabled or with fp32, not with fp16.enabled");
+  EXPECT_EQ(
+      problem({"fp8.enabled=true", "model.intermediate_size=136"}),
+      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 16, not 136");
+  EXPECT_EQ(
+      problem({"fp8.enabled=true", "tp=2", "model.intermediate_size=144"}, 2),
+      "fp8.enabled: needs an intermediate_size of the model that is a multiple of 32, not 144");
+  EXPECT_NE(problem({"fp8.enabled=true", "sequence_length=33", "gradient_accumulation_steps=12"})
+                .find("multiple of 16, not 33"),
+            std::string::npos);
+  // Runs without it go on whether or not this version has saved them.
+  EXPECT_NE(trajectory_hash(read({"fp8.enabled=true"})), trajectory_hash(read({})));
+}
+
 TEST(RunConfig, DocumentsAndTheirEnds) {
   EXPECT_EQ(problem({"data.reset_position_ids=true"}),
             "data.reset_position_ids: needs to know the end of a document: give data.eod_token_id "
@@ -419,7 +445,6 @@ std::string other_value(const Key& key) {
 // the default changes it; and it survives resolving.
 TEST(RunConfig, EveryKeyAndAliasCounts) {
   int checked = 0;
-  const Json before = run_config_to_json(read({}));
   for (const Key& key : run_schema().keys()) {
     if (key.status != KeyStatus::kImplemented || key.path == "model") continue;
     std::vector<std::string> extra;
@@ -429,6 +454,8 @@ TEST(RunConfig, EveryKeyAndAliasCounts) {
     if (key.path == "scheduler.type")
       extra = {"scheduler.params.warmup_type=linear", "scheduler.params.warmup_steps=2"};
     if (key.path == "cuda.autotune") extra = {"deterministic=false"};
+    if (key.path.starts_with("fp8.") && key.path != "fp8.enabled") extra = {"fp8.enabled=true"};
+    const Json before = run_config_to_json(read(extra));
     const std::string value = other_value(key);
     if (value.empty()) continue;
     std::vector<std::string> assignments = extra;

@@ -51,7 +51,7 @@ TEST(Float8Gemm, IsTheProductOfWhatTheCodesStandFor) {
                 a.values[static_cast<size_t>(i * k + x)] * b.values[static_cast<size_t>(j * k + x)];
           want[static_cast<size_t>(i * n + j)] = sum;
         }
-      for (DType out : {DType::kF32, DType::kBF16})
+      for (DType out : {DType::kF64, DType::kF32, DType::kBF16})
         for_each_kernel([&](Ctx& ctx) {
           TestTensor c(out, {m, n}, before);
           float8_gemm(ctx, c, a.matrix, b.matrix, accumulate);
