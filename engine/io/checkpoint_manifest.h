@@ -24,7 +24,8 @@ inline constexpr const char* kKindExpAvg = "exp_avg";
 inline constexpr const char* kKindExpAvgSq = "exp_avg_sq";
 inline constexpr const char* kKindMomentum = "momentum";
 inline constexpr const char* kKindRouter = "router";  // selection biases and shares of experts
-inline constexpr const char* kKindFloat8 = "float8";  // scales of 8-bit floats and what they come from
+inline constexpr const char* kKindFloat8 =
+    "float8";  // scales of 8-bit floats and what they come from
 
 struct CheckpointSlice {
   TensorPart part;
