@@ -36,4 +36,15 @@ void decide_step(Ctx& ctx, const Tensor& scalars, const Tensor& state,
   std::memcpy(state.raw(), &next, sizeof next);
 }
 
+void gradient_scale(Ctx& ctx, const Tensor& scale, const ConstTensor& state, int64_t valid_tokens) {
+  check_operand("gradient_scale", "scale", scale, DType::kF64, {2});
+  check_operand("gradient_scale", "state", state, DType::kU8, {kStepStateBytes});
+  if (ctx.gpu != nullptr)
+    return cuda::gradient_scale(*ctx.gpu, scale.as<double>(),
+                                static_cast<const StepState*>(state.raw()), valid_tokens);
+  StepState now;
+  std::memcpy(&now, state.raw(), sizeof now);
+  scale_gradient(scale.as<double>(), now, valid_tokens);
+}
+
 }  // namespace trireme

@@ -21,4 +21,9 @@ void decide_step(Ctx& ctx, const Tensor& scalars, const Tensor& state,
                  const ConstTensor& sum_of_squares, const ConstTensor& loss_sum,
                  const StepDecision& decision);
 
+// scale (2) float64: what the gradient of each of `valid_tokens` tokens is multiplied with,
+//   loss_scale / max(1, valid_tokens)
+// (a batch of masked tokens only has zero gradients, not infinite ones), and the loss scale itself.
+void gradient_scale(Ctx& ctx, const Tensor& scale, const ConstTensor& state, int64_t valid_tokens);
+
 }  // namespace trireme

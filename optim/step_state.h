@@ -47,6 +47,13 @@ TRIREME_HOST_DEVICE inline void adapt_loss_scale(StepState& state, const LossSca
   state.good_since_growth = 0;
 }
 
+// gradient_scale() of step_control.h on values.
+TRIREME_HOST_DEVICE inline void scale_gradient(double* scale, const StepState& state,
+                                               int64_t valid_tokens) {
+  scale[0] = state.loss_scale / static_cast<double>(valid_tokens > 1 ? valid_tokens : 1);
+  scale[1] = state.loss_scale;
+}
+
 // decide_step() of step_control.h on values.
 TRIREME_HOST_DEVICE inline StepScalars decide(StepState& state, double sum_of_squares,
                                               double loss_sum, const StepDecision& decision) {

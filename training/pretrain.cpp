@@ -1,9 +1,12 @@
 #include "training/pretrain.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <deque>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -33,18 +36,28 @@ class PretrainRun {
   ExitCode run();
 
  private:
+  // A step that was started and whose result has not been read: what its record needs.
+  struct OpenStep {
+    TrainPosition position;  // after the step
+    Profile profile;
+    int64_t allocations = 0;
+    StepMetrics sent;  // only TrafficMetrics
+  };
   void open_data();
   void make_plans();
   std::string memory_report() const;
   void start_or_resume();
-  StepResult train_one_step();
+  void start_step();
+  void finish_steps(int64_t open);
+  bool due(int64_t interval, int64_t step) const { return interval > 0 && step % interval == 0; }
   double loss_on(BatchSource& data);
   void validate(StepMetrics& metrics);
   void save();
   StopRequest agreed_request();
   double peak_of_rank() const;
-  void check_divergence(const StepResult& result) const;
-  StepMetrics describe_step(const StepResult& result, double seconds) const;
+  void finish_step();
+  void check_divergence(int64_t step, const StepResult& result) const;
+  StepMetrics describe_step(const OpenStep& open, const StepResult& result, double seconds) const;
 
   const RunConfig& config_;
   World& world_;
@@ -63,7 +76,11 @@ class PretrainRun {
   std::string no_validation_;  // why there is no validation_data_
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
-  TrainPosition position_;
+  TrainPosition position_;  // with the open steps
+  // Started, and not finished; oldest first.
+  std::deque<OpenStep> open_steps_;
+  std::chrono::steady_clock::time_point
+      counted_until_;  // the time before belongs to finished steps
   int64_t last_saved_ = -1;
   double peak_tflops_ = 0;  // of this rank
   int64_t parameters_ = 0;  // of the whole model
@@ -182,7 +199,9 @@ void PretrainRun::start_or_resume() {
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
 }
 
-StepResult PretrainRun::train_one_step() {
+void PretrainRun::start_step() {
+  profile_.clear();
+  if (open_steps_.empty()) counted_until_ = std::chrono::steady_clock::now();
   {
     const TimeScope timed(&profile_, TimeCategory::kData);
     const Place& dp = groups_.layout.dp;
@@ -193,19 +212,47 @@ StepResult PretrainRun::train_one_step() {
                         config_.micro_batch_size, batches_[i]);
     }
   }
-  StepResult result = step_.run(position_.step, batches_, train_plan_);
+  step_.start(position_.step, batches_, train_plan_);
   ++position_.step;
   position_.consumed_samples += config_.train_batch_size;
-  return result;
+  OpenStep& open = open_steps_.emplace_back();
+  open.position = position_;
+  open.profile = profile_;
+  open.allocations = allocation_count();
+  if (world_.size() > 1) traffic_metrics_.add(world_, open.sent);
 }
 
-void PretrainRun::check_divergence(const StepResult& result) const {
+// Reads results until at most `open` steps are open.
+void PretrainRun::finish_steps(int64_t open) {
+  while (std::ssize(open_steps_) > open) finish_step();
+}
+
+// Reads the result of the oldest open step, and after the last one evaluates if that is due.
+void PretrainRun::finish_step() {
+  const StepResult result = step_.finish();
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> took = now - std::exchange(counted_until_, now);
+  const OpenStep open = std::move(open_steps_.front());
+  open_steps_.pop_front();
+  StepMetrics metrics = describe_step(open, result, took.count());
+  std::ranges::copy(open.sent.extra, std::back_inserter(metrics.extra));
+  const bool last = metrics.step == config_.train_steps;
+  if (last || due(config_.eval_interval, metrics.step)) {
+    TRIREME_CHECK(open_steps_.empty(), "an evaluation while steps are open");
+    validate(metrics);
+  }
+  if (last && test_data_) metrics.test_loss = loss_on(*test_data_);
+  if (records_) records_->write(metrics);
+  check_divergence(metrics.step, result);
+}
+
+void PretrainRun::check_divergence(int64_t step, const StepResult& result) const {
   if (!result.skipped) return;
-  log_warning("step ", position_.step, " skipped: ", result.first_bad, " is not finite (loss ",
-              result.loss, ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale,
-              "); ", result.consecutive_skips, " in a row");
+  log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
+              ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale, "); ",
+              result.consecutive_skips, " in a row");
   if (result.consecutive_skips < config_.max_consecutive_skips) return;
-  throw Error(concat("stopped at step ", position_.step, ": ", result.consecutive_skips,
+  throw Error(concat("stopped at step ", step, ": ", result.consecutive_skips,
                      " steps in a row were not finite, the last by ", result.first_bad,
                      "; lower optimizer.params.lr, raise the warm-up, or use bf16 or fp32; the "
                      "last checkpoint is whole"),
@@ -247,14 +294,15 @@ StopRequest PretrainRun::agreed_request() {
   return static_cast<StopRequest>(group_.all_reduce_scalar(mine, ReduceOp::kMax));
 }
 
-StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds) const {
+StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& result,
+                                       double seconds) const {
   StepMetrics m;
-  m.step = position_.step;
+  m.step = open.position.step;
   m.train_steps = config_.train_steps;
-  m.consumed_samples = position_.consumed_samples;
+  m.consumed_samples = open.position.consumed_samples;
   m.global_batch_size = config_.train_batch_size;
   m.tokens = config_.train_batch_size * config_.sequence_length;
-  m.consumed_tokens = position_.consumed_samples * config_.sequence_length;
+  m.consumed_tokens = open.position.consumed_samples * config_.sequence_length;
   m.loss = result.loss;
   m.grad_norm = result.grad_norm;
   m.lr = result.learning_rate;
@@ -267,21 +315,21 @@ StepMetrics PretrainRun::describe_step(const StepResult& result, double seconds)
   // Above 1 the peak was measured while something else held the machine: no number beats a wrong one.
   if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
   m.arena_bytes = ctx_.arena.capacity();
-  m.allocation_count = allocation_count();
+  m.allocation_count = open.allocations;
   m.skipped = result.skipped;
   m.skipped_iterations = m.nan_iterations = result.total_skips;
   double known = 0;
   for (size_t c = 0; c + 1 < kTimeCategories; ++c) {
     const auto category = static_cast<TimeCategory>(c);
-    const double ms = profile_.seconds(category) * 1e3;
+    const double ms = open.profile.seconds(category) * 1e3;
     known += ms;
     m.extra.emplace_back(concat(time_category_name(category), "_ms"), ms);
   }
   m.extra.emplace_back("other_ms", std::max(0.0, m.step_ms - known));
   if (group_.size() > 1)
-    m.extra.emplace_back("exposed_comm_ms", step_.exposed_communication_seconds() * 1e3);
+    m.extra.emplace_back("exposed_comm_ms", result.exposed_communication_seconds * 1e3);
   if (config_.parallel.pp > 1)
-    m.extra.emplace_back("pipeline_idle_ms", step_.pipeline_idle_seconds() * 1e3);
+    m.extra.emplace_back("pipeline_idle_ms", result.pipeline_idle_seconds * 1e3);
   if (config_.model.moe.experts == 0) return m;
   constexpr std::array<const char*, 4> kLosses{"router_balance_loss", "router_z_loss",
                                                "router_importance_loss", "router_load_loss"};
@@ -320,22 +368,17 @@ ExitCode PretrainRun::run() {
 
   signals_.training_begins(world_.size() == 1 || detect_launcher().name == "srun");
   while (position_.step < config_.train_steps) {
-    profile_.clear();
-    const auto begin = std::chrono::steady_clock::now();
-    const StepResult result = train_one_step();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    StepMetrics metrics = describe_step(result, took.count());
-    if (world_.size() > 1) traffic_metrics_.add(world_, metrics);
+    start_step();
     const bool last = position_.step == config_.train_steps;
-    if (last || (config_.eval_interval > 0 && position_.step % config_.eval_interval == 0))
-      validate(metrics);
-    if (last && test_data_) metrics.test_loss = loss_on(*test_data_);
-    if (records_) records_->write(metrics);
-    check_divergence(result);
+    const bool saves = last || due(config_.checkpoint.save_interval, position_.step);
+    // What reads the model reads that of a step whose result is known.
+    const bool read = saves || due(config_.eval_interval, position_.step);
+    finish_steps(read ? 0 : step_.most_open() - 1);
     const StopRequest request = agreed_request();
-    const int64_t interval = config_.checkpoint.save_interval;
-    if (last || request != StopRequest::kNone || (interval > 0 && position_.step % interval == 0))
+    if (saves || request != StopRequest::kNone) {
+      finish_steps(0);
       save();
+    }
     if (request == StopRequest::kSaveAndStop && !last) {
       log_info("stopped by request at step ", position_.step, "; continue with --resume auto");
       return ExitCode::kStoppedSaved;

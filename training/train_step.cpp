@@ -13,8 +13,9 @@
 namespace trireme {
 namespace {
 
-// Slots of TrainState::scalars_, one cache line or more each.
-enum Slot : int { kState, kScalars, kSums, kGradScale, kSlots };
+// Slots of TrainState::scalars_, one cache line or more each. kGradScale: gradient_scale() of
+// optim/step_control.h; kFirstBad: the place of the first element of the stored gradients that is not finite.
+enum Slot : int { kState, kScalars, kSums, kGradScale, kFirstBad, kSlots };
 constexpr int64_t kSlotBytes = 128;
 // kSums: loss, sum of squares of the gradients, four losses of routers; reduced together.
 enum Sum : int { kLoss = 0, kSquares = 1, kRouters = 2, kSumCount = 6 };
@@ -65,6 +66,9 @@ void TrainState::allocate(Ctx& ctx) {
   if (model.routers() != nullptr) model.routers()->place(ctx);
   if (model.float8() != nullptr) model.float8()->allocate(ctx);
   scalars_ = Buffer("step scalars", kSlots * kSlotBytes, ctx.memory());
+  if (ctx.gpu != nullptr)
+    on_the_host_ =
+        Buffer("step outcomes", TrainStep::kMostOpen * kSlots * kSlotBytes, Memory::kPinned);
   write_step_state(ctx, initial_step_state(dtype_, loss_scale_));
 }
 
@@ -199,13 +203,13 @@ void TrainStep::reduce_and_update(int64_t step) {
   if (groups_.world.size() > 1) groups_.world.all_reduce(sums(0, used));
   StepDecision decision;
   decision.clip = config_.gradient_clipping;
-  decision.learning_rate =
-      learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
+  decision.learning_rate = rate(step);
   decision.dynamic_scale = config_.dtype == DType::kF16 && config_.loss_scale.static_scale == 0.0;
   decision.loss_scale = config_.loss_scale;
   const Tensor scalars = scalar(kScalars, DType::kU8, kStepScalarsBytes);
   decide_step(ctx_, scalars, scalar(kState, DType::kU8, kStepStateBytes),
               sums(kSquares, kSquares + 1), sums(kLoss, kLoss + 1), decision);
+  search_first_bad();
   state_.optimizer.update(ctx_, scalars);
   const int stage = state_.store.sharding().stage;
   if (stage == 1 || stage == 2) gather_updated_values(groups_, state_.store, ctx_.profile);
@@ -215,40 +219,46 @@ void TrainStep::reduce_and_update(int64_t step) {
     state_.model.float8()->finish_step(ctx_, *groups_.tp, *groups_.data, scalars);
 }
 
-// The first in the model's order: (stage of the pipeline, element), over all ranks.
-std::string TrainStep::name_first_bad() {
+double TrainStep::rate(int64_t step) const {
+  return learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
+}
+
+// Of a step that is skipped: where the host reads of it, the gradients may be those of the next step.
+void TrainStep::search_first_bad() {
+  const Tensor first = scalar(kFirstBad, DType::kI64);
+  fill_bytes(ctx_, first, kNotFoundByte);
+  for (const FlatRange& range : counted_)
+    first_non_finite(ctx_, first, state_.store.flat_gradients().slice(0, range.begin, range.end),
+                     range.begin, scalar(kScalars, DType::kU8, kStepScalarsBytes));
+}
+
+// The first in the model's order: (stage of the pipeline, element), over all ranks. Collective.
+std::string TrainStep::name_first_bad(int64_t found) const {
   const ParameterStore& store = state_.store;
-  int64_t first = -1;
-  for (const FlatRange& range : counted_) {
-    const int64_t bad =
-        first_non_finite(ctx_, store.flat_gradients().slice(0, range.begin, range.end));
-    if (bad < 0) continue;
-    first = range.begin + bad;
-    break;
-  }
   std::string mine;
-  if (first >= 0) {
-    const int64_t flat = store.gradient_map().flat(first);
+  if (found != kNotFound) {
+    const int64_t flat = store.gradient_map().flat(found);
     std::string place = std::to_string(flat);
     place.insert(0, 20 - place.size(), '0');
     mine = concat(1000000 + groups_.layout.pp.index, place, " ", store.element_name(flat));
   }
   std::string least;
-  for (const std::string& found : groups_.world.all_gather_strings(mine))
-    if (!found.empty() && (least.empty() || found < least)) least = found;
+  for (const std::string& other : groups_.world.all_gather_strings(mine))
+    if (!other.empty() && (least.empty() || other < least)) least = other;
   return least.empty() ? "the loss" : least.substr(least.find(' ') + 1);
 }
 
-StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
-                          const ArenaPlan& plan) {
-  const StepState before = state_.read_step_state(ctx_);
-  if (ctx_.gpu != nullptr) (void)cuda::take_wait_seconds(*ctx_.gpu);  // of an evaluation before
+void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan) {
+  TRIREME_CHECK(open() < most_open(), "step ", step, " starts while ", open(), " are open");
+  // Without open steps what was counted is of an evaluation.
+  if (ctx_.gpu != nullptr && open() == 0)
+    (void)cuda::take_wait_seconds(*ctx_.gpu, cuda::waits_counted(*ctx_.gpu));
   const std::vector<MicroBatch>& local = local_batches(batches);
-  const int64_t valid = count_valid_targets(local);
-  // A batch of masked tokens only has zero gradients, not infinite ones.
-  const double count = static_cast<double>(std::max<int64_t>(1, valid));
-  const double grad_scale = before.loss_scale / count;
-  transfer(ctx_, scalar(kGradScale, DType::kF64), ConstTensor(&grad_scale, DType::kF64, Shape{1}));
+  Open& mine = opened(started_);
+  mine.step = step;
+  mine.valid_tokens = count_valid_targets(local);
+  gradient_scale(ctx_, scalar(kGradScale, DType::kF64, 2),
+                 scalar(kState, DType::kU8, kStepStateBytes), mine.valid_tokens);
   fill_zero(ctx_, sums(0, kSumCount));
 
   ctx_.mode = Mode::kTrain;
@@ -264,25 +274,62 @@ StepResult TrainStep::run(int64_t step, const std::vector<MicroBatch>& batches,
   }
   ctx_.arena.end_step();
 
-  const StepState after = state_.read_step_state(ctx_);
-  const std::vector<double> totals = to_host<double>(ctx_, sums(0, kSumCount));
-  // After a loss a GPU goes on with anything for results.
-  if (ctx_.gpu != nullptr) groups_.world.check_alive();
-  if (ctx_.gpu != nullptr) gpu_wait_seconds_ = cuda::take_wait_seconds(*ctx_.gpu);
+  mine.idle_seconds = pipeline_.idle_seconds;
+  mine.exposed_seconds = sync_.exposed_seconds();
+  if (state_.model.routers() != nullptr) mine.expert_loads = state_.model.routers()->loads();
+  if (ctx_.gpu != nullptr) copy_scalars();
+  ++started_;
+}
+
+// Queues the copy of what the step being started decided.
+void TrainStep::copy_scalars() {
+  Open& mine = opened(started_);
+  mine.waits = cuda::waits_counted(*ctx_.gpu);
+  for (int64_t other = finished_; other < started_; ++other) mine.waits -= opened(other).waits;
+  std::byte* const to =
+      state_.on_the_host_.data() + started_ % kMostOpen * int64_t{kSlots} * kSlotBytes;
+  cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, to, state_.scalars_.data(),
+                   int64_t{kSlots} * kSlotBytes);
+  if (mine.copied.raw() == nullptr) mine.copied = cuda::make_event(*ctx_.gpu);
+  cuda::record(mine.copied, ctx_.gpu->main);
+}
+
+// Where the host can read the slots of an open step that is through.
+const std::byte* TrainStep::scalars_of(int64_t number) const {
+  if (ctx_.gpu == nullptr) return state_.scalars_.data();
+  return state_.on_the_host_.data() + number % kMostOpen * int64_t{kSlots} * kSlotBytes;
+}
+
+StepResult TrainStep::finish() {
+  TRIREME_CHECK(open() > 0, "no step is open");
+  Open& mine = opened(finished_);
+  if (ctx_.gpu != nullptr) {
+    cuda::synchronize(mine.copied);
+    groups_.world.check_alive();  // after a loss a GPU goes on with anything for results
+  }
+  const std::byte* const slots = scalars_of(finished_++);
+  const auto* totals = reinterpret_cast<const double*>(slots + kSums * kSlotBytes);
+  const auto* state = reinterpret_cast<const StepState*>(slots + kState * kSlotBytes);
+  // A batch of masked tokens only has no loss.
+  const auto count = static_cast<double>(std::max<int64_t>(1, mine.valid_tokens));
   StepResult result;
   result.loss = totals[kLoss] / count;
-  result.grad_norm = after.grad_norm;
-  result.learning_rate =
-      learning_rate(config_.scheduler, config_.optimizer.lr, step, config_.train_steps);
-  result.loss_scale = before.loss_scale;
-  result.valid_tokens = valid;
+  result.grad_norm = state->grad_norm;
+  result.learning_rate = rate(mine.step);
+  result.loss_scale = reinterpret_cast<const double*>(slots + kGradScale * kSlotBytes)[1];
+  result.valid_tokens = mine.valid_tokens;
   for (size_t i = 0; i < result.router_losses.size(); ++i)
     result.router_losses[i] = totals[kRouters + i] / count;
-  if (state_.model.routers() != nullptr) result.expert_loads = state_.model.routers()->loads();
-  result.skipped = after.skipped > before.skipped;
-  result.consecutive_skips = after.consecutive_skips;
-  result.total_skips = after.skipped;
-  if (result.skipped) result.first_bad = name_first_bad();
+  result.expert_loads = std::move(mine.expert_loads);
+  result.consecutive_skips = state->consecutive_skips;
+  result.total_skips = state->skipped;
+  result.exposed_communication_seconds =
+      ctx_.gpu != nullptr ? cuda::take_wait_seconds(*ctx_.gpu, mine.waits) : mine.exposed_seconds;
+  result.pipeline_idle_seconds = mine.idle_seconds;
+  result.skipped = reinterpret_cast<const StepScalars*>(slots + kScalars * kSlotBytes)->skip != 0;
+  if (result.skipped)
+    result.first_bad =
+        name_first_bad(*reinterpret_cast<const int64_t*>(slots + kFirstBad * kSlotBytes));
   return result;
 }
 

@@ -35,6 +35,10 @@ struct StepResult {
   // (balance, z, importance, load), and how evenly each layer used its experts.
   std::array<double, 4> router_losses{};
   std::vector<ExpertLoad> expert_loads;
+  // Waiting for sums of gradients that backward did not hide, and for other stages of the pipeline. On a
+  // GPU the first is what its main stream stood waiting for any communication.
+  double exposed_communication_seconds = 0;
+  double pipeline_idle_seconds = 0;
 };
 
 // This rank's part of everything that is trained, and its bytes. Made first; memory is taken by allocate().
@@ -58,7 +62,8 @@ class TrainState {
   DType dtype_;
   int64_t sequence_length_;
   LossScaleConfig loss_scale_;
-  Buffer scalars_;  // StepState, StepScalars, loss sum, sum of squares, gradient scale
+  Buffer scalars_;      // StepState, StepScalars, loss sum, sum of squares, gradient scale
+  Buffer on_the_host_;  // of a GPU: copies of them, one for each step that may be open
 };
 
 class TrainStep {
@@ -67,23 +72,45 @@ class TrainStep {
 
   // The activations and scratch of one step, from a planning run: reads and writes no tensor.
   ArenaPlan plan();
-  // `batches`: the micro-batches of this rank's data-parallel index, whole. The arena must hold the plan.
-  StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
-
-  // In the last step: waiting for sums of gradients that backward did not hide, and for other stages of
-  // the pipeline. On a GPU the first is what its main stream stood waiting for any communication.
-  double exposed_communication_seconds() const {
-    return ctx_.gpu != nullptr ? gpu_wait_seconds_ : sync_.exposed_seconds();
+  // `batches`: the micro-batches of this rank's data-parallel index, whole; free for others at return. The
+  // arena must hold the plan. On a GPU the step is queued and the host does not wait for it (but for
+  // tensors that are staged through the host, and for the numbers of experts' tokens).
+  void start(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan);
+  // Waits for the oldest step that was started and tells its result. Collective.
+  StepResult finish();
+  StepResult run(int64_t step, const std::vector<MicroBatch>& batches, const ArenaPlan& plan) {
+    start(step, batches, plan);
+    return finish();
   }
-  double pipeline_idle_seconds() const { return pipeline_.idle_seconds; }
+  // Steps that may be open, that is started and not finished, at a time: a GPU works on one while the host
+  // queues the next.
+  int64_t most_open() const { return ctx_.gpu != nullptr ? kMostOpen : 1; }
+  int64_t open() const { return started_ - finished_; }
+
+  static constexpr int64_t kMostOpen = 2;
 
  private:
+  // What is known of an open step beside its scalars.
+  struct Open {
+    int64_t step = 0;
+    int64_t valid_tokens = 0;
+    std::vector<ExpertLoad> expert_loads;
+    double exposed_seconds = 0;  // of a CPU
+    double idle_seconds = 0;
+    int64_t waits = 0;  // counted on the GPU when all was queued, less those of steps before
+    cuda::Event copied;
+  };
+  Open& opened(int64_t number) { return open_[static_cast<size_t>(number % kMostOpen)]; }
+  const std::byte* scalars_of(int64_t number) const;
+  void copy_scalars();
   const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
   int64_t count_valid_targets(const std::vector<MicroBatch>& batches) const;
   void forward_and_backward(const std::vector<MicroBatch>& batches);
   void local_sum_of_squares();
   void reduce_and_update(int64_t step);
-  std::string name_first_bad();
+  double rate(int64_t step) const;
+  void search_first_bad();
+  std::string name_first_bad(int64_t found) const;
   Tensor scalar(int slot, DType dtype, int64_t count = 1) const;
   Tensor sums(int begin, int end) const;  // of kSums
   RunConfig config_;
@@ -97,7 +124,8 @@ class TrainStep {
   std::vector<MicroBatch> local_;   // where the whole batches do not serve
   GradientSync sync_;
   PipelineReport pipeline_;
-  double gpu_wait_seconds_ = 0;
+  std::array<Open, kMostOpen> open_;
+  int64_t started_ = 0, finished_ = 0;
 };
 
 // The memory of a run, whose state is initialized or loaded next: the state's and `arena_bytes` for

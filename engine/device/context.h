@@ -107,10 +107,11 @@ TRIREME_CUDA_DECL void record(const Event& event, const Stream& stream);
 TRIREME_CUDA_DECL void wait(const Stream& stream,
                             const Event& event);  // the stream waits, not the host
 // The main stream waits for work of another, and the time it stands is measured there: what communication
-// costs that nothing hides. take_wait_seconds: of the waits since the last call, which the stream must be
-// through with.
+// costs that nothing hides. waits_counted: waits whose times were not taken so far. take_wait_seconds: of
+// the first `count` of them, which the stream must be through with.
 TRIREME_CUDA_DECL void wait_for(Context& gpu, const Event& event);
-TRIREME_CUDA_DECL double take_wait_seconds(Context& gpu);
+TRIREME_CUDA_DECL int64_t waits_counted(const Context& gpu);
+TRIREME_CUDA_DECL double take_wait_seconds(Context& gpu, int64_t count);
 TRIREME_CUDA_DECL bool done(const Event& event);
 TRIREME_CUDA_DECL void synchronize(const Event& event);  // the host waits
 TRIREME_CUDA_DECL void synchronize(Context& gpu, const Stream& stream);

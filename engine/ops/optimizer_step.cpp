@@ -1,7 +1,7 @@
 #include "engine/ops/optimizer_step.h"
 
+#include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "engine/ops/cpu/flat_norm.h"
 #include "engine/ops/cpu/optimizer_step.h"
@@ -111,33 +111,27 @@ void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x) {
   *out.as<double>() += total;
 }
 
-namespace {
-
-int64_t first_non_finite_on_gpu(cuda::Context& gpu, const ConstTensor& x) {
-  // The search is in no plan of the arena: it is made after a step that failed.
-  const Buffer place("first_non_finite", sizeof(int64_t), Memory::kDevice);
-  cuda::fill_bytes(gpu, gpu.main, place.data(), 0x7f, place.bytes());  // beyond every index
-  dispatch_float("first_non_finite", x.dtype(), [&]<class T>() {
-    cuda::find_non_finite<T>(gpu, reinterpret_cast<int64_t*>(place.data()), x.as<T>(), x.numel());
-  });
-  int64_t first = 0;
-  cuda::download(gpu, &first, place.data(), place.bytes());
-  return first < x.numel() ? first : -1;
-}
-
-}  // namespace
-
-int64_t first_non_finite(Ctx& ctx, const ConstTensor& x) {
+void first_non_finite(Ctx& ctx, const Tensor& first, const ConstTensor& x, int64_t begin,
+                      const ConstTensor& scalars) {
   check_contiguous("first_non_finite", "x", x);
-  if (ctx.planning()) return -1;
+  check_operand("first_non_finite", "first", first, DType::kI64, {1});
+  if (scalars.present())
+    check_operand("first_non_finite", "scalars", scalars, DType::kU8, {kStepScalarsBytes});
+  if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
-  if (ctx.gpu != nullptr) return first_non_finite_on_gpu(*ctx.gpu, x);
-  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
-  int64_t first = kNone;
+  auto* least = first.as<int64_t>();
+  const auto* outcome =
+      scalars.present() ? static_cast<const StepScalars*>(scalars.raw()) : nullptr;
+  if (ctx.gpu != nullptr)
+    return dispatch_float("first_non_finite", x.dtype(), [&]<class T>() {
+      cuda::find_non_finite<T>(*ctx.gpu, least, x.as<T>(), x.numel(), begin, outcome);
+    });
+  if (outcome != nullptr && outcome->skip == 0) return;
+  int64_t found = kNotFound;
   dispatch_float("first_non_finite", x.dtype(), [&]<class T>() {
-    TRIREME_KERNEL(find_non_finite<T>)(&first, x.as<T>(), x.numel(), ctx.threads);
+    TRIREME_KERNEL(find_non_finite<T>)(&found, x.as<T>(), x.numel(), ctx.threads);
   });
-  return first == kNone ? -1 : first;
+  if (found != kNotFound) *least = std::min(*least, begin + found);
 }
 
 }  // namespace trireme

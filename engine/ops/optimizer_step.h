@@ -37,8 +37,13 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
 // the sum does not depend on the number of threads (and on a GPU not on the device). Non-finite elements make it non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);
 
-// Index of the first element that is not finite, or -1. On a GPU the host waits for it: for the report of
-// a failed step.
-int64_t first_non_finite(Ctx& ctx, const ConstTensor& x);
+// first (1) int64 = min(first, begin + index of the first element of x that is not finite). x is part of
+// something longer, from `begin` on; who searches all of it begins with kNotFound, which stays where every
+// element is finite. With `scalars` (kStepScalarsBytes uint8, a StepScalars) only where they say that the
+// step is skipped: the search is part of every step and costs something in one that failed.
+inline constexpr uint8_t kNotFoundByte = 0x7f;  // of every byte
+inline constexpr int64_t kNotFound = 0x7f7f7f7f7f7f7f7f;
+void first_non_finite(Ctx& ctx, const Tensor& first, const ConstTensor& x, int64_t begin = 0,
+                      const ConstTensor& scalars = {});
 
 }  // namespace trireme

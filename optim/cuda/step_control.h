@@ -1,4 +1,4 @@
-// decide_step() of optim/step_control.h on a GPU.
+// decide_step() and gradient_scale() of optim/step_control.h on a GPU.
 #pragma once
 
 #include "engine/device/context.h"
@@ -9,5 +9,7 @@ namespace trireme::cuda {
 TRIREME_CUDA_DECL void decide_step(Context& gpu, StepScalars* scalars, StepState* state,
                                    const double* sum_of_squares, const double* loss_sum,
                                    const StepDecision& decision);
+TRIREME_CUDA_DECL void gradient_scale(Context& gpu, double* scale, const StepState* state,
+                                      int64_t valid_tokens);
 
 }  // namespace trireme::cuda

@@ -141,16 +141,21 @@ OpCase squares_case(int64_t n, DType dtype) {
           .large = n == kLarge};
 }
 
-OpCase non_finite_case(int64_t n, const std::vector<int64_t>& bad, DType dtype) {
+// skip: of the step whose gradients these are; negative: of none.
+OpCase non_finite_case(int64_t n, const std::vector<int64_t>& bad, DType dtype, int skip = -1) {
   const auto body = [=](OpRun& run) {
     std::vector<double> values = sixteenths(n, 37);
     for (int64_t at : bad)
       values[static_cast<size_t>(at)] = at % 2 == 0 ? static_cast<double>(NAN) : -INFINITY;
     const ConstTensor x = run.values("x", dtype, {n}, values);
-    run.returned("first", static_cast<double>(first_non_finite(run.ctx, x)));
+    const Tensor first = run.updated_values("first", DType::kI64, {1}, exact(), {1e9});
+    first_non_finite(run.ctx, first, x, 3, skip < 0 ? ConstTensor() : scalars(run, {.skip = skip}));
   };
   return {.op = "first_non_finite",
-          .shape = concat("(", n, ") ", bad.size(), " of them from ", bad.empty() ? -1 : bad[0]),
+          .shape = concat("(", n, ") ", bad.size(), " of them from ", bad.empty() ? -1 : bad[0],
+                          skip < 0    ? ""
+                          : skip == 0 ? ", no skip"
+                                      : ", skip"),
           .dtype = dtype,
           .body = body};
 }
@@ -180,6 +185,7 @@ std::vector<OpCase> optimizer_cases() {
     cases.push_back(non_finite_case(70001, {}, dtype));
     cases.push_back(non_finite_case(70001, {70000}, dtype));
     cases.push_back(non_finite_case(70001, {40003, 40004, 65535}, dtype));
+    for (const int skip : {0, 1}) cases.push_back(non_finite_case(101, {7}, dtype, skip));
   }
   return cases;
 }

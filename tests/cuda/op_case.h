@@ -68,8 +68,6 @@ class OpRun {
                  double low = -1.0, double high = 1.0);
   Tensor updated_values(const std::string& name, DType dtype, const Shape& shape, Close close,
                         const std::vector<double>& values);
-  // What an op returned to the host.
-  void returned(const std::string& name, double value) { returned_[name] = value; }
 
   bool planning() const { return ctx.planning(); }
 
@@ -91,7 +89,6 @@ class OpRun {
 
   Options options_;
   std::map<std::string, Operand> operands_;
-  std::map<std::string, double> returned_;
 };
 
 struct OpCase {

@@ -43,6 +43,36 @@ class OnGpu(tiny_run.RunTest):
         self.assertEqual(self.losses("again"), self.losses("gpu"), "two runs differ in a bit")
         self.assertEqual(self.weights(6, "again"), self.weights(6, "gpu"))
 
+    def test_records_of_every_step_though_read_a_step_late(self):
+        self.configure(train_steps=7, evaluation={"eval_interval": 3, "eval_iters": 1}, checkpoint={"save_interval": 4},
+                       optimizer={"type": "SGD", "params": {"lr": 1e-2}})
+        self.on_gpu("--set", "output_dir=gpu")
+        self.pretrain("--device", "cpu")
+        self.assert_close(self.losses("gpu"), self.losses())
+        got, want = self.records("gpu"), self.records()
+        self.assertEqual([r["validation_loss"] is None for r in got if "validation_loss" in r],
+                         [r["validation_loss"] is None for r in want if "validation_loss" in r])
+        self.assertEqual([list(r) for r in got], [list(r) for r in want])
+        for name in ("step", "lr", "consumed_tokens", "skipped_iterations"):
+            self.assertEqual([r[name] for r in got], [r[name] for r in want], name)
+        self.assertEqual(sorted(p.name for p in (self.folder / "gpu/checkpoints").iterdir()),
+                         sorted(p.name for p in (self.folder / "run/checkpoints").iterdir()))
+
+    def test_divergence_stops_at_the_step_and_names_the_tensor(self):
+        self.configure(optimizer={"type": "SGD", "params": {"lr": 1e30}}, max_consecutive_skips=3,
+                       gradient_clipping=0, scheduler={"type": "constant"})
+        said = {}
+        for device in ("cpu", "cuda"):
+            _, stderr = self.emulated("pretrain", "--config", "run.json", "--device", device, "--set",
+                                      f"output_dir={device}", expect=4)
+            said[device] = re.findall(r"(step \d+ skipped: .*? is not finite|stopped at step .*? not finite, the last by \S+)",
+                                      stderr)
+        self.assertGreater(len(said["cpu"]), 3)
+        self.assertEqual(said["cuda"], said["cpu"])
+        self.assertEqual([r["step"] for r in self.records("cuda")], [r["step"] for r in self.records("cpu")])
+        self.assertEqual([r["skipped_iterations"] for r in self.records("cuda")],
+                         [r["skipped_iterations"] for r in self.records("cpu")])
+
     def test_checkpoints_go_between_devices(self):
         self.on_gpu("--set", "output_dir=gpu")
         self.pretrain("--device", "cpu", "--resume", "gpu/checkpoints/step-00000003", "--set", "output_dir=cpu")

@@ -169,13 +169,17 @@ void place_owned(const ParameterStore& store, const ConstTensor& array, const Sh
   }
 }
 
-StepResult LayoutRank::train(int64_t step_number, bool packed) {
+std::vector<MicroBatch> LayoutRank::batches(int64_t step_number, bool packed) const {
   const Place& dp = groups.layout.dp;
   std::vector<MicroBatch> batches;
   for (int64_t i = 0; i < config.gradient_accumulation_steps; ++i)
     batches.push_back(
         sample(config, packed, step_number * config.train_batch_size + i * dp.size + dp.index));
-  return step.run(step_number, batches, plan);
+  return batches;
+}
+
+StepResult LayoutRank::train(int64_t step_number, bool packed) {
+  return step.run(step_number, batches(step_number, packed), plan);
 }
 
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,

@@ -38,6 +38,7 @@ struct LayoutRank {
   TrainStep& step;
   const ArenaPlan& plan;
 
+  std::vector<MicroBatch> batches(int64_t step_number, bool packed) const;
   StepResult train(int64_t step_number, bool packed);
 };
 struct LayoutRunOptions {

@@ -1,5 +1,7 @@
 #include "engine/device/cuda/wait_times.h"
 
+#include <algorithm>
+
 #include "engine/device/timing.h"
 
 namespace trireme::cuda {
@@ -14,15 +16,20 @@ void WaitTimes::wait(Context& gpu, const Event& event) {
   record(pair.after, gpu.main);
 }
 
-double WaitTimes::take_seconds() {
+double WaitTimes::take_seconds(int64_t count) {
   double seconds = 0;
-  for (size_t i = 0; i < used_; ++i) seconds += seconds_between(pairs_[i].before, pairs_[i].after);
-  used_ = 0;
+  const auto begin = pairs_.begin(), end = begin + count;
+  for (auto pair = begin; pair != end; ++pair)
+    seconds += seconds_between(pair->before, pair->after);
+  std::rotate(begin, end, begin + static_cast<int64_t>(used_));
+  used_ -= static_cast<size_t>(count);
   return seconds;
 }
 
 void wait_for(Context& gpu, const Event& event) { gpu.waits->wait(gpu, event); }
 
-double take_wait_seconds(Context& gpu) { return gpu.waits->take_seconds(); }
+int64_t waits_counted(const Context& gpu) { return gpu.waits->count(); }
+
+double take_wait_seconds(Context& gpu, int64_t count) { return gpu.waits->take_seconds(count); }
 
 }  // namespace trireme::cuda

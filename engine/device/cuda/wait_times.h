@@ -11,8 +11,9 @@ class WaitTimes {
  public:
   // The main stream waits for `event`, between two events that tell the time.
   void wait(Context& gpu, const Event& event);
-  // Seconds of the waits since the last call. The main stream must be through with them.
-  double take_seconds();
+  int64_t count() const { return static_cast<int64_t>(used_); }  // not taken so far
+  // Seconds of the first `count` of them, which the main stream must be through with.
+  double take_seconds(int64_t count);
 
  private:
   struct Pair {

@@ -41,12 +41,15 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) find_kernel(int64_t* first, const T* x, int64_t n) {
+__global__ void __launch_bounds__(kThreads)
+    find_kernel(int64_t* first, const T* x, int64_t n, int64_t begin, const StepScalars* scalars) {
+  if (scalars != nullptr && scalars->skip == 0) return;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < n; i += step) {
     const auto value = to_compute(x[i]);
     if (value - value == 0) continue;
-    atomicMin(reinterpret_cast<unsigned long long*>(first), static_cast<unsigned long long>(i));
+    atomicMin(reinterpret_cast<unsigned long long*>(first),
+              static_cast<unsigned long long>(begin + i));
     return;
   }
 }
@@ -68,16 +71,18 @@ void sum_of_squares(Context& gpu, double* out, double* partial, const T* x, int6
 }
 
 template <class T>
-void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n) {
+void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n, int64_t begin,
+                     const StepScalars* scalars) {
   const int64_t blocks =
       std::min<int64_t>(blocks_for(n, kThreads), int64_t{8} * gpu.info.multiprocessors);
   launch(gpu, "first_non_finite", find_kernel<T>, {.blocks = {blocks}, .threads = kThreads}, first,
-         x, n);
+         x, n, begin, scalars);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                    \
-  template void sum_of_squares<T>(Context&, double*, double*, const T*, int64_t); \
-  template void find_non_finite<T>(Context&, int64_t*, const T*, int64_t);
+#define TRIREME_INSTANTIATE(T)                                                     \
+  template void sum_of_squares<T>(Context&, double*, double*, const T*, int64_t);  \
+  template void find_non_finite<T>(Context&, int64_t*, const T*, int64_t, int64_t, \
+                                   const StepScalars*);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(bf16)

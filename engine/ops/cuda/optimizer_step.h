@@ -25,8 +25,10 @@ TRIREME_CUDA_DECL void sgd(Context& gpu, const UpdateStep<T, SgdArgs>& a);
 template <class T>
 TRIREME_CUDA_DECL void sum_of_squares(Context& gpu, double* out, double* partial, const T* x,
                                       int64_t n);
-// *first = the smallest index whose element is not finite, if that is less.
+// *first = begin + the smallest index whose element is not finite, if that is less. scalars: null, or nothing
+// happens unless they say that the step is skipped.
 template <class T>
-TRIREME_CUDA_DECL void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n);
+TRIREME_CUDA_DECL void find_non_finite(Context& gpu, int64_t* first, const T* x, int64_t n,
+                                       int64_t begin, const StepScalars* scalars);
 
 }  // namespace trireme::cuda

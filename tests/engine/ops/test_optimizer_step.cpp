@@ -397,7 +397,17 @@ TEST(SumOfSquares, AndSearchSeeWhatIsNotFinite) {
           const TestTensor out(DType::kF64, {1});
           sum_of_squares(ctx, out, x);
           EXPECT_FALSE(std::isfinite(to_doubles(*out)[0]));
-          EXPECT_EQ(first_non_finite(ctx, x), at);
+          const TestTensor first(DType::kI64, {1}, {1e6});
+          first_non_finite(ctx, first, x);
+          EXPECT_EQ(to_doubles(*first)[0], at);
+          first_non_finite(ctx, first, x, 7);  // what lies behind changes nothing
+          EXPECT_EQ(to_doubles(*first)[0], at);
+          first_non_finite(ctx, first, x, -1);
+          EXPECT_EQ(to_doubles(*first)[0], at - 1);
+          first_non_finite(ctx, first, x, -9, scalars_tensor({.skip = 0}));
+          EXPECT_EQ(to_doubles(*first)[0], at - 1) << "no step failed";
+          first_non_finite(ctx, first, x, -9, scalars_tensor({.skip = 1}));
+          EXPECT_EQ(to_doubles(*first)[0], at - 9);
         }
       }
 }
@@ -407,9 +417,11 @@ TEST(FirstNonFinite, FindsNothingAmongFiniteValuesAndAllocatesNothing) {
   const double largest = std::numeric_limits<float>::max();
   for (int64_t n : {int64_t{0}, int64_t{1}, int64_t{70'000}}) {
     const TestTensor x(DType::kF32, {n}, Values(static_cast<size_t>(n), largest));
+    const TestTensor first(DType::kI64, {1}, {5});
     const int64_t before = allocation_count();
-    EXPECT_EQ(first_non_finite(ctx, x), -1) << n;
+    first_non_finite(ctx, first, x);
     EXPECT_EQ(allocation_count(), before);
+    EXPECT_EQ(to_doubles(*first)[0], 5) << n;
   }
 }
 
@@ -430,15 +442,15 @@ TEST(OptimizerStep, RefusesWrongOperands) {
 TEST(OptimizerStep, PlanningWritesNothing) {
   const Operands o({DType::kBF16, DType::kF32, true}, 33);
   const TestTensor grad(DType::kF32, {33}, normals("grad", 33)), out(DType::kF64, {1}, {2.0});
-  const TestTensor ts = scalars_tensor({.learning_rate = 0.1});
+  const TestTensor ts = scalars_tensor({.learning_rate = 0.1}), first(DType::kI64, {1}, {5});
   const ArenaPlan plan = expect_plannable(
       [&](Ctx& ctx) {
         adamw_step(ctx, o.p, o.master, grad, o.m, o.v, ts, {});
         sgd_step(ctx, o.p, o.master, grad, o.m, ts, {.momentum = 0.9});
         sum_of_squares(ctx, out, grad);
-        EXPECT_EQ(first_non_finite(ctx, grad), -1);
+        first_non_finite(ctx, first, grad);
       },
-      {&o.p, &o.master, &o.m, &o.v, &out});
+      {&o.p, &o.master, &o.m, &o.v, &out, &first});
   EXPECT_EQ(std::ssize(plan.blocks), 1);
 }
 
