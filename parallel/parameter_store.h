@@ -170,6 +170,10 @@ class ParameterStore {
   void initialize(Ctx& ctx, uint64_t seed);
   void begin_gradients();                      // the next write of each gradient overwrites
   void finish_gradients(Ctx& ctx, int block);  // zeroes what no one wrote in the block
+  // Which parameters' gradients were written since begin_gradients(): for work that is recorded, and writes
+  // them again without asking for them.
+  const std::vector<bool>& written() const { return written_; }
+  void set_written(const std::vector<bool>& written) { written_ = written; }
 
   // The view of a whole flat tensor (values, gradients or a state) that holds parameter h, with the
   // shape of its box.

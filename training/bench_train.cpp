@@ -200,7 +200,7 @@ BenchTrainReport bench_train(const BenchTrainOptions& options, World& world, cud
   report.bytes = bench.bytes();
   report.resident_bytes = resident_anonymous_bytes() - resident;
   if (gpu != nullptr) {
-    report.device_bytes = cuda::memory_in_use(*gpu);
+    report.device_bytes = cuda::device_memory(*gpu).used;
     report.deterministic = gpu->deterministic;
   }
   add_rates(options, report);

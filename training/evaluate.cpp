@@ -30,7 +30,10 @@ double Evaluator::forward() {
   fill_zero(ctx_, unused_scale);
   stage_.begin(local_, {loss, unused_scale, {}});
   executor_.run(stage_, ctx_);
-  return ctx_.planning() ? 0.0 : to_host<double>(ctx_, loss)[0];
+  if (ctx_.planning()) return 0.0;
+  const double sum = to_host<double>(ctx_, loss)[0];
+  if (ctx_.gpu != nullptr) groups_.world.check_alive();  // after a loss a GPU goes on with anything
+  return sum;
 }
 
 ArenaPlan Evaluator::plan() {

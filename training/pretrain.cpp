@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/device/timing.h"
 #include "engine/observe/log.h"
 #include "engine/ops/peak.h"
 #include "parallel/agree.h"
@@ -45,7 +46,9 @@ class PretrainRun {
   };
   void open_data();
   void make_plans();
+  int64_t planned_bytes() const;
   std::string memory_report() const;
+  void check_device_memory() const;
   void start_or_resume();
   void start_step();
   void finish_steps(int64_t open);
@@ -150,23 +153,56 @@ void PretrainRun::make_plans() {
   if (!validation_data_.empty() || test_data_) eval_plan_ = evaluator_.plan();
 }
 
+// What this rank takes beside its optimizer's file.
+int64_t PretrainRun::planned_bytes() const {
+  const int64_t tokens = config_.micro_batch_size * config_.sequence_length / config_.parallel.cp;
+  const int64_t batches = device_.gpu == nullptr
+                              ? 0  // used where they lie
+                              : PlacedBatches::bytes(tokens, config_.gradient_accumulation_steps);
+  return state_.bytes() + std::max(train_plan_.capacity, eval_plan_.capacity) +
+         state_.model.position_bytes(config_.sequence_length) + batches;
+}
+
 std::string PretrainRun::memory_report() const {
   const ParameterStore& store = state_.store;
   const int64_t activations = std::max(train_plan_.capacity, eval_plan_.capacity);
   const int64_t positions = state_.model.position_bytes(config_.sequence_length);
+  const int64_t batches = planned_bytes() - state_.bytes() - activations - positions;
   const auto line = [](const char* what, int64_t bytes) {
     return concat("  ", what, " ", format_bytes(bytes), " (", bytes, " bytes)\n");
   };
-  return concat("bytes on each rank, from a counting run of one step:\n",
-                line("parameters              ", store.value_bytes()),
-                line("gradients               ", store.gradient_bytes()),
-                line("optimizer state         ", state_.optimizer.state_bytes()),
-                state_.optimizer.file_bytes() == 0
-                    ? std::string()
-                    : line("optimizer state, in file", state_.optimizer.file_bytes()),
-                line("activations and scratch ", activations),
-                line("rotary table            ", positions),
-                line("total                   ", state_.bytes() + activations + positions));
+  std::string report = concat(
+      "bytes on each rank, from a counting run of one step:\n",
+      line("parameters              ", store.value_bytes()),
+      line("gradients               ", store.gradient_bytes()),
+      line("optimizer state         ", state_.optimizer.state_bytes()),
+      state_.optimizer.file_bytes() == 0
+          ? std::string()
+          : line("optimizer state, in file", state_.optimizer.file_bytes()),
+      line("activations and scratch ", activations), line("rotary table            ", positions),
+      batches == 0 ? std::string() : line("micro-batches           ", batches),
+      line("total                   ", planned_bytes()));
+  if (device_.gpu == nullptr) return report;
+  const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
+  report += concat("memory of GPU ", device_.gpu->device, ":\n",
+                   line("in use now              ", memory.used),
+                   line("all                     ", memory.total));
+  return report;
+}
+
+// Before anything is taken. In use then: the runtime's and libraries' memory, buffers of communicators, and
+// whatever else uses the GPU.
+void PretrainRun::check_device_memory() const {
+  if (device_.gpu == nullptr) return;
+  const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
+  if (planned_bytes() <= memory.free()) return;
+  fail_input("the run needs ", format_bytes(planned_bytes()), " on each rank, and GPU ",
+             device_.gpu->device, " has ", format_bytes(memory.free()), " free of ",
+             format_bytes(memory.total),
+             "; lower train_micro_batch_size_per_gpu or sequence_length, set "
+             "activation_checkpointing.granularity to selective or full, or divide the model over "
+             "more ranks (zero_optimization.stage, tensor or pipeline parallelism)\n",
+             memory_report());
 }
 
 void PretrainRun::start_or_resume() {
@@ -348,6 +384,7 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
 ExitCode PretrainRun::run() {
   agreed(group_, [&] { open_data(); });
   make_plans();
+  agreed(group_, [&] { check_device_memory(); });
   if (options_.validate_only) {
     from_rank_0(group_, [&] { return plan_resume(config_, options_.resume).checkpoint; });
     if (group_.rank() == 0) {
@@ -363,6 +400,8 @@ ExitCode PretrainRun::run() {
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
   for (const auto& [name, source] : validation_data_)
     if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
+  if (!step_.graphs().why_not().empty())
+    log_info("cuda.graphs: a micro-batch is not recorded on the GPU: ", step_.graphs().why_not());
   log_info(memory_report());
   peak_tflops_ = peak_of_rank();
 

@@ -126,6 +126,7 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   config.deterministic = values.flag("deterministic");
   config.cuda_autotune = values.flag("cuda.autotune");
   config.cuda_synchronous = values.flag("cuda.synchronous");
+  config.cuda_graphs = values.word("cuda.graphs") == "auto";
   if (config.cuda_autotune && config.deterministic)
     report.error(values.spelled("cuda.autotune"),
                  "true chooses by time: set deterministic to false, or cuda.autotune");

@@ -114,6 +114,7 @@ struct RunConfig {
   bool deterministic = true;
   bool cuda_autotune = false;
   bool cuda_synchronous = false;
+  bool cuda_graphs = true;
   std::vector<std::string> notes;  // remarks on accepted keys, to be logged once
 };
 

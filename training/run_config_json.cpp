@@ -177,7 +177,9 @@ void add_places(const RunConfig& config, Json& json) {
                   {"overlap", config.comm.overlap},
                   {"timeout", config.comm.timeout_s}};
   json["cpu"] = {{"threads_per_rank", config.threads_per_rank}, {"isa", config.isa}};
-  json["cuda"] = {{"autotune", config.cuda_autotune}, {"synchronous", config.cuda_synchronous}};
+  json["cuda"] = {{"autotune", config.cuda_autotune},
+                  {"synchronous", config.cuda_synchronous},
+                  {"graphs", config.cuda_graphs ? "auto" : "off"}};
 }
 
 }  // namespace

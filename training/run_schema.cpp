@@ -337,6 +337,12 @@ void add_machine(Schema& s) {
             "which that is "
             "may change from run to run, and with it the last bits: deterministic must be false")
       .beside_trajectory();
+  s.choice(
+       "cuda.graphs", "auto", {"auto", "off"},
+       "auto: record the work of a micro-batch on the GPU once and run it again at the cost of one "
+       "launch, "
+       "where nothing in it waits for the host or another rank; off: queue every kernel")
+      .beside_trajectory();
   s.boolean(
        "cuda.synchronous", false,
        "wait after every piece of work on the GPU, so that a fault is named by its operation; slow")

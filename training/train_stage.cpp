@@ -1,5 +1,7 @@
 #include "training/train_stage.h"
 
+#include <utility>
+
 namespace trireme {
 namespace {
 
@@ -22,6 +24,7 @@ TrainStage::TrainStage(const Model& model, ParameterStore& store, const Groups& 
       passes_left_(static_cast<size_t>(store.blocks())),
       work_(static_cast<size_t>(options.micro_batches * model.chunks())) {
   count_block_ = [this](int block) {
+    if (recording_) return recorded_blocks_.push_back(block);
     const bool last = --passes_left_[static_cast<size_t>(block)] == 0;
     if (block_done_) block_done_(block, last);
   };
@@ -34,6 +37,8 @@ void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
   batches_.place(batches);
   loss_ = loss;
   block_done_ = std::move(block_done);
+  recording_ = false;  // unless it failed
+  recorded_blocks_.clear();
   passes_left_.assign(passes_left_.size(), options_.micro_batches);
 }
 
@@ -43,7 +48,7 @@ TrainStage::Work& TrainStage::work(int chunk, int micro_batch) {
 
 template <class Run>
 auto TrainStage::with_pass(int micro_batch, const Run& run) {
-  Tokens tokens = batches_.tokens(micro_batch);
+  Tokens tokens = recording_ ? batches_.fixed_tokens(micro_batch) : batches_.tokens(micro_batch);
   tokens.sequence_length = options_.sequence_length;
   Pass pass{ctx_, store_, tokens, &groups_};
   pass.loss_scale = loss_.scale;
@@ -89,6 +94,15 @@ void TrainStage::backward_weight(int chunk, int micro_batch) {
 
 Activation TrainStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
   return hidden_state(model_, store_, groups_, ctx_, batches_.batch(micro_batch));
+}
+
+std::vector<int> TrainStage::end_recording() {
+  recording_ = false;
+  return std::exchange(recorded_blocks_, {});
+}
+
+void TrainStage::count_blocks(const std::vector<int>& blocks) const {
+  for (const int block : blocks) count_block_(block);
 }
 
 Activation EvalStage::forward(int chunk, int micro_batch, Activation x) {

@@ -37,6 +37,16 @@ class TrainStage final : public PipelineStage {
   void backward_weight(int chunk, int micro_batch) override;
   Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
 
+  // For work that is recorded on a GPU and runs again. Between begin_recording and end_recording passes find
+  // their tokens at the fixed place, and the blocks whose gradients are done are listed and not counted;
+  // whoever runs the work copies a micro-batch there before, and counts the blocks behind it.
+  Tokens tokens(int micro_batch) const { return batches_.tokens(micro_batch); }
+  const void* fixed_place() const { return batches_.fixed_place(); }
+  void copy_to_fixed_place(int micro_batch) const { batches_.fix(micro_batch); }
+  void begin_recording() { recording_ = true; }
+  std::vector<int> end_recording();
+  void count_blocks(const std::vector<int>& blocks) const;
+
  private:
   struct Work {  // of one chunk and micro-batch
     Model::Saved saved;
@@ -58,6 +68,8 @@ class TrainStage final : public PipelineStage {
   Model::BlockDone count_block_;
   std::vector<int64_t> passes_left_;  // of each parameter block, micro-batches to come
   std::vector<Work> work_;            // (chunk, micro-batch)
+  bool recording_ = false;
+  std::vector<int> recorded_blocks_;
 };
 
 // The forward half alone: adds to loss.sum where the head is, keeps nothing.

@@ -107,6 +107,7 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       stage_(state.model, state.store, groups, ctx,
              {config.recompute, config.gradient_accumulation_steps, config.sequence_length,
               splits_backward(schedule_)}),
+      graphs_(config_, groups, executor_.program(), state.store, stage_, ctx),
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap}) {
   ParameterStore& store = state.store;
   store.attach(groups, ctx, config.zero.prefetch);
@@ -147,11 +148,15 @@ int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) c
   return valid;
 }
 
-void TrainStep::forward_and_backward(const std::vector<MicroBatch>& batches) {
+void TrainStep::forward_and_backward(int64_t step, const std::vector<MicroBatch>& batches) {
   const Loss loss{
       sums(kLoss, kLoss + 1), scalar(kGradScale, DType::kF64), {}, sums(kRouters, kSumCount)};
   stage_.begin(batches, loss, [this](int block, bool last) { sync_.block_done(block, last); });
-  pipeline_ = executor_.run(stage_, ctx_);
+  pipeline_ = {};
+  if (graphs_.serve())
+    graphs_.run(step);
+  else
+    pipeline_ = executor_.run(stage_, ctx_);
 }
 
 ArenaPlan TrainStep::plan() {
@@ -161,7 +166,7 @@ ArenaPlan TrainStep::plan() {
   ctx_.mode = Mode::kTrain;
   state_.store.begin_gradients();
   ctx_.arena.begin_planning();
-  forward_and_backward(local_batches(batches));
+  forward_and_backward(0, local_batches(batches));
   reduce_and_update(0);
   return ctx_.arena.end_planning();
 }
@@ -266,7 +271,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
   state_.store.begin_gradients();
   ctx_.arena.begin_step(plan);
   try {
-    forward_and_backward(local);
+    forward_and_backward(step, local);
     reduce_and_update(step);
   } catch (...) {
     ctx_.arena.abandon_step();  // what is still held dies with the step, not after its plan

@@ -15,6 +15,7 @@
 #include "optim/flat_optimizer.h"
 #include "optim/step_control.h"
 #include "parallel/gradient_sync.h"
+#include "training/micro_batch_graphs.h"
 #include "training/run_config.h"
 #include "training/train_stage.h"
 
@@ -86,6 +87,7 @@ class TrainStep {
   // queues the next.
   int64_t most_open() const { return ctx_.gpu != nullptr ? kMostOpen : 1; }
   int64_t open() const { return started_ - finished_; }
+  const MicroBatchGraphs& graphs() const { return graphs_; }
 
   static constexpr int64_t kMostOpen = 2;
 
@@ -105,7 +107,7 @@ class TrainStep {
   void copy_scalars();
   const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
   int64_t count_valid_targets(const std::vector<MicroBatch>& batches) const;
-  void forward_and_backward(const std::vector<MicroBatch>& batches);
+  void forward_and_backward(int64_t step, const std::vector<MicroBatch>& batches);
   void local_sum_of_squares();
   void reduce_and_update(int64_t step);
   double rate(int64_t step) const;
@@ -120,6 +122,7 @@ class TrainStep {
   Schedule schedule_;
   PipelineExecutor executor_;
   TrainStage stage_;
+  MicroBatchGraphs graphs_;
   std::vector<FlatRange> counted_;  // of the stored gradients, in this rank's part of the norm
   std::vector<MicroBatch> local_;   // where the whole batches do not serve
   GradientSync sync_;

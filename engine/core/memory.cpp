@@ -311,6 +311,24 @@ void Arena::abandon_step() {
   region_.clear();
 }
 
+void Arena::skip(int64_t like, int64_t count) {
+  TRIREME_CHECK(mode_ == Mode::kPlanned && live_ == 0, "arena ", name_, ": ", live_,
+                " activations are alive where work runs again");
+  const int64_t at = allocations();
+  TRIREME_CHECK(at + count <= std::ssize(plan_->blocks), "arena ", name_, ": ", count,
+                " allocations to skip from ", at, " on are beyond the plan");
+  for (int64_t i = 0; i < count; ++i) {
+    const ArenaPlan::Block& block = plan_->blocks[static_cast<size_t>(at + i)];
+    const ArenaPlan::Block& made = plan_->blocks[static_cast<size_t>(like + i)];
+    TRIREME_CHECK(block.bytes == made.bytes && block.died < events_ + 2 * count, "arena ", name_,
+                  ": allocation ", at + i, " (", block.name, ") is not that of recorded work, ",
+                  made.name);
+    last_died_ = std::max(last_died_, block.died);
+  }
+  next_ += count;
+  events_ += 2 * count;
+}
+
 void Arena::check_regions() const {
   TRIREME_CHECK(!region_open_ && !region_leaked_, "arena ", name_,
                 ": a region is open, or closed before its activations were released");

@@ -120,7 +120,12 @@ class Arena {
   Activation allocate(const char* name, DType dtype, const Shape& shape);
   bool planning() const { return mode_ == Mode::kPlanning; }
   int64_t capacity() const { return block_.bytes(); }
-  int64_t in_use() const { return in_use_; }  // bytes of live activations
+  int64_t in_use() const { return in_use_; }              // bytes of live activations
+  int64_t allocations() const { return next_ - first_; }  // of this step so far
+  // In a step, while nothing is alive: goes over the next `count` allocations of the plan and their releases
+  // as if they had been made. For work that was recorded where allocations `like`, like + 1 ... of the plan
+  // were made, the same ones, and that runs again in their memory.
+  void skip(int64_t like, int64_t count);
 
   // One allocation of the plan, inside which allocations are free in number and order while the
   // region is open, and must all be released before it closes. The planning run makes the calls

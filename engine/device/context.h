@@ -75,8 +75,10 @@ struct Context {
   std::shared_ptr<WaitTimes> waits;
   bool deterministic = true;
   bool autotune = false;  // time the library's algorithms for each product once; not reproducible
-  bool synchronous = false;  // wait after every launch, so that a fault is named by its op
-  int64_t launches = 0;      // kernels and library calls so far
+  bool synchronous = false;   // wait after every launch, so that a fault is named by its op
+  int64_t launches = 0;       // kernels and library calls so far
+  bool capturing = false;     // inside capture() of engine/device/graph.h
+  int64_t library_moves = 0;  // of libraries' working memory, whose address is in recorded work
 };
 
 // Throws InputError when device number `device` cannot be used, naming the reason.

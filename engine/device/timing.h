@@ -10,7 +10,12 @@ TRIREME_CUDA_DECL Event make_timing_event(Context& gpu);
 // Seconds from one recorded timing event to a later one of the same stream. Waits for `end`.
 TRIREME_CUDA_DECL double seconds_between(const Event& begin, const Event& end);
 
-// Bytes of the device's memory in use by all its users, the libraries and the runtime among them.
-TRIREME_CUDA_DECL int64_t memory_in_use(const Context& gpu);
+// Bytes of the device's memory: all that can be had, and what all its users have, the libraries and the
+// runtime among them.
+struct DeviceMemory {
+  int64_t total = 0, used = 0;
+  int64_t free() const { return total - used; }
+};
+TRIREME_CUDA_DECL DeviceMemory device_memory(const Context& gpu);
 
 }  // namespace trireme::cuda

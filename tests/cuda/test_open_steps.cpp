@@ -128,7 +128,9 @@ TEST(OpenSteps, OfFloat16AreSkippedAndScaledAsOnTheCpu) {
     EXPECT_EQ(late[s].loss_scale, cpu[s].loss_scale);
     EXPECT_EQ(late[s].total_skips, cpu[s].total_skips);
     EXPECT_EQ(late[s].first_bad.empty(), !late[s].skipped);
-    if (late[s].skipped) EXPECT_NE(late[s].first_bad, "the loss");
+    if (late[s].skipped) {
+      EXPECT_NE(late[s].first_bad, "the loss");
+    }
     skips += late[s].skipped ? 1 : 0;
   }
   EXPECT_GT(skips, 2);

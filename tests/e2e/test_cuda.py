@@ -88,6 +88,13 @@ class OnGpu(tiny_run.RunTest):
             else:
                 self.assert_close([[0, loss_of(there)]], [[0, loss_of(on_cpu)]])
 
+    def test_a_run_larger_than_the_gpu_is_refused_with_both_sizes(self):
+        self.configure(train_micro_batch_size_per_gpu=8192, train_batch_size=8192, sequence_length=32)
+        self.assert_refused("pretrain", "--config", "run.json", "--device", "cuda", program=EMULATED,
+                            says=["the run needs ", " free of 16.0 GiB", "train_micro_batch_size_per_gpu",
+                                  "micro-batches "])
+        self.assertFalse((self.folder / "run/metrics.jsonl").exists())
+
     def test_what_a_gpu_cannot_do_yet_is_refused(self):
         self.configure(zero_optimization={"stage": 1, "offload_optimizer": {"device": "cpu"}})
         self.assert_refused("pretrain", "--config", "run.json", "--device", "cuda", program=EMULATED,

@@ -25,13 +25,16 @@ Graph capture(Context& gpu, const std::function<void()>& work) {
   check_runtime(cudaStreamBeginCapture(main_stream(gpu), cudaStreamCaptureModeThreadLocal),
                 "capture", "cudaStreamBeginCapture");
   Recording recording;
+  gpu.capturing = true;
   try {
     work();
   } catch (...) {
+    gpu.capturing = false;
     (void)cudaStreamEndCapture(main_stream(gpu), &recording.raw);
     (void)cudaGetLastError();  // that the recording is invalid is no news
     throw;
   }
+  gpu.capturing = false;
   check_runtime(cudaStreamEndCapture(main_stream(gpu), &recording.raw), "capture",
                 "cudaStreamEndCapture");
   cudaGraphExec_t executable = nullptr;

@@ -22,11 +22,11 @@ double seconds_between(const Event& begin, const Event& end) {
   return static_cast<double>(milliseconds) * 1e-3;
 }
 
-int64_t memory_in_use(const Context& gpu) {
+DeviceMemory device_memory(const Context& gpu) {
   use_device(gpu);
   size_t available = 0, total = 0;
-  check_runtime(cudaMemGetInfo(&available, &total), "memory in use", "cudaMemGetInfo");
-  return static_cast<int64_t>(total - available);
+  check_runtime(cudaMemGetInfo(&available, &total), "device memory", "cudaMemGetInfo");
+  return {static_cast<int64_t>(total), static_cast<int64_t>(total - available)};
 }
 
 }  // namespace trireme::cuda

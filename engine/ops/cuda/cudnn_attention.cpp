@@ -58,7 +58,7 @@ class Attention {
   Attention& operator=(const Attention&) = delete;
 
   // nullptr: no engine does this shape.
-  const dnn::Plan* find(const AttentionShape& shape) {
+  const dnn::Plan* find(Context& gpu, const AttentionShape& shape) {
     const auto known = plans_.find(shape);
     if (known != plans_.end()) return known->second ? &*known->second : nullptr;
     std::optional<dnn::Plan> plan;
@@ -69,14 +69,14 @@ class Attention {
       plans_.emplace(shape, std::nullopt);
       return nullptr;
     }
-    grow(workspace_, plan->workspace + sums_bytes(shape));
+    grow(gpu, workspace_, plan->workspace + sums_bytes(shape));
     // Last: a plan that is known has its memory.
     return &*plans_.emplace(shape, std::move(plan)).first->second;
   }
 
   // Room for the table of `room` sequences.
-  std::byte* table(int64_t room) {
-    grow(table_, round_up(room * 4, kAlign) + SequenceTable::kMostStrides * (room + 1) * 8);
+  std::byte* table(Context& gpu, int64_t room) {
+    grow(gpu, table_, round_up(room * 4, kAlign) + SequenceTable::kMostStrides * (room + 1) * 8);
     return table_.data();
   }
 
@@ -96,10 +96,11 @@ class Attention {
     if (!s.backward || s.repeatable) return 0;
     return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
   }
-  static void grow(Buffer& buffer, int64_t bytes) {
+  static void grow(Context& gpu, Buffer& buffer, int64_t bytes) {
     if (bytes <= buffer.bytes()) return;
     buffer = Buffer();  // what was there is given back first
     buffer = Buffer("cuDNN workspace", bytes, Memory::kDevice);
+    ++gpu.library_moves;
   }
 
   dnn::Descriptor device_;
@@ -165,7 +166,7 @@ class Ragged {
   template <class T>
   Ragged(Context& gpu, const AttentionShape& s, const cpu::Attention<T>& a) : room_(s.batch) {
     if (!s.ragged) return;
-    std::byte* const memory = gpu.attention->table(room_);
+    std::byte* const memory = gpu.attention->table(gpu, room_);
     table_ = {.lengths = reinterpret_cast<int32_t*>(memory),
               .offsets = reinterpret_cast<int64_t*>(memory + round_up(room_ * 4, kAlign)),
               .cu = a.cu_q,
@@ -240,7 +241,7 @@ bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
   std::optional<AttentionShape> s = shape_of(gpu, a);
   if (!s || !aligned(a.out)) return false;
   s->out = strides(a.out);
-  const dnn::Plan* const plan = gpu.attention->find(*s);
+  const dnn::Plan* const plan = gpu.attention->find(gpu, *s);
   if (plan == nullptr) return false;
   const Scalars scalars{.scale = a.scale};
   Addresses addresses = {{kTensorQ, a.q.data}, {kTensorK, a.k.data},
@@ -271,7 +272,7 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   const int64_t parts = s->batch / part_size;
   const AttentionShape whole = *s;
   s->batch = part_size;
-  const dnn::Plan* const plan = gpu.attention->find(*s);
+  const dnn::Plan* const plan = gpu.attention->find(gpu, *s);
   if (plan == nullptr) return false;
   const Ragged ragged(gpu, whole, a);
   const Scalars scalars{.scale = a.scale};

@@ -1,0 +1,154 @@
+// A paged cache of several sequences, on the CPU and on the emulated GPU: what each sequence attends to is
+// what it attends to alone, in a cache of its own, whatever blocks the others have.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include "engine/ops/transfer.h"
+#include "tests/support/compare.h"
+#include "transformer/kv_cache.h"
+
+namespace trireme::test {
+namespace {
+
+constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 8, kBlockTokens = 4, kBlocks = 12;
+constexpr int64_t kMostBlocks = 4;  // of a sequence
+constexpr int kLayer = 3;           // of layers 2 to 4
+constexpr CachedLayers kLayers{3, 2, kKvHeads, kWidth, DType::kF64};
+
+// Element e of what token `t` of sequence `s` has: 0 q, 1 k, 2 v.
+double element(int which, int64_t s, int64_t t, int64_t e) {
+  const RandomKey key{static_cast<uint64_t>(which), static_cast<uint64_t>(s)};
+  return static_cast<double>(
+             uniform_from_word(philox_word(key, static_cast<uint64_t>(t * 1000 + e)))) -
+         0.5;
+}
+
+// New tokens [begin, end) of a sequence.
+struct Part {
+  int64_t sequence, begin, end;
+};
+
+std::vector<double> rows_of(int which, const std::vector<Part>& parts, int64_t heads) {
+  std::vector<double> out;
+  for (const Part& p : parts)
+    for (int64_t t = p.begin; t < p.end; ++t)
+      for (int64_t e = 0; e < heads * kWidth; ++e) out.push_back(element(which, p.sequence, t, e));
+  return out;
+}
+
+// Tensors where the context computes.
+class Operands {
+ public:
+  explicit Operands(Ctx& ctx) : ctx_(ctx) {}
+  template <class T>
+  Tensor operator()(const std::vector<T>& values, const Shape& shape) {
+    memory_.emplace_back("operand", std::max<int64_t>(1, std::ssize(values)) * int64_t{sizeof(T)},
+                         ctx_.memory());
+    const Tensor t = memory_.back().tensor(dtype_of<T>, shape);
+    transfer(ctx_, t, ConstTensor(values.data(), dtype_of<T>, shape));
+    return t;
+  }
+
+ private:
+  Ctx& ctx_;
+  std::vector<Buffer> memory_;
+};
+
+// One pass over `parts`, each the new tokens of one sequence; blocks[s]: the blocks of sequence s.
+std::vector<double> paged_pass(Ctx& ctx, PagedKvCache& cache, const std::vector<Part>& parts,
+                               const std::vector<std::vector<int32_t>>& blocks) {
+  Operands make(ctx);
+  std::vector<int64_t> slots;
+  std::vector<int32_t> table, lens, cu{0};
+  Tokens tokens;
+  for (const Part& p : parts) {
+    const std::vector<int32_t>& own = blocks[static_cast<size_t>(p.sequence)];
+    for (int64_t t = p.begin; t < p.end; ++t)
+      slots.push_back(own[static_cast<size_t>(t / kBlockTokens)] * kBlockTokens + t % kBlockTokens);
+    for (size_t b = 0; b < kMostBlocks; ++b) table.push_back(b < own.size() ? own[b] : 0);
+    lens.push_back(static_cast<int32_t>(p.end));
+    cu.push_back(cu.back() + static_cast<int32_t>(p.end - p.begin));
+    tokens.cached.most_queries = std::max(tokens.cached.most_queries, p.end - p.begin);
+  }
+  const auto n = std::ssize(parts), t = std::ssize(slots);
+  tokens.count = t;
+  tokens.cu_q = make(cu, {n + 1});
+  tokens.cached.slots = make(slots, {t});
+  tokens.cached.block_table = make(table, {n, kMostBlocks});
+  tokens.cached.context_lens = make(lens, {n});
+  const Tensor out =
+      make(std::vector<double>(static_cast<size_t>(t * kHeads * kWidth), 7.0), {t, kHeads, kWidth});
+  AttentionArgs args;
+  args.scale = 0.35;
+  cache.attend(ctx, kLayer, out, make(rows_of(0, parts, kHeads), {t, kHeads, kWidth}),
+               make(rows_of(1, parts, kKvHeads), {t, kKvHeads, kWidth}),
+               make(rows_of(2, parts, kKvHeads), {t, kKvHeads, kWidth}), tokens, args);
+  return to_host<double>(ctx, out);
+}
+
+// The same tokens of one sequence in a cache of its own.
+std::vector<double> alone(Ctx& ctx, ContiguousKvCache& cache, const Part& p) {
+  Operands make(ctx);
+  const int64_t t = p.end - p.begin;
+  Tokens tokens;
+  tokens.count = t;
+  tokens.cached.past = p.begin;
+  tokens.cu_q = make(std::vector<int32_t>{0, static_cast<int32_t>(t)}, {2});
+  tokens.cu_k = make(std::vector<int32_t>{0, static_cast<int32_t>(p.end)}, {2});
+  const Tensor out =
+      make(std::vector<double>(static_cast<size_t>(t * kHeads * kWidth)), {t, kHeads, kWidth});
+  AttentionArgs args;
+  args.scale = 0.35;
+  const std::vector<Part> parts{p};
+  cache.attend(ctx, kLayer, out, make(rows_of(0, parts, kHeads), {t, kHeads, kWidth}),
+               make(rows_of(1, parts, kKvHeads), {t, kKvHeads, kWidth}),
+               make(rows_of(2, parts, kKvHeads), {t, kKvHeads, kWidth}), tokens, args);
+  return to_host<double>(ctx, out);
+}
+
+class PagedCache : public testing::TestWithParam<bool> {};
+
+TEST_P(PagedCache, KeepsSequencesApart) {
+  const std::unique_ptr<cuda::Context> gpu = GetParam() ? cuda::open(0) : nullptr;
+  Ctx ctx(1, "test", gpu.get()), cpu(1, "reference");
+  PagedKvCache cache(kLayers, kBlocks, kBlockTokens, ctx.memory());
+  std::vector<ContiguousKvCache> own;
+  for (int s = 0; s < 3; ++s) own.emplace_back(kLayers, kMostBlocks * kBlockTokens, Memory::kHost);
+  // Blocks in no order; sequence 2 gets one of sequence 0's when that has ended.
+  std::vector<std::vector<int32_t>> blocks{{7, 2, 11}, {0, 5}, {9}};
+  const std::vector<std::vector<Part>> passes{
+      {{0, 0, 6}, {1, 0, 1}},             // prompts
+      {{1, 1, 2}, {0, 6, 7}, {2, 0, 3}},  // one joins, in another order
+      {{0, 7, 9}, {2, 3, 4}, {1, 2, 6}},  // over the ends of blocks
+      {{2, 4, 7}, {1, 6, 7}},             // one has left
+  };
+  for (size_t i = 0; i < passes.size(); ++i) {
+    SCOPED_TRACE(i);
+    if (i == 3) blocks[2].push_back(2);
+    const std::vector<double> got = paged_pass(ctx, cache, passes[i], blocks);
+    std::vector<double> want;
+    for (const Part& p : passes[i]) {
+      const std::vector<double> rows = alone(cpu, own[static_cast<size_t>(p.sequence)], p);
+      want.insert(want.end(), rows.begin(), rows.end());
+    }
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t e = 0; e < want.size(); ++e) ASSERT_NEAR(got[e], want[e], 1e-12) << e;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, PagedCache, testing::Bool(),
+                         [](const auto& one) { return one.param ? "gpu" : "cpu"; });
+
+TEST(PagedCacheLayers, AreKnownByTheirNumbers) {
+  Ctx ctx(1, "test");
+  PagedKvCache cache(kLayers, kBlocks, kBlockTokens, Memory::kHost);
+  EXPECT_EQ(cache.blocks(), kBlocks);
+  EXPECT_EQ(cache.block_tokens(), kBlockTokens);
+  EXPECT_EQ(kLayers.place(2), 0);
+  EXPECT_EQ(kLayers.place(4), 2);
+  EXPECT_THROW((void)kLayers.place(5), Error);
+  EXPECT_THROW((void)kLayers.place(1), Error);
+}
+
+}  // namespace
+}  // namespace trireme::test
