@@ -148,6 +148,7 @@ void MoeRouter::drop(Pass& pass, const Tensor& kept, const TokenShare& share) co
   int64_t valid = 0;
   if (!ctx.planning()) {
     const std::vector<int64_t> all_rows = to_host<int64_t>(ctx, flat_rows);
+    if (ctx.gpu != nullptr && pass.groups != nullptr) pass.groups->world.check_alive();
     valid = std::ranges::count_if(all_rows, [](int64_t row) { return row >= 0; });
   }
   drop_over_capacity(ctx, kept, dropped, experts->reshape({all, k}), rows->reshape({all}), first,

@@ -78,7 +78,7 @@ void run(Ctx& ctx, const Operands& o) {
   o.logits.dtype() == DType::kF64 ? run_as.template operator()<double>()
                                   : run_as.template operator()<float>();
   if (ctx.gpu != nullptr)
-    return cuda::add_in_order(*ctx.gpu, o.loss_sum.as<double>(), row_loss->as<double>(), rows);
+    return cuda::add_all(*ctx.gpu, o.loss_sum.as<double>(), row_loss->as<double>(), rows);
   // In the order of the rows, one by one: the sum does not depend on how tokens are chunked.
   double sum = *o.loss_sum.as<double>();
   for (int64_t row = 0; row < rows; ++row) sum += row_loss->as<double>()[row];

@@ -2,6 +2,7 @@
 
 #include "engine/ops/cpu/embedding.h"
 #include "engine/ops/cuda/embedding.h"
+#include "engine/ops/cuda/expert_order.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/index_check.h"
 
@@ -52,9 +53,12 @@ void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
   check_operand("embedding_backward", "d_table", d_table, sum_dtype(dy.dtype()), d_table.shape());
   check_operand("embedding_backward", "ids", ids, DType::kI32, ids.shape());
   check_operand("embedding_backward", "dy", dy, dy.dtype(), {ids.size(0), d_table.size(1)});
-  const Activation order = ctx.gpu != nullptr
-                               ? ctx.allocate("embedding.order", DType::kI32, Shape{3, ids.size(0)})
-                               : Activation();
+  Activation order, totals;  // of a GPU's sort of the tokens
+  const int64_t counts = cuda::kDigitBuckets * cuda::order_chunks(ids.size(0));
+  if (ctx.gpu != nullptr) {
+    order = ctx.allocate("embedding.order", DType::kI32, Shape{4 * ids.size(0) + counts});
+    totals = ctx.allocate("embedding.totals", DType::kI64, Shape{cuda::kDigitBuckets});
+  }
   if (ctx.planning()) return;
   check_ids(ctx, "embedding_backward", ids, d_table.size(0), shard);
   if (!accumulate) fill_zero(ctx, d_table);
@@ -68,9 +72,9 @@ void embedding_backward(Ctx& ctx, const Tensor& d_table, const ConstTensor& dy,
                                          .first_entry = shard.first,
                                          .entries = d_table.size(0)};
     if (ctx.gpu != nullptr) {
-      auto* numbers = order->as<int32_t>();
-      return cuda::embedding_backward<T>(*ctx.gpu, args,
-                                         {numbers, numbers + args.rows, numbers + 2 * args.rows});
+      const auto part = [&](int64_t i) { return order->as<int32_t>() + i * args.rows; };
+      return cuda::embedding_backward<T>(
+          *ctx.gpu, args, {{part(0), part(1)}, {part(2), part(3)}, part(4), totals->as<int64_t>()});
     }
     TRIREME_KERNEL(embedding_backward<T>)(args, ctx.threads);
   });

@@ -74,6 +74,7 @@ GemmProblem check_gemm(const Ctx& ctx, const Tensor& c, const ConstTensor& a, Tr
   g.accumulate = args.accumulate;
   g.has_bias = args.bias.present();
   g.alpha = args.alpha;
+  g.varying_rows = args.varying_rows;
   return g;
 }
 

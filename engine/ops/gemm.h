@@ -22,6 +22,9 @@ struct GemmArgs {
   float alpha = 1.0f;
   bool accumulate = false;  // beta = 1
   ConstTensor bias = {};    // optional, not together with accumulate
+  // The number of rows (of op(A); with a transposed A its columns, which are summed over) comes from the data
+  // and is another one each time: a GPU's library prepares such products for ranges of it.
+  bool varying_rows = false;
 };
 
 void gemm(Ctx& ctx, const Tensor& c, const ConstTensor& a, Transpose ta, const ConstTensor& b,

@@ -17,6 +17,7 @@ struct GemmProblem {
   Float8Scaling a_scaling = {}, b_scaling = {};
   bool accumulate = false;
   bool has_bias = false;
+  bool varying_rows = false;
   float alpha = 1.0f;
 };
 

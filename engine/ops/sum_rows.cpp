@@ -1,5 +1,6 @@
 #include "engine/ops/sum_rows.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/core/parallel_for.h"
@@ -16,24 +17,27 @@ void check_rows(const ConstTensor& t, const ConstTensor& like) {
   check_dtype("sum_rows", "a term", t, like.dtype());
 }
 
-void sum_on_gpu(Ctx& ctx, const Tensor& y, std::span<const ConstTensor> terms) {
+// A kernel takes a limited number of addresses: more terms are added in several launches, between which
+// the sum, unrounded, is kept in `sum`.
+void sum_on_gpu(Ctx& ctx, const Tensor& y, const Tensor& sum, std::span<const ConstTensor> terms) {
   dispatch_float("sum_rows", y.dtype(), [&]<class T>() {
-    // A kernel takes a limited number of addresses: more terms are added to what is there, which a
-    // 16-bit type would round in between.
-    TRIREME_CHECK(terms.size() <= cuda::kMostTerms, "sum_rows of ", terms.size(),
-                  " terms, at most ", cuda::kMostTerms, " on a GPU");
-    cuda::SumRows<T> args{.y = y.as<T>(),
-                          .y_stride = y.stride(0),
-                          .terms = {},
-                          .strides = {},
-                          .count = static_cast<int>(terms.size()),
-                          .rows = y.size(0),
-                          .columns = y.size(1)};
-    for (size_t i = 0; i < terms.size(); ++i) {
-      args.terms[i] = terms[i].as<T>();
-      args.strides[i] = terms[i].stride(0);
+    for (size_t begin = 0; begin < terms.size(); begin += cuda::kMostTerms) {
+      const size_t count = std::min(terms.size() - begin, cuda::kMostTerms);
+      cuda::SumRows<T> args{.y = begin + count == terms.size() ? y.as<T>() : nullptr,
+                            .y_stride = y.stride(0),
+                            .sum = sum.present() ? sum.as<compute_t<T>>() : nullptr,
+                            .goes_on = begin > 0,
+                            .terms = {},
+                            .strides = {},
+                            .count = static_cast<int>(count),
+                            .rows = y.size(0),
+                            .columns = y.size(1)};
+      for (size_t i = 0; i < count; ++i) {
+        args.terms[i] = terms[begin + i].as<T>();
+        args.strides[i] = terms[begin + i].stride(0);
+      }
+      cuda::sum_rows<T>(*ctx.gpu, args);
     }
-    cuda::sum_rows<T>(*ctx.gpu, args);
   });
 }
 
@@ -43,9 +47,12 @@ void sum_rows(Ctx& ctx, const Tensor& y, std::span<const ConstTensor> terms) {
   TRIREME_CHECK(!terms.empty(), "sum_rows of nothing");
   check_rows(y, y);
   for (const ConstTensor& term : terms) check_rows(term, y);
+  Activation sum;
+  if (ctx.gpu != nullptr && terms.size() > cuda::kMostTerms)
+    sum = ctx.allocate("sum_rows.sum", sum_dtype(y.dtype()), y.shape());
   if (ctx.planning() || y.numel() == 0) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  if (ctx.gpu != nullptr) return sum_on_gpu(ctx, y, terms);
+  if (ctx.gpu != nullptr) return sum_on_gpu(ctx, y, sum, terms);
   const int64_t element = dtype_size(y.dtype());
   constexpr int64_t kElementsWorthAThread = 1 << 14;
   parallel_for(ctx.threads, y.size(0), kElementsWorthAThread / (y.size(1) + 1) + 1,

@@ -94,6 +94,9 @@ ExpertRoute ExpertExchange::agree(Ctx& ctx, const ConstTensor& counts, int64_t b
   const TimeScope scope(ctx.profile, TimeCategory::kCommunication);
   // On a GPU the one wait of a layer: what follows is sized by these numbers.
   const std::vector<int64_t> own = to_host<int64_t>(ctx, counts);
+  // They count what other ranks sent; after the loss of one that is anything.
+  for (const Communicator* group : {ep_, etp_})
+    if (ctx.gpu != nullptr && size(group) > 1) group->check_alive();
   std::vector<int64_t> mine = own;
   mine.push_back(bound);
   const std::vector<int64_t> plane = gather(etp_, gather(ep_, std::move(mine)));

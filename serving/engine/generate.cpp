@@ -95,7 +95,12 @@ class Decoder {
     return at->second;
   }
 
-  SampledToken sample() { return sampler_.sample(stage_.logits().first(choices_), position_); }
+  SampledToken sample() {
+    const SampledToken token = sampler_.sample(stage_.logits().first(choices_), position_);
+    // After the loss of a rank a GPU goes on with anything for what it should have sent.
+    if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
+    return token;
+  }
 
   SampledToken sample_for_all(const Place& tp, const Place& pp) {
     const int last = pp.size - 1;

@@ -5,8 +5,11 @@
 #include <cmath>
 
 #include "engine/ops/copy_rows.h"
+#include "engine/ops/cross_entropy.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/rotary.h"
+#include "engine/ops/transfer.h"
 #include "tests/cuda/ops_session.h"
 
 namespace trireme::test {
@@ -83,6 +86,48 @@ TEST(BadIndex, CopiesNothing) {
                 y.as<float>()[kColumns + c] = x.as<float>()[c];
                 y.as<float>()[2 * kColumns + c] = x.as<float>()[2 * kColumns + c];
               }
+            }),
+            "");
+}
+
+// Targets that name no column: the sum of losses is not finite, the rows of the others are right.
+TEST(BadIndex, MakesALossNotFinite) {
+  constexpr int64_t kColumnsOfTheLast = 5, kRows = 3;
+  for (const double bad : {-7.0, static_cast<double>(kColumnsOfTheLast), 1e9})
+    EXPECT_EQ(
+        failure_of([&](OpRun& run) {
+          const bool gpu = run.ctx.gpu != nullptr;
+          const Tensor is_finite = run.updated("loss is finite", DType::kF64, {1}, exact());
+          const Tensor losses = run.output("good losses", DType::kF64, {2}, whole(5));
+          const ConstTensor logits = run.random("logits", DType::kF64, {kRows, kColumnsOfTheLast});
+          const ConstTensor scale = run.values("scale", DType::kF64, {1}, {0.5});
+          const Tensor sum = run.updated_values("sum", DType::kF64, {1}, exact(), {0.0});
+          const Tensor each = run.updated("each", DType::kF64, {kRows}, exact());
+          softmax_cross_entropy(run.ctx, sum, each, {}, logits,
+                                run.values("targets", kI32, {kRows}, {1, gpu ? bad : 2.0, 4}),
+                                scale, kColumnsOfTheLast);
+          const auto total = to_host<double>(run.ctx, sum), all = to_host<double>(run.ctx, each);
+          const double good[] = {all[0], all[2]};
+          const double finite = gpu == std::isfinite(total[0]) ? 1.0 : 0.0;
+          const double none[] = {0.0, 0.0, 0.0};
+          transfer(run.ctx, losses, ConstTensor(good, DType::kF64, Shape{2}));
+          transfer(run.ctx, is_finite, ConstTensor(&finite, DType::kF64, Shape{1}));
+          transfer(run.ctx, sum, ConstTensor(none, DType::kF64, Shape{1}));
+          transfer(run.ctx, each, ConstTensor(none, DType::kF64, Shape{kRows}));
+        }),
+        "")
+        << bad;
+}
+
+TEST(BadIndex, SendsNoTokenToAnExpertThatDoesNotExist) {
+  EXPECT_EQ(failure_of([](OpRun& run) {
+              const bool gpu = run.ctx.gpu != nullptr;
+              const Tensor pairs = run.updated("pairs", kI32, {6}, exact());
+              order_by_expert(run.ctx, pairs, run.output("places", kI32, {3, 2}, exact()),
+                              run.output("counts", DType::kI64, {3}, exact()),
+                              run.values("experts", kI32, {3, 2},
+                                         gpu ? std::vector<double>{0, 3, 2, -9, 1e9, 0}
+                                             : std::vector<double>{0, -1, 2, -1, -1, 0}));
             }),
             "");
 }

@@ -69,7 +69,8 @@ struct TableSize {
   int64_t entries() const { return shard.total > 0 ? vocabulary / 2 : vocabulary; }
   bool large = false;
 };
-// Ids that come often (more than are loaded together), ids of other shards, more tokens than a tile.
+// Ids that come often (more than are loaded together), ids of other shards, more tokens than a chunk of the
+// sort, tables whose numbers of rows have one digit, two and three.
 const std::vector<TableSize> kTableSizes = {
     {0, 7, 8},
     {1, 1, 1},
@@ -77,6 +78,10 @@ const std::vector<TableSize> kTableSizes = {
     {600, 50, 33},
     {40, 10, 264, {5, 10}},
     {600, 12, 16, {0, 12}},
+    {900, 255, 3},
+    {900, 256, 3},
+    {700, 600, 5, {300, 600}},
+    {1500, 70001, 2},
     {.tokens = 32768, .vocabulary = 50304, .columns = 4096, .large = true}};
 
 std::string describe(const TableSize& s, bool accumulate) {

@@ -79,6 +79,7 @@ std::vector<OpCase> transfer_cases() {
       all.push_back(sum_case(dtype, 7, 33, 3, in_place));
       all.push_back(sum_case(dtype, 0, 5, 2, in_place));
       all.push_back(sum_case(dtype, 130, 64, 8, in_place));
+      for (const int terms : {64, 65, 150}) all.push_back(sum_case(dtype, 3, 37, terms, in_place));
     }
   for (const int64_t n : {0, 1, 1000}) {
     all.push_back(copy_case(n));

@@ -3,6 +3,7 @@
 
 #include "engine/ops/cuda/gemm.h"
 #include "engine/ops/float8_gemm.h"
+#include "engine/ops/gemm_problem.h"
 
 namespace trireme::test {
 namespace {
@@ -47,6 +48,58 @@ TEST(BlasPlans, DependOnTheAlignmentOfOperands) {
   EXPECT_EQ(p.made_by(8, {}, 2), 1);
   EXPECT_EQ(p.made_by(8, {}, 6), 0);  // no better than 2
   EXPECT_EQ(p.made_by(8, {}, 1024), 0);
+}
+
+TEST(BlasPlans, OfVaryingRowsServeARange) {
+  Products p;
+  p.gpu->autotune = true;
+  EXPECT_EQ(p.made_by(33, {.varying_rows = true}), 1);
+  for (const int64_t m : {34, 35, 36}) EXPECT_EQ(p.made_by(m, {.varying_rows = true}), 0) << m;
+  EXPECT_EQ(p.made_by(32, {.varying_rows = true}), 1);
+  EXPECT_EQ(p.made_by(37, {.varying_rows = true}), 1);
+  EXPECT_EQ(p.made_by(33), 1);
+  // Rows begin anywhere, at addresses that only they give.
+  EXPECT_EQ(p.made_by(40, {.varying_rows = true}, 48), 0);
+  int64_t made = 0;
+  for (int64_t m = 1; m <= 160; ++m) made += p.made_by(m, {.varying_rows = true});
+  EXPECT_LT(made, 48);
+}
+
+// Whatever product of the range was first.
+TEST(BlasPlans, OfVaryingRowsMultiplyAsThoseOfTheirOwn) {
+  const auto product = [](const std::vector<int64_t>& rows, bool varying) {
+    Products p;
+    cuda::fill_bytes(*p.gpu, p.gpu->main, p.memory.data(), 0x3f, p.memory.bytes());
+    for (const int64_t m : rows) p.made_by(m, {.varying_rows = varying});
+    std::vector<std::byte> c(40 * 16 * 2);
+    cuda::download(*p.gpu, c.data(), p.memory.data(), std::ssize(c));
+    return c;
+  };
+  EXPECT_EQ(product({34}, true), product({34}, false));
+  EXPECT_EQ(product({33, 36, 34}, true), product({36}, false));
+}
+
+// Thousands of shapes: those in use stay.
+TEST(BlasPlans, AreForgottenByTheirLastUse) {
+  Products p;
+  EXPECT_EQ(p.made_by(8), 1);
+  for (int64_t n = 0; n < 5000; ++n) {
+    const GemmProblem g{.m = 1,
+                        .n = 1,
+                        .k = 1,
+                        .lda = 1,
+                        .ldb = 1,
+                        .ldc = 100000 + n,
+                        .in = DType::kF32,
+                        .out = DType::kF32};
+    std::byte* const at = p.memory.data();
+    cuda::gemm(*p.gpu, g, {.c = at, .a = at + 256, .b = at + 512});
+    if (n % 1000 == 0) {
+      EXPECT_EQ(p.made_by(8), 0) << n;
+      cuda::synchronize(*p.gpu, p.gpu->main);
+    }
+  }
+  EXPECT_EQ(p.made_by(8), 0);
 }
 
 // The result of adding a product to what was there, which must happen once however often it is timed.

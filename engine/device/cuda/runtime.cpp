@@ -30,9 +30,34 @@ Stream make_stream(int priority) {
   return {raw};
 }
 
+// While it lives the calling thread's device is the one whose memory `pointer` is, or number `device`: what
+// frees something may run on a thread that works with another.
+class OnDevice {
+ public:
+  explicit OnDevice(const void* pointer) {
+    cudaPointerAttributes attributes{};
+    if (cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess) change(attributes.device);
+  }
+  explicit OnDevice(int device) { change(device); }
+  ~OnDevice() {
+    if (before_ >= 0) (void)cudaSetDevice(before_);
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  void change(int device) {
+    int now = -1;
+    if (cudaGetDevice(&now) != cudaSuccess || now == device || device < 0) return;
+    if (cudaSetDevice(device) == cudaSuccess) before_ = now;
+  }
+  int before_ = -1;  // the device to go back to; -1: it is the one already
+};
+
 // The context with what must be given back.
 struct OpenContext : Context {
   ~OpenContext() override {
+    const OnDevice here(device);
     // Destructors do not throw; what the device still says then is lost with it.
     (void)cudaDeviceSynchronize();
     staging.reset();
@@ -129,6 +154,7 @@ void* allocate_device(int64_t bytes) {
 }
 
 void free_device(void* data) {
+  const OnDevice there(data);
   // Work that uses the memory may still be queued; the runtime's own free waits for it too, but does
   // not promise to.
   (void)cudaDeviceSynchronize();
@@ -143,6 +169,7 @@ void* allocate_pinned(int64_t bytes) {
 }
 
 void free_pinned(void* data) {
+  const OnDevice there(data);
   (void)cudaDeviceSynchronize();
   (void)cudaFreeHost(data);
 }

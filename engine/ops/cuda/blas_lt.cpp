@@ -21,7 +21,7 @@ int64_t workspace_bytes(const DeviceInfo& info) {
   return int64_t{info.compute_major >= 9 ? 32 : 8} << 20;
 }
 
-// Far more than the distinct products of a training step; experts' token counts may exceed it.
+// Far more than the distinct products of a training step.
 constexpr size_t kMostPlans = 4096;
 constexpr int kTimedAlgorithms = 8;
 
@@ -82,12 +82,33 @@ using Preference =
     Descriptor<cublasLtMatmulPreference_t, &BlasLtFunctions::cublasLtMatmulPreferenceDestroy>;
 
 // Bytes that the address is a multiple of, of the few the library makes a difference between.
+constexpr int64_t kVector = 16;
 int64_t alignment_of(const void* pointer) {
-  constexpr int64_t kBest = 256, kVector = 16;
+  constexpr int64_t kBest = 256;
   if (pointer == nullptr) return kBest;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   const int64_t exact = address == 0 ? kBest : int64_t{1} << std::min(std::countr_zero(address), 8);
   return exact >= kBest ? kBest : std::min(exact, kVector);
+}
+
+// Of operands whose first row is another one each time no more is expected than of rows.
+int64_t alignment_of(const void* pointer, const GemmProblem& g) {
+  const int64_t exact = alignment_of(pointer);
+  return g.varying_rows ? std::min(exact, kVector) : exact;
+}
+
+// The most rows of the range that so many are in, an eighth of a power of two wide.
+int64_t most_of_range(int64_t rows) {
+  const auto below = static_cast<uint64_t>(std::max<int64_t>(rows - 1, 1));
+  return round_up(rows, std::max<int64_t>(1, static_cast<int64_t>(std::bit_floor(below)) / 8));
+}
+
+// The product that is prepared for g: itself, or the largest of its range. These rows are columns of the
+// library's matrices, whose number no algorithm's demands on strides and addresses depend on.
+GemmProblem prepared_for(GemmProblem g) {
+  int64_t& rows = g.transpose_a ? g.k : g.m;
+  if (g.varying_rows) rows = most_of_range(rows);
+  return g;
 }
 
 // Everything a prepared product depends on; alpha is given at the call.
@@ -98,9 +119,9 @@ Key key_of(const GemmProblem& g, const GemmPointers& p) {
       int64_t{g.has_bias} << 3 | static_cast<int64_t>(g.in) << 4 |
       static_cast<int64_t>(g.out) << 8 | static_cast<int64_t>(g.a_format) << 12 |
       static_cast<int64_t>(g.b_format) << 13 | static_cast<int64_t>(g.a_scaling) << 14 |
-      static_cast<int64_t>(g.b_scaling) << 16;
-  const int64_t alignments = alignment_of(p.a) | alignment_of(p.b) << 10 | alignment_of(p.c) << 20 |
-                             alignment_of(p.bias) << 30;
+      static_cast<int64_t>(g.b_scaling) << 16 | int64_t{g.varying_rows} << 18;
+  const int64_t alignments = alignment_of(p.a, g) | alignment_of(p.b, g) << 10 |
+                             alignment_of(p.c, g) << 20 | alignment_of(p.bias, g) << 30;
   return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, flags, alignments};
 }
 struct KeyHash {
@@ -117,6 +138,7 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm{};
   bool bias_first = false;  // C = bias before the product, which is added to it
   bool added = false;       // beta = 1
+  int64_t used = 0;         // number of the product it served last
 };
 
 void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t name, const auto& value,
@@ -220,7 +242,7 @@ std::vector<Result> algorithms(cublasLtHandle_t handle, int64_t room, const Plan
   const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions, g);
   const auto alignment = [&](cublasLtMatmulPreferenceAttributes_t name, const void* pointer) {
-    const auto bytes = static_cast<uint32_t>(alignment_of(pointer));
+    const auto bytes = static_cast<uint32_t>(alignment_of(pointer, g));
     set(preference, name, bytes, g);
   };
   alignment(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b);
@@ -253,27 +275,45 @@ struct BlasLt::Impl {
   Buffer workspace;
   std::unordered_map<Key, Plan, KeyHash> plans;
   int64_t made = 0;
+  int64_t products = 0;
 
+  void forget_old();
   Plan& find(Context& gpu, const GemmProblem& g, const GemmPointers& p);
   Plan make(Context& gpu, const GemmProblem& g, const GemmPointers& p);
+  cublasStatus_t queue(Context& gpu, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                       const GemmProblem& g, const GemmPointers& p);
   void run(Context& gpu, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
-           const GemmProblem& g, const GemmPointers& p);
+           const GemmProblem& g, const GemmPointers& p) {
+    check(queue(gpu, plan, algorithm, g, p), "cublasLtMatmul", g);
+  }
   cublasLtMatmulAlgo_t fastest(Context& gpu, const Plan& plan,
                                const std::vector<Result>& candidates, const GemmProblem& g,
                                const GemmPointers& p);
 };
 
+// The half of the plans whose last use is longest ago.
+void BlasLt::Impl::forget_old() {
+  std::vector<int64_t> uses;
+  for (const auto& [key, plan] : plans) uses.push_back(plan.used);
+  const auto middle = uses.begin() + std::ssize(uses) / 2;
+  std::ranges::nth_element(uses, middle);
+  std::erase_if(plans, [&](const auto& known) { return known.second.used < *middle; });
+}
+
 Plan& BlasLt::Impl::find(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
   const Key key = key_of(g, p);
-  const auto known = plans.find(key);
-  if (known != plans.end()) return known->second;
-  if (plans.size() >= kMostPlans) plans.clear();
-  return plans.emplace(key, make(gpu, g, p)).first->second;
+  auto known = plans.find(key);
+  if (known == plans.end()) {
+    if (plans.size() >= kMostPlans) forget_old();
+    known = plans.emplace(key, make(gpu, g, p)).first;
+  }
+  known->second.used = ++products;
+  return known->second;
 }
 
 Plan BlasLt::Impl::make(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
   ++made;
-  const int most = gpu.autotune ? kTimedAlgorithms : 1;
+  const int most = gpu.autotune && !g.varying_rows && !gpu.capturing ? kTimedAlgorithms : 1;
   // Not every combination of types has the epilogue that adds a bias.
   for (const bool bias_first : {false, true}) {
     if (bias_first && !g.has_bias) break;
@@ -289,17 +329,17 @@ Plan BlasLt::Impl::make(Context& gpu, const GemmProblem& g, const GemmPointers& 
                      g.ldc));
 }
 
-void BlasLt::Impl::run(Context& gpu, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
-                       const GemmProblem& g, const GemmPointers& p) {
+cublasStatus_t BlasLt::Impl::queue(Context& gpu, const Plan& plan,
+                                   const cublasLtMatmulAlgo_t& algorithm, const GemmProblem& g,
+                                   const GemmPointers& p) {
   const float alpha = g.alpha, beta = plan.added ? 1.0f : 0.0f;
   const double alpha64 = g.alpha, beta64 = plan.added ? 1.0 : 0.0;
   const bool wide = g.in == DType::kF64;
-  check(blas_lt_functions().cublasLtMatmul(
-            handle, plan.desc.raw, wide ? static_cast<const void*>(&alpha64) : &alpha, p.b,
-            plan.a.raw, p.a, plan.b.raw, wide ? static_cast<const void*>(&beta64) : &beta, p.c,
-            plan.c.raw, p.c, plan.c.raw, &algorithm, workspace.data(), workspace.bytes(),
-            static_cast<cudaStream_t>(gpu.main.raw)),
-        "cublasLtMatmul", g);
+  return blas_lt_functions().cublasLtMatmul(
+      handle, plan.desc.raw, wide ? static_cast<const void*>(&alpha64) : &alpha, p.b, plan.a.raw,
+      p.a, plan.b.raw, wide ? static_cast<const void*>(&beta64) : &beta, p.c, plan.c.raw, p.c,
+      plan.c.raw, &algorithm, workspace.data(), workspace.bytes(),
+      static_cast<cudaStream_t>(gpu.main.raw));
 }
 
 // Two rounds of each, of which the second counts: the first may load code.
@@ -348,13 +388,21 @@ BlasLt::~BlasLt() {
 int64_t BlasLt::plans_made() const { return impl_->made; }
 
 void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p) {
-  const Plan& plan = impl_->find(gpu, g, p);
+  const Plan& plan = impl_->find(gpu, prepared_for(g), p);
   if (plan.bias_first)
     gemm_without_terms(gpu, g, p);
   else if (g.has_bias)
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias, g);
   set_scales(plan.desc, g, p);
-  impl_->run(gpu, plan, plan.algorithm, g, p);
+  if (!g.varying_rows) {
+    impl_->run(gpu, plan, plan.algorithm, g, p);
+  } else if (impl_->queue(gpu, describe(g, p, plan.bias_first), plan.algorithm, g, p) !=
+             CUBLAS_STATUS_SUCCESS) {
+    // The library takes the algorithm for the range's largest and not for this one.
+    GemmProblem alone = g;
+    alone.varying_rows = false;
+    return multiply(gpu, alone, p);
+  }
   ++gpu.launches;
   if (gpu.synchronous) synchronize(gpu, gpu.main);
 }

@@ -139,21 +139,15 @@ __global__ void __launch_bounds__(kSumThreads)
   out[2] = target;
 }
 
-// The sum itself is one chain of additions; the block brings the values to where they are near.
-__global__ void __launch_bounds__(kSumThreads)
-    add_in_order_kernel(double* sum, const double* values, int64_t n) {
-  __shared__ double near[kSumThreads];
-  double total = threadIdx.x == 0 ? *sum : 0;
-  for (int64_t at = 0; at < n; at += kSumThreads) {
-    const int64_t i = at + threadIdx.x;
-    if (i < n) near[threadIdx.x] = values[i];
-    __syncthreads();
-    const int64_t count = n - at < kSumThreads ? n - at : kSumThreads;
-    if (threadIdx.x == 0)
-      for (int64_t j = 0; j < count; ++j) total += near[j];
-    __syncthreads();
-  }
-  if (threadIdx.x == 0) *sum = total;
+// One block: thread i adds values i, i + kAddThreads, ..., then the block adds its threads'.
+constexpr int kAddThreads = 1024;
+__global__ void __launch_bounds__(kAddThreads)
+    add_all_kernel(double* sum, const double* values, int64_t n) {
+  __shared__ double shared[kWarp];
+  double total = 0;
+  for (int64_t i = threadIdx.x; i < n; i += kAddThreads) total += values[i];
+  total = block_sum(total, shared);
+  if (threadIdx.x == 0) *sum += total;
 }
 
 template <class F, class D>
@@ -198,8 +192,8 @@ void merge_softmax_statistics(Context& gpu, double* merged, const double* parts,
          rows);
 }
 
-void add_in_order(Context& gpu, double* sum, const double* values, int64_t n) {
-  launch(gpu, "loss_sum", add_in_order_kernel, {.threads = kSumThreads}, sum, values, n);
+void add_all(Context& gpu, double* sum, const double* values, int64_t n) {
+  launch(gpu, "loss_sum", add_all_kernel, {.threads = kAddThreads}, sum, values, n);
 }
 
 #define TRIREME_INSTANTIATE(F)                                           \

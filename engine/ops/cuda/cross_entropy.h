@@ -14,7 +14,7 @@ template <class T>
 TRIREME_CUDA_DECL void softmax_statistics(Context& gpu, const cpu::SoftmaxStatistics<T>& a);
 TRIREME_CUDA_DECL void merge_softmax_statistics(Context& gpu, double* merged, const double* parts,
                                                 int64_t count, int64_t rows);
-// *sum += values[0] + values[1] + ..., in this order.
-TRIREME_CUDA_DECL void add_in_order(Context& gpu, double* sum, const double* values, int64_t n);
+// *sum += values[0] + values[1] + ..., in an order that depends on n alone.
+TRIREME_CUDA_DECL void add_all(Context& gpu, double* sum, const double* values, int64_t n);
 
 }  // namespace trireme::cuda

@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <utility>
 
+#include "engine/ops/cuda/counting_order.h"
 #include "engine/ops/cuda/elements.h"
 #include "engine/ops/cuda/embedding.h"
 
@@ -33,70 +36,68 @@ struct LookUp {
   }
 };
 
-// The backward pass sorts the tokens by (id, t), so that each row of the table is added up by one block
-// in the order of t. A token's place is the number of tokens before it: rows^2 comparisons, which cost
-// less than the products of the same step by far, and need no passes that wait for one another.
-constexpr int kPlaceThreads = 256;
+// The backward pass sorts the tokens by (row of the table, t), so that each row is added up by one block in
+// the order of t: a stable counting sort for each digit of the row's number, the lowest first. Ids of no row
+// here come last, as a row behind the table.
 
-// Adds to place[t] how many of the tokens of this block's part come before t; integers, so that the
-// order of the additions does not matter.
-__global__ void __launch_bounds__(kPlaceThreads)
-    place_kernel(int32_t* place, const int32_t* ids, int64_t rows, int64_t part) {
-  __shared__ int32_t tile[kPlaceThreads];
-  const int64_t t = static_cast<int64_t>(blockIdx.x) * kPlaceThreads + threadIdx.x;
-  const int32_t id = t < rows ? ids[t] : 0;
-  const int64_t begin = blockIdx.y * part, end = begin + part < rows ? begin + part : rows;
-  int32_t before = 0;
-  for (int64_t at = begin; at < end; at += kPlaceThreads) {
-    __syncthreads();  // the tile before has been read
-    const int64_t mine = at + threadIdx.x;
-    // What is not there comes before nobody.
-    tile[threadIdx.x] = mine < end ? ids[mine] : std::numeric_limits<int32_t>::max();
-    __syncthreads();
-    if (at + kPlaceThreads <= t) {  // all of the tile lies before t
-#pragma unroll 8
-      for (int i = 0; i < kPlaceThreads; ++i) before += tile[i] <= id ? 1 : 0;
-    } else {
-#pragma unroll 8
-      for (int i = 0; i < kPlaceThreads; ++i)
-        before += tile[i] < id || (tile[i] == id && at + i < t) ? 1 : 0;
-    }
+struct RowOfToken {
+  const int32_t* ids;
+  int64_t first, entries;
+  __device__ int32_t token(int64_t i) const { return static_cast<int32_t>(i); }
+  __device__ int32_t number(int64_t i) const {
+    const int64_t row = ids[i] - first;
+    return static_cast<int32_t>(row >= 0 && row < entries ? row : entries);
   }
-  if (t < rows && before > 0) atomicAdd(&place[t], before);
-}
+};
 
-struct PutInPlace {
-  TokenOrder order;
-  const int32_t* token_ids;
-  __device__ void operator()(int64_t t) const {
-    const int32_t place = order.place[t];
-    order.tokens[place] = static_cast<int32_t>(t);
-    order.ids[place] = token_ids[t];
+// What an earlier digit's sort left.
+struct SortedRow {
+  SortedTokens from;
+  __device__ int32_t token(int64_t i) const { return from.tokens[i]; }
+  __device__ int32_t number(int64_t i) const { return from.rows[i]; }
+};
+
+template <class From>
+struct DigitOfRow {
+  From from;
+  int shift;
+  uint32_t mask;
+  __device__ int32_t operator()(int64_t i) const {
+    return static_cast<int32_t>(static_cast<uint32_t>(from.number(i)) >> shift & mask);
+  }
+};
+
+template <class From>
+struct MoveRow {
+  From from;
+  SortedTokens to;
+  __device__ void operator()(int64_t i, int64_t place) const {
+    to.tokens[place] = from.token(i);
+    to.rows[place] = from.number(i);
   }
 };
 
 constexpr int kAddThreads = 128, kAhead = 8;  // kAhead: rows whose loads are under way together
 
-// Block (x, y): where the tokens of an id begin at place x, adds all of them to the id's row, in the
-// packs of columns from y * kAddThreads on.
+// Block (x, y): where the tokens of a row begin at place x, adds all of them to it, in the packs of columns
+// from y * kAddThreads on.
 template <class T, int N>
 __global__ void __launch_bounds__(kAddThreads)
-    add_rows_kernel(cpu::EmbeddingBackward<T> a, TokenOrder order) {
+    add_rows_kernel(cpu::EmbeddingBackward<T> a, SortedTokens order) {
   using F = compute_t<T>;
   const int64_t first = blockIdx.x, packs = a.columns / N;
   const int64_t p = static_cast<int64_t>(blockIdx.y) * kAddThreads + threadIdx.x;
-  const int32_t id = order.ids[first];
-  const int64_t number = id - a.first_entry;
-  if (number < 0 || number >= a.entries || p >= packs) return;
-  if (first > 0 && order.ids[first - 1] == id) return;
-  auto total = load_pack<F, N>(a.d_table, number * packs + p);
+  const int32_t row = order.rows[first];
+  if (row >= a.entries || p >= packs) return;
+  if (first > 0 && order.rows[first - 1] == row) return;
+  auto total = load_pack<F, N>(a.d_table, row * packs + p);
   bool more = true;
   for (int64_t at = first; more; at += kAhead) {
     Pack<T, N> dy[kAhead] = {};
     bool same[kAhead];
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
-      same[k] = at + k < a.rows && order.ids[at + k] == id;
+      same[k] = at + k < a.rows && order.rows[at + k] == row;
       if (same[k]) dy[k] = load_pack<T, N>(a.dy, order.tokens[at + k] * packs + p);
     }
 #pragma unroll
@@ -107,22 +108,35 @@ __global__ void __launch_bounds__(kAddThreads)
     }
     more = same[kAhead - 1];
   }
-  store_pack<F, N>(a.d_table, number * packs + p, total);
+  store_pack<F, N>(a.d_table, row * packs + p, total);
 }
 
-void order_tokens(Context& gpu, const TokenOrder& order, const int32_t* ids, int64_t rows) {
-  fill_bytes(gpu, gpu.main, order.place, 0, rows * static_cast<int64_t>(sizeof(int32_t)));
-  const int64_t blocks = blocks_for(rows, kPlaceThreads);
-  // Parts enough that few rows fill the device too, each whole tiles.
-  const int64_t wanted =
-      blocks_for(int64_t{4} * gpu.info.multiprocessors, std::max<int64_t>(blocks, 1));
-  const int64_t part =
-      std::max<int64_t>(1, blocks_for(blocks, std::min(wanted, std::max<int64_t>(blocks, 1)))) *
-      kPlaceThreads;
-  launch(gpu, "embedding_place", place_kernel,
-         {.blocks = {blocks, blocks_for(rows, part)}, .threads = kPlaceThreads}, order.place, ids,
-         rows, part);
-  for_each_item(gpu, "embedding_order", rows, PutInPlace{order, ids});
+template <class From>
+void sort_by_digit(Context& gpu, const From& from, const SortedTokens& to, int shift, uint32_t mask,
+                   const CountingOrder& order) {
+  const DigitOfRow<From> digit{from, shift, mask};
+  place_in_order<false>(gpu, "embedding_order", digit, MoveRow<From>{from, to}, order);
+}
+
+SortedTokens sort_tokens(Context& gpu, const TokenOrder& o, const RowOfToken& token, int64_t n) {
+  // Digits of equal width, as few as kDigitBuckets allows.
+  constexpr int kMostBits = std::bit_width(static_cast<uint64_t>(kDigitBuckets)) - 1;
+  const int bits =
+      std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(token.entries))));
+  const int digits = (bits + kMostBits - 1) / kMostBits, width = (bits + digits - 1) / digits;
+  const CountingOrder order{.counts = o.counts,
+                            .totals = o.totals,
+                            .n = n,
+                            .buckets = int64_t{1} << width,
+                            .chunks = order_chunks(n)};
+  const uint32_t mask = (uint32_t{1} << width) - 1;
+  SortedTokens sorted = o.sorted, other = o.other;
+  sort_by_digit(gpu, token, sorted, 0, mask, order);
+  for (int d = 1; d < digits; ++d) {
+    sort_by_digit(gpu, SortedRow{sorted}, other, d * width, mask, order);
+    std::swap(sorted, other);
+  }
+  return sorted;
 }
 
 }  // namespace
@@ -141,13 +155,13 @@ void embedding_forward(Context& gpu, const cpu::EmbeddingForward<T>& a) {
 template <class T>
 void embedding_backward(Context& gpu, const cpu::EmbeddingBackward<T>& a, const TokenOrder& order) {
   using F = compute_t<T>;
-  order_tokens(gpu, order, a.ids, a.rows);
+  const SortedTokens sorted = sort_tokens(gpu, order, {a.ids, a.first_entry, a.entries}, a.rows);
   with_pack<F>(
       a.columns,
       [&]<int N>() {
         const int64_t chunks = blocks_for(a.columns / N, kAddThreads);
         launch(gpu, "embedding_backward", add_rows_kernel<T, N>,
-               {.blocks = {a.rows, chunks}, .threads = kAddThreads}, a, order);
+               {.blocks = {a.rows, chunks}, .threads = kAddThreads}, a, sorted);
       },
       a.d_table, reinterpret_cast<const F*>(a.dy));
 }

@@ -10,11 +10,15 @@ namespace trireme::cuda {
 template <class T>
 TRIREME_CUDA_DECL void embedding_forward(Context& gpu, const cpu::EmbeddingForward<T>& a);
 
-// Room for 3 * rows numbers: the tokens in the order of their ids.
+// Tokens in the order of their rows of the table, (rows) each.
+struct SortedTokens {
+  int32_t *tokens, *rows;
+};
+// Scratch of the sort.
 struct TokenOrder {
-  int32_t* place;   // of token t among them
-  int32_t* tokens;  // by place
-  int32_t* ids;     // theirs, by place
+  SortedTokens sorted, other;
+  int32_t* counts;  // (kDigitBuckets, order_chunks(rows)), of expert_order.h
+  int64_t* totals;  // (kDigitBuckets)
 };
 template <class T>
 TRIREME_CUDA_DECL void embedding_backward(Context& gpu, const cpu::EmbeddingBackward<T>& a,

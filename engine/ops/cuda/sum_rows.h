@@ -6,12 +6,15 @@
 
 namespace trireme::cuda {
 
-inline constexpr size_t kMostTerms = 64;  // ranks of one group that add up something by themselves
+inline constexpr size_t kMostTerms = 64;  // of a launch
 
+// y or, of a launch that others follow, sum = [sum +] terms[0] + terms[1] + ...
 template <class T>
 struct SumRows {
-  T* y;
-  int64_t y_stride;  // elements between rows
+  T* y;               // null: others follow
+  int64_t y_stride;   // elements between rows
+  compute_t<T>* sum;  // (rows, columns); null: there is one launch
+  bool goes_on;       // with what is in sum
   const T* terms[kMostTerms];
   int64_t strides[kMostTerms];
   int count;

@@ -54,7 +54,7 @@ void multiply_ranges(Ctx& ctx, const Tensor& y, const ConstTensor& x,
   if (ctx.planning()) return;  // takes no memory
   for (size_t e = 0; e < weights.size(); ++e)
     gemm(ctx, y.slice(0, offsets[e], offsets[e + 1]), x.slice(0, offsets[e], offsets[e + 1]),
-         Transpose::kNo, weights[e], transpose);
+         Transpose::kNo, weights[e], transpose, {.varying_rows = true});
 }
 
 void weight_gradients_of_ranges(Ctx& ctx, std::span<const GroupedGradient> gradients,
@@ -64,7 +64,7 @@ void weight_gradients_of_ranges(Ctx& ctx, std::span<const GroupedGradient> gradi
   for (size_t e = 0; e < gradients.size(); ++e)  // without rows: K = 0
     gemm(ctx, gradients[e].dw, dy.slice(0, offsets[e], offsets[e + 1]), Transpose::kYes,
          x.slice(0, offsets[e], offsets[e + 1]), Transpose::kNo,
-         {.accumulate = gradients[e].accumulate});
+         {.accumulate = gradients[e].accumulate, .varying_rows = true});
 }
 
 // y = x op(w) for both directions.
