@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "engine/core/cpu.h"
 #include "engine/device/timing.h"
@@ -80,7 +81,8 @@ class StepBench {
     state_.initialize(ctx_);
   }
 
-  // A step ends when its loss has come to the host: the host's clock sees a GPU's whole work.
+  // A step ends when its loss has come to the host: the host's clock sees a GPU's whole work. As in a run, the
+  // host then has queued the next one.
   Timing run(int64_t micro_batches, int64_t warm_up, int64_t steps) {
     const RunConfig config = config_of(options_, micro_batches);
     TrainStep step(config, state_, groups_, ctx_);
@@ -88,18 +90,28 @@ class StepBench {
     std::vector<MicroBatch> batches(static_cast<size_t>(micro_batches), make_batch(config));
     Timing timing;
     ctx_.profile = &timing.profile;
+    auto counted_until = std::chrono::steady_clock::now();
+    const auto finish = [&](int64_t open, bool counts) {
+      while (step.open() > open) {
+        timing.loss = step.finish().loss;
+        const auto now = std::chrono::steady_clock::now();
+        const std::chrono::duration<double> took = now - std::exchange(counted_until, now);
+        if (counts) timing.seconds.push_back(took.count());
+      }
+    };
     for (int64_t s = 0; s < warm_up + steps; ++s) {
       for (MicroBatch& batch : batches) fill_random(batch, options_.model.vocab_size, drawn_++);
       if (s == warm_up) {
+        finish(0, false);
         timing.profile.clear();
         timing.allocations = allocation_count();
         timing.launches = launches();
       }
-      const auto begin = std::chrono::steady_clock::now();
-      timing.loss = step.run(taken_++, batches, plan->second).loss;
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      if (s >= warm_up) timing.seconds.push_back(took.count());
+      if (step.open() == 0) counted_until = std::chrono::steady_clock::now();
+      step.start(taken_++, batches, plan->second);
+      finish(step.most_open() - 1, s >= warm_up);
     }
+    finish(0, true);
     ctx_.profile = nullptr;
     timing.allocations = allocation_count() - timing.allocations;
     timing.launches = (launches() - timing.launches) / steps;

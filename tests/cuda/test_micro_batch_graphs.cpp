@@ -69,11 +69,12 @@ std::vector<Case> cases() {
   LayoutCase llama, gpt2, packed, dropout, recompute, bf16;
   gpt2.llama = false;
   packed.packed = true;
-  dropout.packed = dropout.dropout = true;
+  dropout.dropout = true;
   recompute.recompute = Recompute::kFull;
   bf16.dtype = DType::kBF16;
-  LayoutCase gpt2_dropout = dropout;
+  LayoutCase gpt2_dropout = dropout, packed_dropout = dropout;
   gpt2_dropout.llama = false;
+  packed_dropout.packed = true;
   // The first of a step and those that follow it are each queued once as they are. Of packed documents
   // whose number changes some counts come again. With dropout a step records anew, what follows its first two.
   return {{"one", llama, 1, 4, 3},
@@ -82,7 +83,8 @@ std::vector<Case> cases() {
           {"packed", packed, 8, 4, 12},
           {"dropout", dropout, 12, 2, 16},
           {"gpt2_dropout", gpt2_dropout, 12, 2, 16},
-          {"few_with_dropout", dropout, 3, 2, 0},
+          {"packed_dropout", packed_dropout, 12, 2, 2},
+          {"few_with_dropout", packed_dropout, 3, 2, 0},
           {"recompute", recompute, 3, 2, 4},
           {"bfloat16", bf16, 3, 2, 4}};
 }

@@ -89,7 +89,8 @@ class OnGpu(tiny_run.RunTest):
                 self.assert_close([[0, loss_of(there)]], [[0, loss_of(on_cpu)]])
 
     def test_a_run_larger_than_the_gpu_is_refused_with_both_sizes(self):
-        self.configure(train_micro_batch_size_per_gpu=8192, train_batch_size=8192, sequence_length=32)
+        self.configure(train_micro_batch_size_per_gpu=131072, train_batch_size=131072, train_steps=1,
+                       scheduler={"type": "constant"})
         self.assert_refused("pretrain", "--config", "run.json", "--device", "cuda", program=EMULATED,
                             says=["the run needs ", " free of 16.0 GiB", "train_micro_batch_size_per_gpu",
                                   "micro-batches "])
