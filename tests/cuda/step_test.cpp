@@ -1,5 +1,6 @@
 // A step's decision on the emulated GPU: the CPU's, bit for bit, and with no wait of the host from the
 // gradients to the updated parameters.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include "engine/ops/optimizer_step.h"
@@ -107,6 +108,40 @@ TEST(StepOnGpu, UpdatesWithoutAWaitOfTheHost) {
   EXPECT_EQ(emulator::counters().synchronised(), before);
   EXPECT_NE(device.read<float>(param), 1.0f);
   EXPECT_EQ(device.read<StepState>(state).grad_norm, std::sqrt(300.0));
+}
+
+// The thread works with device 1 when what is on device 0 goes, with work still queued there.
+TEST(DeviceMemory, IsGivenBackOnItsOwnDevice) {
+  emulator::set_devices(2);
+  {
+    std::unique_ptr<cuda::Context> first = cuda::open(0);
+    const auto current = [] {
+      int device = -1;
+      cudaGetDevice(&device);
+      return device;
+    };
+    std::vector<Buffer> buffers;
+    buffers.emplace_back("device", 256, Memory::kDevice);
+    buffers.emplace_back("pinned", 256, Memory::kPinned);
+    const auto queue = [&](const Buffer& to) {
+      cuda::fill_bytes(*first, first->main, to.data(), 1, to.bytes());
+    };
+    queue(buffers[0]);
+    cuda::copy_async(*first, first->main, buffers[1].data(), buffers[0].data(), 256);
+    const std::unique_ptr<cuda::Context> second = cuda::open(1);
+    EXPECT_EQ(current(), 1);
+    while (!buffers.empty()) buffers.pop_back();
+    EXPECT_EQ(current(), 1);
+    cuda::use_device(*first);
+    const Buffer kept("kept", 256, Memory::kDevice);
+    cuda::use_device(*second);
+    queue(kept);
+    first.reset();
+    EXPECT_EQ(current(), 1);
+    const emulator::ScopedDeviceAccess access;
+    EXPECT_EQ(kept.data()[255], std::byte{1});  // the work was done before the stream went
+  }
+  emulator::set_devices(1);
 }
 
 }  // namespace

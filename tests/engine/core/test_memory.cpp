@@ -152,6 +152,55 @@ TEST(Arena, PackingIsNoWorseThanEverythingAtOnceAndNoBetterThanWhatIsAlive) {
   }
 }
 
+// A step of three like parts and one that is not; what the second and third would allocate is skipped.
+TEST(Arena, SkipsWhatRecordedWorkAllocated) {
+  Arena arena("test");
+  const auto part = [&](int64_t n) {
+    const Activation first = arena.allocate("first", DType::kF32, Shape{n});
+    const Activation second = arena.allocate("second", DType::kF32, Shape{2 * n});
+  };
+  const auto step = [&](const auto& middle) {
+    part(64);
+    middle();
+    part(640);
+  };
+  arena.begin_planning();
+  step([&] {
+    part(64);
+    part(64);
+  });
+  const ArenaPlan plan = arena.end_planning();
+  arena.reserve(plan.capacity);
+  arena.begin_step(plan);
+  EXPECT_EQ(arena.allocations(), 0);
+  step([&] {
+    EXPECT_EQ(arena.allocations(), 2);
+    arena.skip(0, 2);
+    arena.skip(0, 2);
+    EXPECT_EQ(arena.allocations(), 6);
+  });
+  arena.end_step();
+
+  const auto refused = [&](const auto& work) {
+    arena.begin_step(plan);
+    EXPECT_THROW(work(), Error);
+    arena.abandon_step();
+  };
+  refused([&] { arena.skip(6, 2); });  // other sizes
+  refused([&] {
+    part(64);
+    arena.skip(0, 8);  // beyond the plan
+  });
+  refused([&] {
+    part(64);
+    arena.skip(0, 1);  // what it goes over lives on
+  });
+  refused([&] {
+    const Activation alive = arena.allocate("first", DType::kF32, Shape{64});
+    arena.skip(0, 2);
+  });
+}
+
 // A planned arena for the step: a (64 floats), b (32) while a lives, then c (64) after a.
 class ReplayTest : public ::testing::Test {
  protected:

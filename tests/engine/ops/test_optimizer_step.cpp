@@ -397,7 +397,7 @@ TEST(SumOfSquares, AndSearchSeeWhatIsNotFinite) {
           const TestTensor out(DType::kF64, {1});
           sum_of_squares(ctx, out, x);
           EXPECT_FALSE(std::isfinite(to_doubles(*out)[0]));
-          const TestTensor first(DType::kI64, {1}, {1e6});
+          const TestTensor first({1}, std::vector<int64_t>{1'000'000});
           first_non_finite(ctx, first, x);
           EXPECT_EQ(to_doubles(*first)[0], at);
           first_non_finite(ctx, first, x, 7);  // what lies behind changes nothing
@@ -417,7 +417,7 @@ TEST(FirstNonFinite, FindsNothingAmongFiniteValuesAndAllocatesNothing) {
   const double largest = std::numeric_limits<float>::max();
   for (int64_t n : {int64_t{0}, int64_t{1}, int64_t{70'000}}) {
     const TestTensor x(DType::kF32, {n}, Values(static_cast<size_t>(n), largest));
-    const TestTensor first(DType::kI64, {1}, {5});
+    const TestTensor first({1}, std::vector<int64_t>{5});
     const int64_t before = allocation_count();
     first_non_finite(ctx, first, x);
     EXPECT_EQ(allocation_count(), before);
@@ -442,7 +442,7 @@ TEST(OptimizerStep, RefusesWrongOperands) {
 TEST(OptimizerStep, PlanningWritesNothing) {
   const Operands o({DType::kBF16, DType::kF32, true}, 33);
   const TestTensor grad(DType::kF32, {33}, normals("grad", 33)), out(DType::kF64, {1}, {2.0});
-  const TestTensor ts = scalars_tensor({.learning_rate = 0.1}), first(DType::kI64, {1}, {5});
+  const TestTensor ts = scalars_tensor({.learning_rate = 0.1}), first({1}, std::vector<int64_t>{5});
   const ArenaPlan plan = expect_plannable(
       [&](Ctx& ctx) {
         adamw_step(ctx, o.p, o.master, grad, o.m, o.v, ts, {});
