@@ -134,8 +134,8 @@ TEST(DeviceMemory, IsGivenBackOnItsOwnDevice) {
     EXPECT_EQ(current(), 1);
     cuda::use_device(*first);
     const Buffer kept("kept", 256, Memory::kDevice);
-    cuda::use_device(*second);
     queue(kept);
+    cuda::use_device(*second);
     first.reset();
     EXPECT_EQ(current(), 1);
     const emulator::ScopedDeviceAccess access;

@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recorded, testing::ValuesIn(cases()),
                          [](const auto& one) { return std::string(one.param.name); });
 
 TEST(MicroBatchGraphs, LaunchOnceAndWaitForNothing) {
-  const RunConfig config = config_for({}, 3);
+  const RunConfig config = config_for(LayoutCase(), 3);
   on_ranks(config, on_gpus(), [&](LayoutRank& rank) {
     EXPECT_EQ(rank.step.graphs().why_not(), "");
     int64_t plain = 0;
@@ -142,11 +142,11 @@ TEST(MicroBatchGraphs, SayWhatIsInTheWay) {
     emulator::set_devices(1);
     return said;
   };
-  LayoutCase experts, dp;
+  LayoutCase dense, experts, dp;
   experts.experts = "mixtral";
   dp.sizes.dp = 2;
-  EXPECT_EQ(why({}, 1), "");
-  EXPECT_NE(why({}, 3, true).find("cuda.synchronous"), std::string::npos);
+  EXPECT_EQ(why(dense, 1), "");
+  EXPECT_NE(why(dense, 3, true).find("cuda.synchronous"), std::string::npos);
   EXPECT_NE(why(experts, 3).find("expert"), std::string::npos);
   EXPECT_EQ(why(dp, 2), "");
   EXPECT_NE(why(dp, 1).find("one in a step"), std::string::npos);

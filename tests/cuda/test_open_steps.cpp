@@ -138,7 +138,7 @@ TEST(OpenSteps, OfFloat16AreSkippedAndScaledAsOnTheCpu) {
 }
 
 TEST(OpenSteps, AreTwoAtMost) {
-  const RunConfig config = short_steps({});
+  const RunConfig config = short_steps(LayoutCase());
   on_ranks(config, one_gpu(), [&](LayoutRank& rank) {
     EXPECT_EQ(rank.step.most_open(), 2);
     EXPECT_THROW(rank.step.finish(), Error);
