@@ -62,6 +62,7 @@ MicroBatchGraphs::Key MicroBatchGraphs::key_of(int micro_batch, int64_t step) co
           .tokens = tokens.count,
           .offsets = tokens.cu_q.numel(),
           .uniform_length = tokens.uniform_length,
+          .longest = tokens.longest,
           .place = stage_.fixed_place(),
           .arena = ctx_.arena.capacity(),
           .moves = ctx_.gpu->library_moves,

@@ -3,7 +3,7 @@
 //
 // One rank's forward and backward of a micro-batch is the same work every time, but for the tokens, which
 // it finds where the last copy put them; for the first micro-batch of a step, which overwrites gradients;
-// for the number of sequences, which is the size of some grids; and with dropout for the step, whose number
+// for the number of sequences and the longest, which some grids and libraries go by; and with dropout for the step, whose number
 // is an argument of the kernels. Each of these has a record of its own, made when it comes a second time
 // (libraries then have made their choices); the records used last are kept. With dropout a record serves
 // one step only and is made where enough of that step follows.
@@ -38,7 +38,7 @@ class MicroBatchGraphs {
   // What a record depends on.
   struct Key {
     bool first = false;  // of a step
-    int64_t tokens = 0, offsets = 0, uniform_length = 0;
+    int64_t tokens = 0, offsets = 0, uniform_length = 0, longest = 0;
     const void* place = nullptr;  // of the tokens
     int64_t arena = 0;            // its capacity: memory that grows moves
     int64_t moves = 0;            // Context::library_moves

@@ -1,6 +1,7 @@
 #include "training/placed_batches.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "engine/ops/transfer.h"
 
@@ -37,6 +38,14 @@ int64_t uniform_length(const MicroBatch& batch, int64_t length) {
   return length;
 }
 
+// No less than the longest sequence, and one of few numbers: each is a shape of its own to the library, and
+// asks for a record of its own (training/micro_batch_graphs.h).
+int64_t longest(const MicroBatch& batch, int64_t sequence_length) {
+  constexpr uint32_t kShortest = 128;
+  const auto most = std::max(kShortest, static_cast<uint32_t>(batch.max_seqlen));
+  return std::min(sequence_length, static_cast<int64_t>(std::bit_ceil(most)));
+}
+
 Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   Tokens tokens;
   tokens.count = std::ssize(batch.tokens);
@@ -47,7 +56,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   tokens.rows = view(batch.rows);
   tokens.cu_q = tokens.cu_k = view(batch.cu_seqlens);
   tokens.uniform_length = uniform_length(batch, sequence_length);
-  tokens.longest = sequence_length;
+  tokens.longest = longest(batch, sequence_length);
   tokens.context = batch.context.get();
   return tokens;
 }

@@ -126,6 +126,10 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
         "to cpu");
   device_.gpu->deterministic = config.deterministic;
   device_.gpu->autotune = config.cuda_autotune;
+  if (!config.cuda_cudnn_attention) {
+    device_.gpu->attention.reset();
+    device_.gpu->no_attention = "cuda.cudnn_attention is false";
+  }
   device_.gpu->synchronous = config.cuda_synchronous;
 }
 

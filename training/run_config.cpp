@@ -125,6 +125,7 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   config.isa = values.word("cpu.isa");
   config.deterministic = values.flag("deterministic");
   config.cuda_autotune = values.flag("cuda.autotune");
+  config.cuda_cudnn_attention = values.flag("cuda.cudnn_attention");
   config.cuda_synchronous = values.flag("cuda.synchronous");
   config.cuda_graphs = values.word("cuda.graphs") == "auto";
   if (config.cuda_autotune && config.deterministic)

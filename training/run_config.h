@@ -113,6 +113,7 @@ struct RunConfig {
   std::string isa = "auto";   // cpu.isa
   bool deterministic = true;
   bool cuda_autotune = false;
+  bool cuda_cudnn_attention = true;
   bool cuda_synchronous = false;
   bool cuda_graphs = true;
   std::vector<std::string> notes;  // remarks on accepted keys, to be logged once

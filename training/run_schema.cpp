@@ -343,6 +343,9 @@ void add_machine(Schema& s) {
        "launch, "
        "where nothing in it waits for the host or another rank; off: queue every kernel")
       .beside_trajectory();
+  s.boolean("cuda.cudnn_attention", true,
+            "attention by cuDNN where it can; false: by our own kernels alone")
+      .beside_trajectory();
   s.boolean(
        "cuda.synchronous", false,
        "wait after every piece of work on the GPU, so that a fault is named by its operation; slow")

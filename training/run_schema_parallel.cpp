@@ -50,6 +50,35 @@ void add_zero_keys(Schema& s) {
       .beside_trajectory();
 }
 
+void add_context_keys(Schema& s) {
+  size(s, key::kContext, "ranks that split every sequence")
+      .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
+              "parallelism.cp", "parallelism.context_parallel_degree"});
+  s.choice(
+       key::kContextType, "p2p", context_comm_types(),
+       "what context-parallel ranks exchange in attention: keys and values around a ring (p2p), "
+       "heads (a2a), or heads between neighbours and keys between their groups")
+      .beside_trajectory()
+      .alias({"cp_comm_type"});
+  s.choice(key::kContextBalance, "zigzag", context_balances(),
+           "chunks of a sequence on each context-parallel rank: an early and a late one, which "
+           "balances causal attention, or neighbours")
+      .beside_trajectory();
+}
+
+void add_expert_keys(Schema& s) {
+  size(s, key::kExpert, "ranks that divide the experts among them")
+      .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
+              "expert_parallel_degree", "parallelism.expert_parallel_degree"});
+  size(s, key::kExpertTensor, "ranks that split each expert's matrices")
+      .alias({"expert_tensor_parallel_size"});
+  s.boolean_or_auto(
+       key::kSharedOverlap,
+       "compute the shared experts while tokens travel to the experts and back. auto: on GPUs")
+      .beside_trajectory()
+      .alias({"moe_shared_expert_overlap"});
+}
+
 }  // namespace
 
 void add_parallel_keys(Schema& s) {
@@ -83,29 +112,8 @@ void add_parallel_keys(Schema& s) {
         "layers of each chunk in model order; auto: as equal as possible")
       .or_auto()
       .beside_trajectory();
-  size(s, key::kContext, "ranks that split every sequence")
-      .alias({"context_parallel_size", "sequence_parallel_size", "context_parallel_degree", "cp",
-              "parallelism.cp", "parallelism.context_parallel_degree"});
-  s.choice(
-       key::kContextType, "p2p", context_comm_types(),
-       "what context-parallel ranks exchange in attention: keys and values around a ring (p2p), "
-       "heads (a2a), or heads between neighbours and keys between their groups")
-      .beside_trajectory()
-      .alias({"cp_comm_type"});
-  s.choice(key::kContextBalance, "zigzag", context_balances(),
-           "chunks of a sequence on each context-parallel rank: an early and a late one, which "
-           "balances causal attention, or neighbours")
-      .beside_trajectory();
-  size(s, key::kExpert, "ranks that divide the experts among them")
-      .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
-              "expert_parallel_degree", "parallelism.expert_parallel_degree"});
-  size(s, key::kExpertTensor, "ranks that split each expert's matrices")
-      .alias({"expert_tensor_parallel_size"});
-  s.boolean_or_auto(
-       key::kSharedOverlap,
-       "compute the shared experts while tokens travel to the experts and back. auto: on GPUs")
-      .beside_trajectory()
-      .alias({"moe_shared_expert_overlap"});
+  add_context_keys(s);
+  add_expert_keys(s);
   s.integer(key::kData, "\"auto\"", "ranks that share the batch; auto: ranks / (tp x pp x cp)")
       .or_auto()
       .at_least(1)

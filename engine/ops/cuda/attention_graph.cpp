@@ -147,8 +147,8 @@ Graph attention_backward_graph(const AttentionShape& s) {
   if (s.repeatable) {
     g.matmul(ds, k, dq);
   } else {
-    const Tensor sums = g.tensor(kTensorDqSum, kSums, b.wide,
-                                 {s.heads * s.length * s.width, s.length * s.width, s.width, 1});
+    const Tensor sums = g.sums(kTensorDqSum, b.wide,
+                               {s.heads * s.length * s.width, s.length * s.width, s.width, 1});
     g.matmul(ds, k, sums);
     g.unary(CUDNN_POINTWISE_IDENTITY, sums, dq);
   }

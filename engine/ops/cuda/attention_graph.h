@@ -42,7 +42,7 @@ enum AttentionTensor : int64_t {
   kTensorDv,
   kTensorDelta,  // (heads, tokens) float32, written: sum over d of dout * out
   kTensorOne,    // scalar
-  kTensorDqSum,  // (batch, heads, length, width) float32, written; without `repeatable`
+  kTensorDqSum,  // (batch, heads, length, width) float32, 0 before; without `repeatable`
   // With `ragged`, on the device:
   kTensorQueries,  // (batch) int32 queries of a sequence
   kTensorKeys,     // (batch) int32 keys of a sequence: as many

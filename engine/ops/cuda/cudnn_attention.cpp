@@ -16,8 +16,12 @@ namespace trireme::cuda {
 #ifdef TRIREME_CUDNN
 namespace {
 
-// The repeatable backward keeps the scores' gradients: a batch is cut so that they stay below this.
-constexpr int64_t kMostWorkspace = int64_t{1} << 30;
+// The repeatable backward keeps the scores' gradients: a batch is cut so that they stay below the first
+// where they can, and nothing that needs more than the second is cuDNN's.
+constexpr int64_t kGoodWorkspace = int64_t{1} << 30, kMostWorkspace = int64_t{8} << 30;
+// Ragged sequences take room as if they were all of the greatest length, and each part of a batch is a call:
+// beyond these our own kernels, which know neither, are better.
+constexpr int64_t kMostParts = 4, kMostPadding = 4;
 
 using Addresses = std::map<int64_t, const void*>;
 constexpr int64_t kAlign = 256;  // of what lies in the workspace
@@ -27,18 +31,27 @@ int64_t scores_bytes(const AttentionShape& s) {
   return s.heads * length * length * 2;
 }
 
+// Of the tensor kTensorDqSum.
+int64_t sums_bytes(const AttentionShape& s) {
+  if (!s.backward || s.repeatable) return 0;
+  return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
+}
+
 // The longest part of the batch, all parts being equal, whose workspace has room and whose statistics
-// begin at 16 bytes, as graphs promise of every tensor. 0: there is none.
+// begin at 16 bytes, as graphs promise of tensors without offsets. 0: there is none.
 int64_t part_of_batch(const AttentionShape& s) {
-  if (!s.backward || !s.repeatable) return s.batch;
-  const int64_t most = std::max<int64_t>(1, kMostWorkspace / scores_bytes(s));
+  if (!s.backward) return s.batch;
+  if (s.ragged && s.batch * s.length > kMostPadding * s.tokens) return 0;
+  if (!s.repeatable) return sums_bytes(s) <= kMostWorkspace ? s.batch : 0;
+  if (scores_bytes(s) > kMostWorkspace) return 0;
+  const int64_t most = std::max<int64_t>(1, kGoodWorkspace / scores_bytes(s));
   int64_t part = std::min(most, s.batch);
   constexpr int64_t kFloats = 4;
   const auto serves = [&] {
     return s.batch % part == 0 && (part == s.batch || s.ragged || part * s.length % kFloats == 0);
   };
   while (part > 0 && !serves()) --part;
-  return part;
+  return s.ragged && s.batch > kMostParts * part ? 0 : part;
 }
 
 }  // namespace
@@ -65,7 +78,7 @@ class Attention {
     try {
       plan = (shape.backward ? attention_backward_graph(shape) : attention_forward_graph(shape))
                  .prepare(device_);
-    } catch (const dnn::Unsupported&) {
+    } catch (const Error&) {  // no engine, or a version that wants it otherwise
       plans_.emplace(shape, std::nullopt);
       return nullptr;
     }
@@ -84,6 +97,7 @@ class Attention {
     std::byte* workspace = workspace_.data();
     if (const int64_t sums = sums_bytes(shape); sums > 0) {
       addresses[kTensorDqSum] = workspace;
+      fill_bytes(gpu, gpu.main, workspace, 0, sums);
       workspace += sums;
     }
     dnn::run(handle_, plan, addresses, workspace);
@@ -92,10 +106,6 @@ class Attention {
   }
 
  private:
-  static int64_t sums_bytes(const AttentionShape& s) {
-    if (!s.backward || s.repeatable) return 0;
-    return round_up(s.batch * s.heads * s.length * s.width * 4, kAlign);
-  }
   static void grow(Context& gpu, Buffer& buffer, int64_t bytes) {
     if (bytes <= buffer.bytes()) return;
     buffer = Buffer();  // what was there is given back first
@@ -276,7 +286,7 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   if (plan == nullptr) return false;
   const Ragged ragged(gpu, whole, a);
   const Scalars scalars{.scale = a.scale};
-  for (int64_t part = 0; part < parts; ++part) {
+  for (int64_t part = 0; part < parts && part * s->batch < a.sequences; ++part) {
     const int64_t token = s->ragged ? 0 : part * s->batch * s->length;
     Addresses addresses = {{kTensorQ, at(a.q, token)},       {kTensorK, at(a.k, token)},
                            {kTensorV, at(a.v, token)},       {kTensorOut, at(a.out, token)},

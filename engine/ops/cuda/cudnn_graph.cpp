@@ -84,11 +84,15 @@ Descriptor describe_device(const std::string& json) {
 // --- tensors ------------------------------------------------------------------------------------------
 
 Graph::Tensor Graph::add_tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes,
-                                const Sizes& strides, bool temporary, bool by_value,
-                                Tensor offsets) {
+                                const Sizes& strides, bool temporary, bool by_value, Tensor offsets,
+                                bool reordered) {
   Descriptor d(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  // Parts of a tensor begin where their offsets say: no more than an element's alignment is promised of sums.
-  const int64_t alignment = offsets != nullptr && type == CUDNN_DATA_FLOAT ? 4 : 16;
+  // Where parts of a tensor begin as offsets say, and in tables of integers, no more is promised than an
+  // element's alignment.
+  int64_t alignment = 16;
+  if (type == CUDNN_DATA_INT64 && !temporary) alignment = 8;
+  if (type == CUDNN_DATA_INT32 && !temporary) alignment = 4;
+  if (type == CUDNN_DATA_FLOAT && offsets != nullptr) alignment = 4;
   d.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, &type);
   d.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, sizes.data(), std::ssize(sizes));
   d.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, strides.data(), std::ssize(strides));
@@ -97,6 +101,9 @@ Graph::Tensor Graph::add_tensor(int64_t number, cudnnDataType_t type, const Size
   d.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, &temporary);
   d.set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, &by_value);
   if (offsets != nullptr) d.set(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, offsets);
+  const cudnnBackendTensorReordering_t order = CUDNN_TENSOR_REORDERING_F16x16;
+  if (reordered)
+    d.set(CUDNN_ATTR_TENSOR_REORDERING_MODE, CUDNN_TYPE_TENSOR_REORDERING_MODE, &order);
   d.finalize();
   parts_.push_back(std::move(d));
   return parts_.back().raw();
@@ -106,6 +113,10 @@ Graph::Tensor Graph::tensor(int64_t number, cudnnDataType_t type, const Sizes& s
                             const Sizes& strides, Tensor offsets) {
   TRIREME_CHECK(number < kFirstTemporary, "tensor ", number);
   return add_tensor(number, type, sizes, strides, false, false, offsets);
+}
+
+Graph::Tensor Graph::sums(int64_t number, const Sizes& sizes, const Sizes& strides) {
+  return add_tensor(number, CUDNN_DATA_FLOAT, sizes, strides, false, false, nullptr, true);
 }
 
 Graph::Tensor Graph::temporary(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides) {

@@ -80,7 +80,9 @@ class Graph {
                 Tensor offsets = nullptr);
   Tensor temporary(cudnnDataType_t type, const Sizes& sizes, const Sizes& strides);
   Tensor temporary(cudnnDataType_t type, const Sizes& sizes);  // contiguous
-  Tensor scalar(int64_t number);                               // float32, on the host
+  // float32 sums that an engine adds into by pieces, in an order of its own. They begin as 0.
+  Tensor sums(int64_t number, const Sizes& sizes, const Sizes& strides);
+  Tensor scalar(int64_t number);  // float32, on the host
 
   void matmul(Tensor a, Tensor b, Tensor c);
   void unary(cudnnPointwiseMode_t mode, Tensor x, Tensor y);
@@ -98,7 +100,8 @@ class Graph {
 
  private:
   Tensor add_tensor(int64_t number, cudnnDataType_t type, const Sizes& sizes, const Sizes& strides,
-                    bool temporary, bool by_value, Tensor offsets = nullptr);
+                    bool temporary, bool by_value, Tensor offsets = nullptr,
+                    bool reordered = false);
   void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor y, Tensor b, Tensor selector,
                  int64_t axis);
   void add_operation(Descriptor operation);

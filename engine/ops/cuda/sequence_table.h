@@ -14,7 +14,7 @@ struct Context;
 // and up to `room` sequences more without rows, which lie at the end; offsets have room + 1 elements, one
 // behind the other. All pointers are the device's.
 struct SequenceTable {
-  static constexpr int kMostStrides = 8;
+  static constexpr int kMostStrides = 9;  // a backward has so many tensors
   int32_t* lengths;
   int64_t* offsets;
   const int32_t* cu;

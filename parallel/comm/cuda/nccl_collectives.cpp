@@ -1,9 +1,10 @@
 // Collectives and messages of a GPU's tensors through NCCL (parallel/comm/device_collectives.h).
 //
 // A group gets its communicator when it is made, the world when the device is attached; collectives of all
-// groups are queued on the context's comm stream. A path of posted messages has a communicator of its two ranks and a stream on each,
-// so that a receive that waits on the device holds up nothing else: on one stream, two neighbours that both
-// post a receive before the send that the other waits for would wait for ever.
+// groups are queued on the context's comm stream. A path of posted messages has a communicator of its two
+// ranks and a stream on each, so that a receive that waits on the device holds up nothing else: on one
+// stream, two neighbours that both post a receive before the send that the other waits for would wait for
+// ever.
 #include <cuda_runtime.h>
 
 #include <exception>
@@ -275,8 +276,7 @@ class NcclCollectives final : public DeviceCollectives {
                                       " of group \"", group->name, "\"");
       Path made{make_nccl_comm(group, {path.from, path.to}, name, kPathBlocks), make_stream()};
       watch_.add(made.comm);
-      connect(*group, made, path.from == group->rank);
-      paths_.emplace(key, std::move(made));
+      connect(*group, paths_.emplace(key, std::move(made)).first->second, path.from == group->rank);
     }
   }
 

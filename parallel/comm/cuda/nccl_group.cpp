@@ -46,12 +46,17 @@ std::vector<std::shared_ptr<NcclComm>> NcclWatch::comms() {
 }
 
 void NcclWatch::abort_all() noexcept {
-  for (const std::shared_ptr<NcclComm>& comm : comms()) {
-    // Who holds it for long is inside NCCL, waiting for a peer: that is what an abort ends.
-    const bool locked = comm->mutex.try_lock_for(std::chrono::seconds(2));
-    abort_nccl_comm(*comm);
-    if (locked) comm->mutex.unlock();
-  }
+  const auto deadline = Clock::now() + std::chrono::seconds(2);
+  std::vector<std::shared_ptr<NcclComm>> held;
+  for (std::shared_ptr<NcclComm>& comm : comms())
+    // No call of NCCL waits, so who holds one for long sees the loss itself and ends it.
+    if (comm->mutex.try_lock_until(deadline)) held.push_back(std::move(comm));
+  // All are told to stop before any is waited for: what one gives back may wait for another's kernel.
+  const NcclLibrary& nccl = nccl_library();
+  (void)nccl.GroupStart();
+  for (const std::shared_ptr<NcclComm>& comm : held) abort_nccl_comm(*comm);
+  (void)nccl.GroupEnd();
+  for (const std::shared_ptr<NcclComm>& comm : held) comm->mutex.unlock();
 }
 
 void NcclWatch::loop() {
@@ -185,6 +190,24 @@ void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op) {
   check_nccl(state, comm.name);
 }
 
+namespace {
+
+// Whether all that was queued is through and the ranks have taken leave of each other, in some seconds.
+bool finalise(const NcclComm& comm) {
+  const NcclLibrary& nccl = nccl_library();
+  const ncclResult_t begun = nccl.CommFinalize(comm.raw);
+  if (begun != ncclSuccess && begun != ncclInProgress) return false;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  ncclResult_t state = ncclInProgress;
+  while (nccl.CommGetAsyncError(comm.raw, &state) == ncclSuccess && state == ncclInProgress) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return state == ncclSuccess;
+}
+
+}  // namespace
+
 // What goes wrong in an end has no consequence that is not known already.
 void abort_nccl_comm(NcclComm& comm) noexcept {
   if (comm.raw != nullptr) (void)nccl_library().CommAbort(std::exchange(comm.raw, nullptr));
@@ -192,17 +215,8 @@ void abort_nccl_comm(NcclComm& comm) noexcept {
 
 void end_nccl_comm(NcclComm& comm, RankState& rank_state) noexcept {
   if (comm.raw == nullptr) return;
-  bool finalised = false;
-  try {
-    const OpInfo op{CommKind::kControl, &comm.name, 0, 1, 0, false};
-    rank_state.liveness.throw_if_lost(op);
-    check_nccl(nccl_library().CommFinalize(comm.raw), comm.name);
-    settle(comm, rank_state, op);
-    finalised = true;
-  } catch (const std::exception&) {
-    // Aborted below.
-  }
-  if (!finalised) return abort_nccl_comm(comm);
+  // A rank that is lost is known, and one that ends slowly is not: nobody is told of it from here.
+  if (rank_state.liveness.lost() || !finalise(comm)) return abort_nccl_comm(comm);
   (void)nccl_library().CommDestroy(std::exchange(comm.raw, nullptr));
 }
 

@@ -65,9 +65,9 @@ class NcclWatch {
   std::thread thread_;
 };
 
-// Waits on the host until the last call of a communicator is through: NCCL's own threads connect ranks when
-// a communicator is made and with the first operation of a kind; other calls are through at once. Ends with
-// an error when a rank is lost, when NCCL reports one, and after comm.timeout.
+// Waits on the host until the last call of a communicator is through. NCCL connects ranks when a
+// communicator is made and with the first operation of a kind, and hands every call to a thread of its own,
+// which for later ones queues a kernel and no more. Ends with an error when a rank is lost, when NCCL reports one, and after comm.timeout.
 void settle(const NcclComm& comm, RankState& rank_state, const OpInfo& op);
 
 // Makes a communicator of NCCL over `ranks` (group ranks, this one among them), in which this rank has the
