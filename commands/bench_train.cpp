@@ -22,6 +22,7 @@ struct Arguments {
   std::string model = "gpt2-124m";
   std::string dtype = "float32", state_dtype = "float32";
   std::string recompute = "none";
+  std::string fp8 = "none";
   std::string device = "auto";
   BenchTrainOptions options;
   bool json = false;
@@ -49,14 +50,20 @@ void add_device_numbers(nlohmann::ordered_json& out, const BenchTrainReport& r,
 
 nlohmann::ordered_json to_json(const Arguments& args, const BenchTrainReport& r,
                                const cuda::Context* gpu) {
-  nlohmann::ordered_json out = {
-      {"model", args.model},         {"parameters", r.parameters},
-      {"batch", args.options.batch}, {"sequence_length", args.options.sequence_length},
-      {"dtype", args.dtype},         {"state_dtype", args.state_dtype},
-      {"recompute", args.recompute}, {"deterministic", r.deterministic},
-      {"threads", r.peak.threads},   {"cpu", cpu_model_name()},
-      {"steps", args.options.steps}, {"median_ms", r.median_ms},
-      {"least_ms", r.least_ms}};
+  nlohmann::ordered_json out = {{"model", args.model},
+                                {"parameters", r.parameters},
+                                {"batch", args.options.batch},
+                                {"sequence_length", args.options.sequence_length},
+                                {"dtype", args.dtype},
+                                {"state_dtype", args.state_dtype},
+                                {"recompute", args.recompute},
+                                {"fp8", args.fp8},
+                                {"deterministic", r.deterministic},
+                                {"threads", r.peak.threads},
+                                {"cpu", cpu_model_name()},
+                                {"steps", args.options.steps},
+                                {"median_ms", r.median_ms},
+                                {"least_ms", r.least_ms}};
   if (args.options.micro_batches > 1) {
     out["micro_batches"] = args.options.micro_batches;
     out["micro_ms"] = r.micro_ms;
@@ -117,7 +124,9 @@ void print_text(const Arguments& args, const BenchTrainReport& r, const cuda::Co
                                                     " threads; ", gemm_library_version());
   std::printf("%s, %lld parameters, B %lld, T %lld, %s\n%s\n", args.model.c_str(),
               static_cast<long long>(r.parameters), static_cast<long long>(args.options.batch),
-              static_cast<long long>(args.options.sequence_length), args.dtype.c_str(),
+              static_cast<long long>(args.options.sequence_length),
+              args.fp8 == "none" ? args.dtype.c_str()
+                                 : concat(args.dtype, ", products in fp8 ", args.fp8).c_str(),
               place.c_str());
   std::printf("step        %.1f ms median of %lld, %.1f ms least\n", r.median_ms,
               static_cast<long long>(args.options.steps), r.least_ms);
@@ -137,6 +146,10 @@ void run(Arguments& args) {
   o.recompute = args.recompute == "full"        ? Recompute::kFull
                 : args.recompute == "selective" ? Recompute::kSelective
                                                 : Recompute::kNone;
+  o.float8.enabled = args.fp8 != "none";
+  o.float8.recipe = args.fp8 == "tensorwise"  ? Float8Recipe::kTensorwise
+                    : args.fp8 == "blockwise" ? Float8Recipe::kBlockwise
+                                              : Float8Recipe::kDelayed;
   if (o.sequence_length > o.model.max_positions)
     fail_input("--sequence-length ", o.sequence_length, " is above the model's ",
                o.model.max_positions, " positions");
@@ -190,6 +203,9 @@ CLI::App* add_bench_train(CLI::App& parent) {
   command->add_option("--recompute", args->recompute, "What backward computes again")
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "selective", "full"}));
+  command->add_option("--fp8", args->fp8, "Recipe of 8-bit products in linear layers")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"none", "delayed", "tensorwise", "blockwise"}));
   add_device_option(*command, args->device);
   add_step_options(*command, args->options);
   command->add_option("--threads", args->options.threads, "Threads (default: all cores)")

@@ -20,6 +20,7 @@ RunConfig config_of(const BenchTrainOptions& options, int64_t micro_batches) {
   config.model = options.model;
   config.dtype = options.dtype;
   config.recompute = options.recompute;
+  config.float8 = options.float8;
   config.micro_batch_size = options.batch;
   config.train_batch_size = options.batch * micro_batches;
   config.gradient_accumulation_steps = micro_batches;

@@ -15,6 +15,7 @@ struct BenchTrainOptions {
   ModelConfig model;
   DType dtype = DType::kF32;
   DType state_dtype = DType::kF32;  // optimizer.state_dtype
+  Float8Config float8 = {};         // products of linear layers
   int64_t batch = 4;                // B, sequences of a micro-batch
   int64_t sequence_length = 64;     // S
   int64_t steps = 10;               // timed, after two that are not

@@ -15,6 +15,7 @@ TRAIN = {
 # In the order of their worth, should time run out.
 TRAIN_ORDER = ["qwen2.5-0.5b", "qwen2.5-1.5b", "gpt2-124m", "qwen2.5-3b", "qwen2.5-7b", "llama-1b", "gpt2-1.5b",
                "llama-8b"]
+FP8_ORDER, FP8_RECIPE = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"], "delayed"
 PEERS_ORDER = ["qwen2.5-0.5b", "gpt2-124m", "qwen2.5-1.5b", "qwen2.5-3b", "llama-1b"]
 DECODE = ["qwen2.5-0.5b", "qwen2.5-1.5b", "llama-1b", "qwen2.5-7b", "llama-8b"]
 GEMM = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"]
@@ -22,4 +23,5 @@ MICRO_BATCHES, STEP_TOKENS = 8, 524288
 
 REHEARSED_MODEL = "quickstart"
 REHEARSED = {"batch": 1, "sequence_length": 16}
+REHEARSED_FP8 = "shakespeare-small"  # products in fp8 want multiples of 16
 REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64

@@ -103,6 +103,19 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
                 *table(["model", "bar, tokens/s", "aim", "predicted", "measured", "of nominal", "of the product",
                         "micro-batch, ms", "update, ms", "step, ms", "memory, GiB", "deterministic"], rows)]
 
+    def float8(self):
+        rows = []
+        for model in cases.FP8_ORDER:
+            r, p = self.row("speed", f"train fp8 {model}"), self.predicted["train_fp8"][model]
+            narrow, wide = (row.get("tokens_per_second") for row in (r, self.row("speed", f"train {model}")))
+            rows.append([model, number(p["aim"]), number(p["tokens_per_second"]), number(narrow),
+                         number(narrow / wide if narrow and wide else None, "{:.2f}"),
+                         number(r.get("micro_ms"), "{:.1f}"), number(r.get("update_ms"), "{:.1f}")])
+        return ["## Products in 8-bit floats", "",
+                f"The same steps with linear layers in fp8 (`--fp8 {cases.FP8_RECIPE}`, [8-bit floats](float8.md)).", "",
+                *table(["model", "aim, tokens/s", "predicted", "measured", "to bfloat16", "micro-batch, ms", "update, ms"],
+                       rows)]
+
     def peers(self):
         rows = []
         for model in cases.PEERS_ORDER:
@@ -178,7 +191,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
         return ["## Checks", "", *table(["what", "predicted", "outcome"], rows)]
 
     def text(self):
-        parts = [self.head(), self.ceilings(), self.training(), self.peers(), self.ops(), self.decode(), self.checks()]
+        parts = [self.head(), self.ceilings(), self.training(), self.float8(), self.peers(), self.ops(), self.decode(), self.checks()]
         return "\n".join(line.replace("\n", " ") for part in parts for line in part).rstrip() + "\n"
 
 

@@ -22,14 +22,14 @@ def ops(phase):
     return {"copy_gbytes": report.get("copy_gbytes"), "gemm_tflops": report.get("gemm_tflops"), "ops": report["ops"]}
 
 
-def train(phase, model):
+def train(phase, model, fp8="none"):
     small = phase.options.rehearse
     case = cases.REHEARSED if small else cases.TRAIN[model]
     arguments = ["--model", model, "--dtype", "bfloat16", "--batch", case["batch"],
                  "--sequence-length", case["sequence_length"], "--steps", 1 if small else 3,
                  "--micro-batches", cases.REHEARSED_MICRO_BATCHES if small else cases.MICRO_BATCHES,
                  "--step-tokens", cases.REHEARSED_STEP_TOKENS if small else cases.STEP_TOKENS,
-                 "--state-dtype", case.get("state_dtype", "float32"), "--recompute", case.get("recompute", "none")]
+                 "--fp8", fp8, "--state-dtype", case.get("state_dtype", "float32"), "--recompute", case.get("recompute", "none")]
     if case.get("whole_step") or small:
         arguments.append("--whole-step")
     return json.loads(phase.trireme("bench", "train", *arguments, "--json"))
@@ -49,6 +49,8 @@ def work(phase):
     phase.row("ops", lambda: ops(phase))
     for model in small or cases.TRAIN_ORDER:
         phase.row(f"train {model}", lambda model=model: train(phase, model))
+    for model in [cases.REHEARSED_FP8] if small else cases.FP8_ORDER:
+        phase.row(f"train fp8 {model}", lambda model=model: train(phase, model, cases.FP8_RECIPE))
     for model in small or cases.DECODE:
         phase.row(f"decode {model}", lambda model=model: decode(phase, model))
     for model in gemm_models[1:]:
