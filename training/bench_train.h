@@ -25,7 +25,7 @@ struct BenchTrainOptions {
   // a step for its loss. Where the machine is too restless for that difference, all is counted as micro-batch.
   int64_t micro_batches = 1;
   int64_t step_tokens = 524'288;
-  bool whole_step = false;  // also run one step of `step_tokens`, after one that does not count
+  bool whole_step = false;  // also run one step of `step_tokens`, after two that do not count
   int threads = 0;          // 0: all cores
   Recompute recompute = Recompute::kNone;
   int64_t peak_side = kPeakSide;  // of the products that give a GPU's ceiling

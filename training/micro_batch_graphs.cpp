@@ -110,11 +110,14 @@ void MicroBatchGraphs::run(int64_t step) {
     }
     Record& record = record_of(key_of(micro_batch, step), step);
     const bool made = record.graph.present();
-    const bool worth = !dropout_ || micro_batches_ - i >= kWorthRecording;
+    // Records that go before they paid: of more kinds of micro-batches than are kept.
+    const bool pays = made_ < 2 * std::ssize(records_) || replayed_ >= kWorthRecording * made_;
+    const bool worth = dropout_ ? micro_batches_ - i >= kWorthRecording : pays;
     if (!made && (!std::exchange(record.queued, true) || !worth)) {
       queue(micro_batch);
       continue;
     }
+    ++(made ? replayed_ : made_);
     if (made)
       ctx_.arena.skip(record.allocation, record.allocations);
     else

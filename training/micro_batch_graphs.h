@@ -65,6 +65,7 @@ class MicroBatchGraphs {
   TrainStage& stage_;
   Ctx& ctx_;
   std::vector<Record> records_;  // the one used last first
+  int64_t made_ = 0, replayed_ = 0;
   // Records that are dropped may still run: with the step in which that was.
   std::vector<std::pair<int64_t, cuda::Graph>> dropped_;
 };

@@ -361,11 +361,13 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   double known = 0;
   for (size_t c = 0; c + 1 < kTimeCategories; ++c) {
     const auto category = static_cast<TimeCategory>(c);
+    // The host's times of a GPU's work are those of queueing it.
+    if (device_.gpu != nullptr && category != TimeCategory::kData) continue;
     const double ms = open.profile.seconds(category) * 1e3;
     known += ms;
     m.extra.emplace_back(concat(time_category_name(category), "_ms"), ms);
   }
-  m.extra.emplace_back("other_ms", std::max(0.0, m.step_ms - known));
+  if (device_.gpu == nullptr) m.extra.emplace_back("other_ms", std::max(0.0, m.step_ms - known));
   if (group_.size() > 1)
     m.extra.emplace_back("exposed_comm_ms", result.exposed_communication_seconds * 1e3);
   if (config_.parallel.pp > 1)

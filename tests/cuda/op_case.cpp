@@ -285,8 +285,8 @@ std::string compare_outcome(const Outcome& got, const Outcome& want, double rela
 double relative_tolerance(const Outcome& got, const Outcome& want, bool wide) {
   const Close& close = want.close;
   const DType dtype = got.dtype == DType::kF64 ? close.computed : got.dtype;
-  return wide ? tolerance(dtype, close.terms, close.accumulate).relative
-              : between_computations(dtype, close.terms, close.accumulate).relative;
+  return close.units + (wide ? tolerance(dtype, close.terms, close.accumulate).relative
+                             : between_computations(dtype, close.terms, close.accumulate).relative);
 }
 
 std::string compare_outcomes(const Outcomes& got, const Outcomes& want, bool wide,

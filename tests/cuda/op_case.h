@@ -32,6 +32,7 @@ struct Close {
   int64_t terms = 1;
   DType accumulate = DType::kF32;
   DType computed = DType::kF64;  // of a float64 output: the type of what it is made of
+  double units = 0;              // what the units of a real GPU lose beyond these types, relative
 };
 inline Close exact() { return {}; }  // the same bits
 // Of the element's own magnitude; of the largest in its row (the last dimension); of the largest of all.

@@ -17,11 +17,14 @@ struct Recording {
   }
 };
 
+constexpr const char* kWayOut = "recording work (cuda.graphs \"off\" does without)";
+
 }  // namespace
 
 Graph capture(Context& gpu, const std::function<void()>& work) {
   TRIREME_CHECK(!gpu.synchronous, "capture on a context that waits after every launch");
-  // Other ranks may be threads of this process: what they do is not this stream's concern.
+  // Other ranks may be threads of this process: what they queue is not this stream's concern. A wait for
+  // the whole device by one of them, on the same device, still ends the capture.
   check_runtime(cudaStreamBeginCapture(main_stream(gpu), cudaStreamCaptureModeThreadLocal),
                 "capture", "cudaStreamBeginCapture");
   Recording recording;
@@ -35,10 +38,10 @@ Graph capture(Context& gpu, const std::function<void()>& work) {
     throw;
   }
   gpu.capturing = false;
-  check_runtime(cudaStreamEndCapture(main_stream(gpu), &recording.raw), "capture",
+  check_runtime(cudaStreamEndCapture(main_stream(gpu), &recording.raw), kWayOut,
                 "cudaStreamEndCapture");
   cudaGraphExec_t executable = nullptr;
-  check_runtime(cudaGraphInstantiate(&executable, recording.raw, 0), "capture",
+  check_runtime(cudaGraphInstantiate(&executable, recording.raw, 0), kWayOut,
                 "cudaGraphInstantiate");
   return Graph(executable);
 }

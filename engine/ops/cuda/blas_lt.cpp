@@ -324,9 +324,10 @@ Plan BlasLt::Impl::make(Context& gpu, const GemmProblem& g, const GemmPointers& 
         candidates.size() == 1 ? candidates[0].algo : fastest(gpu, plan, candidates, g, p);
     return plan;
   }
-  throw Error(concat("gemm: cuBLASLt has no algorithm for ", g.in, " (", g.m, ", ", g.k, ") x (",
-                     g.k, ", ", g.n, ") -> ", g.out, ", row strides ", g.lda, ", ", g.ldb, ", ",
-                     g.ldc));
+  throw Error(
+      concat("gemm: cuBLASLt has no algorithm for ", g.in, " (", g.m, ", ", g.k, ") x (", g.k, ", ",
+             g.n, ") -> ", g.out, ", row strides ", g.lda, ", ", g.ldb, ", ", g.ldc,
+             g.in == DType::kU8 ? "; another fp8.recipe may have one, or fp8.enabled false" : ""));
 }
 
 cublasStatus_t BlasLt::Impl::queue(Context& gpu, const Plan& plan,
