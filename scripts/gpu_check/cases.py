@@ -23,5 +23,5 @@ MICRO_BATCHES, STEP_TOKENS = 8, 524288
 
 REHEARSED_MODEL = "quickstart"
 REHEARSED = {"batch": 1, "sequence_length": 16}
-REHEARSED_FP8 = "shakespeare-small"  # products in fp8 want multiples of 16
+REHEARSED_FP8 = "llama-15m"  # products in fp8 want multiples of 16
 REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64

@@ -52,7 +52,8 @@ class OnGpu(tiny_run.RunTest):
         got, want = self.records("gpu"), self.records()
         self.assertEqual([r["validation_loss"] is None for r in got if "validation_loss" in r],
                          [r["validation_loss"] is None for r in want if "validation_loss" in r])
-        self.assertEqual([list(r) for r in got], [list(r) for r in want])
+        computed = {"gemm_ms", "attention_ms", "loss_ms", "optimizer_ms", "communication_ms", "other_ms"}  # by the host
+        self.assertEqual([list(r) for r in got], [[name for name in r if name not in computed] for r in want])
         for name in ("step", "lr", "consumed_tokens", "skipped_iterations"):
             self.assertEqual([r[name] for r in got], [r[name] for r in want], name)
         self.assertEqual(sorted(p.name for p in (self.folder / "gpu/checkpoints").iterdir()),
