@@ -7,7 +7,9 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
+#include "engine/text/chat_template.h"
 #include "engine/text/tokenizer.h"
 
 namespace trireme {
@@ -15,7 +17,9 @@ namespace {
 
 struct TokenizeArguments {
   std::string tokenizer;
+  std::string chat_template;
   bool no_special = false, parse_special = false, json = false, jsonl = false;
+  bool chat = false, render = false;
 };
 
 std::string standard_input() {
@@ -57,7 +61,41 @@ std::vector<int32_t> ids_of(const nlohmann::json& value, const Tokenizer& tokeni
   return ids;
 }
 
+// The text of a conversation: a list of messages, or an object with them and what else the template reads.
+std::string chat_text(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                      const std::string& input, const std::string& what) {
+  auto given = parse_strict_json<nlohmann::ordered_json>(input, what);
+  if (given.is_array()) given = {{"messages", given}};
+  if (!given.is_object() || !given.contains("messages"))
+    fail_input(what, " is neither a list of messages nor an object with \"messages\"");
+  nlohmann::ordered_json variables = {{"add_generation_prompt", false}};
+  if (tokenizer.bos_id() >= 0) variables["bos_token"] = tokenizer.token(tokenizer.bos_id());
+  if (tokenizer.eod_id() >= 0) variables["eos_token"] = tokenizer.token(tokenizer.eod_id());
+  variables.update(given);
+  return chat.render(variables).text;
+}
+
+void tokenize_chat(const TokenizeArguments& a) {
+  const auto tokenizer = load_tokenizer(a.tokenizer);
+  const ChatTemplate chat(a.chat_template.empty() ? chat_template_of(a.tokenizer)
+                                                  : read_small_file(a.chat_template));
+  const auto show = [&](const std::string& input, const std::string& what) {
+    const std::string text = chat_text(chat, *tokenizer, input, what);
+    if (a.render) return print(a.jsonl ? nlohmann::json{{"text", text}}.dump() + "\n" : text);
+    // The template has written the special tokens out.
+    const std::vector<int32_t> ids = tokenizer->encode(text, {.parse_special = true});
+    print(nlohmann::json{{"ids", ids}}.dump() + "\n");
+  };
+  if (!a.jsonl) return show(standard_input(), "the input");
+  std::string line;
+  for (size_t number = 1; std::getline(std::cin, line); ++number)
+    show(line, concat("line ", number, " of the input"));
+}
+
 void tokenize(const TokenizeArguments& a) {
+  if (a.chat) return tokenize_chat(a);
+  if (a.render || !a.chat_template.empty())
+    fail_input("--render and --chat-template go with --chat");
   const auto tokenizer = load_tokenizer(a.tokenizer);
   const EncodeOptions options{.add_special = !a.no_special, .parse_special = a.parse_special};
   const auto show = [&](const std::string& text) {
@@ -143,7 +181,16 @@ void add_tokenize_commands(CLI::App& parent) {
   command->add_flag("--parse-special", forth->parse_special,
                     "Markup such as </s> in the text is that token, not text");
   command->add_flag("--json", forth->json, "Write {\"ids\": [...]}");
-  command->footer("With --jsonl an input line is a JSON string or an object with a \"text\".");
+  command->add_flag(
+      "--chat", forth->chat,
+      "The input is JSON: a list of messages, or an object with \"messages\", \"tools\", "
+      "\"add_generation_prompt\" ...; written out by the model's chat template");
+  command->add_option("--chat-template", forth->chat_template, "Another template")
+      ->type_name("FILE");
+  command->add_flag("--render", forth->render, "With --chat: show the text, not its tokens");
+  command->footer(
+      "With --jsonl an input line is a JSON string or an object with a \"text\", with --chat a "
+      "conversation.");
   command->callback([forth] { tokenize(*forth); });
 
   const auto back = std::make_shared<TokenizeArguments>();

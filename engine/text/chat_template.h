@@ -1,0 +1,54 @@
+// Chat templates: the Jinja2 programs by which models tell how a conversation is written out
+// (tokenizer_config.json, "chat_template"). An own interpreter, whose templates reach nothing but what they
+// are given, within limits of steps, depth and size.
+//
+// The language is what HuggingFace's transformers set up: trim_blocks, lstrip_blocks, break and continue,
+// {% generation %}; the filters, tests and methods of engine/text/jinja; range, dict, namespace,
+// raise_exception and strftime_now.
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+struct TemplateLimits {
+  int64_t steps = 1'000'000;
+  int depth = 100;
+  int64_t output = 64 << 20;  // bytes
+};
+
+struct RenderedChat {
+  std::string text;
+  // Bytes of the text that stood between {% generation %} tags: what an assistant wrote.
+  std::vector<std::pair<size_t, size_t>> generated;
+};
+
+// The source of a model's template: chat_template.jinja in the directory (or beside the tokenizer file), else
+// "chat_template" of its tokenizer_config.json, of several the one named "default". InputError without one.
+std::string chat_template_of(const std::string& tokenizer);
+
+class ChatTemplate {
+ public:
+  // InputError with the line where the template is not understood.
+  explicit ChatTemplate(std::string_view source);
+  ~ChatTemplate();
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+
+  // variables: an object: "messages", "tools", "add_generation_prompt", "bos_token" ... now: what
+  // strftime_now tells. InputError for what the template refuses (raise_exception) and for its faults. May be
+  // called by several threads.
+  RenderedChat render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
+                      std::time_t now = std::time(nullptr)) const;
+
+ private:
+  struct Program;
+  std::unique_ptr<const Program> program_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+// Reading expressions: the grammar of Jinja2, with its precedence.
+#pragma once
+
+#include <set>
+
+#include "engine/text/jinja/lexer.h"
+#include "engine/text/jinja/nodes.h"
+
+namespace trireme::jinja {
+
+// Walks over the tokens of a template.
+class Tokens {
+ public:
+  explicit Tokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  const Token& now() const { return tokens_[at_]; }
+  const Token& next() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
+  void go_on() { at_ = std::min(at_ + 1, tokens_.size() - 1); }
+  bool is_symbol(std::string_view s) const {
+    return now().kind == TokenKind::kSymbol && now().text == s;
+  }
+  bool is_name(std::string_view s) const {
+    return now().kind == TokenKind::kName && now().text == s;
+  }
+  bool take_symbol(std::string_view s);
+  bool take_name(std::string_view s);
+  void want_symbol(std::string_view s);
+  void want_name(std::string_view s);
+  void want(TokenKind kind, const char* what);
+  std::string want_any_name();
+  [[noreturn]] void fail_here(const std::string& what) const;
+
+ private:
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+};
+
+inline constexpr int kMostNesting = 200;  // of brackets and blocks in a source
+// Operators, members and filters of an expression: each is a level of the tree that is walked.
+inline constexpr int kMostLinks = 2000;
+
+class ExpressionReader {
+ public:
+  explicit ExpressionReader(Tokens& tokens) : t_(tokens) {}
+  ExpressionPtr read();            // a conditional expression
+  ExpressionPtr read_or_tuple();   // also a, b
+  ExpressionPtr read_or();         // without a condition, as in a for's filter
+  CallArguments read_arguments();  // behind "("
+
+ private:
+  ExpressionPtr read_and();
+  ExpressionPtr read_not();
+  ExpressionPtr read_compare();
+  ExpressionPtr read_sum();
+  ExpressionPtr read_concat();
+  ExpressionPtr read_product();
+  ExpressionPtr read_power();
+  ExpressionPtr read_unary(bool filters);
+  ExpressionPtr read_primary();
+  ExpressionPtr read_bracket();
+  ExpressionPtr read_dict();
+  ExpressionPtr read_postfix(ExpressionPtr e);
+  ExpressionPtr read_index(ExpressionPtr e);
+  ExpressionPtr read_filters(ExpressionPtr e);
+  ExpressionPtr read_test(ExpressionPtr e);
+  void link();
+  Tokens& t_;
+  int nesting_ = 0, links_ = 0;
+};
+
+}  // namespace trireme::jinja

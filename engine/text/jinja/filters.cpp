@@ -1,0 +1,441 @@
+// The filters and tests of Jinja2 that chat templates use.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "engine/core/error.h"
+#include "engine/text/jinja/nodes.h"
+#include "engine/text/jinja/text_tools.h"
+
+namespace trireme::jinja {
+namespace {
+
+const std::string& text_in(const Value& v, const char* filter) {
+  if (v.string() == nullptr)
+    fail(concat("the filter ", filter, " wants a string, not a ", type_name(v)));
+  return *v.string();
+}
+
+int64_t integer_at(const Arguments& a, size_t i, const char* name, int64_t fallback) {
+  const Value* v = a.find(i, name);
+  int64_t out = fallback;
+  if (v != nullptr && !v->is_none() && !v->to_integer(out))
+    fail(concat("\"", name, "\" is no whole number"));
+  return out;
+}
+
+bool flag_at(const Arguments& a, size_t i, const char* name, bool fallback) {
+  const Value* v = a.find(i, name);
+  return v != nullptr ? v->truth() : fallback;
+}
+
+const std::string kDot = ".", kNewLine = "\n";
+
+// "a.b" or a number, from value to value.
+Value member(Renderer& r, Value v, const Value& path) {
+  int64_t i = 0;
+  if (path.to_integer(i)) return item_of(v, path);
+  const std::string& text = text_in(path, "map");
+  for (const Value& name : split_text(text, &kDot, -1, false)) {
+    const Value found = item_of(v, name);
+    v = found.is_undefined() ? attribute_of(r, v, *name.string()) : found;
+  }
+  return v;
+}
+
+// The arguments behind the first n.
+Arguments behind(const Arguments& a, size_t n) {
+  Arguments out;
+  for (size_t i = n; i < a.positional.size(); ++i) out.positional.push_back(a.positional[i]);
+  out.named = a.named;
+  return out;
+}
+
+Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
+  List out;
+  if (const Value* path = a.find(SIZE_MAX, "attribute")) {
+    const Value* fallback = a.find(SIZE_MAX, "default");
+    for (const Value& item : elements_of(v)) {
+      const Value found = member(r, item, *path);
+      out.push_back(found.is_undefined() && fallback != nullptr ? *fallback : found);
+    }
+    return out;
+  }
+  if (a.positional.empty()) fail("map wants a filter or an attribute");
+  const Filter filter = find_filter(text_in(a.positional[0], "map"));
+  if (filter == nullptr)
+    fail(concat("the filter \"", *a.positional[0].string(), "\" is not available"));
+  for (const Value& item : elements_of(v)) {
+    r.step();
+    out.push_back(filter(r, item, behind(a, 1)));
+  }
+  return out;
+}
+
+// select, reject and those by an attribute, whose name is the first argument.
+Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribute, bool wanted) {
+  const size_t at = by_attribute ? 1 : 0;
+  if (by_attribute && a.positional.empty()) fail("selectattr and rejectattr want an attribute");
+  Test test = nullptr;
+  if (a.positional.size() > at) {
+    test = find_test(text_in(a.positional[at], "select"));
+    if (test == nullptr)
+      fail(concat("the test \"", *a.positional[at].string(), "\" is not available"));
+  }
+  List out;
+  for (const Value& item : elements_of(v)) {
+    r.step();
+    const Value what = by_attribute ? member(r, item, a.positional[0]) : item;
+    const bool holds = test != nullptr ? test(what, behind(a, at + 1)) : what.truth();
+    if (holds == wanted) out.push_back(item);
+  }
+  return out;
+}
+
+Value sort_filter(Renderer& r, const Value& v, const Arguments& a) {
+  List out = elements_of(v);
+  const Value* path = a.find(2, "attribute");
+  const bool sensitive = flag_at(a, 1, "case_sensitive", false);
+  const auto key = [&](const Value& item) {
+    const Value k = path != nullptr && !path->is_none() ? member(r, item, *path) : item;
+    return !sensitive && k.string() ? Value(lower_text(*k.string())) : k;
+  };
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& item : out) keyed.emplace_back(key(item), item);
+  const bool reverse = flag_at(a, 0, "reverse", false);
+  std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
+    return reverse ? less(y.first, x.first) : less(x.first, y.first);
+  });
+  for (size_t i = 0; i < out.size(); ++i) out[i] = keyed[i].second;
+  return out;
+}
+
+Value dictsort_filter(Renderer&, const Value& v, const Arguments& a) {
+  if (v.dict() == nullptr) fail("dictsort wants a dict");
+  const Value* by = a.find(1, "by");
+  const bool by_value = by != nullptr && by->string() && *by->string() == "value";
+  const bool sensitive = flag_at(a, 0, "case_sensitive", false),
+             reverse = flag_at(a, 2, "reverse", false);
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const auto& [key, item] : v.dict()->items()) {
+    const Value k = by_value ? item : Value(key);
+    keyed.emplace_back(!sensitive && k.string() ? Value(lower_text(*k.string())) : k,
+                       List{key, item});
+  }
+  std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
+    return reverse ? less(y.first, x.first) : less(x.first, y.first);
+  });
+  List out;
+  for (auto& [key, pair] : keyed) out.push_back(std::move(pair));
+  return out;
+}
+
+Value tojson_filter(Renderer& r, const Value& v, const Arguments& a) {
+  JsonStyle style;
+  style.indent = static_cast<int>(std::clamp<int64_t>(integer_at(a, 1, "indent", -1), -1, 64));
+  if (const Value* separators = a.find(2, "separators");
+      separators != nullptr && separators->list() && separators->list()->size() == 2) {
+    style.item = text_in((*separators->list())[0], "tojson");
+    style.key = text_in((*separators->list())[1], "tojson");
+  }
+  style.sort_keys = flag_at(a, 3, "sort_keys", false);
+  std::string out = json_of(v, style);
+  r.check_size(std::ssize(out));
+  return out;
+}
+
+Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
+  const Value* width = a.find(0, "width");
+  const std::string by =
+      width != nullptr && width->string()
+          ? *width->string()
+          : std::string(
+                static_cast<size_t>(std::clamp<int64_t>(integer_at(a, 0, "width", 4), 0, 1024)),
+                ' ');
+  const bool first = flag_at(a, 1, "first", false), blank = flag_at(a, 2, "blank", false);
+  std::string out;
+  const List lines = split_text(text_of(v), &kNewLine, -1, false);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string& line = *lines[i].string();
+    if (i > 0) out += '\n';
+    if ((i > 0 || first) && (blank || !line.empty())) out += by;
+    out += line;
+    r.check_size(std::ssize(out));
+  }
+  return out;
+}
+
+Value int_filter(Renderer&, const Value& v, const Arguments& a) {
+  const int64_t fallback = integer_at(a, 0, "default", 0);
+  int64_t i = 0;
+  if (v.to_integer(i)) return i;
+  double d = 0;
+  if (const std::string* s = v.string()) {
+    const std::string text = stripped(*s, nullptr, true, true);
+    const char *begin = text.data(), *end = begin + text.size();
+    if (const auto [at, error] = std::from_chars(begin, end, i); error == std::errc() && at == end)
+      return i;
+    if (const auto [at, error] = std::from_chars(begin, end, d); error != std::errc() || at != end)
+      return fallback;
+  } else if (!v.to_real(d)) {
+    return fallback;
+  }
+  return std::fabs(d) < 9e18 ? Value(static_cast<int64_t>(d)) : Value(fallback);
+}
+
+Value float_filter(Renderer&, const Value& v, const Arguments& a) {
+  double d = 0;
+  const Value* given = a.find(0, "default");
+  const Value fallback = given != nullptr ? *given : Value(0.0);
+  if (v.to_real(d)) return d;
+  if (v.string() == nullptr) return fallback;
+  const std::string text = stripped(*v.string(), nullptr, true, true);
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), d);
+  return error == std::errc() && at == text.data() + text.size() ? Value(d) : fallback;
+}
+
+Value round_filter(Renderer&, const Value& v, const Arguments& a) {
+  double d = 0;
+  if (!v.to_real(d)) fail(concat("round wants a number, not a ", type_name(v)));
+  const Value* method = a.find(1, "method");
+  const std::string how = method != nullptr && method->string() ? *method->string() : "common";
+  const double unit = std::pow(
+      10.0, static_cast<double>(std::clamp<int64_t>(integer_at(a, 0, "precision", 0), -300, 300)));
+  if (how == "ceil") return std::ceil(d * unit) / unit;
+  if (how == "floor") return std::floor(d * unit) / unit;
+  return std::nearbyint(d * unit) / unit;
+}
+
+Value extreme(Renderer& r, const Value& v, const Arguments& a, bool largest) {
+  const List items = elements_of(v);
+  if (items.empty()) return Undefined{"the least or most of nothing"};
+  const Value* path = a.find(1, "attribute");
+  const auto key = [&](const Value& item) {
+    return path != nullptr ? member(r, item, *path) : item;
+  };
+  const Value* best = &items[0];
+  for (const Value& item : items)
+    if (largest ? less(key(*best), key(item)) : less(key(item), key(*best))) best = &item;
+  return *best;
+}
+
+Value sum_filter(Renderer& r, const Value& v, const Arguments& a) {
+  const Value* path = a.find(0, "attribute");
+  const Value* start = a.find(1, "start");
+  Value total = start != nullptr ? *start : Value(int64_t{0});
+  for (const Value& item : elements_of(v))
+    total = calculate(r, "+", total,
+                      path != nullptr && !path->is_none() ? member(r, item, *path) : item);
+  return total;
+}
+
+Value unique_filter(Renderer&, const Value& v, const Arguments&) {
+  List out;
+  for (const Value& item : elements_of(v))
+    if (std::ranges::none_of(out, [&](const Value& known) { return equal(known, item); }))
+      out.push_back(item);
+  return out;
+}
+
+std::string escaped(const std::string& s) {
+  std::string out;
+  for (const char c : s) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&#34;"; break;
+      case '\'': out += "&#39;"; break;
+      default: out += c;
+    }
+  }
+  return out;
+}
+
+Value length_filter(Renderer&, const Value& v, const Arguments&) {
+  if (v.string()) return length_of(*v.string());
+  if (v.list()) return std::ssize(*v.list());
+  if (v.dict()) return static_cast<int64_t>(v.dict()->size());
+  if (v.is_undefined()) return int64_t{0};
+  fail(concat("a ", type_name(v), " has no length"));
+}
+
+Value default_filter(Renderer&, const Value& v, const Arguments& a) {
+  const Value* fallback = a.find(0, "default_value");
+  const bool replaced = v.is_undefined() || (flag_at(a, 1, "boolean", false) && !v.truth());
+  return !replaced ? v : fallback != nullptr ? *fallback : Value("");
+}
+
+Value trim_filter(Renderer&, const Value& v, const Arguments& a) {
+  const Value* chars = a.find(0, "chars");
+  const bool given = chars != nullptr && chars->string() != nullptr;
+  return stripped(text_of(v), given ? chars->string() : nullptr, true, true);
+}
+
+Value join_filter(Renderer& r, const Value& v, const Arguments& a) {
+  const Value* between = a.find(0, "d");
+  const Value* path = a.find(1, "attribute");
+  List items = elements_of(v);
+  if (path != nullptr && !path->is_none())
+    for (Value& item : items) item = member(r, item, *path);
+  return joined_text(r, items, between != nullptr ? text_of(*between) : "");
+}
+
+Value replace_filter(Renderer& r, const Value& v, const Arguments& a) {
+  const Value *from = a.find(0, "old"), *to = a.find(1, "new");
+  if (from == nullptr || to == nullptr) fail("replace wants two strings");
+  return replaced_text(r, text_of(v), text_of(*from), text_of(*to), integer_at(a, 2, "count", -1));
+}
+
+Value list_filter(Renderer&, const Value& v, const Arguments&) { return elements_of(v); }
+
+Value reverse_filter(Renderer&, const Value& v, const Arguments&) {
+  if (v.string()) return slice_of(*v.string(), INT64_MIN, INT64_MIN, -1);
+  List out = elements_of(v);
+  std::ranges::reverse(out);
+  return out;
+}
+
+Value items_filter(Renderer&, const Value& v, const Arguments&) {
+  List out;
+  if (v.is_undefined()) return out;
+  if (v.dict() == nullptr) fail(concat("items wants a dict, not a ", type_name(v)));
+  for (const auto& [key, item] : v.dict()->items()) out.emplace_back(List{key, item});
+  return out;
+}
+
+Value end_of(const Value& v, bool first) {
+  const List items = elements_of(v);
+  if (items.empty()) return Undefined{"an element of nothing"};
+  return first ? items.front() : items.back();
+}
+
+Value abs_filter(Renderer&, const Value& v, const Arguments&) {
+  int64_t i = 0;
+  double d = 0;
+  if (v.to_integer(i) && i != INT64_MIN) return i < 0 ? -i : i;
+  if (!v.to_real(d)) fail(concat("abs wants a number, not a ", type_name(v)));
+  return std::fabs(d);
+}
+
+#define TRIREME_FILTER(body)                                     \
+  [](Renderer& r, const Value& v, const Arguments& a) -> Value { \
+    (void)r, (void)a;                                            \
+    return body;                                                 \
+  }
+const std::map<std::string, Filter, std::less<>>& filters() {
+  static const std::map<std::string, Filter, std::less<>> kFilters = {
+      {"abs", abs_filter},
+      {"capitalize", TRIREME_FILTER(capitalized(text_of(v)))},
+      {"count", length_filter},
+      {"d", default_filter},
+      {"default", default_filter},
+      {"dictsort", dictsort_filter},
+      {"e", TRIREME_FILTER(escaped(text_of(v)))},
+      {"escape", TRIREME_FILTER(escaped(text_of(v)))},
+      {"first", TRIREME_FILTER(end_of(v, true))},
+      {"float", float_filter},
+      {"indent", indent_filter},
+      {"int", int_filter},
+      {"items", items_filter},
+      {"join", join_filter},
+      {"last", TRIREME_FILTER(end_of(v, false))},
+      {"length", length_filter},
+      {"list", list_filter},
+      {"lower", TRIREME_FILTER(lower_text(text_of(v)))},
+      {"map", map_filter},
+      {"max", TRIREME_FILTER(extreme(r, v, a, true))},
+      {"min", TRIREME_FILTER(extreme(r, v, a, false))},
+      {"reject", TRIREME_FILTER(selected(r, v, a, false, false))},
+      {"rejectattr", TRIREME_FILTER(selected(r, v, a, true, false))},
+      {"replace", replace_filter},
+      {"reverse", reverse_filter},
+      {"round", round_filter},
+      {"safe", TRIREME_FILTER(v)},
+      {"select", TRIREME_FILTER(selected(r, v, a, false, true))},
+      {"selectattr", TRIREME_FILTER(selected(r, v, a, true, true))},
+      {"sort", sort_filter},
+      {"string", TRIREME_FILTER(text_of(v))},
+      {"sum", sum_filter},
+      {"title", TRIREME_FILTER(title_case(text_of(v)))},
+      {"tojson", tojson_filter},
+      {"trim", trim_filter},
+      {"unique", unique_filter},
+      {"upper", TRIREME_FILTER(upper_case(text_of(v)))},
+  };
+  return kFilters;
+}
+#undef TRIREME_FILTER
+
+const Value& other(const Arguments& a) {
+  if (a.positional.empty()) fail("a test wants something to compare with");
+  return a.positional[0];
+}
+
+int64_t whole(const Value& v) {
+  int64_t i = 0;
+  if (!v.to_integer(i)) fail(concat("a test wants a whole number, not a ", type_name(v)));
+  return i;
+}
+
+bool is_number(const Value& v) { return v.integer() || v.real() || v.boolean(); }
+bool is_sequence(const Value& v) { return v.string() || v.list() || v.dict(); }
+
+#define TRIREME_TEST(body)                         \
+  [](const Value& v, const Arguments& a) -> bool { \
+    (void)a;                                       \
+    return body;                                   \
+  }
+const std::map<std::string, Test, std::less<>>& tests() {
+  static const std::map<std::string, Test, std::less<>> kTests = {
+      {"!=", TRIREME_TEST(!equal(v, other(a)))},
+      {"<", TRIREME_TEST(less(v, other(a)))},
+      {"==", TRIREME_TEST(equal(v, other(a)))},
+      {">", TRIREME_TEST(less(other(a), v))},
+      {"boolean", TRIREME_TEST(v.boolean() != nullptr)},
+      {"callable", TRIREME_TEST(v.function() != nullptr)},
+      {"defined", TRIREME_TEST(!v.is_undefined())},
+      {"divisibleby", TRIREME_TEST(whole(other(a)) != 0 && whole(v) % whole(other(a)) == 0)},
+      {"eq", TRIREME_TEST(equal(v, other(a)))},
+      {"equalto", TRIREME_TEST(equal(v, other(a)))},
+      {"even", TRIREME_TEST(whole(v) % 2 == 0)},
+      {"false", TRIREME_TEST(v.boolean() && !*v.boolean())},
+      {"float", TRIREME_TEST(v.real() != nullptr)},
+      {"ge", TRIREME_TEST(!less(v, other(a)))},
+      {"gt", TRIREME_TEST(less(other(a), v))},
+      {"in", TRIREME_TEST(contains(other(a), v))},
+      {"integer", TRIREME_TEST(v.integer() != nullptr)},
+      {"iterable", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
+      {"le", TRIREME_TEST(!less(other(a), v))},
+      {"lower", TRIREME_TEST(is_all(text_of(v), "islower"))},
+      {"lt", TRIREME_TEST(less(v, other(a)))},
+      {"mapping", TRIREME_TEST(v.dict() != nullptr)},
+      {"ne", TRIREME_TEST(!equal(v, other(a)))},
+      {"none", TRIREME_TEST(v.is_none())},
+      {"number", TRIREME_TEST(is_number(v))},
+      {"odd", TRIREME_TEST(whole(v) % 2 != 0)},
+      {"sameas", TRIREME_TEST(equal(v, other(a)))},
+      {"sequence", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
+      {"string", TRIREME_TEST(v.string() != nullptr)},
+      {"true", TRIREME_TEST(v.boolean() && *v.boolean())},
+      {"undefined", TRIREME_TEST(v.is_undefined())},
+      {"upper", TRIREME_TEST(is_all(text_of(v), "isupper"))},
+  };
+  return kTests;
+}
+#undef TRIREME_TEST
+
+}  // namespace
+
+Filter find_filter(const std::string& name) {
+  const auto found = filters().find(name);
+  return found == filters().end() ? nullptr : found->second;
+}
+
+Test find_test(const std::string& name) {
+  const auto found = tests().find(name);
+  return found == tests().end() ? nullptr : found->second;
+}
+
+}  // namespace trireme::jinja

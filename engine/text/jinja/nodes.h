@@ -1,0 +1,94 @@
+// What a template is made of: expressions that have a value, statements that write text.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/text/jinja/value.h"
+
+namespace trireme::jinja {
+
+struct Limits {
+  int64_t steps = 1'000'000;  // nodes that are visited
+  int depth = 100;            // of nested calls and blocks
+  int64_t output = 64 << 20;  // bytes written, and of any value
+};
+
+// Names and their values; what a scope does not have, the ones around it may.
+class Scope {
+ public:
+  explicit Scope(std::shared_ptr<Scope> around = nullptr) : around_(std::move(around)) {}
+  const Value* find(const std::string& name) const;
+  void set(const std::string& name, Value value) { names_[name] = std::move(value); }
+
+ private:
+  std::shared_ptr<Scope> around_;
+  std::map<std::string, Value> names_;
+};
+
+// One rendering.
+struct Renderer {
+  Limits limits;
+  std::string out;
+  std::vector<std::pair<size_t, size_t>> generated;  // bytes of `out` between {% generation %} tags
+  int64_t steps = 0;
+  int depth = 0;
+
+  void step();  // fails beyond the limit
+  void write(const std::string& text);
+  // A value's size, before it is made.
+  void check_size(int64_t bytes) const;
+};
+
+using ScopePtr = std::shared_ptr<Scope>;
+
+struct Expression {
+  explicit Expression(int at) : line(at) {}
+  virtual ~Expression() = default;
+  virtual Value value(Renderer& r, const ScopePtr& scope) const = 0;
+  const int line;
+};
+using ExpressionPtr = std::unique_ptr<Expression>;
+
+enum class Flow { kOn, kBreak, kContinue };
+struct Statement {
+  virtual ~Statement() = default;
+  virtual Flow run(Renderer& r, const ScopePtr& scope) const = 0;
+};
+using StatementPtr = std::unique_ptr<Statement>;
+using Block = std::vector<StatementPtr>;
+Flow run_block(const Block& block, Renderer& r, const ScopePtr& scope);
+
+struct CallArguments {
+  std::vector<ExpressionPtr> positional;
+  std::vector<std::pair<std::string, ExpressionPtr>> named;
+  Arguments values(Renderer& r, const ScopePtr& scope) const;
+};
+
+// What `set` and `for` give values to: names, or a member of a namespace.
+struct Target {
+  std::vector<std::string> names;  // more than one: the value's elements
+  std::string member;              // of names[0], a namespace
+  void assign(const Value& value, const ScopePtr& scope) const;
+};
+
+// Filters and tests by name; nullptr: there is none. A filter's and a test's first argument is the value.
+using Filter = Value (*)(Renderer& r, const Value& value, const Arguments& arguments);
+using Test = bool (*)(const Value& value, const Arguments& arguments);
+Filter find_filter(const std::string& name);
+Test find_test(const std::string& name);
+// value.name: a method of a string, list or dict, or a member; undefined where there is neither.
+Value attribute_of(Renderer& r, const Value& value, const std::string& name);
+// value[index]
+Value item_of(const Value& value, const Value& index);
+Value call(Renderer& r, const Value& function, Arguments arguments, int line);
+// "+", "-", "*", "/", "//", "%", "**", "~"
+Value calculate(Renderer& r, const std::string& operation, const Value& a, const Value& b);
+bool contains(const Value& container, const Value& item);
+
+// The block's statements. InputError with the line where the source is not understood.
+Block parse_template(std::string_view source);
+
+}  // namespace trireme::jinja

@@ -1,0 +1,24 @@
+// What strings can do in a template, as Python's do.
+#pragma once
+
+#include "engine/text/jinja/nodes.h"
+
+namespace trireme::jinja {
+
+// Without the characters of `chars` at its ends; nullptr: white space.
+std::string stripped(const std::string& s, const std::string* chars, bool left, bool right);
+std::string upper_case(const std::string& s);
+std::string lower_text(const std::string& s);
+std::string title_case(const std::string& s);   // every word's first letter large, the others small
+std::string capitalized(const std::string& s);  // the first letter large, the others small
+List lines_of(const std::string& s);
+// separator nullptr: white space. most: cuts, -1 for all.
+List split_text(const std::string& s, const std::string* separator, int64_t most, bool from_right);
+std::string replaced_text(Renderer& r, const std::string& s, const std::string& from,
+                          const std::string& to, int64_t most);
+int64_t count_of(const std::string& s, const std::string& part);
+std::string joined_text(Renderer& r, const List& items, const std::string& between);
+// "isdigit", "isspace", "isalpha", "isalnum", "isupper", "islower"
+bool is_all(const std::string& s, const std::string& kind);
+
+}  // namespace trireme::jinja

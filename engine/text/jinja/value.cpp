@@ -1,0 +1,329 @@
+#include "engine/text/jinja/value.h"
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "engine/text/unicode.h"
+
+namespace trireme::jinja {
+namespace {
+
+constexpr int kMostDepth = 64;  // of nested values that are printed
+
+// As Python writes it: the shortest that reads back.
+std::string real_text(double d) {
+  if (std::isnan(d)) return "nan";
+  if (std::isinf(d)) return d > 0 ? "inf" : "-inf";
+  char buffer[64];
+  const double size = std::fabs(d);
+  const bool plain = d == 0 || (size >= 1e-4 && size < 1e16);
+  const auto end = plain ? std::to_chars(buffer, buffer + 64, d, std::chars_format::fixed).ptr
+                         : std::to_chars(buffer, buffer + 64, d, std::chars_format::scientific).ptr;
+  std::string out(buffer, end);
+  if (plain && out.find('.') == std::string::npos) out += ".0";
+  return out;
+}
+
+std::string quoted(const std::string& s) {
+  const char quote =
+      s.find('\'') != std::string::npos && s.find('"') == std::string::npos ? '"' : '\'';
+  std::string out(1, quote);
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (const char c : s) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\r')
+      out += "\\r";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c == '\\' || c == quote)
+      out += {'\\', c};
+    else if (byte < 0x20 || byte == 0x7F)
+      out += {'\\', 'x', kDigits[byte / 16], kDigits[byte % 16]};
+    else
+      out += c;
+  }
+  return out += quote;
+}
+
+std::string shown(const Value& v, int depth) {
+  if (depth > kMostDepth) fail("a value is nested too deeply to be printed");
+  if (const std::string* s = v.string()) return quoted(*s);
+  std::string out;
+  if (const List* list = v.list()) {
+    for (const Value& item : *list) out += (out.empty() ? "" : ", ") + shown(item, depth + 1);
+    return concat('[', out, ']');
+  }
+  if (const Dict* dict = v.dict()) {
+    for (const auto& [key, item] : dict->items())
+      out += concat(out.empty() ? "" : ", ", quoted(key), ": ", shown(item, depth + 1));
+    return concat('{', out, '}');
+  }
+  return text_of(v);
+}
+
+std::string json_string(const std::string& s) {
+  std::string out = "\"";
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (const char c : s) {
+    const auto byte = static_cast<unsigned char>(c);
+    switch (c) {
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      case '\b': out += "\\b"; break;
+      case '\f': out += "\\f"; break;
+      default:
+        if (byte < 0x20)
+          out += {'\\', 'u', '0', '0', kDigits[byte / 16], kDigits[byte % 16]};
+        else
+          out += c;
+    }
+  }
+  return out += '"';
+}
+
+std::string joined(const std::vector<std::string>& parts, char open, char close,
+                   const JsonStyle& style, int depth) {
+  std::string out(1, open);
+  const bool lines = style.indent >= 0 && !parts.empty();
+  const auto line = [&](int level) {
+    return "\n" + std::string(static_cast<size_t>(level * style.indent), ' ');
+  };
+  // With an indent a line ends where an item does, and nothing of the separator is left behind it.
+  std::string_view separator = style.item;
+  if (lines && separator == ", ") separator = ",";
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += separator;
+    if (lines) out += line(depth + 1);
+    out += parts[i];
+  }
+  if (lines) out += line(depth);
+  return out += close;
+}
+
+std::vector<size_t> starts_of(const std::string& text) {
+  std::vector<size_t> starts;
+  for (size_t at = 0; at < text.size(); at += character_bytes(text[at])) starts.push_back(at);
+  starts.push_back(text.size());
+  return starts;
+}
+
+// The places that a slice of `size` elements names.
+std::vector<int64_t> slice_places(int64_t size, int64_t begin, int64_t end, int64_t step) {
+  if (step == 0) fail("a slice has a step of 0");
+  const auto clamp = [&](int64_t i, int64_t absent) {
+    if (i == INT64_MIN) return absent;
+    if (i < 0) i += size;
+    return std::clamp<int64_t>(i, step > 0 ? 0 : -1, step > 0 ? size : size - 1);
+  };
+  std::vector<int64_t> places;
+  const int64_t from = clamp(begin, step > 0 ? 0 : size - 1), to = clamp(end, step > 0 ? size : -1);
+  for (int64_t i = from; step > 0 ? i < to : i > to; i += step) {
+    places.push_back(i);
+    if (std::llabs(step) >= size) break;  // the next lies beyond
+  }
+  return places;
+}
+
+}  // namespace
+
+void fail(const std::string& what) { fail_input("chat template: ", what); }
+
+const Value* Dict::find(const std::string& key) const {
+  const auto found = places_.find(key);
+  return found == places_.end() ? nullptr : &items_[found->second].second;
+}
+
+Value& Dict::operator[](const std::string& key) {
+  const auto [place, added] = places_.emplace(key, items_.size());
+  if (added) items_.emplace_back(key, Value());
+  return items_[place->second].second;
+}
+
+const Value* Arguments::find(size_t i, std::string_view name) const {
+  for (const auto& [given, value] : named)
+    if (given == name) return &value;
+  return i < positional.size() ? &positional[i] : nullptr;
+}
+
+bool Value::truth() const {
+  if (is_undefined() || is_none()) return false;
+  if (const bool* b = boolean()) return *b;
+  if (const int64_t* i = integer()) return *i != 0;
+  if (const double* d = real()) return *d != 0;
+  if (const std::string* s = string()) return !s->empty();
+  if (const List* l = list()) return !l->empty();
+  if (const Dict* d = dict()) return d->size() > 0;
+  return true;
+}
+
+bool Value::to_integer(int64_t& i) const {
+  if (const bool* b = boolean()) return i = *b ? 1 : 0, true;
+  if (const int64_t* own = integer()) return i = *own, true;
+  return false;
+}
+
+bool Value::to_real(double& d) const {
+  if (const double* own = real()) return d = *own, true;
+  int64_t i = 0;
+  if (!to_integer(i)) return false;
+  d = static_cast<double>(i);
+  return true;
+}
+
+const char* type_name(const Value& v) {
+  if (v.is_undefined()) return "undefined";
+  if (v.is_none()) return "none";
+  if (v.boolean()) return "bool";
+  if (v.integer()) return "int";
+  if (v.real()) return "float";
+  if (v.string()) return "string";
+  if (v.list()) return "list";
+  if (v.dict()) return "dict";
+  return v.function() ? "function" : "namespace";
+}
+
+bool equal(const Value& a, const Value& b) {
+  double x = 0, y = 0;
+  int64_t i = 0, j = 0;
+  if (a.to_integer(i) && b.to_integer(j)) return i == j;
+  if (a.to_real(x) && b.to_real(y)) return x == y;
+  if (a.string() && b.string()) return *a.string() == *b.string();
+  if (a.list() && b.list()) return std::ranges::equal(*a.list(), *b.list(), equal);
+  if (a.dict() && b.dict()) {
+    if (a.dict()->size() != b.dict()->size()) return false;
+    return std::ranges::all_of(a.dict()->items(), [&](const auto& item) {
+      const Value* other = b.dict()->find(item.first);
+      return other != nullptr && equal(item.second, *other);
+    });
+  }
+  return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined()) ||
+         (a.function() && a.function() == b.function()) ||
+         (a.name_space() && a.name_space() == b.name_space());
+}
+
+bool less(const Value& a, const Value& b) {
+  double x = 0, y = 0;
+  int64_t i = 0, j = 0;
+  if (a.to_integer(i) && b.to_integer(j)) return i < j;
+  if (a.to_real(x) && b.to_real(y)) return x < y;
+  if (a.string() && b.string()) return *a.string() < *b.string();
+  if (a.list() && b.list()) return std::ranges::lexicographical_compare(*a.list(), *b.list(), less);
+  fail(concat("a ", type_name(a), " and a ", type_name(b), " have no order"));
+}
+
+std::string text_of(const Value& v) {
+  if (v.is_undefined()) return "";
+  if (v.is_none()) return "None";
+  if (const bool* b = v.boolean()) return *b ? "True" : "False";
+  if (const int64_t* i = v.integer()) return std::to_string(*i);
+  if (const double* d = v.real()) return real_text(*d);
+  if (const std::string* s = v.string()) return *s;
+  if (v.list() || v.dict()) return shown(v, 0);
+  return v.function() ? "<function>" : "<namespace>";
+}
+
+std::string repr_of(const Value& v) { return shown(v, 0); }
+
+std::string json_of(const Value& v, const JsonStyle& style, int depth) {
+  if (depth > kMostDepth) fail("a value is nested too deeply for tojson");
+  if (v.is_none()) return "null";
+  if (const bool* b = v.boolean()) return *b ? "true" : "false";
+  if (const double* d = v.real())
+    return std::isfinite(*d) ? real_text(*d)
+           : std::isnan(*d)  ? "NaN"
+           : *d > 0          ? "Infinity"
+                             : "-Infinity";
+  if (v.integer()) return text_of(v);
+  if (const std::string* s = v.string()) return json_string(*s);
+  std::vector<std::string> parts;
+  if (const List* list = v.list()) {
+    for (const Value& item : *list) parts.push_back(json_of(item, style, depth + 1));
+    return joined(parts, '[', ']', style, depth);
+  }
+  if (const Dict* dict = v.dict()) {
+    std::vector<const std::pair<std::string, Value>*> items;
+    for (const auto& item : dict->items()) items.push_back(&item);
+    if (style.sort_keys)
+      std::ranges::sort(items, {},
+                        [](const auto* item) -> const std::string& { return item->first; });
+    for (const auto* item : items)
+      parts.push_back(
+          concat(json_string(item->first), style.key, json_of(item->second, style, depth + 1)));
+    return joined(parts, '{', '}', style, depth);
+  }
+  fail(concat("a value that is ", type_name(v), " has no JSON"));
+}
+
+Value from_json(const nlohmann::ordered_json& json) {
+  if (json.is_boolean()) return json.get<bool>();
+  if (json.is_number_integer()) {
+    if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+      return json.get<double>();
+    return json.get<int64_t>();
+  }
+  if (json.is_number()) return json.get<double>();
+  if (json.is_string()) return json.get<std::string>();
+  if (json.is_array()) {
+    List list;
+    for (const auto& item : json) list.push_back(from_json(item));
+    return list;
+  }
+  if (json.is_object()) {
+    Dict dict;
+    for (const auto& [key, item] : json.items()) dict[key] = from_json(item);
+    return dict;
+  }
+  return {};
+}
+
+int64_t length_of(const std::string& text) {
+  return std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+std::string slice_of(const std::string& text, int64_t begin, int64_t end, int64_t step) {
+  const std::vector<size_t> starts = starts_of(text);
+  std::string out;
+  for (const int64_t i : slice_places(std::ssize(starts) - 1, begin, end, step)) {
+    const auto at = static_cast<size_t>(i);
+    out.append(text, starts[at], starts[at + 1] - starts[at]);
+  }
+  return out;
+}
+
+List slice_of(const List& list, int64_t begin, int64_t end, int64_t step) {
+  List out;
+  for (const int64_t i : slice_places(std::ssize(list), begin, end, step))
+    out.push_back(list[static_cast<size_t>(i)]);
+  return out;
+}
+
+List elements_of(const Value& v) {
+  if (v.list()) return *v.list();
+  List out;
+  if (v.is_undefined()) return out;
+  if (const Dict* dict = v.dict()) {
+    for (const auto& item : dict->items()) out.emplace_back(item.first);
+    return out;
+  }
+  if (const std::string* s = v.string()) {
+    for (size_t at = 0; at < s->size();) {
+      const size_t bytes = character_bytes((*s)[at]);
+      out.emplace_back(s->substr(at, bytes));
+      at += bytes;
+    }
+    return out;
+  }
+  fail(concat("a ", type_name(v), " cannot be walked over"));
+}
+
+}  // namespace trireme::jinja

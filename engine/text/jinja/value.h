@@ -1,0 +1,120 @@
+// Values of the template language, as Python has them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace trireme::jinja {
+
+class Value;
+using List = std::vector<Value>;
+
+// Keys in the order in which they came; strings only.
+class Dict {
+ public:
+  const Value* find(const std::string& key) const;
+  Value& operator[](const std::string& key);
+  const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
+  size_t size() const { return items_.size(); }
+
+ private:
+  std::vector<std::pair<std::string, Value>> items_;
+  std::unordered_map<std::string, size_t> places_;
+};
+
+struct Undefined {
+  std::string name;
+};
+struct None {};
+struct Arguments {
+  List positional;
+  std::vector<std::pair<std::string, Value>> named;
+
+  // Argument number i or of that name; nullptr: not given.
+  const Value* find(size_t i, std::string_view name) const;
+};
+using Function = std::function<Value(Arguments&)>;
+struct Namespace {
+  Dict members;  // which `set` may change
+};
+
+// Lists, dicts and namespaces are shared, not copied, as in Python.
+class Value {
+ public:
+  Value() : v_(None{}) {}
+  Value(Undefined u) : v_(std::move(u)) {}
+  Value(bool b) : v_(b) {}
+  Value(int64_t i) : v_(i) {}
+  Value(double d) : v_(d) {}
+  Value(std::string s) : v_(std::make_shared<const std::string>(std::move(s))) {}
+  Value(const char* s) : Value(std::string(s)) {}
+  Value(List l) : v_(std::make_shared<List>(std::move(l))) {}
+  Value(Dict d) : v_(std::make_shared<Dict>(std::move(d))) {}
+  Value(Function f) : v_(std::make_shared<Function>(std::move(f))) {}
+  Value(std::shared_ptr<Namespace> n) : v_(std::move(n)) {}
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(v_); }
+  bool is_none() const { return std::holds_alternative<None>(v_); }
+  const bool* boolean() const { return std::get_if<bool>(&v_); }
+  const int64_t* integer() const { return std::get_if<int64_t>(&v_); }
+  const double* real() const { return std::get_if<double>(&v_); }
+  const std::string* string() const { return pointed<const std::string>(); }
+  List* list() const { return pointed<List>(); }
+  Dict* dict() const { return pointed<Dict>(); }
+  Function* function() const { return pointed<Function>(); }
+  Namespace* name_space() const { return pointed<Namespace>(); }
+  const std::string& undefined_name() const { return std::get<Undefined>(v_).name; }
+
+  bool truth() const;
+  // Integers and bools; false for others.
+  bool to_integer(int64_t& i) const;
+  bool to_real(double& d) const;  // integers too
+
+ private:
+  template <class T>
+  T* pointed() const {
+    const auto* p = std::get_if<std::shared_ptr<T>>(&v_);
+    return p == nullptr ? nullptr : p->get();
+  }
+  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>,
+               std::shared_ptr<List>, std::shared_ptr<Dict>, std::shared_ptr<Function>,
+               std::shared_ptr<Namespace>>
+      v_;
+};
+
+// A fault of a template or of what it is given: InputError, told apart by who catches it.
+[[noreturn]] void fail(const std::string& what);
+
+const char* type_name(const Value& v);
+bool equal(const Value& a, const Value& b);
+// a < b; fails for types that have no order.
+bool less(const Value& a, const Value& b);
+std::string text_of(const Value& v);  // str()
+std::string repr_of(const Value& v);  // repr()
+
+struct JsonStyle {
+  int indent = -1;  // -1: one line
+  std::string item = ", ", key = ": ";
+  bool sort_keys = false;
+};
+std::string json_of(const Value& v, const JsonStyle& style, int depth = 0);
+Value from_json(const nlohmann::ordered_json& json);
+
+// Of characters, not bytes.
+int64_t length_of(const std::string& text);
+// text[begin:end:step] by Python's rules; absent bounds are INT64_MIN.
+std::string slice_of(const std::string& text, int64_t begin, int64_t end, int64_t step);
+List slice_of(const List& list, int64_t begin, int64_t end, int64_t step);
+
+// What a for-loop walks over; fails for what cannot be walked. Strings give their characters.
+List elements_of(const Value& v);
+
+}  // namespace trireme::jinja

@@ -1,0 +1,131 @@
+// Chat templates against what Python's Jinja2 makes of them (tests/golden/chat.json, by make_chat.py), their
+// limits, and where a model keeps its template.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "engine/text/chat_template.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string render(const std::string& source, const Json& variables = Json::object(),
+                   const TemplateLimits& limits = {}) {
+  return ChatTemplate(source).render(variables, limits).text;
+}
+
+TEST(ChatTemplate, WritesWhatJinja2Writes) {
+  const Json file = Json::parse(std::ifstream(TRIREME_SOURCE_DIR "/tests/golden/chat.json"));
+  size_t refused = 0;
+  for (const Json& c : file["cases"]) {
+    Json variables = {{"add_generation_prompt", false},
+                      {"bos_token", "<|endoftext|>"},
+                      {"eos_token", "<|endoftext|>"},
+                      {"tools", nullptr}};
+    variables.update(file["conversations"][c["conversation"].get<std::string>()]);
+    const auto source = c["template"].get<std::string>();
+    SCOPED_TRACE(source.substr(0, 60) + " with " + c["conversation"].get<std::string>());
+    if (c["text"].is_null()) {
+      ++refused;
+      EXPECT_THROW(render(source, variables), InputError);
+    } else {
+      EXPECT_EQ(render(source, variables), c["text"].get<std::string>());
+    }
+  }
+  EXPECT_GT(refused, 20u);
+  EXPECT_GT(file["cases"].size(), refused + 30);
+}
+
+TEST(ChatTemplate, TellsWhatTheAssistantWrote) {
+  const ChatTemplate chat(
+      "{% for m in messages %}[{% if m.role == 'a' %}{% generation %}{{ m.content }}{% "
+      "endgeneration "
+      "%}{% else %}{{ m.content }}{% endif %}]{% endfor %}");
+  const auto out = chat.render({{"messages",
+                                 {{{"role", "u"}, {"content", "ask"}},
+                                  {{"role", "a"}, {"content", "answer"}},
+                                  {{"role", "a"}, {"content", ""}}}}});
+  EXPECT_EQ(out.text, "[ask][answer][]");
+  ASSERT_EQ(out.generated.size(), 1u);
+  EXPECT_EQ(
+      out.text.substr(out.generated[0].first, out.generated[0].second - out.generated[0].first),
+      "answer");
+}
+
+TEST(ChatTemplate, TellsTheDateItIsGiven) {
+  const ChatTemplate chat("{{ strftime_now('%Y') }}");
+  EXPECT_EQ(chat.render(Json::object(), {}, 1'700'000'000).text, "2023");
+}
+
+struct Fault {
+  const char* source;
+  const char* says;
+};
+
+class FaultyTemplate : public testing::TestWithParam<Fault> {};
+
+TEST_P(FaultyTemplate, IsRefusedByLineAndReason) {
+  try {
+    render(GetParam().source);
+    FAIL() << GetParam().source;
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find(GetParam().says), std::string::npos) << e.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, FaultyTemplate,
+    testing::Values(
+        Fault{"\n\n{{ x.y }}", "line 3: \"x\" is undefined"}, Fault{"{% if x %}", "endif"},
+        Fault{"{{ 1 | nothing }}", "\"nothing\""}, Fault{"{{ 1 is nothing }}", "\"nothing\""},
+        Fault{"{% include 'x' %}", "include"}, Fault{"{{ 'abc }}", "a string has no end"},
+        Fault{"{{ (1 }}", "closes nothing"}, Fault{"{{ 9223372036854775807 + 1 }}", "64 bits"},
+        Fault{"{{ 1 // 0 }}", "zero"}, Fault{"{{ 1 % 0 }}", "zero"},
+        Fault{"{% set x.y = 1 %}", "no namespace"}, Fault{"{{ {1: 2} }}", "key of a dict"},
+        Fault{"{% break %}", "outside a loop"}, Fault{"{{ [1, 2][::0] }}", "step of 0"},
+        Fault{"{{ 'a' * 99999999999 }}", "bytes"}, Fault{"{{ range(1000000) }}", "range"},
+        Fault{"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deeper"},
+        Fault{"{{ \"\\ud800\" }}", "half"}));
+
+TEST(ChatTemplate, KeepsItsLimits) {
+  const char* const nested =
+      "{% for i in range(1000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}";
+  EXPECT_THROW(render(nested), InputError);
+  const char* const doubling =
+      "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% "
+      "endfor %}";
+  EXPECT_THROW(render(doubling), InputError);
+  EXPECT_THROW(render("{{ 'aaaa' }}", Json::object(), {.output = 3}), InputError);
+  EXPECT_THROW(render("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"),
+               InputError);
+  EXPECT_THROW(render("{{ " + std::string(5000, '-') + "1 }}"), InputError);
+  std::string sum = "1", members = "x";
+  for (int i = 0; i < 100'000; ++i) sum += "+1", members += ".a";
+  EXPECT_THROW(render("{{ " + sum + " }}"), InputError);
+  EXPECT_THROW(render("{{ " + members + " }}"), InputError);
+  std::string blocks, ends;
+  for (int i = 0; i < 5000; ++i) blocks += "{% if true %}", ends += "{% endif %}";
+  EXPECT_THROW(render(blocks + ends), InputError);
+  // A list that holds itself cannot be made, and so cannot be printed for ever.
+  EXPECT_THROW(render("{% set l = [] %}{{ l.append(l) }}"), InputError);
+}
+
+TEST(ChatTemplate, IsFoundWhereModelsKeepIt) {
+  const test::ScratchDirectory dir;
+  EXPECT_THROW(chat_template_of(dir.path()), InputError);
+  std::ofstream(dir / "tokenizer_config.json")
+      << R"({"chat_template": [{"name": "tool_use", "template": "b"},
+                                                                        {"name": "default", "template": "a"}]})";
+  EXPECT_EQ(chat_template_of(dir.path()), "a");
+  EXPECT_EQ(chat_template_of(dir / "tokenizer.json"), "a");
+  std::ofstream(dir / "chat_template.jinja") << "c";
+  EXPECT_EQ(chat_template_of(dir.path()), "c");
+}
+
+}  // namespace
+}  // namespace trireme
