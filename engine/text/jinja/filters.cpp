@@ -187,7 +187,7 @@ Value int_filter(Renderer&, const Value& v, const Arguments& a) {
 Value float_filter(Renderer&, const Value& v, const Arguments& a) {
   double d = 0;
   const Value* given = a.find(0, "default");
-  const Value fallback = given != nullptr ? *given : Value(0.0);
+  Value fallback = given != nullptr ? *given : Value(0.0);
   if (v.to_real(d)) return d;
   if (v.string() == nullptr) return fallback;
   const std::string text = stripped(*v.string(), nullptr, true, true);

@@ -15,36 +15,16 @@
 namespace trireme::jinja {
 
 class Value;
+class Dict;
+struct Arguments;
+struct Namespace;
 using List = std::vector<Value>;
-
-// Keys in the order in which they came; strings only.
-class Dict {
- public:
-  const Value* find(const std::string& key) const;
-  Value& operator[](const std::string& key);
-  const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
-  size_t size() const { return items_.size(); }
-
- private:
-  std::vector<std::pair<std::string, Value>> items_;
-  std::unordered_map<std::string, size_t> places_;
-};
 
 struct Undefined {
   std::string name;
 };
 struct None {};
-struct Arguments {
-  List positional;
-  std::vector<std::pair<std::string, Value>> named;
-
-  // Argument number i or of that name; nullptr: not given.
-  const Value* find(size_t i, std::string_view name) const;
-};
 using Function = std::function<Value(Arguments&)>;
-struct Namespace {
-  Dict members;  // which `set` may change
-};
 
 // Lists, dicts and namespaces are shared, not copied, as in Python.
 class Value {
@@ -57,7 +37,7 @@ class Value {
   Value(std::string s) : v_(std::make_shared<const std::string>(std::move(s))) {}
   Value(const char* s) : Value(std::string(s)) {}
   Value(List l) : v_(std::make_shared<List>(std::move(l))) {}
-  Value(Dict d) : v_(std::make_shared<Dict>(std::move(d))) {}
+  Value(Dict d);
   Value(Function f) : v_(std::make_shared<Function>(std::move(f))) {}
   Value(std::shared_ptr<Namespace> n) : v_(std::move(n)) {}
 
@@ -88,6 +68,32 @@ class Value {
                std::shared_ptr<List>, std::shared_ptr<Dict>, std::shared_ptr<Function>,
                std::shared_ptr<Namespace>>
       v_;
+};
+
+// Keys in the order in which they came; strings only.
+class Dict {
+ public:
+  const Value* find(const std::string& key) const;
+  Value& operator[](const std::string& key);
+  const std::vector<std::pair<std::string, Value>>& items() const { return items_; }
+  size_t size() const { return items_.size(); }
+
+ private:
+  std::vector<std::pair<std::string, Value>> items_;
+  std::unordered_map<std::string, size_t> places_;
+};
+
+inline Value::Value(Dict d) : v_(std::make_shared<Dict>(std::move(d))) {}
+
+struct Arguments {
+  List positional;
+  std::vector<std::pair<std::string, Value>> named;
+
+  // Argument number i or of that name; nullptr: not given.
+  const Value* find(size_t i, std::string_view name) const;
+};
+struct Namespace {
+  Dict members;  // which `set` may change
 };
 
 // A fault of a template or of what it is given: InputError, told apart by who catches it.
