@@ -31,7 +31,7 @@ struct Result {
 int64_t bytes_of_token(const ModelConfig& m, int64_t parameters, DType dtype, int64_t positions) {
   int64_t read = parameters;
   if (!m.tie_word_embeddings) read -= m.vocab_size * m.hidden_size;
-  if (m.family == ModelFamily::kGpt2) read -= m.max_positions * m.hidden_size;
+  if (m.learned_positions) read -= m.max_positions * m.hidden_size;
   read += 2 * m.num_layers * m.num_kv_heads * m.head_dim * positions;
   return read * dtype_size(dtype);
 }

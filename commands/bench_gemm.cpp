@@ -53,7 +53,7 @@ std::vector<Layer> layers_of(const Options& options) {
   const ModelConfig m = bench_model(options.model);
   if (m.moe.experts > 0) fail_input("--model ", options.model, " has experts: give a dense model");
   const int64_t t = options.tokens, c = m.hidden_size, heads = m.num_heads * m.head_dim;
-  const bool gated = m.family != ModelFamily::kGpt2;
+  const bool gated = m.gated_mlp;
   const std::string name = concat(options.model, " T", t);
   return {{name, "qkv", t, heads + 2 * m.num_kv_heads * m.head_dim, c},
           {name, "proj", t, c, heads},

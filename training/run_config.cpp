@@ -15,6 +15,7 @@
 #include "training/data_path.h"
 #include "training/read_optimization.h"
 #include "training/read_parallel.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -140,9 +141,7 @@ void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& re
   if (longest > 0 && config.sequence_length > longest)
     report.error(values.spelled("sequence_length"),
                  concat(config.sequence_length, " is more than the model's ",
-                        config.model.family == ModelFamily::kGpt2 ? "n_positions "
-                                                                  : "max_position_embeddings ",
-                        longest));
+                        family_of(config.model.family).positions_key, " ", longest));
 }
 
 RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {

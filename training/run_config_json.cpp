@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "training/data_path.h"
 #include "training/run_config.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -239,8 +240,8 @@ Json run_config_json_schema() {
   Json schema = json_schema(run_schema());
   Json& model = schema["properties"]["model"];
   model["anyOf"] = Json::array({{{"type", "string"}}});
-  for (const ModelFamily family : kModelFamilies) {
-    Json part = json_schema(model_schema(family));
+  for (const Family* family : families()) {
+    Json part = json_schema(model_schema(family->id));
     part.erase("$schema");
     model["anyOf"].push_back(std::move(part));
   }
@@ -249,8 +250,7 @@ Json run_config_json_schema() {
 
 std::string config_reference() {
   std::string models;
-  for (const ModelFamily family : kModelFamilies)
-    models += markdown_reference(model_schema(family));
+  for (const Family* family : families()) models += markdown_reference(model_schema(family->id));
   return concat(
       "# Configuration reference\n\n",
       "Made from the schema by `trireme config reference`; `trireme config schema` prints the same "

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/ops/rotary.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 
@@ -16,7 +17,6 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
   total_heads_ = config.num_heads;
   kv_heads_ = kv.size() / head_dim_;
   const int64_t width = config.num_heads * head_dim_, kv_width = config.num_kv_heads * head_dim_;
-  const bool gpt2 = config.family == ModelFamily::kGpt2;
   const double std = config.initializer_range;
   qkv_proj_ = ColumnLinear(list,
                            {{prefix + ".q_proj", width, q},
@@ -26,8 +26,9 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
   // Projections into the residual stream start smaller, by the square root of their number
   // (Radford et al. 2019, section 2.3).
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
-  o_proj_ = RowLinear(list, layout, prefix + (gpt2 ? ".c_proj" : ".o_proj"), config.hidden_size,
-                      width, q, {config.attention_output_bias, residual_std}, block);
+  const char* const o = parameter_names(config).attention_output;
+  o_proj_ = RowLinear(list, layout, concat(prefix, ".", o), config.hidden_size, width, q,
+                      {config.attention_output_bias, residual_std}, block);
 }
 
 Attention::Heads Attention::split(const Tensor& qkv) const {

@@ -1,11 +1,12 @@
 #include "transformer/block.h"
 
 #include "engine/ops/elementwise.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
 
-bool is_gpt2(const ModelConfig& config) { return config.family == ModelFamily::kGpt2; }
+std::string part(const std::string& prefix, const char* name) { return concat(prefix, ".", name); }
 
 }  // namespace
 
@@ -13,15 +14,14 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
              const std::string& prefix, int block, int layer)
     : dropout_(config.residual_dropout),
       layer_(layer),
-      norm1_(config, layout, list, prefix + (is_gpt2(config) ? ".ln_1" : ".input_layernorm"),
-             block),
-      attention_(config, layout, list, prefix + (is_gpt2(config) ? ".attn" : ".self_attn"), block,
+      norm1_(config, layout, list, part(prefix, parameter_names(config).attention_norm), block),
+      attention_(config, layout, list, part(prefix, parameter_names(config).attention), block,
                  layer),
-      norm2_(config, layout, list,
-             prefix + (is_gpt2(config) ? ".ln_2" : ".post_attention_layernorm"), block),
+      norm2_(config, layout, list, part(prefix, parameter_names(config).mlp_norm), block),
       mlp_(config.moe.sparse(layer)
                ? nullptr
-               : std::make_unique<Mlp>(config, layout, list, prefix + ".mlp", block)),
+               : std::make_unique<Mlp>(config, layout, list,
+                                       part(prefix, parameter_names(config).mlp), block)),
       moe_(config.moe.sparse(layer)
                ? std::make_unique<Moe>(config, layout, list, prefix, block, layer)
                : nullptr) {}

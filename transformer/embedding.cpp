@@ -1,14 +1,14 @@
 #include "transformer/embedding.h"
 
 #include "engine/ops/elementwise.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 
 ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, int block,
                               int copies, int copy) {
-  const bool gpt2 = config.family == ModelFamily::kGpt2;
   const DimSlice rows = even_slice(config.vocab_size, layout.tp);
-  return {.name = gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight",
+  return {.name = concat(parameter_names(config).token_embedding, ".weight"),
           .shape = Shape{config.vocab_size, config.hidden_size},
           .box = box_of(rows, whole_slice(config.hidden_size)),
           .init = InitKind::kNormal,
@@ -26,9 +26,9 @@ Embedding::Embedding(const ModelConfig& config, const Layout& layout, ParameterL
   const DimSlice rows = even_slice(config.vocab_size, layout.tp);
   shard_ = {rows.begin, config.vocab_size};
   tokens_ = list.add(embedding_table(config, layout, block, shared ? 2 : 1, 0));
-  if (config.family != ModelFamily::kGpt2) return;
+  if (!config.learned_positions) return;
   const DimSlice positions = replicated_slice(config.max_positions, layout);
-  positions_ = list.add({.name = "transformer.wpe.weight",
+  positions_ = list.add({.name = concat(parameter_names(config).position_embedding, ".weight"),
                          .shape = Shape{config.max_positions, width_},
                          .init = InitKind::kNormal,
                          .init_std = config.initializer_range,

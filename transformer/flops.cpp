@@ -7,7 +7,7 @@ double training_flops_per_token(const ModelConfig& config, int64_t parameter_cou
   int64_t n = parameter_count;
   // The head's product uses V x C weights: its own, or the tied table's.
   if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;
-  if (config.family == ModelFamily::kGpt2) n -= config.max_positions * config.hidden_size;
+  if (config.learned_positions) n -= config.max_positions * config.hidden_size;
   // A token passes k of the experts.
   for (int64_t l = 0; l < config.num_layers; ++l)
     if (config.moe.sparse(l))

@@ -6,6 +6,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/gemm.h"
 #include "transformer/embedding.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -20,7 +21,7 @@ ParamHandle add_head(const ModelConfig& config, const Layout& layout, ParameterL
   if (tied_table >= 0) return tied_table;
   if (config.tie_word_embeddings) return list.add(embedding_table(config, layout, block, 2, 1));
   ParameterSpec spec = embedding_table(config, layout, block, 1, 0);
-  spec.name = "lm_head.weight";
+  spec.name = concat(parameter_names(config).head, ".weight");
   return list.add(std::move(spec));
 }
 
@@ -30,8 +31,7 @@ LmHead::LmHead(const ModelConfig& config, const Layout& layout, ParameterList& l
                ParamHandle tied_table)
     : vocab_(config.vocab_size),
       rows_(even_slice(config.vocab_size, layout.tp)),
-      norm_(config, layout, list,
-            config.family == ModelFamily::kGpt2 ? "transformer.ln_f" : "model.norm", block),
+      norm_(config, layout, list, parameter_names(config).final_norm, block),
       weight_(add_head(config, layout, list, block, tied_table)) {}
 
 Activation LmHead::normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const {

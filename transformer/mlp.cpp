@@ -3,12 +3,14 @@
 #include <cmath>
 
 #include "engine/ops/activation.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 
 Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
          const std::string& prefix, int block)
-    : gated_(config.family != ModelFamily::kGpt2) {
+    : gated_(config.gated_mlp) {
+  const ParameterNames& names = parameter_names(config);
   const int64_t c = config.hidden_size, f = config.intermediate_size;
   const DimSlice inner = even_slice(f, layout.tp);
   width_ = inner.size();
@@ -16,12 +18,10 @@ Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
   const double residual_std =
       config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   std::vector<LinearPart> parts;
-  if (gated_)
-    parts = {{prefix + ".gate_proj", f, inner}, {prefix + ".up_proj", f, inner}};
-  else
-    parts = {{prefix + ".c_fc", f, inner}};
+  if (gated_) parts.push_back({concat(prefix, ".", names.mlp_gate), f, inner});
+  parts.push_back({concat(prefix, ".", names.mlp_up), f, inner});
   first_ = ColumnLinear(list, parts, c, init, block);
-  second_ = RowLinear(list, layout, prefix + (gated_ ? ".down_proj" : ".c_proj"), c, f, inner,
+  second_ = RowLinear(list, layout, concat(prefix, ".", names.mlp_down), c, f, inner,
                       {config.mlp_bias, residual_std}, block);
 }
 

@@ -4,6 +4,7 @@
 
 #include "engine/ops/rotary.h"
 #include "engine/ops/transfer.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -31,7 +32,6 @@ Model::Model(const ModelConfig& config, DType dtype)
 Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
              const std::vector<ChunkSpan>& chunks)
     : config_(config), chunks_(chunks) {
-  const bool gpt2 = config.family == ModelFamily::kGpt2;
   int number = 0;  // of the parameter block
   for (const ChunkSpan& span : chunks_) {
     if (span.embedding) {
@@ -41,7 +41,7 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
     }
     std::vector<Layer>& layers = layers_.emplace_back();
     for (int l = static_cast<int>(span.first_layer); l < static_cast<int>(span.last_layer); ++l) {
-      const std::string prefix = concat(gpt2 ? "transformer.h." : "model.layers.", l);
+      const std::string prefix = concat(parameter_names(config).layers, ".", l);
       layers.push_back({Block(config, layout, list_, prefix, number, l), number});
       ++number;
     }
@@ -64,12 +64,12 @@ void Model::use_float8(const Float8Config& config) {
 }
 
 int64_t Model::position_bytes(int64_t positions) const {
-  if (config_.family == ModelFamily::kGpt2) return 0;
+  if (config_.learned_positions) return 0;
   return checked_mul(checked_mul(positions, config_.head_dim), dtype_size(table_dtype_));
 }
 
 void Model::reserve_positions(Ctx& ctx, int64_t positions) {
-  if (config_.family == ModelFamily::kGpt2) return;
+  if (config_.learned_positions) return;
   if (cos_sin_.present() && cos_sin_.size(0) >= positions) return;
   const int64_t bytes = position_bytes(positions);
   const Shape shape{positions, config_.head_dim};
@@ -83,7 +83,7 @@ void Model::reserve_positions(Ctx& ctx, int64_t positions) {
 }
 
 ConstTensor Model::rotary_rows(const Pass& pass) const {
-  if (config_.family == ModelFamily::kGpt2) return {};
+  if (config_.learned_positions) return {};
   if (pass.ctx.planning())
     return {nullptr, table_dtype_, Shape{config_.max_positions, config_.head_dim}};
   const int64_t reserved = cos_sin_.present() ? cos_sin_.size(0) : 0;

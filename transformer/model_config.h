@@ -1,14 +1,7 @@
-// The model's hyper-parameters, in HuggingFace `config.json` words.
+// The model's hyper-parameters: what HuggingFace's config.json says, in one form for all families.
 //
-// model_type "gpt2": LayerNorm, learned positions, GELU (tanh), biases; keys n_layer, n_head, n_embd, n_inner,
-//   n_positions, layer_norm_epsilon, resid_pdrop, embd_pdrop, attn_pdrop.
-// model_type "llama": RMSNorm, RoPE, grouped-query attention, SwiGLU; keys num_hidden_layers,
-//   num_attention_heads, num_key_value_heads, hidden_size, intermediate_size, head_dim,
-//   max_position_embeddings, rope_theta, rms_norm_eps, attention_bias, mlp_bias, attention_dropout.
-// model_type "mixtral", "qwen2_moe", "deepseek": as llama, with experts (transformer/moe_config.h) in the
-//   place of the MLP in all or some layers; "deepseek" is DeepSeek-MoE's block with the routing of
-//   its later versions, but with grouped-query attention.
-// Shared: vocab_size, tie_word_embeddings, initializer_range, bos_token_id, eos_token_id.
+// The layers ask the properties here (which norm, which positions, which MLP), never the family; that
+// says only how config.json spells them and what the parameters are called (transformer/families).
 //
 // Sizes must be given; other keys that are absent take HuggingFace's defaults (gpt2: dropout 0.1,
 // tied head). Keys that say nothing about the mathematics are ignored; what would change it and is
@@ -19,16 +12,11 @@
 #include <string>
 
 #include "engine/config/reader.h"
-#include "engine/config/schema.h"
 #include "transformer/moe_config.h"
 
 namespace trireme {
 
 enum class ModelFamily { kGpt2, kLlama, kMixtral, kQwen2Moe, kDeepseek };
-inline constexpr ModelFamily kModelFamilies[] = {ModelFamily::kGpt2, ModelFamily::kLlama,
-                                                 ModelFamily::kMixtral, ModelFamily::kQwen2Moe,
-                                                 ModelFamily::kDeepseek};
-const char* model_type_name(ModelFamily family);  // "gpt2", ...
 
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
@@ -46,6 +34,9 @@ struct ModelConfig {
   double residual_dropout = 0.0;
   double embedding_dropout = 0.0;
   double attention_dropout = 0.0;
+  bool layer_norm = false;         // LayerNorm, with biases; else RMSNorm
+  bool learned_positions = false;  // a table of P rows, added to the embedding; else rotary
+  bool gated_mlp = true;           // down(silu(gate x) * up x); else down(gelu_tanh(up x))
   bool tie_word_embeddings = false;
   bool attention_bias = false;         // biases of q, k and v
   bool attention_output_bias = false;  // bias of o
@@ -69,8 +60,6 @@ ModelConfig load_model_config(const std::string& path);
 // The object read_model_config() reads back to the same value; what a checkpoint stores.
 Json model_config_to_json(const ModelConfig& config);
 
-// The keys of a family, from which the checks, the JSON Schema and the reference page are made.
-const Schema& model_schema(ModelFamily family);
 // `path` itself, or the config.json in it when it is a directory. Throws InputError when absent.
 std::string model_config_file(const std::string& path);
 

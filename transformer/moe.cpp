@@ -6,19 +6,14 @@
 #include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/transfer.h"
 #include "parallel/comm/collectives.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
 
-struct ExpertNames {
-  std::string prefix, gate, up, down, shared;
-};
-
-ExpertNames names_of(ModelFamily family, const std::string& layer) {
-  if (family == ModelFamily::kMixtral) return {layer + ".block_sparse_moe", "w1", "w3", "w2", ""};
-  const std::string prefix = layer + ".mlp";
-  const char* shared = family == ModelFamily::kQwen2Moe ? ".shared_expert" : ".shared_experts";
-  return {prefix, "gate_proj", "up_proj", "down_proj", prefix + shared};
+// The module of layer `layer` that has the experts.
+std::string module_name(const ModelConfig& config, const std::string& layer) {
+  return concat(layer, ".", parameter_names(config).experts);
 }
 
 ModelConfig shared_config(ModelConfig config) {
@@ -47,8 +42,9 @@ Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
     : moe_(config.moe),
       layout_(layout),
       width_(config.hidden_size),
-      router_(config, layout, list, names_of(config.family, prefix).prefix, block, layer) {
-  const ExpertNames names = names_of(config.family, prefix);
+      router_(config, layout, list, module_name(config, prefix), block, layer) {
+  const ParameterNames& names = parameter_names(config);
+  const std::string module = module_name(config, prefix);
   const DimSlice inner = even_slice(moe_.intermediate_size, layout.etp);
   inner_ = inner.size();
   const double std = config.initializer_range;
@@ -57,7 +53,7 @@ Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
   for (int64_t e = held.begin; e < held.end; ++e) {
     const auto matrix = [&](const std::string& name, const DimSlice& rows, const DimSlice& columns,
                             const Shape& shape, double init_std, bool fused) {
-      return list.add({.name = concat(names.prefix, ".experts.", e, ".", name, ".weight"),
+      return list.add({.name = concat(module, ".experts.", e, ".", name, ".weight"),
                        .shape = shape,
                        .box = box_of(rows, columns),
                        .init = InitKind::kNormal,
@@ -69,16 +65,18 @@ Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
     };
     const Shape wide{moe_.intermediate_size, width_}, narrow{width_, moe_.intermediate_size};
     Expert expert;
-    expert.gate = matrix(names.gate, inner, whole_slice(width_), wide, std, false);
-    expert.up = matrix(names.up, inner, whole_slice(width_), wide, std, true);
-    expert.down = matrix(names.down, whole_slice(width_), inner, narrow, residual_std, false);
+    expert.gate = matrix(names.expert_gate, inner, whole_slice(width_), wide, std, false);
+    expert.up = matrix(names.expert_up, inner, whole_slice(width_), wide, std, true);
+    expert.down =
+        matrix(names.expert_down, whole_slice(width_), inner, narrow, residual_std, false);
     experts_.push_back(expert);
   }
   if (moe_.shared_intermediate_size == 0) return;
-  shared_ = std::make_unique<Mlp>(shared_config(config), layout, list, names.shared, block);
+  const std::string shared = concat(module, ".", names.shared_expert);
+  shared_ = std::make_unique<Mlp>(shared_config(config), layout, list, shared, block);
   if (!moe_.shared_gate) return;
   const DimSlice replicated = replicated_slice(width_, layout);
-  shared_gate_ = list.add({.name = names.shared + "_gate.weight",
+  shared_gate_ = list.add({.name = concat(shared, "_gate.weight"),
                            .shape = Shape{1, width_},
                            .init = InitKind::kNormal,
                            .init_std = std,

@@ -1,12 +1,8 @@
-// The hyper-parameters of a mixture of experts, in one form for all families (transformer/moe_config.cpp
-// reads and writes each family's words).
+// The hyper-parameters of a mixture of experts, in one form for all families.
 #pragma once
 
 #include <cstdint>
 #include <vector>
-
-#include "engine/config/reader.h"
-#include "engine/config/schema.h"
 
 namespace trireme {
 
@@ -45,13 +41,5 @@ struct MoeConfig {
   bool sparse(int64_t layer) const;
   bool operator==(const MoeConfig&) const = default;
 };
-
-enum class ModelFamily;
-
-// The family's keys about experts.
-void add_moe_keys(Schema& schema, ModelFamily family);
-MoeConfig read_moe_config(const ConfigValues& values, ModelFamily family, ConfigReport& report);
-// What read_moe_config() reads back, added to `json`.
-void write_moe_config(const MoeConfig& moe, ModelFamily family, Json& json);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@ namespace trireme {
 
 Norm::Norm(const ModelConfig& config, const Layout& layout, ParameterList& list,
            const std::string& prefix, int block)
-    : layer_norm_(config.family == ModelFamily::kGpt2), eps_(config.norm_eps) {
+    : layer_norm_(config.layer_norm), eps_(config.norm_eps) {
   const DimSlice slice = replicated_slice(config.hidden_size, layout);
   const auto vector = [&](const char* suffix, InitKind init) {
     return list.add({.name = prefix + suffix,

@@ -7,6 +7,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/optimizer_step.h"
 #include "engine/ops/transfer.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -30,7 +31,7 @@ RouterState::RouterState(const ModelConfig& config, DType dtype)
       experts_(config.moe.experts),
       dtype_(sum_dtype(dtype)),
       moe_(config.moe),
-      prefix_(config.family == ModelFamily::kMixtral ? ".block_sparse_moe.gate." : ".mlp.gate."),
+      names_(parameter_names(config)),
       block_("router state", 3 * part_bytes(layers_, experts_)) {}
 
 Tensor RouterState::biases() const { return block_.tensor(dtype_, {layers_, experts_}); }
@@ -128,7 +129,7 @@ std::vector<RouterState::Named> RouterState::saved() const {
   std::vector<Named> out;
   for (int layer = 0; layer < static_cast<int>(layers_); ++layer) {
     if (!moe_.sparse(layer)) continue;
-    const std::string gate = concat("model.layers.", layer, prefix_);
+    const std::string gate = concat(names_.layers, ".", layer, ".", names_.experts, ".gate.");
     if (moe_.selection_bias)
       out.push_back({gate + "e_score_correction_bias", row(biases(), layer)});
     if (moe_.balance_scope == BalanceScope::kGlobal)

@@ -10,6 +10,8 @@
 
 namespace trireme {
 
+struct ParameterNames;
+
 // Tokens per expert of one layer in one step.
 struct ExpertLoad {
   int layer = 0;
@@ -60,9 +62,9 @@ class RouterState {
   int64_t layers_, experts_;
   DType dtype_;
   MoeConfig moe_;
-  const char* prefix_;  // of a router's name, behind the layer's
-  Buffer block_;        // the host's
-  Buffer on_device_;    // the same, where a GPU computes
+  const ParameterNames& names_;
+  Buffer block_;      // the host's
+  Buffer on_device_;  // the same, where a GPU computes
   std::vector<ExpertLoad> loads_;
 };
 

@@ -350,6 +350,8 @@ RunConfig config_of(const LayoutCase& c) {
   RunConfig config;
   ModelConfig& model = config.model;
   model.family = c.llama ? ModelFamily::kLlama : ModelFamily::kGpt2;
+  model.layer_norm = model.learned_positions = !c.llama;
+  model.gated_mlp = c.llama;
   model.vocab_size = 61;
   model.hidden_size = 32;
   model.intermediate_size = 45;

@@ -8,6 +8,8 @@ namespace trireme::test {
 inline ModelConfig tiny_model(ModelFamily family) {
   ModelConfig c;
   c.family = family;
+  c.layer_norm = c.learned_positions = family == ModelFamily::kGpt2;
+  c.gated_mlp = family != ModelFamily::kGpt2;
   c.vocab_size = 37;
   c.hidden_size = 24;
   c.intermediate_size = 40;

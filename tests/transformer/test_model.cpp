@@ -75,7 +75,7 @@ TEST(Model, APositionBeyondTheReservedOnesIsAnError) {
 
 TEST(Model, LearnedPositionsNeedNoTable) {
   ModelConfig config = tiny_llama(16);
-  config.family = ModelFamily::kGpt2;
+  config.learned_positions = true;
   EXPECT_EQ(Model(config, DType::kF32).position_bytes(100), 0);
 }
 

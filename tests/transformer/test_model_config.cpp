@@ -7,7 +7,7 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
-#include "transformer/model_config.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -201,8 +201,9 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
 }
 
 TEST(ModelConfig, EveryKeyHasHelp) {
-  for (const ModelFamily family : {ModelFamily::kGpt2, ModelFamily::kLlama})
-    for (const Key& key : model_schema(family).keys()) EXPECT_GE(key.help.size(), 5u) << key.path;
+  for (const Family* family : families())
+    for (const Key& key : model_schema(family->id).keys())
+      EXPECT_GE(key.help.size(), 5u) << key.path;
 }
 
 Json moe(const std::string& type, const std::string& more = "") {

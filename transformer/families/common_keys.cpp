@@ -1,0 +1,161 @@
+#include "transformer/families/common_keys.h"
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+// What transformers writes into every config.json without a meaning for training.
+constexpr const char* kHarmless =
+    "architectures transformers_version torch_dtype dtype use_cache pad_token_id "
+    "_name_or_path name_or_path _attn_implementation _attn_implementation_autoset "
+    "attn_implementation _commit_hash task_specific_params finetuning_task problem_type "
+    "id2label label2id num_labels tokenizer_class prefix return_dict torchscript "
+    "output_attentions output_hidden_states use_return_dict use_bfloat16 tf_legacy_loss "
+    "is_decoder is_encoder_decoder tie_encoder_decoder decoder_start_token_id sep_token_id "
+    "cross_attention_hidden_size chunk_size_feed_forward gradient_checkpointing max_length "
+    "min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty "
+    "temperature top_k top_p typical_p repetition_penalty length_penalty "
+    "no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences "
+    "output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id "
+    "remove_invalid_values exponential_decay_length_penalty suppress_tokens "
+    "begin_suppress_tokens";
+
+void add_llama_sizes(Schema& schema) {
+  schema.integer("num_hidden_layers", "", "transformer blocks")
+      .required()
+      .at_least(1)
+      .at_most(kMaxLayers);
+  schema.integer("hidden_size", "", "width of the residual stream")
+      .required()
+      .at_least(1)
+      .at_most(kMaxWidth);
+  schema.integer("intermediate_size", "", "width of the gated MLP")
+      .required()
+      .at_least(1)
+      .at_most(4 * kMaxWidth);
+  schema.integer("num_attention_heads", "", "query heads")
+      .required()
+      .at_least(1)
+      .at_most(kMaxWidth);
+  schema
+      .integer("num_key_value_heads", "null",
+               "key and value heads; divides num_attention_heads; null: as many as those")
+      .or_null()
+      .at_least(1)
+      .at_most(kMaxWidth);
+  schema
+      .integer("head_dim", "null", "width of a head, even; null: hidden_size / num_attention_heads")
+      .or_null()
+      .at_least(2)
+      .at_most(kMaxWidth);
+}
+
+}  // namespace
+
+void add_common_keys(Schema& schema) {
+  schema.integer("vocab_size", "", "number of token ids; at least that of the tokenizer")
+      .required()
+      .at_least(1)
+      .at_most(kMaxVocab);
+  schema.number("initializer_range", "0.02", "standard deviation of the initial weights")
+      .at_least(0)
+      .at_most(10);
+  std::istringstream harmless(kHarmless);
+  for (std::string key; harmless >> key;) schema.ignored(key);
+  schema.refused("pruned_heads", {"{}"}, "pruned heads are not modelled");
+  schema.unavailable("add_cross_attention", {"false"}, "cross attention");
+  schema.unavailable("quantization_config", {}, "quantised weights");
+}
+
+void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
+  add_llama_sizes(schema);
+  schema.integer("max_position_embeddings", preset.positions, "longest sequence")
+      .at_least(1)
+      .at_most(kMaxPositions);
+  schema.number("rope_theta", preset.rope_theta, "base of the rotary frequencies")
+      .above(0)
+      .alias({"rope_parameters.rope_theta"});
+  schema.number("rms_norm_eps", preset.norm_eps, "added to the mean square in RMSNorm")
+      .above(0)
+      .at_most(1);
+  schema.number("attention_dropout", "0", "dropout of attention probabilities")
+      .at_least(0)
+      .below(1);
+  schema.boolean("tie_word_embeddings", false, "the head uses the token embedding's weights");
+  schema.any("bos_token_id", preset.bos, "token id", "token id that begins a text").or_null();
+  schema
+      .any("eos_token_id", preset.eos, "token id", "token id that ends a text; of a list the first")
+      .or_null();
+  schema.choice("hidden_act", "silu", {"silu"}, "the gate's activation")
+      .synonym("swish", "silu")
+      .not_yet({"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"});
+  add_common_keys(schema);
+  schema.unavailable("rope_scaling", {}, "scaled rotary frequencies");
+  schema.unavailable("rope_parameters.rope_type", {"\"default\""}, "scaled rotary frequencies");
+  schema.unavailable("partial_rotary_factor", {"1"}, "rotary on a part of the head");
+  schema.unavailable("use_sliding_window", {"false"}, "sliding-window attention");
+}
+
+void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  config.vocab_size = values.integer("vocab_size");
+  config.hidden_size = values.integer("hidden_size");
+  config.intermediate_size = values.integer("intermediate_size");
+  config.num_layers = values.integer("num_hidden_layers");
+  config.num_heads = values.integer("num_attention_heads");
+  config.num_kv_heads = values.given("num_key_value_heads") ? values.integer("num_key_value_heads")
+                                                            : config.num_heads;
+  config.max_positions = values.integer("max_position_embeddings");
+  config.rope_theta = values.number("rope_theta");
+  config.norm_eps = values.number("rms_norm_eps");
+  config.initializer_range = values.number("initializer_range");
+  config.attention_dropout = values.number("attention_dropout");
+  config.tie_word_embeddings = values.flag("tie_word_embeddings");
+  check_divides(values, "num_key_value_heads", config.num_kv_heads, "num_attention_heads",
+                config.num_heads, report);
+  const char* const source = values.given("head_dim") ? "head_dim" : "num_attention_heads";
+  if (values.given("head_dim")) {
+    config.head_dim = values.integer("head_dim");
+  } else if (config.num_heads > 0 && check_divides(values, source, config.num_heads, "hidden_size",
+                                                   config.hidden_size, report)) {
+    config.head_dim = config.hidden_size / config.num_heads;
+  }
+  if (config.head_dim % 2 != 0)
+    report.error(values.spelled(source), concat("gives heads of width ", config.head_dim,
+                                                "; rotary positions need an even width"));
+}
+
+void write_llama_keys(const ModelConfig& config, Json& json) {
+  json["vocab_size"] = config.vocab_size;
+  json["max_position_embeddings"] = config.max_positions;
+  json["hidden_size"] = config.hidden_size;
+  json["intermediate_size"] = config.intermediate_size;
+  json["num_hidden_layers"] = config.num_layers;
+  json["num_attention_heads"] = config.num_heads;
+  json["num_key_value_heads"] = config.num_kv_heads;
+  json["head_dim"] = config.head_dim;
+  json["hidden_act"] = "silu";
+  json["rms_norm_eps"] = config.norm_eps;
+  json["rope_theta"] = config.rope_theta;
+  json["attention_dropout"] = config.attention_dropout;
+}
+
+void add_attention_bias(Schema& schema) {
+  schema.boolean("attention_bias", false, "biases of the q, k, v and o projections");
+}
+
+void read_attention_bias(const ConfigValues& values, ModelConfig& config) {
+  config.attention_bias = config.attention_output_bias = values.flag("attention_bias");
+}
+
+bool check_divides(const ConfigValues& values, const std::string& small, int64_t divisor,
+                   const std::string& large, int64_t dividend, ConfigReport& report) {
+  if (divisor == 0 || dividend % divisor == 0) return true;
+  report.error(values.spelled(small), concat(divisor, " does not divide ", large, " ", dividend));
+  return false;
+}
+
+}  // namespace trireme

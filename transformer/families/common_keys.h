@@ -1,0 +1,44 @@
+// Keys of config.json that several families have: those of all, and those of Llama and its descendants.
+#pragma once
+
+#include <string>
+
+#include "engine/config/reader.h"
+#include "engine/config/schema.h"
+#include "transformer/model_config.h"
+
+namespace trireme {
+
+// Bounds that keep every product of two sizes and the layer count far inside int64.
+inline constexpr double kMaxVocab = 2147483647;
+inline constexpr double kMaxWidth = 1 << 20;
+inline constexpr double kMaxLayers = 1 << 16;
+inline constexpr double kMaxPositions = 1 << 30;
+
+// Of all families: the vocabulary, the initialisation, and what is written into every config.json
+// without a meaning for the mathematics.
+void add_common_keys(Schema& schema);
+
+// What transformers takes for keys that are absent.
+struct LlamaDefaults {
+  const char* positions;
+  const char* rope_theta;
+  const char* norm_eps;
+  const char* bos;
+  const char* eos;
+};
+// RMSNorm, rotary positions, grouped-query attention, a gated MLP; common keys included.
+void add_llama_keys(Schema& schema, const LlamaDefaults& preset);
+void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
+void write_llama_keys(const ModelConfig& config, Json& json);
+
+// "attention_bias": biases of q, k, v and o.
+void add_attention_bias(Schema& schema);
+void read_attention_bias(const ConfigValues& values, ModelConfig& config);
+
+// An error unless `divisor` (key `small`) divides `dividend` (key `large`). Returns whether it does; a
+// divisor of 0 has been reported already.
+bool check_divides(const ConfigValues& values, const std::string& small, int64_t divisor,
+                   const std::string& large, int64_t dividend, ConfigReport& report);
+
+}  // namespace trireme

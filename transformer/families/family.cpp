@@ -1,0 +1,52 @@
+#include "transformer/families/family.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "transformer/families/table.h"
+
+namespace trireme {
+namespace {
+
+constexpr const Family* kFamilies[] = {&kGpt2Family, &kLlamaFamily, &kMixtralFamily,
+                                       &kQwen2MoeFamily, &kDeepseekFamily};
+
+Schema made(const Family& family) {
+  Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));
+  schema.choice("model_type", family.model_type, {family.model_type}, "the family of the model");
+  family.add_keys(schema);
+  schema.finish();
+  return schema;
+}
+
+size_t place_of(ModelFamily id) {
+  const auto* const found =
+      std::ranges::find_if(kFamilies, [&](const Family* f) { return f->id == id; });
+  TRIREME_CHECK(found != std::end(kFamilies), "model family ", static_cast<int>(id),
+                " is not in the table");
+  return static_cast<size_t>(found - std::begin(kFamilies));
+}
+
+}  // namespace
+
+std::span<const Family* const> families() { return kFamilies; }
+
+const Family& family_of(ModelFamily id) { return *kFamilies[place_of(id)]; }
+
+const Family* find_family(const std::string& model_type) {
+  const auto* const found =
+      std::ranges::find_if(kFamilies, [&](const Family* f) { return model_type == f->model_type; });
+  return found == std::end(kFamilies) ? nullptr : *found;
+}
+
+const Schema& model_schema(ModelFamily id) {
+  static const std::vector<Schema> schemas = [] {
+    std::vector<Schema> out;
+    for (const Family* family : kFamilies) out.push_back(made(*family));
+    return out;
+  }();
+  return schemas[place_of(id)];
+}
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+// Llama (Touvron et al. 2023): RMSNorm, rotary positions, grouped-query attention, a gated MLP.
+#include <nlohmann/json.hpp>
+
+#include "transformer/families/common_keys.h"
+#include "transformer/families/table.h"
+
+namespace trireme {
+namespace {
+
+void add_keys(Schema& schema) {
+  add_llama_keys(schema, {"2048", "10000", "1e-06", "1", "2"});
+  add_attention_bias(schema);
+  schema.boolean("mlp_bias", false, "biases of the gate, up and down projections");
+  schema.ignored("pretraining_tp");  // the same result computed in slices
+  schema.unavailable("sliding_window", {}, "sliding-window attention");
+  schema.unavailable("num_local_experts", {"0", "1"}, "mixture of experts in a llama");
+  schema.unavailable("num_experts", {"0", "1"}, "mixture of experts in a llama");
+}
+
+void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_llama_keys(values, config, report);
+  read_attention_bias(values, config);
+  config.mlp_bias = values.flag("mlp_bias");
+}
+
+void write(const ModelConfig& config, Json& json) {
+  write_llama_keys(config, json);
+  json["attention_bias"] = config.attention_bias;
+  json["mlp_bias"] = config.mlp_bias;
+}
+
+}  // namespace
+
+constinit const Family kLlamaFamily = {.id = ModelFamily::kLlama,
+                                       .model_type = "llama",
+                                       .architecture = "LlamaForCausalLM",
+                                       .title = "Llama style model",
+                                       .positions_key = "max_position_embeddings",
+                                       .names = {},
+                                       .add_keys = add_keys,
+                                       .read = read,
+                                       .write = write};
+
+}  // namespace trireme

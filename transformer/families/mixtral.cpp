@@ -1,0 +1,50 @@
+// Mixtral (Jiang et al. 2024): Llama's block with experts in the place of every MLP.
+#include "transformer/families/common_keys.h"
+#include "transformer/families/expert_keys.h"
+#include "transformer/families/table.h"
+
+namespace trireme {
+namespace {
+
+constexpr ExpertKeys kExperts{.experts = "num_local_experts",
+                              .experts_default = "8",
+                              .per_token_default = "2",
+                              .balance = "router_aux_loss_coef",
+                              .mixed = false};
+
+void add_keys(Schema& schema) {
+  add_llama_keys(schema, {"131072", "1000000", "1e-05", "1", "2"});
+  schema.unavailable("sliding_window", {}, "sliding-window attention");
+  add_expert_keys(schema, kExperts);
+  add_routing_keys(schema);
+  schema.unavailable("router_jitter_noise", {"0", "0.0"}, "jitter of the router's input");
+}
+
+void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_llama_keys(values, config, report);
+  config.moe = read_expert_keys(values, kExperts);
+  read_routing_keys(values, kExperts, config.moe, report);
+}
+
+void write(const ModelConfig& config, Json& json) {
+  write_llama_keys(config, json);
+  write_expert_keys(config.moe, kExperts, json);
+  write_routing_keys(config.moe, json);
+}
+
+}  // namespace
+
+constinit const Family kMixtralFamily = {.id = ModelFamily::kMixtral,
+                                         .model_type = "mixtral",
+                                         .architecture = "MixtralForCausalLM",
+                                         .title = "Mixtral style model: experts in every layer",
+                                         .positions_key = "max_position_embeddings",
+                                         .names = {.experts = "block_sparse_moe",
+                                                   .expert_gate = "w1",
+                                                   .expert_up = "w3",
+                                                   .expert_down = "w2"},
+                                         .add_keys = add_keys,
+                                         .read = read,
+                                         .write = write};
+
+}  // namespace trireme

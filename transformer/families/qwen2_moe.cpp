@@ -1,0 +1,65 @@
+// Qwen2-MoE (Yang et al. 2024): fine experts beside a shared MLP with a gate of its own; biases of q, k
+// and v.
+#include <nlohmann/json.hpp>
+
+#include "transformer/families/common_keys.h"
+#include "transformer/families/expert_keys.h"
+#include "transformer/families/table.h"
+
+namespace trireme {
+namespace {
+
+constexpr ExpertKeys kExperts{.experts = "num_experts",
+                              .experts_default = "60",
+                              .per_token_default = "4",
+                              .balance = "router_aux_loss_coef",
+                              .mixed = true};
+
+void add_keys(Schema& schema) {
+  add_llama_keys(schema, {"32768", "10000", "1e-06", "null", "null"});
+  schema.boolean("qkv_bias", true, "biases of the q, k and v projections");
+  schema.ignored("sliding_window");  // counts with use_sliding_window only
+  schema.ignored("max_window_layers");
+  add_expert_keys(schema, kExperts);
+  add_qwen_layer_keys(schema);
+  schema
+      .integer("shared_expert_intermediate_size", "5632",
+               "width of the gated MLP that every token passes, beside the experts")
+      .at_least(0)
+      .at_most(4 * kMaxWidth);
+  add_routing_keys(schema);
+}
+
+void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_llama_keys(values, config, report);
+  config.attention_bias = values.flag("qkv_bias");
+  config.moe = read_expert_keys(values, kExperts);
+  config.moe.shared_intermediate_size = values.integer("shared_expert_intermediate_size");
+  config.moe.shared_gate = config.moe.shared_intermediate_size > 0;
+  read_qwen_layer_keys(values, config.moe, report);
+  read_routing_keys(values, kExperts, config.moe, report);
+}
+
+void write(const ModelConfig& config, Json& json) {
+  write_llama_keys(config, json);
+  json["qkv_bias"] = config.attention_bias;
+  write_expert_keys(config.moe, kExperts, json);
+  write_qwen_layer_keys(config.moe, json);
+  json["shared_expert_intermediate_size"] = config.moe.shared_intermediate_size;
+  write_routing_keys(config.moe, json);
+}
+
+}  // namespace
+
+constinit const Family kQwen2MoeFamily = {
+    .id = ModelFamily::kQwen2Moe,
+    .model_type = "qwen2_moe",
+    .architecture = "Qwen2MoeForCausalLM",
+    .title = "Qwen2-MoE style model: experts beside a shared MLP",
+    .positions_key = "max_position_embeddings",
+    .names = {.shared_expert = "shared_expert"},
+    .add_keys = add_keys,
+    .read = read,
+    .write = write};
+
+}  // namespace trireme

@@ -1,0 +1,15 @@
+// The families that there are, each defined in the file of its name. A new one is a line here and
+// one in the table in family.cpp.
+#pragma once
+
+#include "transformer/families/family.h"
+
+namespace trireme {
+
+extern const Family kGpt2Family;
+extern const Family kLlamaFamily;
+extern const Family kMixtralFamily;
+extern const Family kQwen2MoeFamily;
+extern const Family kDeepseekFamily;
+
+}  // namespace trireme
