@@ -66,7 +66,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("eval", "Measure the loss of a saved model");
   EvaluateOptions& o = args->options;
-  command->add_option("model", o.model, "Run directory or checkpoint")
+  command->add_option("model", o.model, "Run, checkpoint, or HuggingFace directory")
       ->required()
       ->type_name("PATH");
   CLI::Option* data =
@@ -79,6 +79,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
       ->type_name("NAME")
       ->excludes(data);
   add_device_option(*command, o.device);
+  add_dtype_option(*command, o.dtype);
   command
       ->add_option("--sequence-length", o.sequence_length,
                    "Tokens a sequence (default: as trained)")

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "commands/commands.h"
 #include "commands/generate.h"
@@ -28,6 +29,7 @@ struct Arguments {
   int samples = 1;
   std::string device = "auto";
   int ranks = 0;
+  std::optional<DType> dtype;
 };
 
 // Ranks that divide samples or sequences would have nothing to do for one text: the experts are divided
@@ -52,7 +54,10 @@ ParallelSizes sizes_of(const LayoutOptions& layout, const ModelConfig& model, in
 std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& trained) {
   const std::string spec = args.tokenizer.empty() ? trained.data.tokenizer : args.tokenizer;
   if (spec.empty())
-    fail_input("the run names no tokenizer (data.tokenizer); give --tokenizer byte or a .model");
+    fail_input(
+        args.model,
+        " names no tokenizer (a run's data.tokenizer, tokenizer.json or tokenizer.model in a "
+        "HuggingFace directory); give --tokenizer byte, a tokenizer.json or a .model");
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
   if (tokenizer->vocab_size() > trained.model.vocab_size)
     fail_input("tokenizer ", spec, " has ", tokenizer->vocab_size(), " ids, the model only ",
@@ -60,10 +65,16 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& 
   return tokenizer;
 }
 
+// Models of others expect what their tokenizer puts around a text; ours see texts as they were trained on.
+std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& loaded,
+                                    const Tokenizer& tokenizer) {
+  return tokenizer.encode(args.prompt, {.add_special = loaded.is_foreign()});
+}
+
 // One text; printed on rank 0.
 void generate_one(const Arguments& args, const GenerateOptions& options, LoadedModel& loaded,
                   const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
-  const std::vector<int32_t> prompt = tokenizer.encode(args.prompt);
+  const std::vector<int32_t> prompt = encoded_prompt(args, loaded, tokenizer);
   StreamDecoder decoder(tokenizer);
   if (prints) std::fputs(args.prompt.c_str(), stdout);
   for (int32_t id : prompt) decoder.push(id);
@@ -86,7 +97,7 @@ void run(const Arguments& args, const CommandLine& line) {
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
   RankDevice device;  // outlives what lies on it
-  LoadedModel loaded(args.model, world->world());
+  LoadedModel loaded(args.model, world->world(), args.dtype);
   const ModelConfig& model = loaded.run_config().model;
   ParallelSizes sizes;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -94,7 +105,7 @@ void run(const Arguments& args, const CommandLine& line) {
   agreed(world->world(), [&] {
     sizes = sizes_of(args.layout, model, world->size());
     tokenizer = tokenizer_of(args, loaded.run_config());
-    positions = positions_of(model, tokenizer->encode(args.prompt), args.options);
+    positions = positions_of(model, encoded_prompt(args, loaded, *tokenizer), args.options);
   });
   device = open_rank_device(*world, args.device, loaded.run_config().comm.device_backend);
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
@@ -118,7 +129,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a saved model");
   SamplingParams& s = args->options.sampling;
-  command->add_option("model", args->model, "Run directory or checkpoint")
+  command->add_option("model", args->model, "Run, checkpoint, or HuggingFace directory")
       ->required()
       ->type_name("PATH");
   command->add_option("--prompt", args->prompt, "Text to continue (default: a line break)");
@@ -134,11 +145,14 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   command->add_option("--min-p", s.min_p, "Drop tokens below this share of the most probable one")
       ->capture_default_str();
   add_device_option(*command, args->device);
+  add_dtype_option(*command, args->dtype);
   command->add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
   command->add_option("--samples", args->samples, "Texts to generate")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--tokenizer", args->tokenizer, "byte or a .model (default: the run's)");
+  command->add_option(
+      "--tokenizer", args->tokenizer,
+      "byte, a tokenizer.json, a .model, or a directory of one (default: the model's)");
   command
       ->add_option("--threads", args->threads,
                    "Threads of each rank (default: its share of the cores)")

@@ -1,6 +1,7 @@
 #include "commands/rank_options.h"
 
 #include <CLI/CLI.hpp>
+#include <map>
 
 #include "commands/failure.h"
 
@@ -20,6 +21,17 @@ void add_device_option(CLI::App& command, std::string& device) {
                   "Where to compute: auto (GPUs where every rank sees one), cpu or cuda")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+}
+
+void add_dtype_option(CLI::App& command, std::optional<DType>& dtype) {
+  static const std::map<std::string, DType> kNames = {
+      {"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}};
+  command
+      .add_option_function<std::string>(
+          "--dtype", [&dtype](const std::string& name) { dtype = kNames.at(name); },
+          "Type of weights and products: fp32, bf16 or fp16 (default: the checkpoint's)")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
 }
 
 namespace {

@@ -1,6 +1,8 @@
 // What commands that may run on several ranks have in common.
 #pragma once
 
+#include <optional>
+
 #include "parallel/launch.h"
 #include "training/model_layout.h"
 #include "training/run_config.h"
@@ -11,8 +13,9 @@ class App;
 
 namespace trireme {
 
-void add_ranks_option(CLI::App& command, int& ranks);            // --ranks N
-void add_device_option(CLI::App& command, std::string& device);  // --device auto|cpu|cuda
+void add_ranks_option(CLI::App& command, int& ranks);                   // --ranks N
+void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
+void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
 // model; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };

@@ -49,6 +49,8 @@ int64_t length_of(const EvaluateOptions& options, const RunConfig& trained) {
 
 std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const RunConfig& trained,
                                            int64_t length) {
+  if (options.data.empty() && trained.data.train.empty())
+    fail_input(options.model, " comes without data of its own; give --data PREFIX");
   const DataConfig data = data_of(options, trained);
   std::vector<ValidationSource> sources = make_validation_sources(
       data,
@@ -64,7 +66,7 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
   const auto begin = std::chrono::steady_clock::now();
   RankDevice device;  // outlives what lies on it
-  LoadedModel loaded(options.model, world.world());
+  LoadedModel loaded(options.model, world.world(), options.dtype);
   const RunConfig& trained = loaded.run_config();
   device = open_rank_device(world, options.device, trained.comm.device_backend);
   Ctx ctx(pin_rank(world, 0), "activations", device.get());

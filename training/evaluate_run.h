@@ -1,6 +1,7 @@
 // `trireme eval`: the loss of a saved model on token files.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "parallel/comm/world.h"
@@ -10,7 +11,8 @@
 namespace trireme {
 
 struct EvaluateOptions {
-  std::string model;             // run directory or checkpoint
+  std::string model;             // run directory, checkpoint, or a model of others
+  std::optional<DType> dtype;    // to compute in; absent: the checkpoint's
   std::string data;              // token file prefix; empty: the run's own validation data
   std::string validation_set;    // of the run's named sets; empty: all of them
   int64_t sequence_length = 0;   // 0: as trained

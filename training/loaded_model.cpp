@@ -4,33 +4,53 @@
 
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
+#include "training/checkpoint_model.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 
 namespace trireme {
+namespace {
 
-LoadedModel::LoadedModel(const std::string& path, Communicator& group)
-    : checkpoint_(from_rank_0(group, [&] {
-        const NewestCheckpoint newest = find_checkpoint(checkpoint_place(path));
-        for (const std::string& why : newest.skipped) log_warning(why);
-        return newest.directory;
-      })) {
+std::string checkpoint_of(const std::string& path) {
+  const NewestCheckpoint newest = find_checkpoint(checkpoint_place(path));
+  for (const std::string& why : newest.skipped) log_warning(why);
+  return newest.directory;
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype)
+    : checkpoint_(
+          from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })) {
   agreed(group, [&] {
-    const CheckpointReader reader(checkpoint_);
-    config_ = checkpoint_run_config(reader);
-    step_ = reader.step();
+    if (is_model_source(path)) {
+      source_ = open_model_source(path);
+      source_->check(source_->config());
+      foreign_ = true;
+      config_ = foreign_run_config(source_->config(), source_->dtype(), source_->tokenizer());
+    } else {
+      const CheckpointReader reader(checkpoint_);
+      config_ = checkpoint_run_config(reader);
+      step_ = reader.step();
+      foreign_ = is_foreign_state(reader.state());
+      if (dtype.has_value() && *dtype != config_.dtype)
+        source_ = std::make_unique<CheckpointModel>(checkpoint_);
+    }
+    config_.dtype = dtype.value_or(config_.dtype);
   });
 }
 
 void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
-  const CheckpointReader reader(checkpoint_);
   const std::vector<ChunkSpan> chunks =
       chunks_of(split_layers(config_.model.num_layers, layout.pp.size, {}), layout.pp);
   model_ = std::make_unique<Model>(config_.model, config_.dtype, layout, chunks);
   model_->reserve_positions(ctx, positions);
   store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
   store_->allocate(ctx, false);
-  load_parameters(ctx, reader, *model_, *store_);
+  if (source_ != nullptr)
+    source_->load(ctx, *model_, *store_);
+  else
+    load_parameters(ctx, CheckpointReader(checkpoint_), *model_, *store_);
 }
 
 }  // namespace trireme

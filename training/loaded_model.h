@@ -1,11 +1,12 @@
-// A model read from a run directory or a checkpoint, for evaluation and generation.
+// A model read from a run directory, a checkpoint or files of others, for evaluation and generation.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "training/run_config.h"
-#include "transformer/model.h"
+#include "transformer/model_source.h"
 
 namespace trireme {
 
@@ -16,8 +17,10 @@ class LoadedModel {
  public:
   // Reads the configuration of the newest whole checkpoint of a run directory, or of that checkpoint, with
   // a warning for each that is passed over. Collective over the ranks that will hold the model, and so are
-  // its failures (parallel/agree.h).
-  LoadedModel(const std::string& path, Communicator& group);
+  // its failures (parallel/agree.h). Or opens a model of others (transformer/model_source.h) and checks that
+  // its tensors are those of its configuration.
+  // dtype: to compute in; absent: that of the checkpoint.
+  LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {});
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
@@ -26,11 +29,14 @@ class LoadedModel {
   const Model& model() const { return *model_; }
   ParameterStore& parameters() { return *store_; }
   int64_t step() const { return step_; }
+  bool is_foreign() const { return foreign_; }  // trained by others, imported checkpoints included
 
  private:
   std::string checkpoint_;
   RunConfig config_;
+  std::unique_ptr<ModelSource> source_;  // absent: a checkpoint in the dtype it was saved in
   int64_t step_ = 0;
+  bool foreign_ = false;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
 };

@@ -211,14 +211,19 @@ void PretrainRun::check_device_memory() const {
 
 void PretrainRun::start_or_resume() {
   std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
+  std::string weights;                    // of rank 0, as the notes are
   const std::string checkpoint = from_rank_0(group_, [&] {
     ResumePlan plan = plan_resume(config_, options_.resume);
     resume_notes = std::move(plan.notes);
+    weights = std::move(plan.weights);
     return plan.checkpoint;
   });
+  weights = from_rank_0(group_, [&] { return weights; });
 
   take_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
-  if (checkpoint.empty()) {
+  if (!weights.empty()) {
+    agreed(group_, [&] { load_initial_weights(ctx_, weights, state_); });
+  } else if (checkpoint.empty()) {
     state_.initialize(ctx_);
   } else {
     agreed(group_,
@@ -235,6 +240,9 @@ void PretrainRun::start_or_resume() {
   for (const std::string& note : config_.notes) log_info(note);
   if (group_.rank() == 0 && !no_validation_.empty())
     log_warning("no validation loss will be taken: ", no_validation_);
+  if (!weights.empty())
+    log_info("starting at step 0 with the weights of ", weights,
+             "; optimizer, learning rate and data begin anew");
   if (!checkpoint.empty())
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
 }

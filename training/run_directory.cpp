@@ -5,11 +5,13 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/config/override.h"
 #include "engine/core/tensor.h"
 #include "engine/io/atomic_file.h"
 #include "optim/schedule.h"
+#include "training/checkpoint_model.h"
 #include "training/data/batch_source.h"
 #include "training/train_checkpoint.h"
 
@@ -158,12 +160,21 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   }
   if (const bool path = !resume.empty() && resume != "auto"; path || plan.checkpoint.empty()) {
     const std::string& from = path ? resume : config.checkpoint.load;
-    if (!from.empty()) {
+    if (path && is_model_source(from))
+      fail_input("--resume ", from,
+                 ": a model of others holds weights and no run to continue; set ",
+                 "checkpoint.load to it");
+    if (is_model_source(from)) {
+      plan.weights = from;
+    } else if (!from.empty()) {
       NewestCheckpoint found = find_checkpoint(checkpoint_place(from));
       plan.checkpoint = std::move(found.directory);
       std::ranges::move(found.skipped, std::back_inserter(plan.notes));
     }
   }
+  if (!plan.checkpoint.empty() && is_foreign_state(CheckpointReader(plan.checkpoint).state()))
+    plan.weights = std::exchange(plan.checkpoint, "");
+  if (!plan.weights.empty()) open_any_model(plan.weights)->check(config.model);
   if (!plan.checkpoint.empty()) check_same_run(config, plan);
   if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())
     plan.notes.push_back("no checkpoint yet: the run starts from the beginning");

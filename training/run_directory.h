@@ -22,10 +22,13 @@ namespace trireme {
 //
 // --resume: "" starts a new run and refuses a directory that holds one; "auto" starts where the
 // directory holds none and else continues it; a path continues from that checkpoint. Where a
-// run would start, checkpoint.load names a checkpoint to continue from instead. Wherever the checkpoint
-// comes from, records in output_dir that are another run's are refused and not overwritten.
+// run would start, checkpoint.load names a checkpoint to continue from instead; or a model of others (a
+// HuggingFace directory, an imported checkpoint), of which the run takes the weights and nothing else, and
+// starts at step 0 (Megatron's --finetune). Wherever the checkpoint comes from, records in output_dir that
+// are another run's are refused and not overwritten.
 struct ResumePlan {
-  std::string checkpoint;          // directory to load; empty: start from fresh weights
+  std::string checkpoint;          // directory to load; empty: start from the beginning
+  std::string weights;             // of others, to start from; empty: fresh ones
   std::vector<std::string> notes;  // damaged checkpoints passed over, for the log
 };
 

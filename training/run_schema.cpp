@@ -261,7 +261,10 @@ void add_places(Schema& s) {
       .or_null()
       .beside_trajectory()
       .alias({"save"});
-  s.string("checkpoint.load", "null", "checkpoint, or folder of them, to start from")
+  s.string("checkpoint.load", "null",
+           "checkpoint, or folder of them, to continue; or a HuggingFace directory or an imported "
+           "checkpoint, of which a run takes the weights only and starts at step 0 (Megatron's "
+           "--finetune)")
       .or_null()
       .beside_trajectory()
       .alias({"load"});

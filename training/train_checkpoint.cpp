@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/observe/log.h"
 #include "engine/ops/transfer.h"
+#include "training/checkpoint_model.h"
 
 namespace trireme {
 namespace {
@@ -184,9 +186,25 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
   });
 }
 
+void load_initial_weights(Ctx& ctx, const std::string& path, TrainState& state) {
+  const std::unique_ptr<ModelSource> source = open_any_model(path);
+  const ModelConfig& wanted = state.model.config();
+  source->check(wanted);
+  const Json of_source = model_config_to_json(source->config()).flatten();
+  const Json of_run = model_config_to_json(wanted).flatten();
+  for (const auto& [key, value] : of_run.items())
+    if (const bool same = of_source.contains(key) && of_source[key] == value; !same)
+      log_info("model.", key.substr(1), " is ", value.dump(), ", of the weights in ", path, " ",
+               of_source.contains(key) ? of_source[key].dump() : "unset");
+  state.store.initialize(ctx, ctx.seed);
+  source->load(ctx, state.model, state.store);
+  state.optimizer.initialize(ctx);
+}
+
 RunConfig checkpoint_run_config(const CheckpointReader& reader) {
   return with_state(reader, [&](const Json& json) {
     try {
+      if (is_foreign_state(json)) return foreign_state_config(json);
       return resolved_run_config(json.at("config"));
     } catch (const InputError& e) {
       fail_input("checkpoint ", reader.directory(), ": ", e.what());
@@ -196,7 +214,8 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader) {
 
 NewestCheckpoint find_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
-  if (!fs::exists(path)) fail_input(path, ": no such run or checkpoint directory");
+  if (!fs::exists(path))
+    fail_input(path, ": no such run, checkpoint or model directory", hub_advice(path));
   if (fs::exists(fs::path(path) / kManifestName)) {
     if (const std::vector<std::string> damage = CheckpointReader(path).verify(); !damage.empty())
       fail_input(

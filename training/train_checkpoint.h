@@ -23,7 +23,12 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 // model of `config`.
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
-// The configuration stored in a checkpoint, resolved for the number of ranks that wrote it.
+// Parameters and routers' biases from a model that open_any_model() opens, everything else as in a fresh run.
+// Says where the configuration of the run differs from the model's.
+void load_initial_weights(Ctx& ctx, const std::string& path, TrainState& state);
+
+// The configuration stored in a checkpoint, resolved for the number of ranks that wrote it. Of an imported one
+// (`trireme checkpoint import`) what foreign_run_config() gives.
 RunConfig checkpoint_run_config(const CheckpointReader& reader);
 
 // Resolves what a user names: a run directory (its checkpoints/), a directory of checkpoints, or one

@@ -1,0 +1,140 @@
+#include "engine/io/safetensors_directory.h"
+
+#include <filesystem>
+#include <set>
+
+#include "engine/io/strict_json.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kMaxIndexBytes = int64_t{256} << 20;
+constexpr size_t kMostListed = 12;
+
+// "a, b, c (and 7 more)"
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kMostListed); ++i)
+    out += concat(i == 0 ? "" : ", ", names[i]);
+  if (names.size() > kMostListed) out += concat(" (and ", names.size() - kMostListed, " more)");
+  return out;
+}
+
+// tensor -> file, each a plain name.
+std::map<std::string, std::string> read_weight_map(const std::string& path) {
+  const JsonLimits limits{.depth = 8, .keys_per_object = 1 << 22};
+  const auto json =
+      parse_strict_json<nlohmann::json>(read_small_file(path, kMaxIndexBytes), path, limits);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+    fail_input(path, ": has no object \"weight_map\"");
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    if (!file.is_string()) fail_input(path, ": the file of tensor \"", tensor, "\" is no string");
+    const std::string name = file.get<std::string>();
+    if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
+      fail_input(path, ": tensor \"", tensor, "\" lies in \"", name.substr(0, 80),
+                 "\", which is not a plain file name");
+    files[tensor] = name;
+  }
+  if (files.empty()) fail_input(path, ": names no tensor");
+  return files;
+}
+
+[[noreturn]] void fail_without_weights(const std::string& path) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("pytorch_model") || name.ends_with(".pth") || name.ends_with(".pt"))
+      fail_input(path, ": its weights are in ", name,
+                 ", a file of Python objects that could run any code; save the model with ",
+                 "save_pretrained(DIR, safe_serialization=True) and give DIR");
+  }
+  fail_input(path, ": holds neither ", kSafetensorsFile, " nor ", kSafetensorsIndex);
+}
+
+}  // namespace
+
+bool holds_safetensors(const std::string& path) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return fs::exists(fs::path(path) / kSafetensorsFile, ignored) ||
+           fs::exists(fs::path(path) / kSafetensorsIndex, ignored);
+  return path.ends_with(".safetensors") && fs::is_regular_file(path, ignored);
+}
+
+SafetensorsDirectory::SafetensorsDirectory(const std::string& path) : TensorSource(path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) fail_input(path, ": no such file or directory");
+  const fs::path folder = path;
+  if (!fs::is_directory(path, ignored))
+    add_file(path);
+  else if (fs::exists(folder / kSafetensorsFile, ignored))
+    add_file((folder / kSafetensorsFile).string());
+  else if (fs::exists(folder / kSafetensorsIndex, ignored))
+    open_indexed((folder / kSafetensorsIndex).string());
+  else
+    fail_without_weights(path);
+}
+
+void SafetensorsDirectory::add_file(const std::string& file) {
+  readers_.push_back(std::make_unique<SafetensorsReader>(file));
+  for (const SafetensorsEntry& entry : readers_.back()->entries()) {
+    if (find(entry.name) != nullptr)
+      fail_input(path(), ": tensor \"", entry.name, "\" is in two files");
+    add({entry.name, entry.dtype_name, entry.dtype, entry.shape, entry.bytes()});
+    places_.push_back({readers_.back().get(), &entry});
+  }
+}
+
+void SafetensorsDirectory::open_indexed(const std::string& index) {
+  const std::map<std::string, std::string> weight_map = read_weight_map(index);
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : weight_map) files.insert(file);
+  std::vector<std::string> absent;
+  std::error_code ignored;
+  for (const std::string& file : files)
+    if (!fs::exists(fs::path(path()) / file, ignored)) absent.push_back(file);
+  if (!absent.empty())
+    fail_input(path(), ": ", absent.size(), " of ", files.size(), " shards that ",
+               kSafetensorsIndex, " names are missing: ", listed(absent), "; download them again");
+  for (const std::string& file : files) add_file((fs::path(path()) / file).string());
+  std::vector<std::string> missing, left_over;
+  for (const auto& [tensor, file] : weight_map) {
+    const SourceTensor* found = find(tensor);
+    const size_t number = found == nullptr ? 0 : static_cast<size_t>(found - tensors().data());
+    if (found == nullptr || fs::path(places_[number].reader->path()).filename() != file)
+      missing.push_back(concat(tensor, " (in ", file, ")"));
+  }
+  for (const SourceTensor& tensor : tensors())
+    if (!weight_map.contains(tensor.name)) left_over.push_back(tensor.name);
+  if (missing.empty() && left_over.empty()) return;
+  fail_input(index, " does not agree with the shards:",
+             missing.empty() ? "" : concat(" not there where it says: ", listed(missing)),
+             left_over.empty() ? ""
+                               : concat(missing.empty() ? "" : ";",
+                                        " there, but not in the index: ", listed(left_over)),
+             "; files of two downloads may be mixed");
+}
+
+std::span<const std::byte> SafetensorsDirectory::bytes(const SourceTensor& tensor) const {
+  const Place& place = places_[static_cast<size_t>(&tensor - tensors().data())];
+  return place.reader->bytes(*place.entry);
+}
+
+std::vector<std::string> SafetensorsDirectory::files() const {
+  std::vector<std::string> out;
+  for (const auto& reader : readers_) out.push_back(reader->path());
+  return out;
+}
+
+void SafetensorsDirectory::read_elements(size_t number, int64_t begin,
+                                         const Tensor& destination) const {
+  const SourceTensor& tensor = tensors()[number];
+  const int64_t size = dtype_size(*tensor.dtype);
+  convert_elements(destination, *tensor.dtype,
+                   bytes(tensor).subspan(static_cast<size_t>(begin * size),
+                                         static_cast<size_t>(destination.numel() * size)));
+}
+
+}  // namespace trireme

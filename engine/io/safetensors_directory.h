@@ -1,0 +1,45 @@
+// The weights of a HuggingFace directory: model.safetensors, or shards with an index.
+//
+//   model.safetensors.index.json   {"metadata": {...}, "weight_map": {"tensor": "model-00001-of-00002.safetensors", ...}}
+//
+// Hostile like every file of others: the index's names must not lead out of the directory, the shards' headers
+// are checked (safetensors.h), and both must name the same tensors. What is missing and what is too much is
+// listed in one InputError.
+#pragma once
+
+#include <memory>
+
+#include "engine/io/safetensors.h"
+#include "engine/io/tensor_source.h"
+
+namespace trireme {
+
+inline constexpr const char* kSafetensorsFile = "model.safetensors";
+inline constexpr const char* kSafetensorsIndex = "model.safetensors.index.json";
+
+class SafetensorsDirectory : public TensorSource {
+ public:
+  // A directory, or one .safetensors file.
+  explicit SafetensorsDirectory(const std::string& path);
+  // The bytes as they are in the file.
+  std::span<const std::byte> bytes(const SourceTensor& tensor) const;
+  std::vector<std::string> files() const;  // of the shards, in their order
+
+ protected:
+  void read_elements(size_t number, int64_t begin, const Tensor& destination) const override;
+
+ private:
+  void open_indexed(const std::string& index);
+  void add_file(const std::string& path);
+  std::vector<std::unique_ptr<SafetensorsReader>> readers_;
+  struct Place {
+    const SafetensorsReader* reader;
+    const SafetensorsEntry* entry;
+  };
+  std::vector<Place> places_;
+};
+
+// Whether there are such weights at a place: a directory with either file, or a file whose name ends so.
+bool holds_safetensors(const std::string& path);
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+#include "engine/io/tensor_source.h"
+
+#include <cstring>
+
+#include "engine/core/convert_float.h"
+
+namespace trireme {
+
+int64_t SourceTensor::numel() const {
+  int64_t n = 1;
+  for (const int64_t dim : shape) n = checked_mul(n, dim);
+  return n;
+}
+
+const SourceTensor* TensorSource::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+void TensorSource::add(SourceTensor tensor) {
+  by_name_.emplace(tensor.name, tensors_.size());
+  tensors_.push_back(std::move(tensor));
+}
+
+void TensorSource::read(const SourceTensor& tensor, int64_t begin,
+                        const Tensor& destination) const {
+  check_contiguous("TensorSource::read", tensor.name.c_str(), destination);
+  if (!tensor.dtype.has_value() || !is_float(*tensor.dtype))
+    fail_input(path_, ": tensor \"", tensor.name, "\" is ", tensor.dtype_name,
+               ", which holds no weights that can be read");
+  const int64_t count = destination.numel();
+  TRIREME_CHECK(begin >= 0 && count <= tensor.numel() - begin, tensor.name, ": elements from ",
+                begin, ", ", count, " of them, of ", tensor.numel());
+  if (count == 0) return;
+  const auto number = static_cast<size_t>(&tensor - tensors_.data());
+  TRIREME_CHECK(number < tensors_.size(), tensor.name, " is not of ", path_);
+  read_elements(number, begin, destination);
+}
+
+void convert_elements(const Tensor& destination, DType dtype, std::span<const std::byte> from) {
+  TRIREME_CHECK(std::ssize(from) == destination.numel() * dtype_size(dtype), from.size(),
+                " bytes of ", dtype, " for ", destination.numel(), " elements");
+  if (dtype == destination.dtype()) {
+    std::memcpy(destination.raw(), from.data(), from.size());
+    return;
+  }
+  dispatch_float("convert_elements", dtype, [&]<class From>() {
+    dispatch_float("convert_elements", destination.dtype(), [&]<class To>() {
+      To* const out = destination.as<To>();
+      const std::byte* in = from.data();
+      for (int64_t i = 0, n = destination.numel(); i < n; ++i, in += sizeof(From)) {
+        From value;
+        std::memcpy(&value, in, sizeof(From));
+        out[i] = convert_float<To>(value);
+      }
+    });
+  });
+}
+
+void convert_elements(const Tensor& destination, std::span<const float> from) {
+  convert_elements(destination, DType::kF32, std::as_bytes(from));
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out = "(";
+  for (size_t d = 0; d < shape.size(); ++d) out += concat(d == 0 ? "" : ", ", shape[d]);
+  return out + ")";
+}
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+// Named tensors that lie in files of others, read piece by piece and converted to the reader's dtype:
+// safetensors (safetensors_directory.h), GGUF (gguf.h), quantised forms of the former (quantized_source.h).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/core/tensor.h"
+
+namespace trireme {
+
+struct SourceTensor {
+  std::string name;
+  std::string dtype_name;      // the file's word: "BF16", "Q4_K"
+  std::optional<DType> dtype;  // what read() loses nothing in; absent: no float values
+  std::vector<int64_t> shape;  // row-major, the last varies fastest
+  int64_t bytes = 0;           // in the file
+  int64_t numel() const;
+};
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  const std::string& path() const { return path_; }
+  const std::vector<SourceTensor>& tensors() const { return tensors_; }
+  const SourceTensor* find(std::string_view name) const;  // nullptr when absent
+  // Elements [begin, begin + destination.numel()) of the flattened tensor, rounded once to the dtype of
+  // `destination`: a contiguous float tensor on the host. Nothing else is kept in memory but pages of the
+  // file and, for quantised kinds, one block. InputError for a tensor without float values.
+  void read(const SourceTensor& tensor, int64_t begin, const Tensor& destination) const;
+
+ protected:
+  explicit TensorSource(std::string path) : path_(std::move(path)) {}
+  void add(SourceTensor tensor);  // its number is the order of adding
+  virtual void read_elements(size_t number, int64_t begin, const Tensor& destination) const = 0;
+
+ private:
+  std::string path_;
+  std::vector<SourceTensor> tensors_;
+  std::map<std::string, size_t, std::less<>> by_name_;
+};
+
+// destination[i] = the i-th element of `from` (a float dtype, any alignment), rounded once.
+void convert_elements(const Tensor& destination, DType dtype, std::span<const std::byte> from);
+// The same from values in float32, where `count` of them were computed.
+void convert_elements(const Tensor& destination, std::span<const float> from);
+
+// "(4, 16)"
+std::string shape_text(const std::vector<int64_t>& shape);
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+// HuggingFace directories for tests: the weights of a golden case, changed as a test wants, in any dtype and
+// number of shards.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/config/reader.h"
+#include "engine/core/dtype.h"
+
+namespace trireme::test {
+
+struct FileTensor {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+};
+
+struct HfFiles {
+  // Config and weights of tests/golden/<name>, the latter in `dtype`.
+  HfFiles(const std::string& golden, DType dtype);
+  // Writes config.json and one or more safetensors files, with an index if more. Tensors go round the shards.
+  void write(const std::string& directory, int shards = 1) const;
+  // Renames every tensor that begins with `prefix`, dropping it.
+  void drop_prefix(const std::string& prefix);
+
+  std::map<std::string, FileTensor> tensors;
+  Json& config() { return *config_; }
+
+ private:
+  std::shared_ptr<Json> config_;
+};
+
+// Writes one file of such tensors.
+void write_safetensors(const std::string& path, const std::map<std::string, FileTensor>& tensors);
+
+}  // namespace trireme::test

@@ -1,0 +1,68 @@
+#include "transformer/hf_model.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "engine/io/safetensors_directory.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelConfig read_config_file(const std::string& directory) {
+  const std::string file = model_config_file(directory);
+  ConfigReport report;
+  ModelConfig config = read_model_config(parse_json_file(file), "", report);
+  report.throw_if_errors(file);
+  return config;
+}
+
+// The first part of our names where all names of the files lack it.
+std::string missing_prefix(const ModelConfig& config, const TensorSource& tensors) {
+  const std::string prefix = config.family == ModelFamily::kGpt2 ? "transformer." : "model.";
+  for (const SourceTensor& tensor : tensors.tensors())
+    if (tensor.name.starts_with(prefix)) return "";
+  return prefix;
+}
+
+}  // namespace
+
+HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
+  config_ = read_config_file(directory);
+  tensors_ = std::make_unique<SafetensorsDirectory>(directory);
+  dropped_prefix_ = missing_prefix(config_, *tensors_);
+}
+
+std::string HfModel::tokenizer() const {
+  std::error_code ignored;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (fs::is_regular_file(fs::path(path()) / name, ignored))
+      return (fs::path(path()) / name).string();
+  return "";
+}
+
+ParameterPlace HfModel::place(const ModelConfig& config, const std::string& parameter) const {
+  ParameterPlace place{hf_source(config, parameter)};
+  if (!dropped_prefix_.empty() && place.tensor.starts_with(dropped_prefix_))
+    place.tensor = place.tensor.substr(dropped_prefix_.size());
+  return place;
+}
+
+bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {
+  return hf_tensor_is_ignored(config, tensor);
+}
+
+bool is_hf_model(const std::string& path) {
+  if (path.empty()) return false;
+  std::error_code ignored;
+  const fs::path folder = path;
+  if (!fs::is_regular_file(folder / "config.json", ignored)) return false;
+  if (holds_safetensors(path)) return true;
+  for (const char* of_a_run : {"manifest.json", "latest", "checkpoints", "resolved_config.json"})
+    if (fs::exists(folder / of_a_run, ignored)) return false;
+  return true;
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// A HuggingFace directory: config.json and safetensors (engine/io/safetensors_directory.h).
+//
+// Names of a model without its head ("layers.0..." for "model.layers.0...", "h.0..." for "transformer.h.0...")
+// are understood, and tensors that nobody needs are passed over (hf_tensor_is_ignored()).
+#pragma once
+
+#include "transformer/model_source.h"
+
+namespace trireme {
+
+class HfModel : public ModelSource {
+ public:
+  // Reads the configuration and the headers. InputError for what is wrong with either.
+  explicit HfModel(const std::string& directory);
+  std::string tokenizer() const override;
+  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+
+ protected:
+  bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;
+
+ private:
+  std::string dropped_prefix_;  // of our names, which the files' names do not have
+};
+
+// A directory with config.json and safetensors in it, or with the former and nothing of a run.
+bool is_hf_model(const std::string& path);
+
+}  // namespace trireme
