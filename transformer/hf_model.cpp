@@ -5,6 +5,7 @@
 
 #include "engine/config/parse.h"
 #include "engine/io/safetensors_directory.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -21,7 +22,8 @@ ModelConfig read_config_file(const std::string& directory) {
 
 // The first part of our names where all names of the files lack it.
 std::string missing_prefix(const ModelConfig& config, const TensorSource& tensors) {
-  const std::string prefix = config.family == ModelFamily::kGpt2 ? "transformer." : "model.";
+  const std::string table = parameter_names(config).token_embedding;
+  const std::string prefix = table.substr(0, table.find('.') + 1);
   for (const SourceTensor& tensor : tensors.tensors())
     if (tensor.name.starts_with(prefix)) return "";
   return prefix;

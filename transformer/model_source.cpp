@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/ops/transfer.h"
+#include "transformer/families/family.h"
 #include "transformer/hf_model.h"
 
 namespace trireme {
@@ -197,7 +198,7 @@ void ModelSource::check(const ModelConfig& config) const {
   if (missing.empty() && left_over.empty() && wrong.empty()) return;
   const bool head = missing.size() == 1 && missing[0] == "lm_head.weight";
   fail_input(path_, ": its tensors are not those of its configuration (model_type \"",
-             model_type_name(config.family), "\")", listed("missing", missing),
+             family_of(config.family).model_type, "\")", listed("missing", missing),
              listed("left over", left_over), listed("wrong", wrong),
              head ? "\n  a model without its head: set tie_word_embeddings to true in config.json "
                     "if the head is the embedding's"
