@@ -13,10 +13,10 @@
 #include "commands/failure.h"
 #include "commands/generate.h"
 #include "commands/parse_error.h"
-#include "commands/pretrain.h"
 #include "commands/report.h"
 #include "commands/schedule.h"
 #include "commands/tokenize.h"
+#include "commands/training_commands.h"
 #include "commands/version.h"
 #include "engine/core/error.h"
 #include "engine/observe/log.h"
@@ -59,7 +59,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   app.require_subcommand(1);
   add_config_command(app);
   add_data_command(app);
-  add_pretrain_command(app, line);
+  add_training_commands(app, line);
   add_eval_command(app, line);
   add_generate_command(app, line);
   add_checkpoint_command(app);

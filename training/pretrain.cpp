@@ -19,6 +19,7 @@
 #include "parallel/device.h"
 #include "parallel/launch.h"
 #include "training/evaluate.h"
+#include "training/finetune_data.h"
 #include "training/run_directory.h"
 #include "training/run_records.h"
 #include "training/traffic_metrics.h"
@@ -44,6 +45,7 @@ class PretrainRun {
     int64_t allocations = 0;
     StepMetrics sent;  // only TrafficMetrics
   };
+  void open_examples();
   void open_data();
   void make_plans();
   int64_t planned_bytes() const;
@@ -76,7 +78,9 @@ class PretrainRun {
   Evaluator evaluator_;
   std::unique_ptr<BatchSource> train_data_, test_data_;
   std::vector<ValidationSource> validation_data_;
-  std::string no_validation_;  // why there is no validation_data_
+  std::string no_validation_;        // why there is no validation_data_
+  std::string examples_summary_;     // of a fine-tuning run
+  int64_t sequences_per_epoch_ = 0;  // of it
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
   TrainPosition position_;  // with the open steps
@@ -133,7 +137,31 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
   device_.gpu->synchronous = config.cuda_synchronous;
 }
 
+// Where the batches of a fine-tuning run come from: the one difference to pretraining.
+void PretrainRun::open_examples() {
+  std::shared_ptr<FinetuneData> data = options_.finetune;
+  if (data == nullptr) data = open_finetune_data(config_, ctx_.threads);
+  const double epochs = config_.finetune.num_train_epochs;
+  const int64_t sequences = data->train->samples_per_epoch();
+  if (epochs > 0 && config_.train_steps != finetune_steps(config_, sequences))
+    fail_input("train_steps ", config_.train_steps, " and finetune.num_train_epochs ", epochs,
+               " do not agree: ", sequences, " sequences come to ",
+               finetune_steps(config_, sequences), " steps; set train_steps to auto, or ",
+               "num_train_epochs to null");
+  examples_summary_ = data->summary;
+  sequences_per_epoch_ = sequences;
+  train_data_ = std::move(data->train);
+  if (data->validation != nullptr)
+    validation_data_.push_back({"", std::move(data->validation)});
+  else
+    no_validation_ = "neither finetune.valid_file nor finetune.val_size is given; give one";
+  if (validation_data_.empty() && config_.eval_interval > 0)
+    fail_input("evaluation.eval_interval ", config_.eval_interval, " asks for validation, but ",
+               no_validation_, "; or set evaluation.eval_interval to 0");
+}
+
 void PretrainRun::open_data() {
+  if (config_.finetune.enabled) return open_examples();
   const BatchSourceOptions source{.sequence_length = config_.sequence_length,
                                   .vocab_size = config_.model.vocab_size,
                                   .seed = config_.seed,
@@ -380,6 +408,13 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
     m.extra.emplace_back("exposed_comm_ms", result.exposed_communication_seconds * 1e3);
   if (config_.parallel.pp > 1)
     m.extra.emplace_back("pipeline_idle_ms", result.pipeline_idle_seconds * 1e3);
+  if (config_.finetune.enabled) {
+    m.extra.emplace_back("loss_tokens", static_cast<double>(result.valid_tokens));
+    const double epoch = static_cast<double>(open.position.consumed_samples) /
+                         static_cast<double>(sequences_per_epoch_);
+    const double last = config_.finetune.num_train_epochs;
+    m.extra.emplace_back("epoch", last > 0 ? std::min(epoch, last) : epoch);
+  }
   if (config_.model.moe.experts == 0) return m;
   constexpr std::array<const char*, 4> kLosses{"router_balance_loss", "router_z_loss",
                                                "router_importance_loss", "router_load_loss"};
@@ -412,6 +447,7 @@ ExitCode PretrainRun::run() {
   start_or_resume();
   log_info("device ", describe_device(device_, ctx_.threads), "; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
+  if (!examples_summary_.empty()) log_info(examples_summary_);
   for (const auto& [name, source] : validation_data_)
     if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
   if (!step_.graphs().why_not().empty())

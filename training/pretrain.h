@@ -1,6 +1,8 @@
-// The pretraining run: everything between a checked configuration and a saved model.
+// The training run, from fresh weights or of a model that is fine-tuned: everything between a checked
+// configuration and a saved model.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "parallel/comm/world.h"
@@ -9,8 +11,11 @@
 
 namespace trireme {
 
+struct FinetuneData;
+
 struct PretrainOptions {
-  std::string resume;          // "", "auto" or a checkpoint (training/run_directory.h)
+  std::string resume;  // "", "auto" or a checkpoint (training/run_directory.h)
+  std::shared_ptr<FinetuneData> finetune = {};  // of a fine-tuning run, else opened by it
   bool validate_only = false;  // print what the run will need, train nothing, write nothing
 };
 

@@ -12,7 +12,9 @@
 #include "engine/core/error.h"
 #include "engine/text/tokenizer.h"
 #include "training/batch_rule.h"
+#include "training/checkpoint_model.h"
 #include "training/data_path.h"
+#include "training/read_finetune.h"
 #include "training/read_optimization.h"
 #include "training/read_parallel.h"
 #include "transformer/families/family.h"
@@ -64,6 +66,12 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
     return read_data_path(values.raw(key), values.spelled(key), report);
   };
   const bool split = values.given("data.data_path"), whole = values.given("data.train_data_path");
+  data.tokenizer = values.word("data.tokenizer");
+  read_finetune(values, config, report);
+  if (config.finetune.enabled) {
+    data.split.clear();
+    return;
+  }
   if (!split && !whole)
     report.error("data.data_path",
                  "is required (or data.train_data_path): prefix of the token file "
@@ -85,7 +93,6 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   std::array<double, 3> parts{};
   if (const std::string problem = whole ? "" : read_split(data.split, parts); !problem.empty())
     report.error(values.spelled("data.split"), concat(problem, ", got ", shown(Json(data.split))));
-  data.tokenizer = values.word("data.tokenizer");
   data.reset_position_ids = values.flag("data.reset_position_ids");
   data.reset_attention_mask = values.flag("data.reset_attention_mask");
   data.eod_mask_loss = values.flag("data.eod_mask_loss");
@@ -144,12 +151,12 @@ void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& re
                         family_of(config.model.family).positions_key, " ", longest));
 }
 
-RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {
+RunConfig read_checked(const Json& json, int world_size, ConfigReport& report,
+                       const CountSequences& sequences = {}) {
   TRIREME_CHECK(world_size >= 1, "world size ", world_size);
   const ConfigValues values = read_config(run_schema(), json, "", report);
   RunConfig config;
   if (values.given("model")) config.model = read_model_config(values.raw("model"), "model", report);
-  config.train_steps = values.integer("train_steps");
   config.seed = static_cast<uint64_t>(values.integer("seed"));
   config.max_consecutive_skips = values.integer("max_consecutive_skips");
   config.gradient_clipping = values.number("gradient_clipping");
@@ -160,9 +167,10 @@ RunConfig read_checked(const Json& json, int world_size, ConfigReport& report) {
   read_length(values, config, report);
   read_precision(values, config, report);
   read_float8(values, config, report);
+  read_data(values, config, report);
+  read_train_steps(values, config, report, sequences);
   read_optimizer(values, config, report);
   read_scheduler(values, config, report);
-  read_data(values, config, report);
   read_places(values, config);
   read_machine(values, config, report);
   config.notes = report.notes();
@@ -182,6 +190,21 @@ std::string inline_model(Json& document, const std::filesystem::path& folder) {
   return file;
 }
 
+// A fine-tuning run that names no model or tokenizer has those of the weights it starts from.
+void take_from_weights(Json& document) {
+  if (!document.is_object() || !document.contains("finetune")) return;
+  const auto has = [&](const char* pointer) {
+    return document.contains(Json::json_pointer(pointer));
+  };
+  const auto load = Json::json_pointer("/checkpoint/load");
+  if (!document.contains(load) || !document[load].is_string()) return;
+  if (has("/model") && has("/data/tokenizer")) return;
+  const std::unique_ptr<ModelSource> source = open_any_model(document[load].get<std::string>());
+  if (!has("/model")) document["model"] = model_config_to_json(source->config());
+  if (!has("/data/tokenizer") && !source->tokenizer().empty())
+    document["data"]["tokenizer"] = source->tokenizer();
+}
+
 std::string title_of(const std::string& path, const std::string& model_file) {
   return model_file.empty() ? path : concat(path, " (model: ", model_file, ")");
 }
@@ -189,7 +212,7 @@ std::string title_of(const std::string& path, const std::string& model_file) {
 }  // namespace
 
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
-                          int world_size) {
+                          int world_size, const CountSequences& sequences) {
   Json document = parse_json_file(path);
   ConfigReport report;
   // A model given on the command line is relative to where the command was typed, and replaces
@@ -207,7 +230,8 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
   }
   const std::string model_file = inline_model(document, folder);
   for (const Override& change : changes) apply_override(run_schema(), change, document, report);
-  RunConfig config = read_checked(document, world_size, report);
+  take_from_weights(document);
+  RunConfig config = read_checked(document, world_size, report, sequences);
   report.throw_if_errors(title_of(path, model_file));
   return config;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "engine/core/dtype.h"
 #include "optim/config.h"
 #include "parallel/layout.h"
+#include "training/finetune_config.h"
 #include "transformer/float8_state.h"
 #include "transformer/model_config.h"
 #include "transformer/recompute.h"
@@ -104,6 +106,7 @@ struct RunConfig {
   PipelineConfig pipeline;
   ZeroConfig zero;
   DataConfig data;
+  FinetuneConfig finetune;
   CheckpointConfig checkpoint;
   CommConfig comm;
   LoggingConfig logging;
@@ -123,8 +126,11 @@ struct RunConfig {
 // world_size: ranks of the run, needed to resolve the layout and the batch rule
 //   train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x dp.
 // overrides: "a.b=v" of --set, applied in order to the document before it is checked.
+// sequences: counts those of an epoch of a fine-tuning run whose train_steps are "auto"; without it the files are
+// read for that. A fine-tuning run without "model" has that of checkpoint.load.
+using CountSequences = std::function<int64_t(const RunConfig& read_so_far)>;
 RunConfig load_run_config(const std::string& path, const std::vector<std::string>& overrides,
-                          int world_size);
+                          int world_size, const CountSequences& sequences = {});
 RunConfig read_run_config(const Json& json, int world_size);
 // Reads what run_config_to_json() wrote, for the number of ranks it was resolved for.
 RunConfig resolved_run_config(const Json& json);

@@ -7,6 +7,7 @@
 #include "engine/config/reference.h"
 #include "engine/core/error.h"
 #include "training/data_path.h"
+#include "training/read_finetune.h"
 #include "training/run_config.h"
 #include "transformer/families/family.h"
 
@@ -106,8 +107,13 @@ Json scheduler_json(const SchedulerConfig& scheduler) {
   return {{"type", word(scheduler.style)}, {"params", params}};
 }
 
-Json data_json(const DataConfig& data) {
+Json data_json(const RunConfig& config) {
+  const DataConfig& data = config.data;
   Json json;
+  if (config.finetune.enabled) {
+    json["tokenizer"] = data.tokenizer;
+    return json;
+  }
   if (data.split.empty()) {
     json["train_data_path"] = data_path_to_json(data.train);
     json["valid_data_path"] = validation_sets_to_json(data.valid);
@@ -215,8 +221,9 @@ Json run_config_to_json(const RunConfig& config) {
       {"parallel", parallel_json(config)},
       {"zero_optimization", zero_json(config.zero)},
       {"activation_checkpointing", {{"granularity", word(config.recompute)}}},
-      {"data", data_json(config.data)},
+      {"data", data_json(config)},
   };
+  if (config.finetune.enabled) json["finetune"] = finetune_json(config.finetune);
   add_places(config, json);
   return json;
 }
@@ -228,6 +235,8 @@ std::string trajectory_hash(const RunConfig& config) {
   if (!config.float8.enabled) json.erase("fp8");  // it did not exist in earlier versions
   for (const char* key : {"data_path", "train_data_path"})
     if (json["data"].contains(key)) keep_file_names(json["data"][key]);
+  if (json.contains("finetune"))
+    for (const char* key : {"train_file", "chat_template"}) keep_file_names(json["finetune"][key]);
   // FNV-1a, 64 bits: stable over machines and versions of libraries.
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : json.dump()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

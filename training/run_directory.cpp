@@ -89,7 +89,7 @@ void check_same_run(const RunConfig& config, ResumePlan& plan) {
     fail_input(plan.checkpoint, " belongs to a run with another configuration (",
                differences(saved, config), "); set them back, or use another output_dir");
   check_past_rates(saved, config, reader.step(), plan.checkpoint);
-  if (saved.train_steps == config.train_steps) return;
+  if (saved.train_steps == config.train_steps || config.finetune.enabled) return;
   const std::string change = order_change(
       config.data,
       {.sequence_length = config.sequence_length, .vocab_size = config.model.vocab_size},
@@ -168,7 +168,8 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
       plan.weights = from;
     } else if (!from.empty()) {
       NewestCheckpoint found = find_checkpoint(checkpoint_place(from));
-      plan.checkpoint = std::move(found.directory);
+      (config.finetune.enabled && !path ? plan.weights : plan.checkpoint) =
+          std::move(found.directory);
       std::ranges::move(found.skipped, std::back_inserter(plan.notes));
     }
   }

@@ -24,7 +24,7 @@ namespace trireme {
 // directory holds none and else continues it; a path continues from that checkpoint. Where a
 // run would start, checkpoint.load names a checkpoint to continue from instead; or a model of others (a
 // HuggingFace directory, an imported checkpoint), of which the run takes the weights and nothing else, and
-// starts at step 0 (Megatron's --finetune). Wherever the checkpoint comes from, records in output_dir that
+// starts at step 0 (Megatron's --finetune); a fine-tuning run does so with any. Wherever the checkpoint comes from, records in output_dir that
 // are another run's are refused and not overwritten.
 struct ResumePlan {
   std::string checkpoint;          // directory to load; empty: start from the beginning

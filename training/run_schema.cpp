@@ -49,8 +49,10 @@ void add_run(Schema& s) {
       .at_most(1 << 30)
       .alias({"seq_length", "max_context_length", "training.max_context_length", "training.seq_len",
               "tokens.sequence_length"});
-  s.integer("train_steps", "", "optimizer steps of the whole run")
-      .required()
+  s.integer(
+       "train_steps", "\"auto\"",
+       "optimizer steps of the whole run; auto: of finetune.num_train_epochs, required without")
+      .or_auto()
       .at_least(1)
       .at_most(kMaxTrainSteps)
       .beside_trajectory()
@@ -363,6 +365,7 @@ Schema make_run_schema() {
   add_optimizer(schema);
   add_scheduler(schema);
   add_data(schema);
+  add_finetune_keys(schema);
   add_places(schema);
   add_machine(schema);
   add_parallel_keys(schema);

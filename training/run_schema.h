@@ -7,6 +7,7 @@ namespace trireme {
 
 // How ranks share the work.
 void add_parallel_keys(Schema& schema);
+void add_finetune_keys(Schema& schema);
 // Keys of DeepSpeed, Megatron and others that have no effect here, are refused, or name what is not
 // built yet.
 void add_foreign_keys(Schema& schema);

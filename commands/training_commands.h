@@ -1,4 +1,4 @@
-// trireme pretrain
+// trireme pretrain, trireme finetune
 #pragma once
 
 namespace CLI {
@@ -9,6 +9,6 @@ namespace trireme {
 
 struct CommandLine;
 
-CLI::App* add_pretrain_command(CLI::App& parent, const CommandLine& line);
+void add_training_commands(CLI::App& parent, const CommandLine& line);
 
 }  // namespace trireme

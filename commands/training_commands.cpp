@@ -1,15 +1,16 @@
-#include "training/pretrain.h"
+#include "commands/training_commands.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include "commands/commands.h"
 #include "commands/key_flags.h"
-#include "commands/pretrain.h"
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
+#include "training/finetune_data.h"
+#include "training/pretrain.h"
 
 namespace trireme {
 namespace {
@@ -21,14 +22,28 @@ struct Arguments {
   int ranks = 0;
 };
 
-void run(const Arguments& args, const CLI::App& command, const CommandLine& line) {
+// Each command takes the configurations of its own kind.
+void check_kind(const RunConfig& config, bool finetune) {
+  if (finetune && !config.finetune.enabled)
+    fail_input("finetune.train_file: is required: the examples to learn from");
+  if (!finetune && config.finetune.enabled)
+    fail_input("the configuration has a section finetune: run it with trireme finetune");
+}
+
+void run(Arguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
   SignalRequests signals;
   RunConfig config;
   before_connecting([&] {
     ensure_ranks(args.ranks, line.argc, line.argv);
     // The number of ranks is known before they are connected: a bad configuration costs nothing.
     config = load_run_config(args.config, with_key_flags(command, args.overrides),
-                             detect_launcher().ranks);
+                             detect_launcher().ranks, [&](const RunConfig& read_so_far) {
+                               const int threads =
+                                   std::max(1, available_cores() / detect_launcher().ranks);
+                               args.options.finetune = open_finetune_data(read_so_far, threads);
+                               return args.options.finetune->train->samples_per_epoch();
+                             });
+    check_kind(config, finetune);
     set_active_isa(parse_isa(config.isa));
   });
   std::unique_ptr<World> world;
@@ -39,11 +54,8 @@ void run(const Arguments& args, const CLI::App& command, const CommandLine& line
   if (code != ExitCode::kDone) throw CLI::RuntimeError(static_cast<int>(code));
 }
 
-}  // namespace
-
-CLI::App* add_pretrain_command(CLI::App& app, const CommandLine& line) {
+void add_training_command(CLI::App* command, const CommandLine& line, bool finetune) {
   auto args = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("pretrain", "Train a model from a JSON configuration");
   command->add_option("--config", args->config, "Run configuration (docs/config-reference.md)")
       ->required()
       ->type_name("FILE");
@@ -62,13 +74,21 @@ CLI::App* add_pretrain_command(CLI::App& app, const CommandLine& line) {
       "Ctrl-C saves and stops too;\n"
       "with several ranks it ends them: `kill -USR2` the mpirun process, which hands the signal "
       "on.\n"
-      "Several ranks: --ranks N here, or mpirun -n N trireme pretrain ..., srun, torchrun "
-      "variables.\n"
+      "Several ranks: --ranks N here, or mpirun -n N trireme ..., srun, torchrun variables.\n"
       "Every key of the configuration is also a flag: --train-steps 10, --optimizer-params-lr "
       "1e-3.");
   accept_key_flags(*command);
-  command->callback([args, command, line] { run(*args, *command, line); });
-  return command;
+  command->callback([args, command, line, finetune] { run(*args, *command, line, finetune); });
+}
+
+}  // namespace
+
+void add_training_commands(CLI::App& app, const CommandLine& line) {
+  add_training_command(app.add_subcommand("pretrain", "Train a model from a JSON configuration"),
+                       line, false);
+  add_training_command(
+      app.add_subcommand("finetune", "Train a saved model further, on examples of what to answer"),
+      line, true);
 }
 
 }  // namespace trireme

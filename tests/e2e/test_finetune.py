@@ -1,0 +1,82 @@
+"""A model trained from scratch, fine-tuned on instructions, answers instructions it has not seen."""
+import itertools
+import json
+import random
+
+import harness
+import tiny_run
+
+LETTERS = "abcdefgh"
+MODEL = {"model_type": "llama", "vocab_size": 257, "max_position_embeddings": 64, "hidden_size": 64,
+         "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4}
+TEMPLATE = ("{% for m in messages %}{% if m.role == 'user' %}Q {{ m.content }}\nA {% else %}"
+            "{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}")
+
+
+def words():
+    """All words of four different letters, in a random order."""
+    out = ["".join(word) for word in itertools.permutations(LETTERS, 4)]
+    random.Random(3).shuffle(out)
+    return out
+
+
+class Finetuning(tiny_run.RunTest):
+    def setUp(self):
+        super().setUp()
+        self.words = words()
+        text = random.Random(4)
+        # What the first model sees: the letters, and that words come again. Nothing of questions.
+        self.write("letters.txt", "\n".join(f"{w} {w}" for w in text.choices(self.words, k=4000)))
+        self.trireme("data", "prepare", "--input", "letters.txt", "--output", "letters")
+        self.held_out, learned = self.words[:50], self.words[100:]
+        self.messages("train.jsonl", learned)
+        self.messages("valid.jsonl", self.words[50:100])
+        self.write("chat.jinja", TEMPLATE)
+
+    def messages(self, name, items):
+        self.write(name, "".join(json.dumps({"messages": [
+            {"role": "user", "content": word}, {"role": "assistant", "content": word[::-1]}]}) + "\n"
+            for word in items))
+
+    def exact_match(self, run):
+        hits = 0
+        for word in self.held_out:
+            prompt = f"Q {word}\nA "
+            said, _ = self.trireme("generate", run, "--prompt", prompt, "--temperature", 0, "--max-new-tokens", 8)
+            hits += said == prompt + word[::-1] + "\n"
+        return hits / len(self.held_out)
+
+    def base(self, **changes):
+        self.configure(model=MODEL, sequence_length=64, train_steps=60, train_batch_size=16,
+                       train_micro_batch_size_per_gpu=16, output_dir="base", evaluation={},
+                       data={"train_data_path": "letters", "tokenizer": "byte"},
+                       optimizer={"params": {"lr": 3e-3}}, **changes)
+        self.pretrain()
+
+    def finetune_config(self, **changes):
+        document = {"output_dir": "tuned", "checkpoint": {"load": "base"}, "train_batch_size": 16,
+                    "train_micro_batch_size_per_gpu": 16, "sequence_length": 64, "seed": 5,
+                    "finetune": {"train_file": "train.jsonl", "valid_file": "valid.jsonl",
+                                 "chat_template": "chat.jinja", "num_train_epochs": 8},
+                    "optimizer": {"params": {"lr": 3e-3, "weight_decay": 0.0}},
+                    "data": {"tokenizer": "byte"}, "cpu": {"threads_per_rank": 1}}
+        document.update(changes)
+        self.write("tune.json", json.dumps(document))
+
+    def finetune(self, *arguments, **options):
+        return self.trireme("finetune", "--config", "tune.json", *arguments, **options)
+
+    def test_answers_what_it_has_not_seen(self):
+        self.base()
+        self.finetune_config()
+        self.finetune()
+        self.assertLess(self.exact_match("base"), 0.1)
+        self.assertGreater(self.exact_match("tuned"), 0.9)
+        self.assert_members_are_documented("tuned")
+        records = self.records("tuned")
+        self.assertEqual(records[-1]["epoch"], 8)
+        self.assertIn("validation_loss", records[-1])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,241 @@
+// Fine-tuning examples: what of each form of record is learned, packing, and the batches made of it.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "engine/core/error.h"
+#include "engine/ops/cross_entropy.h"
+#include "tests/support/scratch_directory.h"
+#include "training/data/example_set.h"
+
+namespace trireme {
+namespace {
+
+using test::ScratchDirectory;
+using Json = ExampleReader::Json;
+
+// A turn is "<role>content", ended by the tokenizer's end of document.
+constexpr const char* kTemplate =
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+constexpr const char* kMarked =
+    "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}"
+    "{{ m.content }}{{ eos_token }}{% endgeneration %}{% else %}{{ m.content }}{{ eos_token }}"
+    "{% endif %}{% endfor %}";
+
+// The tokens with those that are learned in brackets; the end of document is '$'.
+std::string shown(const Example& example) {
+  std::string out;
+  bool inside = false;
+  for (size_t i = 0; i < example.tokens.size(); ++i) {
+    if ((example.learned[i] != 0) != inside) out += std::exchange(inside, !inside) ? "]" : "[";
+    out += example.tokens[i] == 256 ? '$' : static_cast<char>(example.tokens[i]);
+  }
+  return inside ? out + "]" : out;
+}
+
+std::string read(const char* chat_template, const char* record, bool assistant_only = true) {
+  const auto tokenizer = make_byte_tokenizer();
+  return shown(ExampleReader(*tokenizer, chat_template, assistant_only).read(Json::parse(record)));
+}
+
+constexpr const char* kTalk = R"({"messages": [{"role": "system", "content": "s"},
+    {"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"},
+    {"role": "user", "content": "on"}, {"role": "assistant", "content": "no"}]})";
+
+TEST(Examples, OnlyWhatTheAssistantWroteIsLearned) {
+  const std::string wanted = "<system>s$<user>hi$<assistant>[ho$]<user>on$<assistant>[no$]";
+  EXPECT_EQ(read(kTemplate, kTalk), wanted);
+  EXPECT_EQ(read(kMarked, kTalk), wanted);
+  EXPECT_EQ(read(kTemplate, kTalk, false),
+            "[<system>s$<user>hi$<assistant>ho$<user>on$<assistant>no$]");
+  EXPECT_EQ(read(kTemplate, R"({"messages": [{"role": "user", "content": "hi"}]})"), "<user>hi$");
+}
+
+TEST(Examples, OtherForms) {
+  EXPECT_EQ(read("", R"({"prompt": "a: ", "completion": "bc"})"), "a: [bc$]");
+  EXPECT_EQ(read("", R"({"prompt": "a: ", "completion": "bc"})", false), "[a: bc$]");
+  EXPECT_EQ(read("", R"({"text": "abc", "prompt": null})"), "[abc$]");
+  EXPECT_EQ(read(kTemplate, R"({"conversations": [{"from": "human", "value": "a"},
+                                {"from": "gpt", "value": "b"}]})"),
+            "<user>a$<assistant>[b$]");
+  EXPECT_EQ(read(kTemplate, R"({"prompt": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}],
+      "completion": [{"role": "assistant", "content": "d"}]})"),
+            "<user>a$<assistant>b$<user>c$<assistant>[d$]");
+  EXPECT_EQ(read(kTemplate, R"({"instruction": "a", "input": "b", "output": "c"})"),
+            "<user>a\nb$<assistant>[c$]");
+  const std::string alpaca = read("", R"({"instruction": "a", "input": "", "output": "c"})");
+  EXPECT_TRUE(alpaca.ends_with("request.\n\n### Instruction:\na\n\n### Response:\n[c$]")) << alpaca;
+  // Markup in the text of a prompt is text.
+  EXPECT_EQ(read("", R"({"prompt": "<|endoftext|>", "completion": "b"})"), "<|endoftext|>[b$]");
+}
+
+TEST(Examples, PairsShareThePrompt) {
+  const auto tokenizer = make_byte_tokenizer();
+  const auto [chosen, rejected] =
+      ExampleReader(*tokenizer, "", true).read_pair(Json::parse(R"({"prompt": "p", "chosen": "yes",
+                                                                 "rejected": "no"})"));
+  EXPECT_EQ(shown(chosen), "p[yes$]");
+  EXPECT_EQ(shown(rejected), "p[no$]");
+}
+
+TEST(Examples, SaysWhatIsWrong) {
+  const auto said = [](const char* chat_template, const char* record) {
+    try {
+      read(chat_template, record);
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(said("", R"({"question": "a"})").find("has none of these: \"messages\""),
+            std::string::npos);
+  EXPECT_NE(said("", kTalk).find("give finetune.chat_template"), std::string::npos);
+  EXPECT_NE(said(kTemplate, R"({"messages": [{"content": "a"}]})").find("without a \"role\""),
+            std::string::npos);
+  // Earlier answers are written in another way than the last: nobody can tell them from the rest.
+  constexpr const char* kForgets =
+      "{% for m in messages %}<{{ m.role }}>{% if loop.last %}{{ m.content }}{% endif %}{% endfor "
+      "%}";
+  EXPECT_NE(said(kForgets, kTalk).find("{% generation %}"), std::string::npos);
+}
+
+TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {
+  const std::string folder = std::string(TRIREME_SOURCE_DIR) + "/tests/golden/tokenizers/";
+  for (const char* name : {"gpt2.json", "llama3.json", "llama2.json", "qwen2.json"}) {
+    const auto tokenizer = load_tokenizer(folder + name);
+    const ExampleReader reader(*tokenizer, "", true);
+    const Json record = {{"prompt", "How many oars?\n"}, {"completion", " One hundred, and 70."}};
+    const Example example = reader.read(record);
+    std::vector<int32_t> learned, asked;
+    for (size_t i = 0; i < example.tokens.size(); ++i)
+      (example.learned[i] != 0 ? learned : asked).push_back(example.tokens[i]);
+    EXPECT_TRUE(
+        tokenizer->decode(example.tokens).ends_with("How many oars?\n One hundred, and 70."))
+        << name;
+    EXPECT_TRUE(tokenizer->decode(asked).ends_with("How many oars?\n")) << name;
+    EXPECT_FALSE(learned.empty()) << name;
+  }
+}
+
+TEST(Packing, PutsTheLongestFirstWhereTheyFitBest) {
+  const Packing packing = pack({3, 5, 8, 2, 5, 1}, 8);
+  EXPECT_EQ(packing.items, (std::vector<int64_t>{2, 1, 0, 4, 3, 5}));
+  EXPECT_EQ(packing.begin, (std::vector<int64_t>{0, 1, 3, 6}));
+  EXPECT_EQ(one_each(2).items, (std::vector<int64_t>{0, 1}));
+}
+
+struct Files {
+  ScratchDirectory dir;
+  std::string write(const std::vector<std::pair<std::string, std::string>>& answers) {
+    std::ofstream out(dir / "a.jsonl");
+    for (const auto& [prompt, completion] : answers)
+      out << Json({{"prompt", prompt}, {"completion", completion}}).dump() << "\n\n";
+    return dir / "a.jsonl";
+  }
+};
+
+std::shared_ptr<const ExampleSet> load(const std::string& file, ExampleSetOptions options) {
+  const auto tokenizer = make_byte_tokenizer();
+  const ExampleReader reader(*tokenizer, "", true);
+  return std::make_shared<const ExampleSet>(std::vector<std::string>{file}, reader, options);
+}
+
+TEST(ExampleSet, LongExamplesLoseTheirEndsOrAreLeftOut) {
+  Files files;
+  const std::string file =
+      files.write({{"ab", "c"}, {"abcd", "efgh"}, {"abcdefgh", "i"}, {"a", "bcd"}});
+  const auto kept = load(file, {.sequence_length = 6, .vocab_size = 257});
+  EXPECT_EQ(kept->items(), 3);
+  EXPECT_EQ(kept->stats().records, 4);
+  EXPECT_EQ(kept->stats().truncated, 1);
+  EXPECT_EQ(kept->stats().dropped_unlearned, 1);  // nothing is left of its answer
+  EXPECT_EQ(kept->length(1), 6);
+  EXPECT_EQ(kept->stats().targets, 2 + 3 + 4);
+  const auto whole = load(file, {.sequence_length = 6, .vocab_size = 257, .drop_long = true});
+  EXPECT_EQ(whole->items(), 2);
+  EXPECT_EQ(whole->stats().dropped_long, 2);
+  EXPECT_THROW(load(file, {.sequence_length = 6, .vocab_size = 256}), InputError);
+  EXPECT_THROW(load(file, {.sequence_length = 1, .vocab_size = 257, .drop_long = true}),
+               InputError);
+}
+
+// Every token that is learned, behind all that it may see.
+std::multiset<std::string> learned_in(const MicroBatch& batch) {
+  std::multiset<std::string> out;
+  for (size_t d = 0; d + 1 < batch.cu_seqlens.size(); ++d) {
+    std::string before;
+    for (auto i = static_cast<size_t>(batch.cu_seqlens[d]);
+         i < static_cast<size_t>(batch.cu_seqlens[d + 1]); ++i) {
+      EXPECT_EQ(batch.positions[i], static_cast<int32_t>(before.size()));
+      before += static_cast<char>(batch.tokens[i]);
+      if (batch.targets[i] == kIgnoredTarget) continue;
+      out.insert(
+          concat(before, ">", batch.targets[i] == 256 ? '$' : static_cast<char>(batch.targets[i])));
+    }
+  }
+  return out;
+}
+
+TEST(ExampleSource, PacksWithoutChangingWhatIsLearned) {
+  Files files;
+  std::vector<std::pair<std::string, std::string>> answers;
+  for (int i = 0; i < 23; ++i)
+    answers.emplace_back(std::string(static_cast<size_t>(1 + i % 5), static_cast<char>('a' + i)),
+                         std::string(static_cast<size_t>(1 + i % 4), 'z'));
+  const auto set =
+      load(files.write(answers), {.sequence_length = 16, .vocab_size = 257, .threads = 3});
+  std::vector<int64_t> all(static_cast<size_t>(set->items()));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  ExampleSource alone(set, all, {.sequence_length = 16, .packing = false});
+  ExampleSource packed(set, all, {.sequence_length = 16, .packing = true});
+  EXPECT_EQ(alone.num_samples(), 23);
+  EXPECT_LT(packed.num_samples(), 12);
+  MicroBatch one, several;
+  alone.fill(0, 23, one);
+  packed.fill(0, packed.num_samples(), several);
+  EXPECT_EQ(learned_in(one), learned_in(several));
+  EXPECT_EQ(one.valid_targets, set->stats().targets);
+  EXPECT_EQ(several.valid_targets, set->stats().targets);
+  EXPECT_EQ(several.cu_seqlens.back(), std::ssize(several.tokens));
+  EXPECT_EQ(several.rows[16], 16);
+  // Beyond the last sample there is nothing to learn.
+  packed.fill(packed.num_samples(), 2, several);
+  EXPECT_EQ(several.valid_targets, 0);
+  EXPECT_EQ(several.cu_seqlens, (std::vector<int32_t>{0, 16, 32}));
+}
+
+TEST(ExampleSource, VisitsEverythingOnceAnEpochInAnotherOrder) {
+  Files files;
+  std::vector<std::pair<std::string, std::string>> answers;
+  for (int i = 0; i < 20; ++i)
+    answers.emplace_back(std::string(1, static_cast<char>('a' + i)), "z");
+  const auto set = load(files.write(answers), {.sequence_length = 4, .vocab_size = 257});
+  std::vector<int64_t> items{1, 3, 5, 7, 9, 11};
+  const ExampleSource::Options options{
+      .sequence_length = 4, .packing = false, .shuffle = true, .seed = 5, .epochs = 2.5};
+  ExampleSource source(set, items, options), again(set, items, options);
+  EXPECT_EQ(source.num_samples(), 15);
+  std::vector<std::vector<int64_t>> epochs;
+  for (int64_t s = 0; s < 18; ++s) {
+    if (s % 6 == 0) epochs.emplace_back();
+    for (const int64_t item : source.items_of(s)) epochs.back().push_back(item);
+  }
+  EXPECT_EQ(epochs[2].size(), 3U);
+  EXPECT_NE(epochs[0], epochs[1]);
+  for (int e : {0, 1}) {
+    std::vector<int64_t> sorted = epochs[static_cast<size_t>(e)];
+    std::ranges::sort(sorted);
+    EXPECT_EQ(sorted, items);
+  }
+  // Asked in any order, a sample is the same.
+  for (int64_t s : {14, 2, 7, 0}) EXPECT_EQ(again.items_of(s), source.items_of(s));
+  EXPECT_TRUE(source.items_of(15).empty());
+}
+
+}  // namespace
+}  // namespace trireme

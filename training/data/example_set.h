@@ -1,0 +1,97 @@
+// The examples of fine-tuning files in memory, and batches of them.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "training/data/batch_source.h"
+#include "training/data/example.h"
+#include "training/data/packing.h"
+
+namespace trireme {
+
+struct ExampleSetOptions {
+  int64_t sequence_length = 0;
+  int64_t vocab_size = 0;  // of the model
+  bool pairs = false;      // preferences: two documents an item, which share a sequence
+  bool drop_long = false;
+  int threads = 1;
+};
+
+// Items of one or two documents, in the order of the files. A document of n tokens takes n - 1 places of a
+// sequence: its last token is a target only.
+class ExampleSet {
+ public:
+  struct Stats {
+    int64_t records = 0;
+    int64_t truncated = 0;          // items that lost the end of a document
+    int64_t dropped_long = 0;       // the same, left out
+    int64_t dropped_unlearned = 0;  // nothing of them is learned, perhaps since they were truncated
+    int64_t tokens = 0;             // of the items kept
+    int64_t targets = 0;            // of them, with loss
+  };
+  // InputError with file and line of a record that cannot be read, or has a token the model has no row for.
+  ExampleSet(const std::vector<std::string>& files, const ExampleReader& reader,
+             const ExampleSetOptions& options);
+
+  int64_t items() const { return documents() / documents_per_item_; }
+  int64_t documents() const { return static_cast<int64_t>(begin_.size()) - 1; }
+  int documents_per_item() const { return documents_per_item_; }
+  int64_t length(int64_t item) const;  // places of a sequence
+  struct Document {
+    const int32_t* tokens;
+    const uint8_t* learned;
+    int64_t size;
+  };
+  Document document(int64_t d) const;
+  const Stats& stats() const { return stats_; }
+  std::string describe() const;  // sizes and what was left out
+
+ private:
+  void add_item(std::vector<Example>& documents, const ExampleSetOptions& options,
+                const std::string& place);
+  int documents_per_item_;
+  std::vector<int32_t> tokens_;
+  std::vector<uint8_t> learned_;
+  std::vector<int64_t> begin_{0};
+  Stats stats_;
+};
+
+// Sequences of whole documents: positions restart with each and no attention crosses them; what is left of a
+// sequence is a document of its own without targets. Training (shuffle) visits all sequences once an epoch,
+// each epoch in an order that its number and the seed say; else they come in order, once.
+class ExampleSource : public BatchSource {
+ public:
+  struct Options {
+    int64_t sequence_length = 0;
+    bool packing = true;
+    bool shuffle = false;
+    uint64_t seed = 1234;
+    double epochs = 0;  // with shuffle: sequences beyond them are padding; 0: there is no end
+  };
+  // items: those of the set that belong to this source.
+  ExampleSource(std::shared_ptr<const ExampleSet> set, const std::vector<int64_t>& items,
+                const Options& options);
+
+  int64_t samples_per_epoch() const { return packing_.bins(); }
+  int64_t num_samples() const override { return num_samples_; }
+  int64_t num_targets() const override { return -1; }
+  void fill(int64_t first, int64_t count, MicroBatch& batch) override;
+  std::string describe() const override;
+  // Items of sample number `sample`, in the order of its documents; none beyond the last.
+  std::vector<int64_t> items_of(int64_t sample);
+
+ private:
+  int64_t bin_of(int64_t sample);
+  void add_document(const ExampleSet::Document& document, MicroBatch& batch, int64_t row,
+                    size_t at) const;
+  std::shared_ptr<const ExampleSet> set_;
+  Options options_;
+  Packing packing_;  // of items
+  int64_t num_samples_ = 0, used_ = 0;
+  int64_t epoch_ = -1;          // whose order follows
+  std::vector<int64_t> order_;  // of the bins
+};
+
+}  // namespace trireme

@@ -1,0 +1,23 @@
+// Which examples share a sequence: best fit, the longest first (as TRL's "bfd").
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+
+// Bins of items; bin b holds items[begin[b]] .. items[begin[b + 1] - 1].
+struct Packing {
+  std::vector<int64_t> items;
+  std::vector<int64_t> begin{0};  // (bins + 1)
+  int64_t bins() const { return static_cast<int64_t>(begin.size()) - 1; }
+};
+
+// The longest item first (of equal ones the first in the list), each into the fullest bin that has room
+// for it. Depends on the lengths alone. No length is above the capacity.
+Packing pack(const std::vector<int64_t>& lengths, int64_t capacity);
+
+// One item a bin, in order.
+Packing one_each(int64_t items);
+
+}  // namespace trireme

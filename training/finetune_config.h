@@ -1,0 +1,22 @@
+// The section "finetune" of a run's configuration: what is learned from which examples.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct FinetuneConfig {
+  bool enabled = false;  // the configuration has the section
+  std::string method = "sft";
+  std::vector<std::string> train_files, valid_files;  // JSON lines
+  double val_size = 0;  // of the training files' examples: a part below 1, or a number of them
+  bool packing = true;
+  bool drop_long = false;  // examples longer than a sequence; else they lose their ends
+  bool assistant_only_loss = true;
+  std::string chat_template;    // file, or directory of a tokenizer; empty: the tokenizer's own
+  double num_train_epochs = 0;  // 0: train_steps says
+};
+
+}  // namespace trireme

@@ -1,0 +1,92 @@
+#include "training/finetune_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numeric>
+
+#include "engine/core/error.h"
+#include "engine/io/atomic_file.h"
+#include "training/data/shuffle.h"
+
+namespace trireme {
+namespace {
+
+// The template's source; empty where neither the configuration nor the tokenizer has one.
+std::string template_source(const RunConfig& config) {
+  const std::string& given = config.finetune.chat_template;
+  if (!given.empty() && !std::filesystem::is_directory(given)) return read_small_file(given);
+  if (!given.empty()) return chat_template_of(given);
+  if (config.data.tokenizer == "byte") return "";
+  try {
+    return chat_template_of(config.data.tokenizer);
+  } catch (const InputError&) {
+    return "";  // records that need one say so
+  }
+}
+
+struct Split {
+  std::vector<int64_t> train, held_out;
+};
+
+Split split_items(int64_t items, double val_size, uint64_t seed) {
+  std::vector<int64_t> order(static_cast<size_t>(items));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const double wanted = val_size < 1 ? std::ceil(val_size * static_cast<double>(items)) : val_size;
+  if (wanted >= static_cast<double>(items))
+    fail_input("finetune.val_size ", val_size, " leaves nothing of ", items,
+               " examples to learn from");
+  NumpyRandomState random(static_cast<uint32_t>(seed));
+  random.shuffle(std::span<int64_t>(order));
+  const auto cut = order.begin() + static_cast<std::ptrdiff_t>(wanted);
+  Split split{{cut, order.end()}, {order.begin(), cut}};
+  std::ranges::sort(split.train);
+  std::ranges::sort(split.held_out);
+  return split;
+}
+
+}  // namespace
+
+bool learns_from_pairs(const FinetuneConfig& config) { return config.method == "dpo"; }
+
+std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads) {
+  const FinetuneConfig& finetune = config.finetune;
+  const auto tokenizer = load_tokenizer(config.data.tokenizer);
+  if (tokenizer->vocab_size() > config.model.vocab_size)
+    fail_input("tokenizer ", tokenizer->name(), " has ", tokenizer->vocab_size(),
+               " ids, more than the model's vocabulary of ", config.model.vocab_size);
+  const ExampleReader reader(*tokenizer, template_source(config), finetune.assistant_only_loss);
+  const ExampleSetOptions options{.sequence_length = config.sequence_length,
+                                  .vocab_size = config.model.vocab_size,
+                                  .pairs = learns_from_pairs(finetune),
+                                  .drop_long = finetune.drop_long,
+                                  .threads = threads};
+  const auto set = std::make_shared<const ExampleSet>(finetune.train_files, reader, options);
+  const Split split = split_items(set->items(), finetune.val_size, config.seed);
+  ExampleSource::Options source{.sequence_length = config.sequence_length,
+                                .packing = finetune.packing,
+                                .shuffle = true,
+                                .seed = config.seed,
+                                .epochs = finetune.num_train_epochs};
+  auto data = std::make_shared<FinetuneData>();
+  data->train = std::make_unique<ExampleSource>(set, split.train, source);
+  data->summary = concat(finetune.train_files.front(),
+                         finetune.train_files.size() > 1 ? " and others: " : ": ", set->describe());
+  source.shuffle = false;
+  if (!finetune.valid_files.empty()) {
+    const auto valid = std::make_shared<const ExampleSet>(finetune.valid_files, reader, options);
+    std::vector<int64_t> all(static_cast<size_t>(valid->items()));
+    std::iota(all.begin(), all.end(), int64_t{0});
+    data->validation = std::make_unique<ExampleSource>(valid, all, source);
+  } else if (!split.held_out.empty()) {
+    data->validation = std::make_unique<ExampleSource>(set, split.held_out, source);
+  }
+  return data;
+}
+
+int64_t finetune_steps(const RunConfig& config, int64_t sequences) {
+  const double all = config.finetune.num_train_epochs * static_cast<double>(sequences);
+  return std::max<int64_t>(1, ceil_div(std::llround(all), config.train_batch_size));
+}
+
+}  // namespace trireme

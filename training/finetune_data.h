@@ -1,0 +1,27 @@
+// The examples of a fine-tuning run: which of them it learns from, and which it is validated on.
+#pragma once
+
+#include <memory>
+
+#include "training/data/example_set.h"
+#include "training/run_config.h"
+
+namespace trireme {
+
+struct FinetuneData {
+  std::unique_ptr<ExampleSource> train;
+  std::unique_ptr<ExampleSource> validation;  // nullptr: there is none
+  std::string summary;                        // of what was read, for the log
+};
+
+// Reads the files of config.finetune on `threads` threads. Without files for validation, val_size says how many
+// of the examples are held out; which ones depends on their number and the seed.
+std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads);
+
+// Steps of num_train_epochs over so many sequences: the last batch may be smaller than the others.
+int64_t finetune_steps(const RunConfig& config, int64_t sequences);
+
+// The kind of dataset a record is read as is the method's: preferences have two answers.
+bool learns_from_pairs(const FinetuneConfig& config);
+
+}  // namespace trireme

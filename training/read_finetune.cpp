@@ -1,0 +1,109 @@
+#include "training/read_finetune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/cpu.h"
+#include "engine/core/error.h"
+#include "training/finetune_data.h"
+
+namespace trireme {
+namespace {
+
+// "file" or ["file", ...]
+std::vector<std::string> read_files(const ConfigValues& values, const char* key,
+                                    ConfigReport& report) {
+  std::vector<std::string> files;
+  if (!values.given(key)) return files;
+  const Json& value = values.raw(key);
+  const Json list = value.is_array() ? value : Json::array({value});
+  for (const Json& file : list) {
+    if (!file.is_string() || file.get<std::string>().empty()) {
+      report.error(values.spelled(key),
+                   concat("must be a path or a list of paths, got ", shown(value)));
+      return {};
+    }
+    files.push_back(file.get<std::string>());
+  }
+  if (files.empty()) report.error(values.spelled(key), "is an empty list");
+  return files;
+}
+
+void check_data(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  for (const char* key :
+       {"data.data_path", "data.train_data_path", "data.valid_data_path", "data.test_data_path"})
+    if (values.given(key))
+      report.error(values.spelled(key),
+                   "names token files; finetune.train_file says what is learned");
+  for (const char* key :
+       {"data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss"})
+    if (values.given(key) && values.flag(key))
+      report.error(values.spelled(key), "is about token files: examples never see each other");
+  if (config.data.tokenizer.empty())
+    report.error("data.tokenizer", "is required: examples are tokenised with it");
+}
+
+}  // namespace
+
+void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  FinetuneConfig& finetune = config.finetune;
+  finetune.enabled = values.given("finetune.train_file");
+  if (!finetune.enabled) {
+    for (const Key& key : run_schema().keys())
+      if (key.path.starts_with("finetune.") && values.given(key.path))
+        return report.error("finetune.train_file", "is required beside other keys of the section");
+    return;
+  }
+  finetune.method = values.word("finetune.method");
+  finetune.train_files = read_files(values, "finetune.train_file", report);
+  finetune.valid_files = read_files(values, "finetune.valid_file", report);
+  finetune.val_size = values.number("finetune.val_size");
+  finetune.packing = values.flag("finetune.packing");
+  finetune.drop_long = values.word("finetune.long_examples") == "drop";
+  finetune.assistant_only_loss = values.flag("finetune.assistant_only_loss");
+  finetune.chat_template = values.word("finetune.chat_template");
+  if (values.given("finetune.num_train_epochs"))
+    finetune.num_train_epochs = values.number("finetune.num_train_epochs");
+  if (finetune.val_size >= 1 && finetune.val_size != std::floor(finetune.val_size))
+    report.error(values.spelled("finetune.val_size"),
+                 "is a part below 1 or a whole number of examples");
+  if (finetune.val_size > 0 && !finetune.valid_files.empty())
+    report.error(values.spelled("finetune.val_size"),
+                 "holds examples out, and finetune.valid_file is given; keep one");
+  check_data(values, config, report);
+}
+
+void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report,
+                      const CountSequences& sequences) {
+  config.train_steps = values.is_auto("train_steps") ? 0 : values.integer("train_steps");
+  if (!values.is_auto("train_steps")) return;
+  if (!config.finetune.enabled) return report.error("train_steps", "is required: optimizer steps");
+  if (!values.given("finetune.num_train_epochs"))
+    return report.error("train_steps", "is required, or finetune.num_train_epochs");
+  // What is wrong so far would be told by the data in other words.
+  config.train_steps = 1;
+  if (!report.ok()) return;
+  const int64_t count =
+      sequences ? sequences(config)
+                : open_finetune_data(config, available_cores())->train->samples_per_epoch();
+  config.train_steps = finetune_steps(config, count);
+}
+
+Json finetune_json(const FinetuneConfig& finetune) {
+  const auto files = [](const std::vector<std::string>& list) {
+    return list.empty() ? Json() : Json(list);
+  };
+  return {{"method", finetune.method},
+          {"train_file", files(finetune.train_files)},
+          {"valid_file", files(finetune.valid_files)},
+          {"val_size", finetune.val_size},
+          {"packing", finetune.packing},
+          {"long_examples", finetune.drop_long ? "drop" : "truncate"},
+          {"assistant_only_loss", finetune.assistant_only_loss},
+          {"chat_template", finetune.chat_template.empty() ? Json() : Json(finetune.chat_template)},
+          {"num_train_epochs",
+           finetune.num_train_epochs > 0 ? Json(finetune.num_train_epochs) : Json()}};
+}
+
+}  // namespace trireme

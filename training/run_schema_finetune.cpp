@@ -1,0 +1,48 @@
+#include "training/run_schema.h"
+
+namespace trireme {
+
+void add_finetune_keys(Schema& s) {
+  s.section("finetune",
+            "What `trireme finetune` learns from ([how](finetune.md)); the words are TRL's and "
+            "LLaMA-Factory's. `checkpoint.load` says which weights it starts from.");
+  s.choice("finetune.method", "sft", {"sft"}, "supervised fine-tuning: the answers are learned")
+      .not_yet({"kto", "orpo", "ppo", "grpo"})
+      .alias({"finetune.stage"});
+  s.any("finetune.train_file", "null", "path or list",
+        "JSON lines: conversations, prompts with completions, instructions, or text")
+      .or_null()
+      .alias({"train_file", "finetune.dataset"});
+  s.any("finetune.valid_file", "null", "path or list", "the same, for validation")
+      .or_null()
+      .beside_trajectory()
+      .alias({"validation_file", "finetune.validation_file", "finetune.eval_dataset"});
+  s.number("finetune.val_size", "0",
+           "without valid_file: examples held out for validation, a part below 1 or a number")
+      .at_least(0)
+      .at_most(1e9)
+      .alias({"val_size"});
+  s.boolean("finetune.packing", true,
+            "several examples in a sequence, none of which sees another; false: one each")
+      .alias({"packing"});
+  s.choice("finetune.long_examples", "truncate", {"truncate", "drop"},
+           "what happens to examples longer than sequence_length");
+  s.boolean("finetune.assistant_only_loss", true,
+            "learn answers only (of messages the assistant's, of prompts the completions); false: "
+            "all of the text")
+      .alias({"assistant_only_loss", "completion_only_loss", "finetune.completion_only_loss"});
+  s.string("finetune.chat_template", "null",
+           "file of a Jinja template, or a tokenizer's directory that has one; null: that of "
+           "data.tokenizer")
+      .or_null()
+      .alias({"chat_template", "chat_template_path"});
+  s.number("finetune.num_train_epochs", "null",
+           "times that every example is seen: train_steps \"auto\" follows; examples beyond are "
+           "not, though the last batch is then smaller; null: train_steps alone says")
+      .or_null()
+      .above(0)
+      .at_most(1e6)
+      .alias({"num_train_epochs", "num_epochs"});
+}
+
+}  // namespace trireme
