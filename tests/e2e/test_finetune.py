@@ -57,7 +57,7 @@ class Finetuning(tiny_run.RunTest):
         document = {"output_dir": "tuned", "checkpoint": {"load": "base"}, "train_batch_size": 16,
                     "train_micro_batch_size_per_gpu": 16, "sequence_length": 64, "seed": 5,
                     "finetune": {"train_file": "train.jsonl", "valid_file": "valid.jsonl",
-                                 "chat_template": "chat.jinja", "num_train_epochs": 8},
+                                 "chat_template": "chat.jinja", "num_train_epochs": 30},
                     "optimizer": {"params": {"lr": 3e-3, "weight_decay": 0.0}},
                     "data": {"tokenizer": "byte"}, "cpu": {"threads_per_rank": 1}}
         document.update(changes)
@@ -74,7 +74,7 @@ class Finetuning(tiny_run.RunTest):
         self.assertGreater(self.exact_match("tuned"), 0.9)
         self.assert_members_are_documented("tuned")
         records = self.records("tuned")
-        self.assertEqual(records[-1]["epoch"], 8)
+        self.assertEqual(records[-1]["epoch"], 30)
         self.assertIn("validation_loss", records[-1])
 
 
