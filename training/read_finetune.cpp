@@ -77,7 +77,7 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
 void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report,
                       const CountSequences& sequences) {
   config.train_steps = values.is_auto("train_steps") ? 0 : values.integer("train_steps");
-  if (!values.is_auto("train_steps")) return;
+  if (!values.is_auto("train_steps") || !values.valid("train_steps")) return;
   if (!config.finetune.enabled) return report.error("train_steps", "is required: optimizer steps");
   if (!values.given("finetune.num_train_epochs"))
     return report.error("train_steps", "is required, or finetune.num_train_epochs");

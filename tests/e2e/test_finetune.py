@@ -2,6 +2,7 @@
 import itertools
 import json
 import random
+import shutil
 
 import harness
 import tiny_run
@@ -76,6 +77,38 @@ class Finetuning(tiny_run.RunTest):
         records = self.records("tuned")
         self.assertEqual(records[-1]["epoch"], 30)
         self.assertIn("validation_loss", records[-1])
+
+    def short(self, run, *arguments, **options):
+        self.finetune("--set", f"output_dir={run}", "--set", "finetune.num_train_epochs=0.2", *arguments, **options)
+        return self.losses(run)
+
+    def test_layouts_and_resumed_runs_are_the_same_run(self):
+        self.base()
+        self.finetune_config(train_micro_batch_size_per_gpu="auto", checkpoint={"load": "base", "save_interval": 2})
+        whole = self.short("whole")
+        self.assertEqual(len(whole), 5)
+        divided = self.short("divided", "--set", "zero_optimization.stage=2", ranks=2)
+        for (step, loss, norm, valid), (_, loss2, norm2, valid2) in zip(whole, divided):
+            for ours, theirs in ((loss, loss2), (norm, norm2), (valid or 0, valid2 or 0)):
+                self.assertAlmostEqual(ours, theirs, delta=1e-4 * abs(ours), msg=f"step {step}")
+        # Continued after step 2 by whoever finds the checkpoint.
+        for later in (3, 4, 5):
+            folder = self.folder / f"whole/checkpoints/step-{later:08d}"
+            if folder.exists():
+                shutil.rmtree(folder)
+        self.short("whole", "--resume", "auto")
+        self.assertEqual(self.losses("whole"), whole)
+
+    def test_says_what_is_wrong(self):
+        self.base()
+        self.finetune_config()
+        self.write("wrong.jsonl", '{"messages": []}\n{"question": "a"}\n')
+        refused = ["finetune", "--config", "tune.json"]
+        self.assert_refused(*refused, "--set", "finetune.train_file=wrong.jsonl", says=["wrong.jsonl:2", "messages"])
+        self.assert_refused(*refused, "--set", "data.data_path=letters", says="finetune.train_file says what is learned")
+        self.assert_refused("pretrain", "--config", "tune.json", says="trireme finetune")
+        self.assert_refused("finetune", "--config", "run.json", says="finetune.train_file")
+        self.assert_refused(*refused, "--set", "checkpoint.load=nowhere", says="nowhere")
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ TEST(RunConfig, CrossChecks) {
 TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
   EXPECT_EQ(problem({"train_steps=99999999"}), "");
   EXPECT_EQ(problem({"train_steps=100000000"}),
-            "train_steps: must be at least 1 and at most 99999999, got 100000000");
+            "train_steps: must be at least 1 and at most 99999999 or \"auto\", got 100000000");
 }
 
 TEST(RunConfig, SchedulerChecks) {
@@ -428,6 +428,7 @@ std::string other_value(const Key& key) {
   if (key.path == "zero_optimization.stage") return "3";
   if (key.path == "zero_optimization.offload_optimizer.buffer_size") return "8192";
   if (key.path == "zero_optimization.offload_optimizer.device") return "cpu";  // nvme needs a path
+  if (key.path == "finetune.method") return "";                                // there is one
   if (key.path == "data.split") return "90,10";
   if (key.path.starts_with("data.") && key.path.ends_with("_path")) return "";
   switch (key.kind) {
@@ -454,6 +455,8 @@ TEST(RunConfig, EveryKeyAndAliasCounts) {
     if (key.path == "scheduler.type")
       extra = {"scheduler.params.warmup_type=linear", "scheduler.params.warmup_steps=2"};
     if (key.path == "cuda.autotune") extra = {"deterministic=false"};
+    if (key.path.starts_with("finetune."))
+      extra = {"finetune.train_file=a.jsonl", "data.data_path=null", "data.tokenizer=byte"};
     if (key.path.starts_with("fp8.") && key.path != "fp8.enabled") extra = {"fp8.enabled=true"};
     const Json before = run_config_to_json(read(extra));
     const std::string value = other_value(key);
