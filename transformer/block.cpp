@@ -15,8 +15,16 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
     : dropout_(config.residual_dropout),
       layer_(layer),
       norm1_(config, layout, list, part(prefix, parameter_names(config).attention_norm), block),
-      attention_(config, layout, list, part(prefix, parameter_names(config).attention), block,
-                 layer),
+      attention_(config.latent.kv_rank > 0
+                     ? nullptr
+                     : std::make_unique<Attention>(config, layout, list,
+                                                   part(prefix, parameter_names(config).attention),
+                                                   block, layer)),
+      latent_(config.latent.kv_rank > 0
+                  ? std::make_unique<LatentAttention>(
+                        config, layout, list, part(prefix, parameter_names(config).attention),
+                        block, layer)
+                  : nullptr),
       norm2_(config, layout, list, part(prefix, parameter_names(config).mlp_norm), block),
       mlp_(config.moe.sparse(layer)
                ? nullptr
@@ -27,7 +35,8 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
                : nullptr) {}
 
 std::vector<ParamHandle> Block::linear_weights() const {
-  std::vector<ParamHandle> weights = attention_.linear_weights();
+  std::vector<ParamHandle> weights =
+      attention_ != nullptr ? attention_->linear_weights() : latent_->linear_weights();
   const std::vector<ParamHandle> rest =
       mlp_ != nullptr ? mlp_->linear_weights() : moe_->linear_weights();
   weights.insert(weights.end(), rest.begin(), rest.end());
@@ -62,7 +71,7 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
   Activation n1 = ctx.allocate("block.n1", dtype, shape);
   norm1_.forward(pass, n1, {}, x, {}, kept.norm1);
   Activation branch = ctx.allocate("block.attention", dtype, shape);
-  attention_.forward(pass, branch, n1, cos_sin, saved != nullptr ? &kept.attention : nullptr);
+  attend(pass, branch, n1, cos_sin, saved != nullptr ? &kept : nullptr);
   if (saved == nullptr || recompute == Recompute::kSelective) n1.reset();
   branch = branch_dropout(pass, "attention_branch", std::move(branch));
 
@@ -84,6 +93,14 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
     *saved = std::move(kept);
   }
   return branch;
+}
+
+void Block::attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
+                   Saved* saved) const {
+  if (latent_)
+    latent_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->latent : nullptr);
+  else
+    attention_->forward(pass, y, x, cos_sin, saved != nullptr ? &saved->attention : nullptr);
 }
 
 void Block::feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
@@ -138,8 +155,12 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
   norm2_.backward(pass, dh, d_norm, dy, saved.h, saved.norm2);
 
   if (drop) deferred.d_attention = branch_gradient("attention_branch", dh);
-  deferred.attention = attention_.backward_input(pass, d_norm, drop ? deferred.d_attention : dh,
-                                                 cos_sin, saved.attention);
+  const ConstTensor d_attention = drop ? *deferred.d_attention : *dh;
+  if (latent_)
+    deferred.latent = latent_->backward_input(pass, d_norm, d_attention, cos_sin, saved.latent);
+  else
+    deferred.attention =
+        attention_->backward_input(pass, d_norm, d_attention, cos_sin, saved.attention);
   Activation dx = ctx.allocate("block.dx", dtype, shape);
   norm1_.backward(pass, dx, d_norm, dh, saved.x, saved.norm1);
   deferred.saved = std::move(saved);
@@ -159,7 +180,10 @@ void Block::backward_weight(Pass& pass, Deferred deferred) const {
     moe_->backward_weight(pass, d_mlp, saved.n2, saved.moe, deferred.moe);
   else
     mlp_->backward_weight(pass, d_mlp, saved.n2, saved.mlp, deferred.mlp);
-  attention_.backward_weight(pass, d_attention, saved.n1, saved.attention, deferred.attention);
+  if (latent_)
+    latent_->backward_weight(pass, d_attention, saved.n1, saved.latent, deferred.latent);
+  else
+    attention_->backward_weight(pass, d_attention, saved.n1, saved.attention, deferred.attention);
 }
 
 }  // namespace trireme

@@ -1,8 +1,10 @@
 // One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with dropout on
-// the two branches where the model has it (GPT-2), and in sparse layers a mixture of experts for the MLP.
+// the two branches where the model has it (GPT-2), in sparse layers a mixture of experts for the MLP, and
+// latent attention where the model has that.
 #pragma once
 
 #include "transformer/attention.h"
+#include "transformer/latent_attention.h"
 #include "transformer/mlp.h"
 #include "transformer/moe.h"
 #include "transformer/norm.h"
@@ -20,7 +22,8 @@ class Block {
     Activation x;          // input
     Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
     Norm::Saved norm1, norm2;
-    Attention::Saved attention;
+    Attention::Saved attention;  // one of the two
+    LatentAttention::Saved latent;
     Mlp::Saved mlp;  // one of the two
     Moe::Saved moe;
   };
@@ -32,6 +35,7 @@ class Block {
     Mlp::Deferred mlp;
     Moe::Deferred moe;
     Attention::Deferred attention;
+    LatentAttention::Deferred latent;
   };
 
   // x -> y, both (T / split, C). saved == nullptr saves nothing.
@@ -54,6 +58,8 @@ class Block {
   Activation branch_dropout(Pass& pass, const char* name, Activation branch) const;
   Activation run(Pass& pass, Activation x, const ConstTensor& cos_sin, Saved* saved,
                  Recompute recompute) const;
+  void attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
+              Saved* saved) const;
   void feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                     bool keep_act) const;
   void restore_attention_input(Pass& pass, Saved& saved) const;
@@ -62,7 +68,8 @@ class Block {
   double dropout_;
   int layer_;
   Norm norm1_;
-  Attention attention_;
+  std::unique_ptr<Attention> attention_;  // one of the two
+  std::unique_ptr<LatentAttention> latent_;
   Norm norm2_;
   std::unique_ptr<Mlp> mlp_;  // one of the two
   std::unique_ptr<Moe> moe_;

@@ -13,8 +13,10 @@ double training_flops_per_token(const ModelConfig& config, int64_t parameter_cou
     if (config.moe.sparse(l))
       n -= (config.moe.experts - config.moe.experts_per_token) * 3 * config.hidden_size *
            config.moe.intermediate_size;
+  // Half for the scores, half for the values, which latent attention has narrower than its keys.
+  const int64_t values = config.latent.kv_rank > 0 ? config.latent.value_dim : config.head_dim;
   const int64_t attention =
-      config.num_layers * config.num_heads * config.head_dim * sequence_length;
+      config.num_layers * config.num_heads * (config.head_dim + values) / 2 * sequence_length;
   return 6.0 * static_cast<double>(n) + 6.0 * static_cast<double>(attention);
 }
 

@@ -58,12 +58,15 @@ ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& p
   }
 }
 
-void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
+void ColumnLinear::multiply(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   const ConstTensor bias =
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
-  const Tensor weight = pass.params.value(first_weight_, last_weight_);
+  product(pass, first_weight_, y, x, pass.params.value(first_weight_, last_weight_), bias);
+}
+
+void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   gather_tokens_with(pass, x, [&](const TokenRange& rows, const ConstTensor& part) {
-    product(pass, first_weight_, rows.of(y), part, weight, bias);
+    multiply(pass, rows.of(y), part);
   });
 }
 
@@ -79,6 +82,27 @@ void ColumnLinear::backward_weight(Pass& pass, const ConstTensor& dy, const Cons
   if (first_bias_ < 0) return;
   const GradientSlot db = pass.params.gradient(first_bias_, last_bias_);
   bias_backward(pass.ctx, db.grad, dy, db.accumulate);
+}
+
+ReplicatedLinear::ReplicatedLinear(ParameterList& list, const Layout& layout,
+                                   std::vector<LinearPart> parts, int64_t in,
+                                   const LinearInit& init, int block) {
+  for (LinearPart& part : parts) part.rows = replicated_slice(part.out, layout);
+  products_ = ColumnLinear(list, parts, in, init, block);
+}
+
+void ReplicatedLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
+  products_.multiply(pass, y, x);
+}
+
+void ReplicatedLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
+  input_gradient(pass, products_.first_weight_, dx, dy,
+                 pass.params.value(products_.first_weight_, products_.last_weight_));
+}
+
+void ReplicatedLinear::backward_weight(Pass& pass, const ConstTensor& dy,
+                                       const ConstTensor& x) const {
+  products_.backward_weight(pass, dy, x);
 }
 
 RowLinear::RowLinear(ParameterList& list, const Layout& layout, const std::string& name,

@@ -41,9 +41,33 @@ class ColumnLinear {
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:
+  friend class ReplicatedLinear;
+  void multiply(Pass& pass, const Tensor& y, const ConstTensor& x) const;
   int64_t out_ = 0;
   ParamHandle first_weight_ = -1, last_weight_ = -1;
   ParamHandle first_bias_ = -1, last_bias_ = -1;
+};
+
+// Every rank has all of the weights and multiplies the rows it has: for products with few outputs, whose
+// exchange is cheaper than that of their input (the down-projections of latent attention). Nothing is
+// exchanged. Gradients of weights are partial sums where tensor-parallel ranks have other tokens, and
+// complete where they have the same ones and the same dy.
+class ReplicatedLinear {
+ public:
+  ReplicatedLinear() = default;
+  // parts: name and logical outputs; their rows are not read.
+  ReplicatedLinear(ParameterList& list, const Layout& layout, std::vector<LinearPart> parts,
+                   int64_t in, const LinearInit& init, int block);
+
+  int64_t out() const { return products_.out(); }
+  ParamHandle weight() const { return products_.weight(); }
+  // x (R, in), y (R, out), any rows
+  void forward(Pass& pass, const Tensor& y, const ConstTensor& x) const;
+  void backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const;
+  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
+
+ private:
+  ColumnLinear products_;
 };
 
 // Inputs are split: each rank computes a partial sum of every output; the bias is added to the sum.

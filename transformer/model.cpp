@@ -65,14 +65,14 @@ void Model::use_float8(const Float8Config& config) {
 
 int64_t Model::position_bytes(int64_t positions) const {
   if (config_.learned_positions) return 0;
-  return checked_mul(checked_mul(positions, config_.head_dim), dtype_size(table_dtype_));
+  return checked_mul(checked_mul(positions, rotary_width(config_)), dtype_size(table_dtype_));
 }
 
 void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   if (config_.learned_positions) return;
   if (cos_sin_.present() && cos_sin_.size(0) >= positions) return;
   const int64_t bytes = position_bytes(positions);
-  const Shape shape{positions, config_.head_dim};
+  const Shape shape{positions, rotary_width(config_)};
   Buffer host("rotary table", bytes);
   const Tensor table = host.tensor(table_dtype_, shape);
   rotary_table(table, config_.rope_theta);
@@ -85,7 +85,7 @@ void Model::reserve_positions(Ctx& ctx, int64_t positions) {
 ConstTensor Model::rotary_rows(const Pass& pass) const {
   if (config_.learned_positions) return {};
   if (pass.ctx.planning())
-    return {nullptr, table_dtype_, Shape{config_.max_positions, config_.head_dim}};
+    return {nullptr, table_dtype_, Shape{config_.max_positions, rotary_width(config_)}};
   const int64_t reserved = cos_sin_.present() ? cos_sin_.size(0) : 0;
   const int64_t end = pass.tokens.position_end;
   TRIREME_CHECK(end >= 1 && end <= reserved, "a pass over positions below ", end,

@@ -92,7 +92,7 @@ class Model {
   DType table_dtype_ = DType::kF32;
   Buffer rotary_block_;
   ConstTensor
-      cos_sin_;  // (P, D), P the reserved positions; absent before and without rotary embedding
+      cos_sin_;  // (P, D), D rotary_width(), P the reserved positions; absent before and without rotary embedding
 };
 
 // Parameters of the whole model.

@@ -18,6 +18,16 @@ namespace trireme {
 
 enum class ModelFamily { kGpt2, kLlama, kMixtral, kQwen2Moe, kDeepseek };
 
+// Multi-head latent attention (transformer/latent_attention.h). Heads have D = nope_dim + rope_dim.
+struct LatentConfig {
+  int64_t q_rank = 0;     // Rq; 0: queries come from the residual stream
+  int64_t kv_rank = 0;    // Rkv; 0: the model has other attention
+  int64_t nope_dim = 0;   // Dn
+  int64_t rope_dim = 0;   // Dr, even
+  int64_t value_dim = 0;  // Dv, at most D
+  bool operator==(const LatentConfig&) const = default;
+};
+
 struct ModelConfig {
   ModelFamily family = ModelFamily::kLlama;
   int64_t vocab_size = 0;         // V, logical
@@ -29,6 +39,8 @@ struct ModelConfig {
   int64_t head_dim = 0;           // D
   int64_t max_positions = 0;      // P
   double rope_theta = 10000.0;
+  bool rope_interleaved = false;  // pairs of neighbours rotate (engine/ops/rotary.h)
+  double attention_scale = 0;     // of the softmax; 0: 1 / sqrt(D)
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
   double residual_dropout = 0.0;
@@ -44,8 +56,14 @@ struct ModelConfig {
   int64_t bos_token_id = -1;           // -1: none
   int64_t eos_token_id = -1;
   MoeConfig moe;  // moe.experts is 0 in a dense model
+  LatentConfig latent;
   bool operator==(const ModelConfig&) const = default;
 };
+
+// Elements of a head that positions rotate: columns of the rotary table.
+inline int64_t rotary_width(const ModelConfig& config) {
+  return config.latent.kv_rank > 0 ? config.latent.rope_dim : config.head_dim;
+}
 
 // Tensor-parallel ranks that hold the same key/value head: more than 1 where there are fewer heads than
 // ranks.

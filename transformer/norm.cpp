@@ -2,21 +2,31 @@
 
 namespace trireme {
 
+ParamHandle Norm::add_vector(const Layout& layout, ParameterList& list, const std::string& name,
+                             int64_t width, InitKind init, int block) const {
+  const DimSlice slice = replicated_slice(width, layout);
+  return list.add({.name = name,
+                   .shape = Shape{width},
+                   .init = init,
+                   .block = block,
+                   .partial = slice.partial,
+                   .copies = slice.copies,
+                   .copy = slice.copy});
+}
+
 Norm::Norm(const ModelConfig& config, const Layout& layout, ParameterList& list,
            const std::string& prefix, int block)
     : layer_norm_(config.layer_norm), eps_(config.norm_eps) {
-  const DimSlice slice = replicated_slice(config.hidden_size, layout);
-  const auto vector = [&](const char* suffix, InitKind init) {
-    return list.add({.name = prefix + suffix,
-                     .shape = Shape{config.hidden_size},
-                     .init = init,
-                     .block = block,
-                     .partial = slice.partial,
-                     .copies = slice.copies,
-                     .copy = slice.copy});
-  };
-  weight_ = vector(".weight", InitKind::kOnes);
-  if (layer_norm_) bias_ = vector(".bias", InitKind::kZeros);
+  const int64_t width = config.hidden_size;
+  weight_ = add_vector(layout, list, prefix + ".weight", width, InitKind::kOnes, block);
+  if (layer_norm_)
+    bias_ = add_vector(layout, list, prefix + ".bias", width, InitKind::kZeros, block);
+}
+
+Norm::Norm(const Layout& layout, ParameterList& list, const std::string& prefix, int64_t width,
+           double eps, int block)
+    : layer_norm_(false), eps_(eps) {
+  weight_ = add_vector(layout, list, prefix + ".weight", width, InitKind::kOnes, block);
 }
 
 void Norm::forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTensor& x,

@@ -14,6 +14,10 @@ class Norm {
   Norm(const ModelConfig& config, const Layout& layout, ParameterList& list,
        const std::string& prefix, int block);
 
+  // RMSNorm of `width` columns, whatever the norms of the residual stream are.
+  Norm(const Layout& layout, ParameterList& list, const std::string& prefix, int64_t width,
+       double eps, int block);
+
   struct Saved {
     Activation mean;  // (T), LayerNorm only
     Activation rstd;  // (T)
@@ -28,6 +32,8 @@ class Norm {
                 const ConstTensor& h, const Saved& saved) const;
 
  private:
+  ParamHandle add_vector(const Layout& layout, ParameterList& list, const std::string& name,
+                         int64_t width, InitKind init, int block) const;
   bool layer_norm_;
   double eps_;
   ParamHandle weight_ = -1;

@@ -37,7 +37,7 @@ void rotary_table(const Tensor& cos_sin, double base) {
 }
 
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
-            bool inverse) {
+            bool inverse, RotaryPairs pairs) {
   TRIREME_CHECK(x.rank() == 3 && x.size(2) % 2 == 0 && (x.size(2) == 0 || x.stride(2) == 1),
                 "rotary: x is ", x.shape(), ", expected (T, H, D) with an even D of unit stride");
   TRIREME_CHECK(cos_sin.rank() == 2, "rotary: cos_sin is ", cos_sin.shape(), ", expected (P, D)");
@@ -57,6 +57,7 @@ void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTe
                               .width = x.size(2),
                               .row_stride = x.stride(0),
                               .head_stride = x.stride(1),
+                              .interleaved = pairs == RotaryPairs::kInterleaved,
                               .direction = inverse ? F{-1} : F{1}};
     if (ctx.gpu != nullptr) return cuda::rotary<T>(*ctx.gpu, args);
     TRIREME_KERNEL(rotary<T>)(args, ctx.threads);

@@ -1,7 +1,8 @@
-// Rotary position embedding (Su et al. 2021), in HuggingFace's half-split convention:
-// with D = head width, for i < D/2:
-//   (x[i], x[i + D/2])  ->  (x[i] cos - x[i + D/2] sin,  x[i + D/2] cos + x[i] sin)
-// where cos, sin are those of position * base^(-2i/D).
+// Rotary position embedding (Su et al. 2021) of heads of width D: for i < D/2 the pair
+//   (u, v)  ->  (u cos - v sin,  v cos + u sin)
+// where cos, sin are those of position * base^(-2i/D), and
+//   kHalves        (u, v) = (x[i], x[i + D/2])     HuggingFace's convention
+//   kInterleaved   (u, v) = (x[2i], x[2i + 1])     the paper's, and DeepSeek's weights
 #pragma once
 
 #include "engine/ops/context.h"
@@ -12,10 +13,12 @@ namespace trireme {
 // sines, of position p.
 void rotary_table(const Tensor& cos_sin, double base);
 
+enum class RotaryPairs : uint8_t { kHalves, kInterleaved };
+
 // Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine);
 // positions (T) int32 in [0, P); on a GPU, where nobody can look before, another one makes its row NaN.
 // inverse = true rotates back: the backward pass.
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
-            bool inverse);
+            bool inverse, RotaryPairs pairs = RotaryPairs::kHalves);
 
 }  // namespace trireme

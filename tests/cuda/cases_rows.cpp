@@ -1,6 +1,7 @@
 // Ops that move whole rows: copies, lookups, rotations.
 #include "engine/ops/copy_rows.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/latent_heads.h"
 #include "engine/ops/rotary.h"
 #include "tests/cuda/registry.h"
 
@@ -138,7 +139,7 @@ const std::vector<HeadSize> kHeadSizes = {{0, 2, 8, 0},   {1, 1, 2, 0},
                                           {33, 1, 16, 0}, {16384, 32, 128, 0, true}};
 
 // `margin` elements, of a key or a value, lie between a token's heads and the next token's.
-OpCase rotary_case(const HeadSize& s, DType dtype, bool inverse) {
+OpCase rotary_case(const HeadSize& s, DType dtype, bool inverse, RotaryPairs pairs) {
   constexpr int64_t kPositions = 50;
   const auto body = [=](OpRun& run) {
     const int64_t columns = s.heads * s.width;
@@ -146,15 +147,71 @@ OpCase rotary_case(const HeadSize& s, DType dtype, bool inverse) {
     const DType sums = sum_dtype(dtype);
     rotary(run.ctx, packed.slice(1, 0, columns).split_last(s.heads, s.width),
            run.random("cos_sin", sums, {kPositions, s.width}),
-           run.integers("positions", DType::kI32, {s.tokens}, 0, kPositions), inverse);
+           run.integers("positions", DType::kI32, {s.tokens}, 0, kPositions), inverse, pairs);
   };
   return {
       .op = "rotary",
-      .shape = concat("(", s.tokens, ", ", s.heads, ", ", s.width, ")", inverse ? " inverse" : ""),
+      .shape = concat("(", s.tokens, ", ", s.heads, ", ", s.width, ")", inverse ? " inverse" : "",
+                      pairs == RotaryPairs::kInterleaved ? " interleaved" : ""),
       .dtype = dtype,
       .body = body,
       .bytes = static_cast<double>(2 * s.tokens * s.heads * s.width * dtype_size(dtype)),
       .large = s.large};
+}
+
+struct LatentSize {
+  int64_t tokens, heads, nope, rope, value;
+  bool large = false;
+};
+// Values as wide as keys, narrower, and none; keys without a part that is not rotated.
+const std::vector<LatentSize> kLatentSizes = {{0, 2, 8, 8, 8},
+                                              {1, 1, 3, 2, 5},
+                                              {5, 3, 6, 4, 7},
+                                              {9, 4, 16, 8, 16},
+                                              {4, 2, 0, 6, 6},
+                                              {33, 5, 24, 8, 0},
+                                              {4096, 128, 128, 64, 128, true}};
+
+std::string describe(const LatentSize& s) {
+  return concat("(", s.tokens, ", ", s.heads, ", ", s.nope, " + ", s.rope, ", ", s.value, ")");
+}
+
+double latent_bytes(const LatentSize& s, DType dtype) {
+  const int64_t head = 2 * (s.nope + s.rope) + s.nope + s.value;
+  return static_cast<double>((s.tokens * s.heads * head + s.tokens * s.rope) * dtype_size(dtype));
+}
+
+OpCase latent_case(const LatentSize& s, DType dtype) {
+  const auto body = [=](OpRun& run) {
+    const Shape heads{s.tokens, s.heads, s.nope + s.rope};
+    latent_heads_forward(run.ctx, run.output("k", dtype, heads, exact()),
+                         run.output("v", dtype, heads, exact()),
+                         run.random("kv", dtype, {s.tokens, s.heads, s.nope + s.value}),
+                         run.random("k_rope", dtype, {s.tokens, s.rope}));
+  };
+  return {.op = "latent_heads_forward",
+          .shape = describe(s),
+          .dtype = dtype,
+          .body = body,
+          .bytes = latent_bytes(s, dtype),
+          .large = s.large};
+}
+
+// The heads are summed in the same order as on the CPU.
+OpCase latent_backward_case(const LatentSize& s, DType dtype) {
+  const auto body = [=](OpRun& run) {
+    const Shape heads{s.tokens, s.heads, s.nope + s.rope};
+    latent_heads_backward(run.ctx,
+                          run.output("d_kv", dtype, {s.tokens, s.heads, s.nope + s.value}, exact()),
+                          run.output("d_k_rope", dtype, {s.tokens, s.rope}, exact()),
+                          run.random("dk", dtype, heads), run.random("dv", dtype, heads));
+  };
+  return {.op = "latent_heads_backward",
+          .shape = describe(s),
+          .dtype = dtype,
+          .body = body,
+          .bytes = latent_bytes(s, dtype),
+          .large = s.large};
 }
 
 }  // namespace
@@ -173,7 +230,13 @@ std::vector<OpCase> row_cases() {
         cases.push_back(lookup_backward_case(s, dtype, accumulate));
       }
     for (const HeadSize& s : kHeadSizes)
-      for (bool inverse : {false, true}) cases.push_back(rotary_case(s, dtype, inverse));
+      for (bool inverse : {false, true})
+        for (RotaryPairs pairs : {RotaryPairs::kHalves, RotaryPairs::kInterleaved})
+          cases.push_back(rotary_case(s, dtype, inverse, pairs));
+    for (const LatentSize& s : kLatentSizes) {
+      cases.push_back(latent_case(s, dtype));
+      cases.push_back(latent_backward_case(s, dtype));
+    }
   }
   return cases;
 }

@@ -5,6 +5,35 @@
 
 namespace trireme::cpu::TRIREME_ISA {
 
+namespace {
+
+// x[i] and x[i + half] turn together.
+template <class T, class F = compute_t<T>>
+TRIREME_INLINE void rotate_halves(T* x, const F* cosines, const F* sines, int64_t half,
+                                  F direction) {
+  for_vectors<F>(half, [&](int64_t i, auto lanes) {
+    const Vec<F> first = load_lanes(x + i, lanes), second = load_lanes(x + half + i, lanes);
+    const Vec<F> cosine = load_lanes(cosines + i, lanes);
+    const Vec<F> sine = load_lanes(sines + i, lanes) * direction;
+    store_lanes(x + i, lanes, first * cosine - second * sine);
+    store_lanes(x + half + i, lanes, second * cosine + first * sine);
+  });
+}
+
+// x[2i] and x[2i + 1] do.
+template <class T, class F = compute_t<T>>
+TRIREME_INLINE void rotate_neighbours(T* x, const F* cosines, const F* sines, int64_t half,
+                                      F direction) {
+  for (int64_t i = 0; i < half; ++i) {
+    const F first = static_cast<F>(x[2 * i]), second = static_cast<F>(x[2 * i + 1]);
+    const F cosine = cosines[i], sine = sines[i] * direction;
+    x[2 * i] = static_cast<T>(first * cosine - second * sine);
+    x[2 * i + 1] = static_cast<T>(second * cosine + first * sine);
+  }
+}
+
+}  // namespace
+
 template <class T>
 void rotary(const Rotary<T>& a, int threads) {
   using F = compute_t<T>;
@@ -17,13 +46,10 @@ void rotary(const Rotary<T>& a, int threads) {
       const F* sines = cosines + half;
       for (int64_t h = 0; h < a.heads; ++h) {
         T* x = a.x + t * a.row_stride + h * a.head_stride;
-        for_vectors<F>(half, [&](int64_t i, auto lanes) {
-          const Vec<F> first = load_lanes(x + i, lanes), second = load_lanes(x + half + i, lanes);
-          const Vec<F> cosine = load_lanes(cosines + i, lanes);
-          const Vec<F> sine = load_lanes(sines + i, lanes) * a.direction;
-          store_lanes(x + i, lanes, first * cosine - second * sine);
-          store_lanes(x + half + i, lanes, second * cosine + first * sine);
-        });
+        if (a.interleaved)
+          rotate_neighbours(x, cosines, sines, half, a.direction);
+        else
+          rotate_halves(x, cosines, sines, half, a.direction);
       }
     }
   });

@@ -40,11 +40,38 @@ struct Rotate {
   }
 };
 
+// Item of (rows, heads, pairs): neighbouring elements, neighbouring threads.
+template <class T>
+struct RotateNeighbours {
+  cpu::Rotary<T> a;
+  __device__ void operator()(int64_t item) const {
+    using F = compute_t<T>;
+    const int64_t half = a.width / 2;
+    const int64_t vector = quotient(item, half), i = item - vector * half;
+    const int64_t row = quotient(vector, a.heads), head = vector - row * a.heads;
+    T* const x = a.x + row * a.row_stride + head * a.head_stride + 2 * i;
+    const int64_t position = a.positions[row];
+    F c = std::numeric_limits<F>::quiet_NaN(), s = c;
+    if (position >= 0 && position < a.entries) {
+      const F* const table = a.cos_sin + position * a.width;
+      c = table[i];
+      s = table[half + i] * a.direction;
+    }
+    const F u = to_compute(x[0]), v = to_compute(x[1]);
+    x[0] = static_cast<T>(u * c - v * s);
+    x[1] = static_cast<T>(v * c + u * s);
+  }
+};
+
 }  // namespace
 
 template <class T>
 void rotary(Context& gpu, const cpu::Rotary<T>& a) {
   const int64_t half = a.width / 2;
+  if (a.interleaved) {
+    for_each_item(gpu, "rotary", a.rows * a.heads * half, RotateNeighbours<T>{a});
+    return;
+  }
   // A power of two divides all of them exactly where it divides their bits together.
   with_pack<T>(
       half | a.row_stride | a.head_stride,

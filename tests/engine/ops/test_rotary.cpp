@@ -11,14 +11,17 @@ using Values = std::vector<double>;
 constexpr double kBase = 10000.0;
 
 // One head rotated by the definition.
-void rotate(double* x, int64_t width, int64_t position, double direction) {
+void rotate(double* x, int64_t width, int64_t position, double direction,
+            RotaryPairs pairs = RotaryPairs::kHalves) {
   for (int64_t i = 0; i < width / 2; ++i) {
     const double angle =
         direction * static_cast<double>(position) *
         std::pow(kBase, -2.0 * static_cast<double>(i) / static_cast<double>(width));
-    const double a = x[i], b = x[i + width / 2];
-    x[i] = a * std::cos(angle) - b * std::sin(angle);
-    x[i + width / 2] = b * std::cos(angle) + a * std::sin(angle);
+    const bool halves = pairs == RotaryPairs::kHalves;
+    double &u = halves ? x[i] : x[2 * i], &v = halves ? x[i + width / 2] : x[2 * i + 1];
+    const double a = u, b = v;
+    u = a * std::cos(angle) - b * std::sin(angle);
+    v = b * std::cos(angle) + a * std::sin(angle);
   }
 }
 
@@ -47,28 +50,31 @@ TEST(Rotary, TableHoldsCosinesThenSines) {
 TEST(Rotary, RotatesAndRotatesBack) {
   const int64_t rows = 5, heads = 3, last = 999;
   const std::vector<int32_t> positions = {0, 1, 17, static_cast<int32_t>(last), 17};
+  const auto check = [&](DType dtype, int64_t width, RotaryPairs pairs) {
+    SCOPED_TRACE(concat(dtype, " ", width, pairs == RotaryPairs::kHalves ? "" : " interleaved"));
+    const Shape shape{rows, heads, width};
+    const Values x = stored(dtype, normals("x", shape.numel()));
+    Values forward = x, backward = x;
+    for (int64_t row = 0; row < rows * heads; ++row)
+      for (double direction : {1.0, -1.0})
+        rotate((direction > 0 ? forward : backward).data() + row * width, width,
+               positions[static_cast<size_t>(row / heads)], direction, pairs);
+    const TestTensor table = table_for(dtype, last + 1, width), tp({rows}, positions);
+    for_each_kernel([&](Ctx& ctx) {
+      TestTensor y(dtype, shape, x), z(dtype, shape, x);
+      rotary(ctx, y, table, tp, false, pairs);
+      EXPECT_CLOSE(y, forward, tolerance(dtype));
+      rotary(ctx, z, table, tp, true, pairs);
+      EXPECT_CLOSE(z, backward, tolerance(dtype));
+      rotary(ctx, z, table, tp, false, pairs);
+      EXPECT_CLOSE(z, x, tolerance(dtype)) << "not rotated back";
+      return outputs(y, z);
+    });
+  };
   for (DType dtype : kFloatTypes)
-    for (int64_t width : {2, 14, 34, 64, 128}) {
-      SCOPED_TRACE(concat(dtype, " ", width));
-      const Shape shape{rows, heads, width};
-      const Values x = stored(dtype, normals("x", shape.numel()));
-      Values forward = x, backward = x;
-      for (int64_t row = 0; row < rows * heads; ++row)
-        for (double direction : {1.0, -1.0})
-          rotate((direction > 0 ? forward : backward).data() + row * width, width,
-                 positions[static_cast<size_t>(row / heads)], direction);
-      const TestTensor table = table_for(dtype, last + 1, width), tp({rows}, positions);
-      for_each_kernel([&](Ctx& ctx) {
-        TestTensor y(dtype, shape, x), z(dtype, shape, x);
-        rotary(ctx, y, table, tp, false);
-        EXPECT_CLOSE(y, forward, tolerance(dtype));
-        rotary(ctx, z, table, tp, true);
-        EXPECT_CLOSE(z, backward, tolerance(dtype));
-        rotary(ctx, z, table, tp, false);
-        EXPECT_CLOSE(z, x, tolerance(dtype)) << "not rotated back";
-        return outputs(y, z);
-      });
-    }
+    for (int64_t width : {2, 14, 34, 64, 128})
+      for (RotaryPairs pairs : {RotaryPairs::kHalves, RotaryPairs::kInterleaved})
+        check(dtype, width, pairs);
 }
 
 TEST(Rotary, WorksOnSlicesOfPackedProjections) {
