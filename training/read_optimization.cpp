@@ -57,7 +57,16 @@ void check_float8_sizes(const ConfigValues& values, const RunConfig& config, Con
   constexpr int64_t kMultiple = 16;
   const ModelConfig& model = config.model;
   check("a hidden_size of the model", model.hidden_size, kMultiple);
-  check("a head_dim of the model", model.head_dim, kMultiple);
+  const LatentConfig& latent = model.latent;
+  if (latent.kv_rank > 0) {
+    check("a q_lora_rank of the model", latent.q_rank, kMultiple);
+    check("a kv_lora_rank of the model", latent.kv_rank, kMultiple);
+    check("a qk_nope_head_dim of the model", latent.nope_dim, kMultiple);
+    check("a qk_rope_head_dim of the model", latent.rope_dim, kMultiple);
+    check("a v_head_dim of the model", latent.value_dim, kMultiple);
+  } else {
+    check("a head_dim of the model", model.head_dim, kMultiple);
+  }
   check("an intermediate_size of the model", model.intermediate_size,
         kMultiple * config.parallel.tp);
   check("a shared_expert_intermediate_size or n_shared_experts of the model",

@@ -9,12 +9,10 @@ namespace trireme {
 
 Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterList& list,
                      const std::string& prefix, int block, int layer)
-    : head_dim_(config.head_dim), dropout_(config.attention_dropout), layer_(layer) {
+    : head_dim_(config.head_dim), attention_(config, layout, layer) {
   const DimSlice q = head_slice(config.num_heads, head_dim_, layout.tp);
   const DimSlice kv = head_slice(config.num_kv_heads, head_dim_, layout.tp);
   heads_ = q.size() / head_dim_;
-  first_head_ = q.begin / head_dim_;
-  total_heads_ = config.num_heads;
   kv_heads_ = kv.size() / head_dim_;
   const int64_t width = config.num_heads * head_dim_, kv_width = config.num_kv_heads * head_dim_;
   const double std = config.initializer_range;
@@ -31,26 +29,11 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
                       {config.attention_output_bias, residual_std}, block);
 }
 
-Attention::Heads Attention::split(const Tensor& qkv) const {
+AttentionHeads::Heads Attention::split(const Tensor& qkv) const {
   const int64_t q = heads_ * head_dim_, kv = kv_heads_ * head_dim_;
   return {qkv.slice(1, 0, q).split_last(heads_, head_dim_),
           qkv.slice(1, q, q + kv).split_last(kv_heads_, head_dim_),
           qkv.slice(1, q + kv, q + 2 * kv).split_last(kv_heads_, head_dim_)};
-}
-
-AttentionArgs Attention::op_args(const Pass& pass) const {
-  AttentionArgs args;
-  args.scale = 1.0 / std::sqrt(static_cast<double>(head_dim_));
-  args.uniform_length = pass.tokens.uniform_length;
-  args.longest = pass.tokens.longest;
-  if (dropout_ > 0 && pass.ctx.mode == Mode::kTrain) {
-    args.dropout = dropout_;
-    args.first_head = first_head_;
-    args.total_heads = total_heads_;
-    args.key = pass.dropout_key("attention_dropout", layer_);
-    args.global_row = pass.tokens.rows;
-  }
-  return args;
 }
 
 void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
@@ -59,7 +42,7 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   const int64_t t = pass.tokens.count;
   Activation qkv = ctx.allocate("attention.qkv", x.dtype(), Shape{t, qkv_proj_.out()});
   qkv_proj_.forward(pass, qkv, x);
-  const Heads heads = split(qkv);
+  const AttentionHeads::Heads heads = split(qkv);
   if (cos_sin.present()) {
     // q and k are neighbours in the packed tensor: one call rotates both.
     const Tensor qk = qkv->slice(1, 0, (heads_ + kv_heads_) * head_dim_)
@@ -68,43 +51,13 @@ void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,
   }
   Activation out = ctx.allocate("attention.out", x.dtype(), Shape{t, heads_ * head_dim_});
   if (saved != nullptr) *saved = {};
-  attend(pass, out->split_last(heads_, head_dim_), heads, saved);
+  attention_.forward(pass, out->split_last(heads_, head_dim_), heads,
+                     saved != nullptr ? &saved->heads : nullptr);
   o_proj_.forward(pass, y, out);
   if (saved == nullptr) return;
   saved->out = std::move(out);
   // Exchanged heads are kept in the place of the own ones.
-  if (!saved->context.qkv.present()) saved->qkv = std::move(qkv);
-}
-
-void Attention::attend(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const {
-  Ctx& ctx = pass.ctx;
-  if (pass.tokens.context != nullptr) {
-    pass.groups->context->forward(ctx, out, heads.q, heads.k, heads.v, *pass.tokens.context,
-                                  op_args(pass), saved != nullptr ? &saved->context : nullptr);
-    return;
-  }
-  if (pass.cache != nullptr) {
-    TRIREME_CHECK(saved == nullptr, "attention over a KV cache has no backward");
-    pass.cache->attend(ctx, layer_, out, heads.q, heads.k, heads.v, pass.tokens, op_args(pass));
-    return;
-  }
-  Activation lse =
-      ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{heads_, pass.tokens.count});
-  attention_forward(ctx, out, lse, heads.q, heads.k, heads.v, pass.tokens.cu_q, pass.tokens.cu_k,
-                    op_args(pass));
-  if (saved != nullptr) saved->lse = std::move(lse);
-}
-
-void Attention::attend_backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
-                                const Saved& saved) const {
-  const ConstTensor out = saved.out->split_last(heads_, head_dim_);
-  const Heads heads = saved.qkv.present() ? split(saved.qkv) : Heads{};
-  if (pass.tokens.context != nullptr)
-    pass.groups->context->backward(pass.ctx, d.q, d.k, d.v, d_out, out, heads.q, heads.k, heads.v,
-                                   *pass.tokens.context, op_args(pass), saved.context);
-  else
-    attention_backward(pass.ctx, d.q, d.k, d.v, d_out, out, saved.lse, heads.q, heads.k, heads.v,
-                       pass.tokens.cu_q, pass.tokens.cu_k, op_args(pass));
+  if (attention_.backward_reads_heads(saved->heads)) saved->qkv = std::move(qkv);
 }
 
 Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy,
@@ -115,7 +68,10 @@ Attention::Deferred Attention::backward_input(Pass& pass, const Tensor& dx, cons
   Activation d_out = ctx.allocate("attention.d_out", dy.dtype(), saved.out->shape());
   AllTokens dy_all = o_proj_.backward_input(pass, d_out, dy);
   Activation d_qkv = ctx.allocate("attention.d_qkv", dy.dtype(), Shape{t, qkv_proj_.out()});
-  attend_backward(pass, split(d_qkv), d_out->split_last(heads_, head_dim_), saved);
+  attention_.backward(pass, split(d_qkv), d_out->split_last(heads_, head_dim_),
+                      saved.out->split_last(heads_, head_dim_),
+                      saved.qkv.present() ? split(saved.qkv) : AttentionHeads::Heads{},
+                      saved.heads);
   if (cos_sin.present()) {
     const Tensor d_qk = d_qkv->slice(1, 0, (heads_ + kv_heads_) * head_dim_)
                             .split_last(heads_ + kv_heads_, head_dim_);

@@ -1,10 +1,9 @@
 // Causal self-attention with grouped-query heads: fused QKV projection, rotary embedding (Llama),
-// attention over packed sequences, over context-parallel ranks or a KV cache, output projection.
+// attention (transformer/attention_heads.h), output projection.
 #pragma once
 
-#include "engine/ops/attention.h"
+#include "transformer/attention_heads.h"
 #include "transformer/linear.h"
-#include "transformer/model_config.h"
 
 namespace trireme {
 
@@ -15,10 +14,9 @@ class Attention {
 
   // H and Hkv are the heads of this rank.
   struct Saved {
-    Activation qkv;                   // (T, (H + 2 Hkv) D), after the rotary embedding
-    Activation out;                   // (T, H D): heads' outputs, input of the output projection
-    Activation lse;                   // (H, T)
-    ContextAttention::Saved context;  // in its place, with context parallelism
+    Activation qkv;  // (T, (H + 2 Hkv) D), after the rotary embedding
+    Activation out;  // (T, H D): heads' outputs, input of the output projection
+    AttentionHeads::Saved heads;
   };
   // What backward_weight() needs of backward_input(): gradients of the two projections' outputs.
   struct Deferred {
@@ -39,19 +37,10 @@ class Attention {
   std::vector<ParamHandle> linear_weights() const { return {qkv_proj_.weight(), o_proj_.weight()}; }
 
  private:
-  struct Heads {  // views of a packed (T, (H + 2 Hkv) D) tensor
-    Tensor q, k, v;
-  };
-  Heads split(const Tensor& qkv) const;
-  AttentionArgs op_args(const Pass& pass) const;
-  void attend(Pass& pass, const Tensor& out, const Heads& heads, Saved* saved) const;
-  void attend_backward(Pass& pass, const Heads& d, const ConstTensor& d_out,
-                       const Saved& saved) const;
+  AttentionHeads::Heads split(const Tensor& qkv) const;  // of a packed (T, (H + 2 Hkv) D)
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
-  int64_t first_head_, total_heads_;     // its place among all query heads
-  double dropout_;
-  int layer_;
+  AttentionHeads attention_;
   ColumnLinear qkv_proj_;
   RowLinear o_proj_;
 };

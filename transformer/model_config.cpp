@@ -40,8 +40,6 @@ std::string known_types(const std::string& last) {
 
 // The reason for a family that someone may expect beside the known ones.
 std::string why_not(const Json& type) {
-  if (type == "deepseek_v2" || type == "deepseek_v3")
-    return " (multi-head latent attention); deepseek has its experts";
   if (type == "qwen3_moe") return " (normalised queries and keys)";
   return "";
 }

@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-enum class ModelFamily { kGpt2, kLlama, kMixtral, kQwen2Moe, kDeepseek };
+enum class ModelFamily { kGpt2, kLlama, kMixtral, kQwen2Moe, kDeepseek, kDeepseekV2, kDeepseekV3 };
 
 // Multi-head latent attention (transformer/latent_attention.h). Heads have D = nope_dim + rope_dim.
 struct LatentConfig {

@@ -24,6 +24,16 @@ const char* word(Recompute recompute) {
   return "";
 }
 
+// Latents and values of widths that no dimension divides.
+void set_latents(ModelConfig& model) {
+  model.family = ModelFamily::kDeepseekV3;
+  model.latent = {.q_rank = 11, .kv_rank = 7, .nope_dim = 5, .rope_dim = 2, .value_dim = 3};
+  model.head_dim = 7;
+  model.num_kv_heads = model.num_heads;
+  model.rope_interleaved = true;
+  model.attention_scale = 0.5;
+}
+
 // Experts that the dimensions do not divide, with everything that is exchanged: losses over samples and
 // over the last step, biases that move, capacity, shared experts.
 void set_experts(const LayoutCase& c, ModelConfig& model) {
@@ -47,6 +57,7 @@ void set_experts(const LayoutCase& c, ModelConfig& model) {
     model.attention_bias = true;
   } else {
     model.family = ModelFamily::kDeepseek;
+    if (c.experts == "deepseek_v3") set_latents(model);
     moe.sigmoid_scores = moe.selection_bias = true;
     moe.bias_update_speed = 0.01;
     moe.groups = 3;
@@ -287,7 +298,7 @@ std::vector<LayoutCase> expert_cases(int most) {
   for (const ParallelSizes& dense : all_sizes(most))
     for (const int ep : {1, 2, 4})
       for (const int etp : {1, 2})
-        for (const char* experts : {"mixtral", "qwen2_moe", "deepseek"})
+        for (const char* experts : {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3"})
           for (const int zero : {0, 1, 2, 3}) {
             const int stage_ranks = dense.tp * dense.cp * dense.dp;
             if (stage_ranks % (ep * etp) != 0) continue;
@@ -341,6 +352,7 @@ uint64_t seed_of(const LayoutCase& c) {
   if (c.experts == "mixtral") return 1;
   if (c.experts == "qwen2_moe") return 5;
   if (c.experts == "deepseek") return 2;
+  if (c.experts == "deepseek_v3") return 1;
   return 1234;
 }
 

@@ -18,8 +18,9 @@ struct LayoutCase {
   OffloadDevice offload = OffloadDevice::kNone;  // of optimizer states
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
-  std::string experts;  // "mixtral", "qwen2_moe", "deepseek": a model with experts instead
-  bool llama = true;    // else GPT-2: tied head, biases, learned positions
+  std::string
+      experts;  // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3": a model with experts instead
+  bool llama = true;  // else GPT-2: tied head, biases, learned positions
   bool dropout = false;
   DType dtype = DType::kF64;
 

@@ -77,16 +77,35 @@ class RankShapes {
     block.add(model_.hidden_size);
   }
 
-  void add_layer(std::vector<Block>& out, int64_t layer) const {
+  void add_attention(Block& block) const {
     const int64_t width = model_.hidden_size, tp = layout_.tp.size;
     const int64_t q = model_.num_heads / tp * model_.head_dim;
     const int64_t kv = std::max<int64_t>(1, model_.num_kv_heads / tp) * model_.head_dim;
+    block.add((q + 2 * kv) * width);
+    block.add(width * q);
+    if (model_.attention_bias) block.add(q + 2 * kv);
+    if (model_.attention_output_bias) block.add(width);
+  }
+
+  void add_latent_attention(Block& block) const {
+    const LatentConfig& latent = model_.latent;
+    const int64_t width = model_.hidden_size, heads = model_.num_heads / layout_.tp.size;
+    block.add((latent.q_rank + latent.kv_rank + latent.rope_dim) * width);
+    block.add(latent.q_rank);
+    block.add(latent.kv_rank);
+    block.add(heads * model_.head_dim * latent.q_rank);
+    block.add(heads * (latent.nope_dim + latent.value_dim) * latent.kv_rank);
+    block.add(width * heads * latent.value_dim);
+  }
+
+  void add_layer(std::vector<Block>& out, int64_t layer) const {
+    const int64_t width = model_.hidden_size;
     Block dense, experts{0, Region::kExpert};
     for (int norm = 0; norm < 2; ++norm) add_norm(dense);
-    dense.add((q + 2 * kv) * width);
-    dense.add(width * q);
-    if (model_.attention_bias) dense.add(q + 2 * kv);
-    if (model_.attention_output_bias) dense.add(width);
+    if (model_.latent.kv_rank > 0)
+      add_latent_attention(dense);
+    else
+      add_attention(dense);
     const MoeConfig& moe = model_.moe;
     if (moe.experts == 0 || layer < moe.first_sparse ||
         layer % moe.sparse_step != moe.sparse_phase) {

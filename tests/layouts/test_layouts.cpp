@@ -108,14 +108,15 @@ TEST(Layouts, TheSampleHasEveryVariant) {
                               "model gpt2",
                               "model mixtral",
                               "model qwen2_moe",
-                              "model deepseek"})
+                              "model deepseek",
+                              "model deepseek_v3"})
     EXPECT_TRUE(seen.erase(variant)) << variant;
   EXPECT_TRUE(seen.empty()) << *seen.begin();
 }
 
 // Routers choose the same experts in every layout: the choice is not near another in any run that is compared.
 TEST(Layouts, RoundingCannotChangeAChoiceOfExperts) {
-  for (const char* experts : {"mixtral", "qwen2_moe", "deepseek"})
+  for (const char* experts : {"mixtral", "qwen2_moe", "deepseek", "deepseek_v3"})
     for (const bool packed : {false, true})
       for (const DType dtype : {DType::kF64, DType::kF32}) {
         LayoutCase c;

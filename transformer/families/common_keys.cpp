@@ -47,11 +47,6 @@ void add_llama_sizes(Schema& schema) {
       .or_null()
       .at_least(1)
       .at_most(kMaxWidth);
-  schema
-      .integer("head_dim", "null", "width of a head, even; null: hidden_size / num_attention_heads")
-      .or_null()
-      .at_least(2)
-      .at_most(kMaxWidth);
 }
 
 }  // namespace
@@ -71,7 +66,7 @@ void add_common_keys(Schema& schema) {
   schema.unavailable("quantization_config", {}, "quantised weights");
 }
 
-void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
+void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
   add_llama_sizes(schema);
   schema.integer("max_position_embeddings", preset.positions, "longest sequence")
       .at_least(1)
@@ -100,7 +95,16 @@ void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
   schema.unavailable("use_sliding_window", {"false"}, "sliding-window attention");
 }
 
-void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
+  add_decoder_keys(schema, preset);
+  schema
+      .integer("head_dim", "null", "width of a head, even; null: hidden_size / num_attention_heads")
+      .or_null()
+      .at_least(2)
+      .at_most(kMaxWidth);
+}
+
+void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   config.vocab_size = values.integer("vocab_size");
   config.hidden_size = values.integer("hidden_size");
   config.intermediate_size = values.integer("intermediate_size");
@@ -116,6 +120,10 @@ void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigRepo
   config.tie_word_embeddings = values.flag("tie_word_embeddings");
   check_divides(values, "num_key_value_heads", config.num_kv_heads, "num_attention_heads",
                 config.num_heads, report);
+}
+
+void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_decoder_keys(values, config, report);
   const char* const source = values.given("head_dim") ? "head_dim" : "num_attention_heads";
   if (values.given("head_dim")) {
     config.head_dim = values.integer("head_dim");

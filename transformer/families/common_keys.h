@@ -27,7 +27,10 @@ struct LlamaDefaults {
   const char* bos;
   const char* eos;
 };
-// RMSNorm, rotary positions, grouped-query attention, a gated MLP; common keys included.
+// RMSNorm, rotary positions, a gated MLP and the numbers of heads; common keys included.
+void add_decoder_keys(Schema& schema, const LlamaDefaults& preset);
+void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
+// The same and the width of a head.
 void add_llama_keys(Schema& schema, const LlamaDefaults& preset);
 void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_llama_keys(const ModelConfig& config, Json& json);

@@ -39,12 +39,14 @@ void add_expert_keys(Schema& schema, const ExpertKeys& keys) {
   schema.integer("num_experts_per_tok", keys.per_token_default, "experts that a token goes to")
       .at_least(1)
       .at_most(kMaxExperts);
-  schema.number(keys.balance, "0.001", "weight of the loss that balances the experts").at_least(0);
+  schema.number(keys.balance, keys.balance_default, "weight of the loss that balances the experts")
+      .at_least(0);
   if (!keys.mixed) return;
-  schema.integer("moe_intermediate_size", "1408", "width of an expert's gated MLP")
+  schema.integer("moe_intermediate_size", keys.width_default, "width of an expert's gated MLP")
       .at_least(1)
       .at_most(4 * kMaxWidth);
-  schema.boolean("norm_topk_prob", false, "the weights of a token's experts add up to 1");
+  schema.boolean("norm_topk_prob", keys.normalise_default,
+                 "the weights of a token's experts add up to 1");
 }
 
 MoeConfig read_expert_keys(const ConfigValues& values, const ExpertKeys& keys) {

@@ -15,9 +15,12 @@ struct ExpertKeys {
   const char* experts_default;
   const char* per_token_default;
   const char* balance;  // the key of the balancing loss's weight
+  const char* balance_default = "0.001";
   // The experts' width has a key of its own, "moe_intermediate_size", and whether a token's weights are
   // normalised is a choice, "norm_topk_prob"; else all MLPs are experts and the weights add up to 1.
   bool mixed;
+  const char* width_default = "1408";
+  bool normalise_default = false;
 };
 
 // The number of experts, what a token takes, their width. Before the family's own keys.

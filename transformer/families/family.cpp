@@ -9,8 +9,9 @@
 namespace trireme {
 namespace {
 
-constexpr const Family* kFamilies[] = {&kGpt2Family, &kLlamaFamily, &kMixtralFamily,
-                                       &kQwen2MoeFamily, &kDeepseekFamily};
+constexpr const Family* kFamilies[] = {&kGpt2Family,      &kLlamaFamily,    &kMixtralFamily,
+                                       &kQwen2MoeFamily,  &kDeepseekFamily, &kDeepseekV2Family,
+                                       &kDeepseekV3Family};
 
 Schema made(const Family& family) {
   Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));

@@ -11,5 +11,7 @@ extern const Family kLlamaFamily;
 extern const Family kMixtralFamily;
 extern const Family kQwen2MoeFamily;
 extern const Family kDeepseekFamily;
+extern const Family kDeepseekV2Family;
+extern const Family kDeepseekV3Family;
 
 }  // namespace trireme

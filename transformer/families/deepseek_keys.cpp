@@ -1,0 +1,105 @@
+#include "transformer/families/deepseek_keys.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "transformer/families/common_keys.h"
+#include "transformer/families/expert_keys.h"
+
+namespace trireme {
+
+void add_deepseek_expert_keys(Schema& schema, const DeepseekDefaults& preset) {
+  schema.integer("moe_layer_freq", "1", "layers whose number it divides have experts").at_least(1);
+  schema.integer("first_k_dense_replace", preset.first_dense, "first layers without experts")
+      .at_least(0);
+  schema
+      .integer("n_shared_experts", preset.shared_experts,
+               "experts that every token passes, as one MLP of as many times their width")
+      .or_null()
+      .at_least(0)
+      .at_most(kMaxExperts);
+  schema.integer("n_group", preset.groups, "neighbourhoods of experts; divides n_routed_experts")
+      .or_null()
+      .at_least(1)
+      .at_most(64);
+  schema.integer("topk_group", preset.kept_groups, "neighbourhoods a token may choose from")
+      .or_null()
+      .at_least(1)
+      .at_most(64);
+  schema.number("routed_scaling_factor", preset.weight_scale, "factor of the experts' weights")
+      .above(0);
+  schema.boolean("seq_aux", true, "the balancing loss compares experts within each sequence");
+}
+
+void read_deepseek_expert_keys(const ConfigValues& values, bool grouped, MoeConfig& moe) {
+  const auto integer = [&](const char* key, int64_t absent) {
+    const Json value = values.raw(key);
+    return value.is_null() ? absent : values.integer(key);
+  };
+  moe.sparse_step = values.integer("moe_layer_freq");
+  moe.first_sparse = values.integer("first_k_dense_replace");
+  moe.shared_intermediate_size = integer("n_shared_experts", 0) * moe.intermediate_size;
+  moe.weight_scale = values.number("routed_scaling_factor");
+  if (grouped) {
+    moe.groups = integer("n_group", 1);
+    moe.kept_groups = integer("topk_group", 1);
+  }
+  moe.balance_scope = values.flag("seq_aux") ? BalanceScope::kSequence : BalanceScope::kMicroBatch;
+}
+
+void write_deepseek_expert_keys(const MoeConfig& moe, Json& json) {
+  json["moe_layer_freq"] = moe.sparse_step;
+  json["first_k_dense_replace"] = moe.first_sparse;
+  json["n_shared_experts"] = moe.shared_intermediate_size / moe.intermediate_size;
+  json["n_group"] = moe.groups;
+  json["topk_group"] = moe.kept_groups;
+  json["routed_scaling_factor"] = moe.weight_scale;
+  json["seq_aux"] = moe.balance_scope == BalanceScope::kSequence;
+}
+
+void add_latent_keys(Schema& schema) {
+  const auto width = [&](const char* key, const char* preset, const char* help) -> Key& {
+    return schema.integer(key, preset, help).at_least(1).at_most(kMaxWidth);
+  };
+  width("q_lora_rank", "1536", "width of the queries' latent; null: queries have none").or_null();
+  width("kv_lora_rank", "512", "width of the latent of keys and values");
+  width("qk_nope_head_dim", "128", "elements of a query or key that no position rotates");
+  width("qk_rope_head_dim", "64", "elements that positions rotate, behind those; even");
+  width("v_head_dim", "128", "width of a value; at most qk_nope_head_dim + qk_rope_head_dim");
+  schema.ignored("head_dim");     // transformers writes qk_rope_head_dim there,
+  schema.ignored("qk_head_dim");  // and the sum of the two here
+}
+
+void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  LatentConfig& latent = config.latent;
+  latent.q_rank = values.raw("q_lora_rank").is_null() ? 0 : values.integer("q_lora_rank");
+  latent.kv_rank = values.integer("kv_lora_rank");
+  latent.nope_dim = values.integer("qk_nope_head_dim");
+  latent.rope_dim = values.integer("qk_rope_head_dim");
+  latent.value_dim = values.integer("v_head_dim");
+  config.head_dim = latent.nope_dim + latent.rope_dim;
+  if (latent.rope_dim % 2 != 0)
+    report.error(values.spelled("qk_rope_head_dim"),
+                 concat("must be even: positions rotate pairs; got ", latent.rope_dim));
+  if (latent.value_dim > config.head_dim)
+    report.error(values.spelled("v_head_dim"),
+                 concat(latent.value_dim, " is more than the width of a key, ", config.head_dim,
+                        " (qk_nope_head_dim + qk_rope_head_dim); such models are not built"));
+  if (config.num_kv_heads != config.num_heads)
+    report.error(values.spelled("num_key_value_heads"),
+                 concat("must be num_attention_heads ", config.num_heads, ", got ",
+                        config.num_kv_heads, ": every head has its own keys and values"));
+}
+
+void write_latent_keys(const ModelConfig& config, Json& json) {
+  const LatentConfig& latent = config.latent;
+  json["q_lora_rank"] = latent.q_rank > 0 ? Json(latent.q_rank) : Json();
+  json["kv_lora_rank"] = latent.kv_rank;
+  json["qk_nope_head_dim"] = latent.nope_dim;
+  json["qk_rope_head_dim"] = latent.rope_dim;
+  json["qk_head_dim"] = latent.nope_dim + latent.rope_dim;
+  json["head_dim"] = latent.rope_dim;
+  json["v_head_dim"] = latent.value_dim;
+}
+
+}  // namespace trireme

@@ -1,0 +1,88 @@
+// DeepSeek-V3 and R1 (DeepSeek-AI 2024, arXiv 2412.19437): multi-head latent attention and experts with
+// sigmoid scores, whose choice a bias balances (e_score_correction_bias, RouterState).
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "transformer/families/common_keys.h"
+#include "transformer/families/deepseek_keys.h"
+#include "transformer/families/expert_keys.h"
+#include "transformer/families/table.h"
+
+namespace trireme {
+namespace {
+
+constexpr ExpertKeys kExperts{.experts = "n_routed_experts",
+                              .experts_default = "256",
+                              .per_token_default = "8",
+                              .balance = "aux_loss_alpha",
+                              .balance_default = "0",
+                              .mixed = true,
+                              .width_default = "2048",
+                              .normalise_default = true};
+
+void add_keys(Schema& schema) {
+  add_decoder_keys(schema, {"4096", "10000", "1e-06", "0", "1"});
+  add_attention_bias(schema);
+  add_latent_keys(schema);
+  schema.boolean("rope_interleave", true, "positions rotate pairs of neighbours, else of halves");
+  schema.ignored("pretraining_tp");
+  schema
+      .integer("num_nextn_predict_layers", "0",
+               "layers behind the last for predicting several tokens: left out")
+      .alias({"num_mtp_layers"})
+      .at_least(0);
+  add_expert_keys(schema, kExperts);
+  add_deepseek_expert_keys(schema, {.first_dense = "3",
+                                    .shared_experts = "1",
+                                    .groups = "8",
+                                    .kept_groups = "4",
+                                    .weight_scale = "2.5"});
+  schema.choice("scoring_func", "sigmoid", {"sigmoid"}, "scores from router logits");
+  schema.choice("topk_method", "noaux_tc", {"noaux_tc"},
+                "how experts are chosen: from the best groups, with a bias that balances them");
+  add_routing_keys(schema);
+}
+
+void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_decoder_keys(values, config, report);
+  read_attention_bias(values, config);
+  read_latent_keys(values, config, report);
+  config.rope_interleaved = values.flag("rope_interleave");
+  config.moe = read_expert_keys(values, kExperts);
+  config.moe.sigmoid_scores = config.moe.selection_bias = true;
+  read_deepseek_expert_keys(values, true, config.moe);
+  read_routing_keys(values, kExperts, config.moe, report);
+  const int64_t extra = values.integer("num_nextn_predict_layers");
+  if (extra > 0 && values.given("num_nextn_predict_layers"))
+    report.note(values.spelled("num_nextn_predict_layers"),
+                concat("the ", extra, " layers behind layer ", config.num_layers - 1,
+                       ", which predict tokens after the next, are left out"));
+}
+
+void write(const ModelConfig& config, Json& json) {
+  write_llama_keys(config, json);
+  json["attention_bias"] = config.attention_bias;
+  write_latent_keys(config, json);
+  json["rope_interleave"] = config.rope_interleaved;
+  json["num_nextn_predict_layers"] = 0;
+  write_expert_keys(config.moe, kExperts, json);
+  write_deepseek_expert_keys(config.moe, json);
+  json["scoring_func"] = "sigmoid";
+  json["topk_method"] = "noaux_tc";
+  write_routing_keys(config.moe, json);
+}
+
+}  // namespace
+
+constinit const Family kDeepseekV3Family = {
+    .id = ModelFamily::kDeepseekV3,
+    .model_type = "deepseek_v3",
+    .architecture = "DeepseekV3ForCausalLM",
+    .title = "DeepSeek-V3 style model: latent attention, experts with sigmoid scores and a bias",
+    .positions_key = "max_position_embeddings",
+    .names = {},
+    .add_keys = add_keys,
+    .read = read,
+    .write = write};
+
+}  // namespace trireme
