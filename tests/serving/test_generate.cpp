@@ -220,7 +220,8 @@ TEST(GenerateAgreement, OneRankChoosesForAll) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
-                         ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama));
+                         ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama,
+                                           ModelFamily::kDeepseekV3));
 
 }  // namespace
 }  // namespace trireme

@@ -21,6 +21,12 @@ inline ModelConfig tiny_model(ModelFamily family) {
   c.initializer_range = 0.2;  // large enough that tokens differ
   c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
   c.tie_word_embeddings = family == ModelFamily::kGpt2;
+  if (family == ModelFamily::kDeepseekV3) {
+    c.latent = {.q_rank = 10, .kv_rank = 9, .nope_dim = 5, .rope_dim = 2, .value_dim = 4};
+    c.head_dim = 7;
+    c.num_kv_heads = c.num_heads;
+    c.rope_interleaved = true;
+  }
   if (family != ModelFamily::kMixtral) return c;
   c.moe.experts = 3;
   c.moe.experts_per_token = 2;

@@ -115,9 +115,10 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
             "model.scale_attn_weights: false" + not_here + "; only true is");
   EXPECT_EQ(problem(gpt2(R"(, "add_cross_attention": true)")),
             "model.add_cross_attention: true" + not_here + "; only false is");
-  EXPECT_EQ(problem(parse_json(R"({"model_type": "mamba"})", "t")),
-            "model.model_type: \"mamba\"" + not_here +
-                "; only gpt2, llama, mixtral, qwen2_moe and deepseek are");
+  EXPECT_EQ(
+      problem(parse_json(R"({"model_type": "mamba"})", "t")),
+      "model.model_type: \"mamba\"" + not_here +
+          "; only gpt2, llama, mixtral, qwen2_moe, deepseek, deepseek_v2 and deepseek_v3 are");
 }
 
 TEST(ModelConfig, SizesMustFit) {
@@ -153,8 +154,10 @@ TEST(ModelConfig, SizesMustFit) {
 }
 
 TEST(ModelConfig, MissingAndUnknownKeys) {
-  EXPECT_EQ(problem(parse_json("{}", "t")),
-            "model.model_type: is required: gpt2, llama, mixtral, qwen2_moe or deepseek");
+  EXPECT_EQ(
+      problem(parse_json("{}", "t")),
+      "model.model_type: is required: gpt2, llama, mixtral, qwen2_moe, deepseek, deepseek_v2 or "
+      "deepseek_v3");
   EXPECT_EQ(problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");
