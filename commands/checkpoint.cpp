@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "commands/checkpoint_copy.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/sharded_checkpoint.h"
 #include "engine/observe/progress.h"
@@ -153,7 +154,8 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
 }  // namespace
 
 CLI::App* add_checkpoint_command(CLI::App& parent) {
-  CLI::App* command = parent.add_subcommand("checkpoint", "Look into checkpoints and check them");
+  CLI::App* command =
+      parent.add_subcommand("checkpoint", "Look into checkpoints, check, convert and compare them");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<CheckpointArguments>();
   CLI::App* list =
@@ -165,6 +167,7 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
   add_action(*command, "verify",
              "Read every byte and compare checksums; exit code 2 names the damaged shard",
              arguments, verify);
+  add_checkpoint_copy_commands(*command);
   return command;
 }
 

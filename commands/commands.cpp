@@ -12,6 +12,7 @@
 #include "commands/eval.h"
 #include "commands/failure.h"
 #include "commands/generate.h"
+#include "commands/logits.h"
 #include "commands/parse_error.h"
 #include "commands/report.h"
 #include "commands/schedule.h"
@@ -61,6 +62,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_data_command(app);
   add_training_commands(app, line);
   add_eval_command(app, line);
+  add_logits_command(app, line);
   add_generate_command(app, line);
   add_checkpoint_command(app);
   add_tokenize_commands(app);

@@ -1,15 +1,21 @@
 #include "training/checkpoint_model.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/io/atomic_file.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
+#include "transformer/hf_writer.h"
 
 namespace trireme {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int64_t kForeignSequenceLength = 2048;
 constexpr const char* kForeign = "imported";
+constexpr const char* kTokenizerFolder = "tokenizer";
 
 // Parameters and routers' biases of a checkpoint, under their names.
 class CheckpointTensors : public TensorSource {
@@ -22,6 +28,12 @@ class CheckpointTensors : public TensorSource {
     }
   }
   const CheckpointReader& reader() const { return reader_; }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> out = {concat(reader_.directory(), "/", kManifestName)};
+    for (const CheckpointShard& shard : reader_.manifest().shards)
+      out.push_back(concat(reader_.directory(), "/", shard.file));
+    return out;
+  }
 
  protected:
   void read_elements(size_t number, int64_t begin, const Tensor& destination) const override {
@@ -53,6 +65,15 @@ DType dtype_of_name(const std::string& name) {
   fail_input("unknown dtype \"", name, "\" in an imported checkpoint");
 }
 
+// The name that the copy in the folder has, or what needs no copy.
+std::string import_tokenizer(const std::string& tokenizer, const std::string& root) {
+  if (tokenizer.empty() || tokenizer == "byte") return tokenizer;
+  const std::string folder = (fs::path(root) / kTokenizerFolder).string();
+  make_directories(folder);
+  const std::vector<std::string> copied = copy_tokenizer(tokenizer, folder);
+  return copied.empty() ? "" : copied.front();
+}
+
 }  // namespace
 
 CheckpointModel::CheckpointModel(const std::string& path) : ModelSource(path) {
@@ -60,6 +81,16 @@ CheckpointModel::CheckpointModel(const std::string& path) : ModelSource(path) {
   run_config_ = checkpoint_run_config(tensors->reader());
   config_ = run_config_.model;
   tensors_ = std::move(tensors);
+}
+
+void CheckpointModel::read(const ModelConfig& config, const ModelParameter& parameter,
+                           const TensorBox& box, int64_t begin, const Tensor& destination) const {
+  const auto& tensors = static_cast<const CheckpointTensors&>(*tensors_);
+  const CheckpointTensor* tensor =
+      tensors.reader().find(parameter.router ? kKindRouter : kKindParam, parameter.name);
+  if (tensor == nullptr || tensor->dtype != destination.dtype())
+    return ModelSource::read(config, parameter, box, begin, destination);
+  tensors.reader().read(*tensor, box, begin, destination);
 }
 
 ParameterPlace CheckpointModel::place(const ModelConfig&, const std::string& parameter) const {
@@ -95,13 +126,56 @@ Json foreign_state(const RunConfig& config) {
 
 bool is_foreign_state(const Json& state) { return state.is_object() && state.contains(kForeign); }
 
-RunConfig foreign_state_config(const Json& state) {
+RunConfig foreign_state_config(const Json& state, const std::string& checkpoint) {
   const Json& imported = state.at(kForeign);
   ConfigReport report;
   const ModelConfig model = read_model_config(imported.at("model"), "model", report);
   report.throw_if_errors("imported checkpoint");
-  return foreign_run_config(model, dtype_of_name(imported.at("dtype").get<std::string>()),
-                            imported.at("tokenizer").get<std::string>());
+  const auto name = imported.at("tokenizer").get<std::string>();
+  const bool beside = !name.empty() && name != "byte";
+  return foreign_run_config(
+      model, dtype_of_name(imported.at("dtype").get<std::string>()),
+      beside ? (fs::path(checkpoint).parent_path() / kTokenizerFolder / name).string() : name);
+}
+
+SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
+                             const ImportOptions& options) {
+  std::error_code error;
+  if (fs::exists(root, error) && !fs::is_empty(root, error))
+    fail_input(root, " is not empty; remove it or give another directory");
+  const ModelConfig& model = source.config();
+  source.check(model);
+  const std::vector<ModelParameter> parameters = model_parameters(model);
+  std::vector<CheckpointPart> parts;
+  int64_t total = 0, done = 0;
+  for (const ModelParameter& p : parameters) {
+    const DType dtype = p.router ? sum_dtype(options.dtype) : options.dtype;
+    // No data in memory: the address says which parameter it is.
+    parts.push_back({p.router ? kKindRouter : kKindParam,
+                     p.name,
+                     p.shape,
+                     {},
+                     0,
+                     ConstTensor(&p, dtype, Shape(std::span<const int64_t>(p.shape)))});
+    total += parts.back().data.bytes();
+  }
+  RunConfig config = foreign_run_config(model, options.dtype, "");
+  config.data.tokenizer = import_tokenizer(source.tokenizer(), root);
+  const auto read = [&](const ConstTensor& data, const auto& take) {
+    const auto& p = *static_cast<const ModelParameter*>(data.raw());
+    const FileTensor whole{p.name, p.shape, false, p.router, {{p, {}}}};
+    for_each_piece(source, model, whole, data.dtype(), [&](const ConstTensor& piece) {
+      take({static_cast<const std::byte*>(piece.raw()), static_cast<size_t>(piece.bytes())});
+      done += piece.bytes();
+      if (options.progress) options.progress(done, total);
+    });
+  };
+  try {
+    return save_checkpoint({.root = root, .step = 0, .read = read}, parts, foreign_state(config));
+  } catch (...) {
+    remove_tree((fs::path(root) / kTokenizerFolder).string());
+    throw;
+  }
 }
 
 }  // namespace trireme

@@ -4,8 +4,9 @@
 
 #include <string>
 
+#include "engine/io/sharded_checkpoint.h"
 #include "training/run_config.h"
-#include "transformer/model_source.h"
+#include "transformer/file_tensor.h"
 
 namespace trireme {
 
@@ -14,7 +15,11 @@ class CheckpointModel : public ModelSource {
   // A step directory, or the directory that holds `latest`.
   explicit CheckpointModel(const std::string& path);
   const RunConfig& run_config() const { return run_config_; }
+  const char* kind() const override { return "trireme"; }
   std::string tokenizer() const override { return run_config_.data.tokenizer; }
+  // Each run of a box in one access of its shard, where the dtype is that of the checkpoint.
+  void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
+            int64_t begin, const Tensor& destination) const override;
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
 
  protected:
@@ -33,6 +38,16 @@ RunConfig foreign_run_config(const ModelConfig& model, DType dtype, const std::s
 // The state of a checkpoint that holds nothing but such a model, and its configuration again.
 Json foreign_state(const RunConfig& config);
 bool is_foreign_state(const Json& state);
-RunConfig foreign_state_config(const Json& state);
+// checkpoint: its directory; the tokenizer's copy lies beside it.
+RunConfig foreign_state_config(const Json& state, const std::string& checkpoint);
+
+struct ImportOptions {
+  DType dtype = DType::kF32;
+  CopyProgress progress = {};
+};
+// Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in root/tokenizer.
+// Whole or absent. InputError where `root` holds checkpoints.
+SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
+                             const ImportOptions& options);
 
 }  // namespace trireme

@@ -33,7 +33,7 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       config_ = checkpoint_run_config(reader);
       step_ = reader.step();
       foreign_ = is_foreign_state(reader.state());
-      if (dtype.has_value() && *dtype != config_.dtype)
+      if (foreign_ || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
     config_.dtype = dtype.value_or(config_.dtype);

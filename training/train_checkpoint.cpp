@@ -204,7 +204,7 @@ void load_initial_weights(Ctx& ctx, const std::string& path, TrainState& state) 
 RunConfig checkpoint_run_config(const CheckpointReader& reader) {
   return with_state(reader, [&](const Json& json) {
     try {
-      if (is_foreign_state(json)) return foreign_state_config(json);
+      if (is_foreign_state(json)) return foreign_state_config(json, reader.directory());
       return resolved_run_config(json.at("config"));
     } catch (const InputError& e) {
       fail_input("checkpoint ", reader.directory(), ": ", e.what());

@@ -12,6 +12,7 @@ class HfModel : public ModelSource {
  public:
   // Reads the configuration and the headers. InputError for what is wrong with either.
   explicit HfModel(const std::string& directory);
+  const char* kind() const override { return "hf"; }
   std::string tokenizer() const override;
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
 

@@ -7,6 +7,7 @@
 
 #include "engine/ops/transfer.h"
 #include "transformer/families/family.h"
+#include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 
 namespace trireme {
@@ -169,8 +170,7 @@ DType ModelSource::dtype() const {
   std::map<DType, int64_t> elements;
   for (const SourceTensor& t : tensors_->tensors()) {
     if (!t.dtype.has_value() || !is_float(*t.dtype)) continue;
-    const bool plain = t.dtype_name.starts_with("F") || t.dtype_name == "BF16";
-    elements[plain && !t.dtype_name.starts_with("F8") ? *t.dtype : DType::kBF16] += t.numel();
+    elements[t.quantised ? DType::kBF16 : *t.dtype] += t.numel();
   }
   DType most = DType::kF32;
   for (const auto& [dtype, n] : elements)
@@ -247,11 +247,12 @@ void ModelSource::load(Ctx& ctx, const Model& model, ParameterStore& store) cons
   model.routers()->place(ctx);
 }
 
-bool is_model_source(const std::string& path) { return is_hf_model(path); }
+bool is_model_source(const std::string& path) { return is_hf_model(path) || is_gguf(path); }
 
 std::unique_ptr<ModelSource> open_model_source(const std::string& path) {
   if (is_hf_model(path)) return std::make_unique<HfModel>(path);
-  fail_input(path, " is no model of HuggingFace (config.json and model.safetensors)",
+  if (is_gguf(path)) return std::make_unique<GgufModel>(path);
+  fail_input(path, " is neither a HuggingFace directory (config.json and safetensors) nor a .gguf",
              hub_advice(path));
 }
 

@@ -36,6 +36,7 @@ class ModelSource {
  public:
   virtual ~ModelSource() = default;
   const std::string& path() const { return path_; }
+  virtual const char* kind() const = 0;  // "hf", "gguf", "trireme"
   const ModelConfig& config() const { return config_; }
   const TensorSource& tensors() const { return *tensors_; }
   // The type of most elements; bfloat16 where they are quantised.
@@ -49,8 +50,8 @@ class ModelSource {
   void check(const ModelConfig& config) const;
   // Elements [begin, begin + destination.numel()) of the flattened box of a parameter that check() found.
   // destination: contiguous, rank 1, on the host.
-  void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
-            int64_t begin, const Tensor& destination) const;
+  virtual void read(const ModelConfig& config, const ModelParameter& parameter,
+                    const TensorBox& box, int64_t begin, const Tensor& destination) const;
   // What the rank of `model` holds, to where the context computes. check() comes first.
   void load(Ctx& ctx, const Model& model, ParameterStore& store) const;
 

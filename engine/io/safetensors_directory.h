@@ -23,7 +23,7 @@ class SafetensorsDirectory : public TensorSource {
   explicit SafetensorsDirectory(const std::string& path);
   // The bytes as they are in the file.
   std::span<const std::byte> bytes(const SourceTensor& tensor) const;
-  std::vector<std::string> files() const;  // of the shards, in their order
+  std::vector<std::string> files() const override;
 
  protected:
   void read_elements(size_t number, int64_t begin, const Tensor& destination) const override;

@@ -19,6 +19,7 @@ struct SourceTensor {
   std::optional<DType> dtype;  // what read() loses nothing in; absent: no float values
   std::vector<int64_t> shape;  // row-major, the last varies fastest
   int64_t bytes = 0;           // in the file
+  bool quantised = false;      // it holds fewer bits than `dtype`
   int64_t numel() const;
 };
 
@@ -28,6 +29,7 @@ class TensorSource {
   const std::string& path() const { return path_; }
   const std::vector<SourceTensor>& tensors() const { return tensors_; }
   const SourceTensor* find(std::string_view name) const;  // nullptr when absent
+  virtual std::vector<std::string> files() const = 0;     // that the tensors lie in
   // Elements [begin, begin + destination.numel()) of the flattened tensor, rounded once to the dtype of
   // `destination`: a contiguous float tensor on the host. Nothing else is kept in memory but pages of the
   // file and, for quantised kinds, one block. InputError for a tensor without float values.

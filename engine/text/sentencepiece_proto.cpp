@@ -25,7 +25,7 @@ class FieldReader {
 
   uint64_t field = 0;
   uint64_t number = 0;     // of a varint field
-  std::string_view bytes;  // of a length-delimited field
+  std::string_view bytes;  // of a length-delimited field, and the four of a float
 
   bool next() {
     if (rest_.empty()) return false;
@@ -37,7 +37,7 @@ class FieldReader {
       case 0: number = varint(); break;
       case 1: take(8); break;
       case 2: bytes = take(varint()); break;
-      case 5: take(4); break;
+      case 5: bytes = take(4); break;
       default: fail(name_, "unknown wire type");
     }
     return true;
@@ -128,6 +128,103 @@ SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::
   facts.keeps_text =
       !normalizer.maps_characters && !normalizer.removes_extra_spaces && !space_as_suffix;
   return facts;
+}
+
+namespace {
+
+SentencePieces::Piece read_piece(std::string_view message, const std::string& name) {
+  SentencePieces::Piece piece;
+  for (FieldReader reader(message, name); reader.next();) {
+    if (reader.field == 1) piece.text = reader.bytes;
+    if (reader.field == 2 && reader.bytes.size() == sizeof(float)) {
+      float score = 0;
+      std::memcpy(&score, reader.bytes.data(), sizeof(score));
+      piece.score = static_cast<double>(score);
+    }
+    if (reader.field == 3) piece.type = static_cast<int64_t>(reader.number);
+  }
+  return piece;
+}
+
+// Numbers of the trainer's fields.
+enum TrainerField : uint64_t {
+  kModelType = 3,
+  kByteFallback = 35,
+  kUnkId = 40,
+  kBosId,
+  kEosId,
+  kPadId
+};
+constexpr uint64_t kPairs = 2;
+
+void put_varint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>((value & 0x7f) | 0x80));
+  out.push_back(static_cast<char>(value));
+}
+void put_number(std::string& out, uint64_t field, int64_t value) {
+  put_varint(out, field << 3);
+  put_varint(out, static_cast<uint64_t>(value));
+}
+void put_bytes(std::string& out, uint64_t field, std::string_view bytes) {
+  put_varint(out, field << 3 | 2);
+  put_varint(out, bytes.size());
+  out += bytes;
+}
+
+}  // namespace
+
+SentencePieces take_apart(std::string_view model, const std::string& name) {
+  check_sentencepiece_model(model, name);
+  SentencePieces parts;
+  parts.pairs = false;  // the proto's default is unigram
+  parts.unknown = 0;
+  parts.bos = 1;
+  parts.eos = 2;
+  Normalizer normalizer;
+  for (FieldReader reader(model, name); reader.next();) {
+    if (reader.field == 1) parts.pieces.push_back(read_piece(reader.bytes, name));
+    if (reader.field == kNormalizerSpec) read_normalizer(reader.bytes, name, normalizer);
+    if (reader.field != kTrainerSpec) continue;
+    for (FieldReader spec(reader.bytes, name); spec.next();) {
+      const auto number = static_cast<int64_t>(spec.number);
+      if (spec.field == kModelType) parts.pairs = spec.number == kPairs;
+      if (spec.field == kUnkId) parts.unknown = number;
+      if (spec.field == kBosId) parts.bos = number;
+      if (spec.field == kEosId) parts.eos = number;
+    }
+  }
+  parts.adds_leading_space = normalizer.adds_dummy_prefix;
+  parts.removes_extra_spaces = normalizer.removes_extra_spaces;
+  parts.maps_characters = normalizer.maps_characters;
+  return parts;
+}
+
+std::string put_together(const SentencePieces& parts) {
+  std::string model, trainer, normalizer;
+  bool bytes = false;
+  for (const SentencePieces::Piece& piece : parts.pieces) {
+    std::string message;
+    put_bytes(message, 1, piece.text);
+    const auto score = static_cast<float>(piece.score);
+    put_varint(message, 2 << 3 | 5);
+    message.append(reinterpret_cast<const char*>(&score), sizeof(score));
+    put_number(message, 3, piece.type);
+    put_bytes(model, 1, message);
+    bytes = bytes || piece.type == SentencePieces::kByte;
+  }
+  put_number(trainer, kModelType, parts.pairs ? 2 : 1);
+  put_number(trainer, kByteFallback, bytes ? 1 : 0);
+  put_number(trainer, kUnkId, parts.unknown);
+  put_number(trainer, kBosId, parts.bos);
+  put_number(trainer, kEosId, parts.eos);
+  put_number(trainer, kPadId, -1);
+  put_bytes(normalizer, 1, "identity");
+  put_number(normalizer, kAddDummyPrefix, parts.adds_leading_space ? 1 : 0);
+  put_number(normalizer, kRemoveExtraSpaces, parts.removes_extra_spaces ? 1 : 0);
+  put_number(normalizer, 5, 1);  // escapes white space
+  put_bytes(model, kTrainerSpec, trainer);
+  put_bytes(model, kNormalizerSpec, normalizer);
+  return model;
 }
 
 }  // namespace trireme

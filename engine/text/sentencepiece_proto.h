@@ -1,8 +1,10 @@
 // What a serialized SentencePiece model says about itself, read without trusting it.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
@@ -17,5 +19,22 @@ struct SentencePieceFacts {
 // a double-array trie whose every step must stay inside the array, and values that must point into
 // the table of replacements. InputError names `name` and the damage.
 SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::string& name);
+
+// A model taken apart, and put together again: what other files say of such a tokenizer (gguf_tokenizer.h).
+struct SentencePieces {
+  enum Type : int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+  struct Piece {
+    std::string text;
+    double score = 0;
+    int64_t type = kNormal;
+  };
+  std::vector<Piece> pieces;
+  bool pairs = true;  // byte-pair encoding; else unigram
+  bool adds_leading_space = true, removes_extra_spaces = false;
+  bool maps_characters = false;  // is not taken apart
+  int64_t bos = -1, eos = -1, unknown = -1;
+};
+SentencePieces take_apart(std::string_view model, const std::string& name);
+std::string put_together(const SentencePieces& parts);
 
 }  // namespace trireme

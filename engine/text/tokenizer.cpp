@@ -5,6 +5,7 @@
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
 #include "engine/text/control_split.h"
+#include "engine/text/gguf_tokenizer.h"
 #include "engine/text/sentencepiece.h"
 #include "engine/text/tokenizer_json.h"
 
@@ -72,14 +73,15 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
   if (spec == "byte") return make_byte_tokenizer();
   if (spec.ends_with(".model")) return load_sentencepiece(spec);
   if (spec.ends_with(".json")) return load_tokenizer_json(spec);
+  if (spec.ends_with(".gguf")) return load_gguf_tokenizer(spec);
   for (const char* name : {"tokenizer.json", "tokenizer.model"})
     if (const auto file = std::filesystem::path(spec) / name;
         std::filesystem::is_regular_file(file))
       return load_tokenizer(file.string());
   fail_input("unknown tokenizer \"", spec,
              "\": give \"byte\", the path of a tokenizer.json or of a ",
-             "SentencePiece model (a file ending in .model), or a directory that holds one of ",
-             "them; a model of a hub is downloaded first: hf download ",
+             "SentencePiece model (a file ending in .model), a .gguf, or a directory that holds ",
+             "one of the former; a model of a hub is downloaded first: hf download ",
              spec.empty() ? "NAME" : spec, " --local-dir DIR");
 }
 

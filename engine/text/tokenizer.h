@@ -45,8 +45,8 @@ class Tokenizer {
 };
 
 // "byte": the 256 bytes as ids 0..255 and <|endoftext|> = 256 (bos and eod); vocab_size 257.
-// Else the path of a HuggingFace tokenizer.json, of a SentencePiece model, which must end in ".model", or of
-// a directory that holds one of them (tokenizer.json first, then tokenizer.model).
+// Else the path of a HuggingFace tokenizer.json, of a SentencePiece model, which must end in ".model", of a
+// .gguf file, or of a directory that holds one of the former (tokenizer.json first, then tokenizer.model).
 // InputError says what is accepted for anything else.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 

@@ -1,0 +1,148 @@
+#include "commands/logits.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "commands/commands.h"
+#include "commands/rank_options.h"
+#include "engine/io/safetensors.h"
+#include "engine/io/strict_json.h"
+#include "engine/observe/log.h"
+#include "parallel/agree.h"
+#include "parallel/device.h"
+#include "training/loaded_model.h"
+#include "training/sequence_logits.h"
+
+namespace trireme {
+namespace {
+
+struct Arguments {
+  std::string model, tokens, output;
+  std::string device = "auto";
+  std::optional<DType> dtype;
+  LayoutOptions layout;
+  int ranks = 0;
+};
+
+using Sequences = std::vector<std::vector<int32_t>>;
+
+// A line a sequence: [1, 2, 3], or {"ids": [1, 2, 3]} as `trireme tokenize --json` writes it.
+Sequences read_sequences(const Arguments& args, const ModelConfig& model) {
+  std::ifstream in(args.tokens);
+  if (!in) fail_input("cannot open ", args.tokens);
+  Sequences sequences;
+  std::string line;
+  for (size_t number = 1; std::getline(in, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string what = concat(args.tokens, ", line ", number);
+    auto json = parse_strict_json<nlohmann::json>(line, what);
+    if (json.is_object() && json.contains("ids")) json = nlohmann::json(json["ids"]);
+    if (!json.is_array() || json.empty())
+      fail_input(what, ": no list of ids, such as [1, 2] or {\"ids\": [1, 2]}");
+    std::vector<int32_t>& ids = sequences.emplace_back();
+    for (const auto& item : json) {
+      const int64_t id = item.is_number_integer() ? item.get<int64_t>() : -1;
+      if (id < 0 || id >= model.vocab_size)
+        fail_input(what, ": ", item.dump().substr(0, 40), " is no id from 0 to ",
+                   model.vocab_size - 1);
+      ids.push_back(static_cast<int32_t>(id));
+    }
+    if (std::ssize(ids) > model.max_positions)
+      fail_input(what, ": ", ids.size(), " tokens, the model has ", model.max_positions,
+                 " positions");
+  }
+  if (sequences.empty()) fail_input(args.tokens, ": holds no sequence");
+  return sequences;
+}
+
+// The file that is filled sequence by sequence; ids and offsets first.
+std::unique_ptr<SafetensorsWriter> open_output(const Arguments& args, const Sequences& sequences,
+                                               int64_t vocabulary) {
+  std::vector<int32_t> ids, offsets = {0};
+  for (const std::vector<int32_t>& s : sequences) {
+    ids.insert(ids.end(), s.begin(), s.end());
+    offsets.push_back(static_cast<int32_t>(ids.size()));
+  }
+  const std::vector<SafetensorsSpec> specs = {
+      {"input_ids", DType::kI32, {std::ssize(ids)}},
+      {"cu_seqlens", DType::kI32, {std::ssize(offsets)}},
+      {"logits", DType::kF32, {std::ssize(ids), vocabulary}}};
+  auto out = std::make_unique<SafetensorsWriter>(args.output, specs);
+  out->write(std::as_bytes(std::span(ids)));
+  out->write(std::as_bytes(std::span(offsets)));
+  return out;
+}
+
+void run(const Arguments& args, const CommandLine& line) {
+  before_connecting([&] { ensure_ranks(args.ranks, line.argc, line.argv); });
+  std::unique_ptr<World> world;
+  before_connecting([&] { world = make_world(world_options(CommConfig{})); });
+  set_log_rank(world->rank());
+  RankDevice device;  // outlives what lies on it
+  LoadedModel loaded(args.model, world->world(), args.dtype);
+  const ModelConfig& model = loaded.run_config().model;
+  Sequences sequences;
+  ParallelSizes sizes;
+  int64_t longest = 0;
+  agreed(world->world(), [&] {
+    sequences = read_sequences(args, model);
+    for (const auto& s : sequences) longest = std::max(longest, std::ssize(s));
+    sizes = resolve_layout(args.layout, model, world->size());
+    if (sizes.pp > 1 || sizes.dp > 1 || sizes.cp > 1)
+      fail_input("logits are computed by tensor-parallel ranks: start --tensor-parallel of them");
+  });
+  device = open_rank_device(*world, args.device, loaded.run_config().comm.device_backend);
+  const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
+  Ctx ctx(pin_rank(*world, 0), "activations", device.get());
+  agreed(world->world(), [&] { loaded.load(ctx, groups.layout, longest); });
+  std::unique_ptr<SafetensorsWriter> out;
+  agreed(world->world(), [&] {
+    if (world->rank() == 0) out = open_output(args, sequences, model.vocab_size);
+  });
+  for (const std::vector<int32_t>& ids : sequences) {
+    const std::vector<float> logits =
+        sequence_logits(loaded.model(), loaded.parameters(), ctx, groups, ids);
+    agreed(world->world(), [&] {
+      if (out != nullptr) out->write(std::as_bytes(std::span(logits)));
+    });
+  }
+  agreed(world->world(), [&] {
+    if (out != nullptr) out->commit();
+  });
+  if (world->rank() == 0)
+    std::printf("%s: logits of %zu sequences\n", args.output.c_str(), sequences.size());
+}
+
+}  // namespace
+
+CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("logits", "Write what a model computes for given ids, for comparisons");
+  command->add_option("model", args->model, "Run, checkpoint, HuggingFace directory or .gguf")
+      ->required()
+      ->type_name("PATH");
+  command
+      ->add_option("--tokens", args->tokens,
+                   "Sequences, one a line: [1, 2, 3], or {\"ids\": [...]} of `trireme tokenize`")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--output", args->output,
+                   "A .safetensors to write: input_ids (T), cu_seqlens (N + 1), logits (T, V)")
+      ->required()
+      ->type_name("FILE");
+  add_device_option(*command, args->device);
+  add_dtype_option(*command, args->dtype);
+  add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
+  add_ranks_option(*command, args->ranks);
+  command->callback([args, line] { run(*args, line); });
+  return command;
+}
+
+}  // namespace trireme

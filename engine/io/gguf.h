@@ -1,0 +1,91 @@
+// GGUF, the files of llama.cpp: metadata and tensors in one file, versions 2 and 3, little-endian.
+//
+//   "GGUF", u32 version, u64 tensors, u64 pairs
+//   pair     string key, u32 type, value; string: u64 length, bytes; array: u32 type, u64 count, values
+//   tensor   string name, u32 dimensions, u64 sizes (the fastest first), u32 type, u64 offset
+//   padding to general.alignment (32), then the tensors' blocks (gguf_blocks.h)
+//
+// Files are taken as hostile: counts, lengths, offsets and sizes are checked in 64 bits against what is left of
+// the file before anything is allocated for them; keys and names are there once; tensors do not overlap.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "engine/io/atomic_file.h"
+#include "engine/io/gguf_blocks.h"
+#include "engine/io/mapped_file.h"
+#include "engine/io/tensor_source.h"
+
+namespace trireme {
+
+// Integers of all widths are int64 (u64 beyond it is refused), floats double; arrays hold one of them.
+using GgufValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>,
+                               std::vector<double>, std::vector<std::string>>;
+using GgufMetadata = std::map<std::string, GgufValue>;
+
+struct GgufTensor {
+  std::string name;
+  const GgufType* type = nullptr;
+  std::vector<int64_t> shape;  // the last varies fastest, as everywhere here
+  int64_t offset = 0;          // bytes from the beginning of the data
+  int64_t bytes = 0;
+};
+
+struct GgufContents {
+  GgufMetadata metadata;
+  std::vector<GgufTensor> tensors;
+  int64_t data_start = 0;
+};
+// `path` is for messages.
+GgufContents parse_gguf(std::span<const std::byte> file, const std::string& path);
+
+class GgufFile : public TensorSource {
+ public:
+  explicit GgufFile(const std::string& path);
+  const GgufMetadata& metadata() const { return contents_.metadata; }
+  std::vector<std::string> files() const override { return {path()}; }
+
+  // The value of a key; absent where there is none. InputError where it is of another type.
+  template <class T>
+  std::optional<T> get(const std::string& key) const {
+    const auto found = metadata().find(key);
+    if (found == metadata().end()) return {};
+    if (const T* value = std::get_if<T>(&found->second)) return *value;
+    fail_input(path(), ": \"", key, "\" is not of the type that it has in such files");
+  }
+
+ protected:
+  void read_elements(size_t number, int64_t begin, const Tensor& destination) const override;
+
+ private:
+  MappedFile file_;
+  GgufContents contents_;
+};
+
+// Writes a file tensor after tensor without holding any of them.
+class GgufWriter {
+ public:
+  // offset and bytes of `tensors` are set here; shapes and types are the caller's.
+  GgufWriter(const std::string& path, const GgufMetadata& metadata,
+             std::vector<GgufTensor> tensors);
+  // The next values of the next tensor: float32, whole blocks, contiguous.
+  void write(const ConstTensor& values);
+  void commit();
+  int64_t bytes() const { return total_; }
+
+ private:
+  GgufWriter(const std::string& path, const std::string& header, std::vector<GgufTensor> tensors,
+             int64_t total);
+  AtomicFile file_;
+  std::vector<GgufTensor> tensors_;
+  size_t next_ = 0;
+  int64_t written_ = 0;  // bytes of it
+  int64_t data_start_ = 0;
+  int64_t total_ = 0;
+};
+
+}  // namespace trireme

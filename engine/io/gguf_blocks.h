@@ -1,0 +1,38 @@
+// The blocks in which GGUF files hold numbers, and what they stand for (ggml's formats).
+//
+//   Q8_0   32 numbers   f16 d; int8 q[32]                             y = d q
+//   Q4_0   32           f16 d; 4-bit q[32], low halves first          y = d (q - 8)
+//   Q4_K   256          f16 d, dmin; 8 pairs of 6-bit (s, m)          y = (d s) q - dmin m, one pair for 32 numbers
+//   Q6_K   256          6-bit q; int8 s[16]; f16 d                    y = (d s) (q - 32), one s for 16 numbers
+//
+// Products are taken in float32 in the order of the formulas, which is that of ggml and of the Python package.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "engine/core/dtype.h"
+
+namespace trireme {
+
+inline constexpr int64_t kMaxGgufBlock = 256;  // numbers in the largest block
+
+struct GgufType {
+  uint32_t id;  // in the file
+  const char* name;
+  int64_t block = 1;           // numbers in a block
+  int64_t block_bytes = 0;     // of a block
+  std::optional<DType> dtype;  // numbers lie as these; absent: quantised, or no floats
+  void (*decode)(const std::byte* block, float* numbers) = nullptr;  // of a quantised type
+};
+// nullptr: not known at all.
+const GgufType* gguf_type(uint32_t id);
+const GgufType* gguf_type(std::string_view name);
+
+// 32 numbers to a block of Q8_0 (34 bytes): d = max |x| / 127, q = x / d rounded, halves away from zero.
+void encode_q8_0(const float* numbers, std::byte* block);
+
+}  // namespace trireme

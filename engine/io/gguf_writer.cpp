@@ -1,0 +1,170 @@
+// The writing half of gguf.h.
+#include <algorithm>
+
+#include "engine/io/gguf.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kAlignment = 32;
+
+class Bytes {
+ public:
+  template <class T>
+  void number(T value) {
+    out.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  void string(const std::string& s) {
+    number(static_cast<uint64_t>(s.size()));
+    out += s;
+  }
+  // Counts and ids are written as they are in most files, 32 bits where they fit.
+  void integer(int64_t value, bool in_array) {
+    const bool narrow_signed = in_array || value < 0;
+    if (narrow_signed && value >= INT32_MIN && value <= INT32_MAX) {
+      if (!in_array) number(uint32_t{5});
+      number(static_cast<int32_t>(value));
+    } else if (value >= 0 && value <= int64_t{UINT32_MAX} && !in_array) {
+      number(uint32_t{4});
+      number(static_cast<uint32_t>(value));
+    } else {
+      TRIREME_CHECK(!in_array, "an array of numbers beyond 32 bits");
+      number(uint32_t{11});
+      number(value);
+    }
+  }
+  void operator()(int64_t v) { integer(v, false); }
+  void operator()(double v) {
+    number(uint32_t{6});
+    number(static_cast<float>(v));
+  }
+  void operator()(bool v) {
+    number(uint32_t{7});
+    number(static_cast<uint8_t>(v));
+  }
+  void operator()(const std::string& v) {
+    number(uint32_t{8});
+    string(v);
+  }
+  void operator()(const std::vector<int64_t>& v) {
+    array(5, v.size());
+    for (const int64_t x : v) integer(x, true);
+  }
+  void operator()(const std::vector<double>& v) {
+    array(6, v.size());
+    for (const double x : v) number(static_cast<float>(x));
+  }
+  void operator()(const std::vector<std::string>& v) {
+    array(8, v.size());
+    for (const std::string& x : v) string(x);
+  }
+
+  std::string out;
+
+ private:
+  void array(uint32_t type, size_t count) {
+    number(uint32_t{9});
+    number(type);
+    number(static_cast<uint64_t>(count));
+  }
+};
+
+// Offsets and sizes; returns the bytes of the data, padding included.
+int64_t place(std::vector<GgufTensor>& tensors) {
+  int64_t at = 0;
+  for (GgufTensor& t : tensors) {
+    int64_t numbers = 1;
+    for (const int64_t dim : t.shape) numbers = checked_mul(numbers, dim);
+    TRIREME_CHECK(t.type != nullptr && t.shape.back() % t.type->block == 0, t.name,
+                  " is not made of whole blocks");
+    t.offset = at;
+    t.bytes = checked_mul(numbers / t.type->block, t.type->block_bytes);
+    at = round_up(checked_add(at, t.bytes), kAlignment);
+  }
+  return at;
+}
+
+// general.architecture comes first, as readers that look at the beginning only expect it.
+std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor>& tensors) {
+  Bytes bytes;
+  bytes.out = "GGUF";
+  bytes.number(uint32_t{3});
+  bytes.number(static_cast<uint64_t>(tensors.size()));
+  bytes.number(static_cast<uint64_t>(metadata.size()));
+  const std::string first = "general.architecture";
+  const auto pair = [&](const std::string& key, const GgufValue& value) {
+    bytes.string(key);
+    std::visit(bytes, value);
+  };
+  if (const auto found = metadata.find(first); found != metadata.end()) pair(first, found->second);
+  for (const auto& [key, value] : metadata)
+    if (key != first) pair(key, value);
+  for (const GgufTensor& t : tensors) {
+    bytes.string(t.name);
+    bytes.number(static_cast<uint32_t>(t.shape.size()));
+    for (size_t d = t.shape.size(); d-- > 0;) bytes.number(static_cast<uint64_t>(t.shape[d]));
+    bytes.number(t.type->id);
+    bytes.number(static_cast<uint64_t>(t.offset));
+  }
+  bytes.out.resize(static_cast<size_t>(round_up(std::ssize(bytes.out), kAlignment)), '\0');
+  return bytes.out;
+}
+
+}  // namespace
+
+GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
+                       std::vector<GgufTensor> tensors)
+    : GgufWriter(
+          path,
+          [&] {
+            place(tensors);
+            return header_of(metadata, tensors);
+          }(),
+          tensors, place(tensors)) {}
+
+GgufWriter::GgufWriter(const std::string& path, const std::string& header,
+                       std::vector<GgufTensor> tensors, int64_t data)
+    : file_(path, checked_add(std::ssize(header), data)),
+      tensors_(std::move(tensors)),
+      data_start_(std::ssize(header)),
+      total_(data_start_ + data) {
+  place(tensors_);
+  file_.write(header);
+}
+
+void GgufWriter::write(const ConstTensor& values) {
+  TRIREME_CHECK(next_ < tensors_.size(), "more values than tensors");
+  const GgufTensor& t = tensors_[next_];
+  check_dtype("GgufWriter::write", t.name.c_str(), values, DType::kF32);
+  check_contiguous("GgufWriter::write", t.name.c_str(), values);
+  const GgufType& type = *t.type;
+  const int64_t count = values.numel();
+  TRIREME_CHECK(count % type.block == 0, t.name, ": ", count, " values are no whole blocks");
+  const int64_t bytes = count / type.block * type.block_bytes;
+  std::vector<std::byte> out(static_cast<size_t>(bytes));
+  const float* const from = values.as<float>();
+  if (type.dtype.has_value()) {
+    convert_elements(Tensor(out.data(), *type.dtype, Shape{count}),
+                     std::span(from, static_cast<size_t>(count)));
+  } else {
+    TRIREME_CHECK(std::string_view(type.name) == "Q8_0", type.name, " is not written");
+    for (int64_t b = 0; b < count / type.block; ++b)
+      encode_q8_0(from + b * type.block, out.data() + b * type.block_bytes);
+  }
+  file_.write(out);
+  written_ += bytes;
+  TRIREME_CHECK(written_ <= t.bytes, t.name, ": too many values");
+  if (written_ < t.bytes) return;
+  const int64_t end = data_start_ + round_up(t.offset + t.bytes, kAlignment);
+  file_.write(std::string(static_cast<size_t>(end - file_.size()), '\0'));
+  ++next_;
+  written_ = 0;
+}
+
+void GgufWriter::commit() {
+  TRIREME_CHECK(next_ == tensors_.size() && file_.size() == total_, file_.path(), ": ",
+                file_.size(), " bytes written, ", total_, " declared");
+  file_.commit();
+}
+
+}  // namespace trireme

@@ -1,0 +1,124 @@
+// Models between formats: import then export gives the same bytes, an interrupted export goes on, a run's
+// checkpoint leaves as a directory that opens again, and the difference of two models is found.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/io/safetensors_directory.h"
+#include "parallel/comm/world.h"
+#include "tests/support/compare.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/training/hf_directory.h"
+#include "training/checkpoint_model.h"
+#include "training/loaded_model.h"
+#include "training/model_diff.h"
+#include "transformer/hf_model.h"
+#include "transformer/hf_writer.h"
+
+namespace trireme::test {
+namespace {
+
+namespace fs = std::filesystem;
+const char* const kCases[] = {"gpt2", "llama", "llama_variant", "mixtral"};
+
+void expect_same_bytes(const std::string& a, const std::string& b) {
+  const SafetensorsDirectory left(a), right(b);
+  ASSERT_EQ(left.tensors().size(), right.tensors().size());
+  for (const SourceTensor& t : left.tensors()) {
+    const SourceTensor* other = right.find(t.name);
+    ASSERT_NE(other, nullptr) << t.name;
+    EXPECT_EQ(t.dtype_name, other->dtype_name) << t.name;
+    EXPECT_EQ(t.shape, other->shape) << t.name;
+    const auto x = left.bytes(t), y = right.bytes(*other);
+    EXPECT_TRUE(std::equal(x.begin(), x.end(), y.begin(), y.end())) << t.name;
+  }
+}
+
+TEST(ModelCopies, ImportThenExportIsByteIdentical) {
+  for (const char* name : kCases)
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(concat(name, " ", dtype));
+      const ScratchDirectory dir;
+      HfFiles(name, dtype).write(dir / "hf", 2);
+      const HfModel source(dir / "hf");
+      import_model(source, dir / "ours", {.dtype = source.dtype()});
+      const CheckpointModel imported(dir / "ours/step-00000000");
+      EXPECT_TRUE(imported.config() == source.config());
+      EXPECT_EQ(imported.run_config().dtype, dtype);
+      EXPECT_EQ(imported.dtype(), dtype);
+      write_hf_directory(imported, dir / "out", {.dtype = dtype, .max_shard_bytes = 5000});
+      EXPECT_FALSE(fs::exists(dir / "out/model.safetensors"));
+      expect_same_bytes(dir / "hf", dir / "out");
+      EXPECT_TRUE(HfModel(dir / "out").config() == source.config());
+      EXPECT_TRUE(diff_models(dir / "hf", dir / "ours").differences.empty());
+    }
+}
+
+TEST(ModelCopies, AnImportedCheckpointLoads) {
+  const ScratchDirectory dir;
+  HfFiles("gpt2", DType::kF32).write(dir / "hf");
+  const HfModel source(dir / "hf");
+  import_model(source, dir / "ours", {.dtype = DType::kF32});
+  const auto world = make_world({});
+  Ctx ctx(1, "test");
+  LoadedModel a(dir / "hf", world->world()), b(dir / "ours", world->world());
+  EXPECT_TRUE(b.is_foreign());
+  a.load(ctx, Layout{}, 8);
+  b.load(ctx, Layout{}, 8);
+  for (ParamHandle h = 0; h < std::ssize(a.parameters().specs()); ++h)
+    EXPECT_EQ(to_doubles(a.parameters().value(h)), to_doubles(b.parameters().value(h)));
+  EXPECT_THROW(import_model(source, dir / "ours", {.dtype = DType::kF32}), InputError);
+}
+
+TEST(ModelCopies, AnInterruptedExportGoesOn) {
+  const ScratchDirectory dir;
+  HfFiles("llama", DType::kF32).write(dir / "hf");
+  const HfModel source(dir / "hf");
+  HfWriteOptions options{.dtype = DType::kF32, .max_shard_bytes = 10000};
+  options.progress = [](int64_t done, int64_t total) {
+    if (done > total / 2) throw InputError("interrupted");
+  };
+  EXPECT_THROW(write_hf_directory(source, dir / "out", options), InputError);
+  EXPECT_FALSE(fs::exists(dir / "out/config.json"));
+  std::map<std::string, fs::file_time_type> whole;
+  for (const auto& entry : fs::directory_iterator(dir / "out"))
+    if (entry.path().extension() == ".safetensors")
+      whole[entry.path().string()] = fs::last_write_time(entry);
+  ASSERT_FALSE(whole.empty());
+  EXPECT_THROW(write_hf_directory(source, dir / "out", {.dtype = DType::kBF16}), InputError);
+  options.progress = {};
+  const HfWritten written = write_hf_directory(source, dir / "out", options);
+  EXPECT_EQ(written.kept, std::ssize(whole));
+  EXPECT_GT(written.files, written.kept);
+  for (const auto& [path, time] : whole) EXPECT_EQ(fs::last_write_time(path), time) << path;
+  expect_same_bytes(dir / "hf", dir / "out");
+  EXPECT_THROW(write_hf_directory(source, dir / "out", options), InputError) << "it is done";
+}
+
+TEST(ModelCopies, DiffFindsWhatDiffers) {
+  const ScratchDirectory dir;
+  HfFiles files("llama", DType::kF32);
+  files.write(dir / "a");
+  files.tensors["model.norm.weight"].values[3] += 0.5;
+  files.tensors["extra"] = {DType::kF32, {2}, {1, 2}};
+  files.tensors["lm_head.weight"].shape = {24, 61};
+  files.tensors["model.embed_tokens.weight"].dtype = DType::kBF16;
+  files.write(dir / "b");
+  const ModelDiff diff = diff_models(dir / "a/model.safetensors", dir / "b/model.safetensors");
+  std::map<std::string, TensorDifference> found;
+  for (const TensorDifference& d : diff.differences) found[d.name] = d;
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found["model.norm.weight"].differing, 1);
+  EXPECT_NEAR(found["model.norm.weight"].largest_absolute, 0.5, 1e-6);
+  EXPECT_NE(found["extra"].what.find("only in"), std::string::npos);
+  EXPECT_EQ(found["lm_head.weight"].what, "(61, 24) | (24, 61)");
+  EXPECT_EQ(found["model.embed_tokens.weight"].what, "float32 | bfloat16");
+  const ModelDiff rounded = diff_models(dir / "a/model.safetensors", dir / "b/model.safetensors",
+                                        {.tolerance = 1.0 / 128});
+  EXPECT_EQ(rounded.differences.size(), 3U) << "bfloat16 keeps 8 bits";
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,34 @@
+// The difference of two models on disk, tensor by tensor, in whatever formats they are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "transformer/file_tensor.h"
+
+namespace trireme {
+
+struct DiffOptions {
+  // Values that differ by at most this share of the larger one are equal, and so are two dtypes. 0: both
+  // must be the same.
+  double tolerance = 0;
+  CopyProgress progress = {};
+};
+
+struct TensorDifference {
+  std::string name;
+  std::string what;  // "only in A", "(4, 8) | (8, 4)", "float32 | bfloat16, ..."
+  int64_t elements = 0, differing = 0;
+  double largest_absolute = 0, largest_relative = 0;
+};
+
+struct ModelDiff {
+  int64_t tensors = 0;  // that both have
+  std::vector<TensorDifference> differences;
+};
+
+// Models of one kind, and .safetensors files, are compared by the names in the files; models of two kinds by the
+// names of their parameters. Streaming.
+ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options = {});
+
+}  // namespace trireme

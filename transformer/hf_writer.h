@@ -1,0 +1,38 @@
+// Writes a model as a HuggingFace directory: config.json, generation_config.json, the weights in one file or in
+// shards with an index, and the tokenizer's files.
+//
+// Streaming: a piece of one tensor is in memory at a time. Every file is whole or absent. An interrupted export
+// goes on: shards that are whole are kept, as long as the same is asked of the same source (export.json in the
+// directory remembers, until all is written).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transformer/file_tensor.h"
+
+namespace trireme {
+
+struct HfWriteOptions {
+  DType dtype = DType::kF32;  // of all weights; routers' biases are float32
+  int64_t max_shard_bytes = int64_t{5'000'000'000};
+  CopyProgress progress = {};
+};
+
+struct HfWritten {
+  int64_t bytes = 0;  // of the weights
+  int files = 0;      // with weights
+  int kept = 0;       // of them, from an interrupted export
+  std::vector<std::string> tokenizer_files;
+};
+
+// InputError where `directory` holds something else than an interrupted export of the same.
+HfWritten write_hf_directory(const ModelSource& source, const std::string& directory,
+                             const HfWriteOptions& options);
+
+// Copies a tokenizer.json or .model, given by its path, and what HuggingFace keeps beside it (settings, chat
+// template) into a directory. Returns the names of the copies; none for "" and "byte".
+std::vector<std::string> copy_tokenizer(const std::string& tokenizer, const std::string& directory);
+
+}  // namespace trireme
