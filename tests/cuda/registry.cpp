@@ -16,6 +16,7 @@ std::vector<OpCase> all_cases() {
            float8_cases,
            float8_gemm_cases,
            gemm_cases,
+           head_norm_cases,
            norm_cases,
            optimizer_cases,
            paged_attention_cases,

@@ -23,6 +23,7 @@ std::vector<OpCase> expert_cases();
 std::vector<OpCase> float8_cases();
 std::vector<OpCase> float8_gemm_cases();
 std::vector<OpCase> gemm_cases();
+std::vector<OpCase> head_norm_cases();
 std::vector<OpCase> norm_cases();
 std::vector<OpCase> optimizer_cases();
 std::vector<OpCase> paged_attention_cases();

@@ -1,0 +1,41 @@
+// Kernels of engine/ops/head_norm.h. Vector v of the operands is head v % heads of row v / heads.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+template <class T>
+struct HeadRows {
+  T* data;
+  int64_t row, head;  // strides
+};
+
+template <class T>
+struct HeadNormForward {
+  using F = compute_t<T>;
+  HeadRows<T> y;
+  HeadRows<const T> x;
+  F* rstd;  // (rows, heads)
+  const T* w;
+  int64_t rows, heads, width;
+  F eps;
+};
+
+template <class T>
+struct HeadNormBackward {
+  using F = compute_t<T>;
+  HeadRows<T> dx;
+  HeadRows<const T> dy, x;
+  const F* rstd;
+  const T* w;
+  F *dw, *partial;  // partial: (blocks, width)
+  int64_t rows, heads, width, blocks;
+  bool accumulate;
+};
+
+TRIREME_CPU_KERNEL(head_norm_forward, (const HeadNormForward<T>& a, int threads))
+TRIREME_CPU_KERNEL(head_norm_backward, (const HeadNormBackward<T>& a, int threads))
+
+}  // namespace trireme::cpu

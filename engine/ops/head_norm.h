@@ -1,0 +1,28 @@
+// RMSNorm (Zhang & Sennrich 2019) of every head on its own, as queries and keys have it where attention
+// logits must not grow (Henry et al. 2020, "Query-Key Normalization"; Dehghani et al. 2023):
+//
+//   y[t, h] = x[t, h] * rstd[t, h] * w        rstd[t, h] = 1 / sqrt(mean(x[t, h]^2) + eps)
+//
+//   x, y, dx, dy  (T, H, D)  one float dtype, unit stride in D, any stride in T and H (slices of packed QKV)
+//   w             (D)        that dtype; the same for all heads
+//   rstd          (T, H)     float32 (float64 for float64)
+//   dw            (D)        float32 (float64 for float64)
+//
+// y may alias x if no backward follows; dx may alias dy. dw accumulates into what is there if `accumulate`,
+// else overwrites; its sum is taken over fixed blocks of rows, so it does not depend on the number of
+// threads. A rank that holds some heads only has a part of dw.
+#pragma once
+
+#include "engine/ops/context.h"
+
+namespace trireme {
+
+void head_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const ConstTensor& x,
+                       const ConstTensor& w, double eps);
+
+// With n = x rstd and g = dy w: dx = rstd (g - n mean(g n)), dw = sum over t, h of dy n.
+void head_norm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
+                        const ConstTensor& x, const ConstTensor& w, const ConstTensor& rstd,
+                        bool accumulate);
+
+}  // namespace trireme
