@@ -6,18 +6,21 @@ namespace trireme {
 
 static_assert(sizeof(AttentionSegment) == kSegmentFields * sizeof(int32_t));
 
-ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses)
+ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses, bool windows)
     : layout_(layout),
       group_layout_(layout.grouped(ulysses)),
       rank_(rank),
       ulysses_(ulysses),
+      window_parts_(windows ? trireme::window_parts(group_layout_) : 0),
       steps_(static_cast<size_t>(group_layout_.ranks)),
       tokens_(tokens_of_rank(layout, rank)),
       group_tokens_(tokens_of_rank(group_layout_, rank / ulysses)),
       global_rows_(group_tokens_.size()),
       order_(order_of_group(layout, ulysses, rank / ulysses)) {
   for (Step& step : steps_) {
-    step.segments.reserve(group_tokens_.size());  // no more documents than tokens
+    step.segments.resize(static_cast<size_t>(1 + window_parts_));
+    for (std::vector<AttentionSegment>& list : step.segments)
+      list.reserve(group_tokens_.size());  // no more documents than tokens
     step.key_position.resize(group_tokens_.size());
   }
 }
@@ -32,7 +35,10 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
   for (int t = 0; t < ring; ++t) {
     const int source = (group - t + ring) % ring;
     Step& step = steps_[static_cast<size_t>(t)];
-    segments_between(group_layout_, group, source, cu_seqlens, step.segments);
+    segments_between(group_layout_, group, source, cu_seqlens, step.segments[0]);
+    for (int part = 0; part < window_parts_; ++part)
+      window_segments_between(group_layout_, group, source, part, cu_seqlens,
+                              step.segments[static_cast<size_t>(1 + part)]);
     key_positions(group_layout_, source, cu_seqlens, step.key_position);
   }
   if (rows.empty()) return;
@@ -51,10 +57,14 @@ void ContextPlan::place(Ctx& ctx) {
   };
   for (int64_t t = 0; t < ring; ++t) {
     const Step& step = steps_[static_cast<size_t>(t)];
-    const Shape shape{std::ssize(step.segments) * kSegmentFields};
-    transfer(ctx, on_device_.tensor(DType::kI32, shape, t * step_bytes()),
-             ConstTensor(step.segments.data(), DType::kI32, shape));
-    put(step.key_position, DType::kI32, t * step_bytes() + kSegmentFields * 4 * n);
+    int64_t at = t * step_bytes();
+    for (const std::vector<AttentionSegment>& list : step.segments) {
+      const Shape shape{std::ssize(list) * kSegmentFields};
+      transfer(ctx, on_device_.tensor(DType::kI32, shape, at),
+               ConstTensor(list.data(), DType::kI32, shape));
+      at += list_bytes();
+    }
+    put(step.key_position, DType::kI32, at);
   }
   put(global_rows_, DType::kI64, ring * step_bytes());
   put(order_, DType::kI32, ring * step_bytes() + 8 * n);
@@ -67,14 +77,24 @@ ConstTensor ContextPlan::view(const std::vector<T>& host, int64_t place, DType d
   return {host.data(), dtype, shape};
 }
 
-AttentionSegments ContextPlan::step(int t) const {
+int ContextPlan::parts(int64_t window) const {
+  TRIREME_CHECK(window == 0 || window_parts_ > 0, "a window of ", window,
+                " keys with a plan made without windows");
+  return window == 0 ? 1 : window_parts_;
+}
+
+AttentionSegments ContextPlan::step(int t, int64_t window, int part) const {
+  TRIREME_CHECK(part >= 0 && part < parts(window), "part ", part, " of ", parts(window));
   const Step& step = steps_.at(static_cast<size_t>(t));
+  const int number = window == 0 ? 0 : 1 + part;
+  const std::vector<AttentionSegment>& list = step.segments[static_cast<size_t>(number)];
   const int64_t place = t * step_bytes();
   AttentionSegments out;
-  out.list = view(step.segments, place, DType::kI32, {std::ssize(step.segments), kSegmentFields});
-  out.key_position = view(step.key_position, place + kSegmentFields * 4 * group_tokens(),
+  out.list =
+      view(list, place + number * list_bytes(), DType::kI32, {std::ssize(list), kSegmentFields});
+  out.key_position = view(step.key_position, place + (1 + window_parts_) * list_bytes(),
                           DType::kI32, {group_tokens()});
-  out.accumulate = t > 0;
+  out.accumulate = t > 0 || part > 0;
   return out;
 }
 

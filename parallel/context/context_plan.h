@@ -10,8 +10,9 @@ namespace trireme {
 class ContextPlan {
  public:
   // Of context rank `rank`, whose heads are exchanged within groups of `ulysses` neighbours. Takes all
-  // its memory here. Until build() no query sees a key: good for a planning run.
-  ContextPlan(const ContextLayout& layout, int rank, int ulysses);
+  // its memory here. Until build() no query sees a key: good for a planning run. windows: whether some
+  // layers attend over a window of keys.
+  ContextPlan(const ContextLayout& layout, int rank, int ulysses, bool windows = false);
 
   // cu_seqlens (documents + 1) offsets from 0 to B * S; rows (B * S) the global row of each token, which
   // keys dropout (may be empty where no dropout acts). Both of the micro-batch without padding.
@@ -28,9 +29,10 @@ class ContextPlan {
   // Tokens a rank attends with once heads are exchanged: ulysses() * local_tokens().
   int64_t group_tokens() const { return group_layout_.local_tokens(); }
 
-  // Step t of the ring: this rank's queries against the keys of the rank t places before it. The views
-  // hold until the next build().
-  AttentionSegments step(int t) const;
+  // Step t of the ring: this rank's queries against the keys of the rank t places before it, in parts(window)
+  // calls of the op. window: AttentionArgs::window. The views hold until the next build().
+  int parts(int64_t window) const;
+  AttentionSegments step(int t, int64_t window = 0, int part = 0) const;
   // (group_tokens) int64: global row of each query, 0 for padding.
   ConstTensor global_rows() const;
   // (group_tokens) int32: token i, in the order of rows, is the order[i]-th of those received.
@@ -38,21 +40,24 @@ class ContextPlan {
 
  private:
   struct Step {
-    std::vector<AttentionSegment> segments;
+    // Those without a window, then each part of those with one.
+    std::vector<std::vector<AttentionSegment>> segments;
     std::vector<int32_t> key_position;
   };
   ContextLayout layout_, group_layout_;
   int rank_, ulysses_;
+  int window_parts_;  // 0: without windows
   std::vector<Step> steps_;
   std::vector<int64_t> tokens_, group_tokens_, global_rows_;
   std::vector<int32_t> order_;
-  // A GPU's copies: of each step the segments (up to one a token) and key positions, then the rows, then
-  // the order.
+  // A GPU's copies: of each step the lists of segments (up to one a token) and key positions, then the
+  // rows, then the order.
   Buffer on_device_;
   template <class T>
   ConstTensor view(const std::vector<T>& host, int64_t place, DType dtype,
                    const Shape& shape) const;
-  int64_t step_bytes() const { return (kSegmentFields + 1) * 4 * group_tokens(); }
+  int64_t list_bytes() const { return kSegmentFields * 4 * group_tokens(); }
+  int64_t step_bytes() const { return (1 + window_parts_) * list_bytes() + 4 * group_tokens(); }
 };
 
 }  // namespace trireme

@@ -137,7 +137,7 @@ void check_ring(const char* op, const Communicator& ring, const ContextPlan& pla
                 " ranks on a ring of ", ring.size());
   TRIREME_CHECK(q.size(0) == plan.group_tokens(), op, ": ", q.size(0), " tokens, the plan has ",
                 plan.group_tokens());
-  TRIREME_CHECK(args.causal && args.window == 0, op, " is causal, without a window");
+  TRIREME_CHECK(args.causal, op, " is causal");
 }
 
 }  // namespace
@@ -150,7 +150,9 @@ void ring_attention_forward(Ctx& ctx, Communicator& ring, const Tensor& out, con
   TravellingKeys keys(ctx, ring, k, v);
   for (int t = 0; t < ring.size(); ++t) {
     keys.begin(t);
-    attention_segments_forward(ctx, sums.view, lse, q, keys.k(t), keys.v(t), plan.step(t), args);
+    for (int part = 0; part < plan.parts(args.window); ++part)
+      attention_segments_forward(ctx, sums.view, lse, q, keys.k(t), keys.v(t),
+                                 plan.step(t, args.window, part), args);
     keys.end(t);
   }
   sums.round_to(ctx, out);
@@ -165,8 +167,9 @@ void ring_attention_backward(Ctx& ctx, Communicator& ring, const Tensor& dq, con
   const Sums dq_sums(ctx, "ring.dq", dq);
   if (ring.size() == 1) {
     const Sums dk_sums(ctx, "ring.dk", dk), dv_sums(ctx, "ring.dv", dv);
-    attention_segments_backward(ctx, dq_sums.view, dk_sums.view, dv_sums.view, dout, out, lse, q, k,
-                                v, plan.step(0), args);
+    for (int part = 0; part < plan.parts(args.window); ++part)
+      attention_segments_backward(ctx, dq_sums.view, dk_sums.view, dv_sums.view, dout, out, lse, q,
+                                  k, v, plan.step(0, args.window, part), args);
     dk_sums.round_to(ctx, dk);
     dv_sums.round_to(ctx, dv);
     return dq_sums.round_to(ctx, dq);
@@ -176,8 +179,9 @@ void ring_attention_backward(Ctx& ctx, Communicator& ring, const Tensor& dq, con
   for (int t = 0; t < ring.size(); ++t) {
     keys.begin(t);
     const KeyValues& d = gradients.open(t);
-    attention_segments_backward(ctx, dq_sums.view, d.k(), d.v(), dout, out, lse, q, keys.k(t),
-                                keys.v(t), plan.step(t), args);
+    for (int part = 0; part < plan.parts(args.window); ++part)
+      attention_segments_backward(ctx, dq_sums.view, d.k(), d.v(), dout, out, lse, q, keys.k(t),
+                                  keys.v(t), plan.step(t, args.window, part), args);
     gradients.close(t);
     keys.end(t);
   }

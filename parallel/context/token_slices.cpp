@@ -54,6 +54,13 @@ void add_segment(const LocalRange& queries, const LocalRange& keys, int32_t diag
                       narrow<int32_t>(keys.begin), narrow<int32_t>(keys.end), diagonal});
 }
 
+// Place in its row of a local token of the rank.
+int64_t place_in_row(const ContextLayout& layout, int rank, int64_t local) {
+  const int64_t at = local % layout.local_length();
+  return layout.chunks(rank)[static_cast<size_t>(at / layout.chunk)] * layout.chunk +
+         at % layout.chunk;
+}
+
 }  // namespace
 
 std::array<int64_t, 2> ContextLayout::chunks(int rank) const {
@@ -152,6 +159,41 @@ void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
   for_each_document(layout, cu_seqlens, [&](const Document& document) {
     add_segment(held_by(layout, query_rank, document, first_sees > 0 ? 0 : 1, 2),
                 held_by(layout, key_rank, document, 0, second_sees), kWholeSegment, segments);
+  });
+}
+
+int window_parts(const ContextLayout& layout) {
+  return layout.balance == ContextBalance::kContiguous ? 1 : 2;
+}
+
+void window_segments_between(const ContextLayout& layout, int query_rank, int key_rank, int part,
+                             std::span<const int32_t> cu_seqlens,
+                             std::vector<AttentionSegment>& segments) {
+  segments.clear();
+  const auto add = [&](const LocalRange& queries, const LocalRange& keys) {
+    if (queries.empty() || keys.empty()) return;
+    const int64_t apart = place_in_row(layout, query_rank, queries.begin) -
+                          place_in_row(layout, key_rank, keys.begin);
+    add_segment(queries, keys, narrow<int32_t>(apart), segments);
+  };
+  if (layout.balance == ContextBalance::kContiguous) {
+    TRIREME_CHECK(part == 0, "part ", part, " of contiguous chunks");
+    if (key_rank > query_rank) return;
+    return for_each_document(layout, cu_seqlens, [&](const Document& document) {
+      add(held_by(layout, query_rank, document, 0, 2), held_by(layout, key_rank, document, 0, 2));
+    });
+  }
+  const std::array<int64_t, 2> queries = layout.chunks(query_rank), keys = layout.chunks(key_rank);
+  for_each_document(layout, cu_seqlens, [&](const Document& document) {
+    const auto add_chunks = [&](size_t query, size_t key) {
+      if (keys[key] <= queries[query])
+        add(held_by(layout, query_rank, document, query, query + 1),
+            held_by(layout, key_rank, document, key, key + 1));
+    };
+    if (part == 0)
+      for (const size_t chunk : {size_t{0}, size_t{1}}) add_chunks(chunk, chunk);
+    else
+      add_chunks(1, 0);
   });
 }
 

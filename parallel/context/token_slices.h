@@ -60,4 +60,13 @@ void key_positions(const ContextLayout& layout, int rank, std::span<const int32_
 void segments_between(const ContextLayout& layout, int query_rank, int key_rank,
                       std::span<const int32_t> cu_seqlens, std::vector<AttentionSegment>& segments);
 
+// The same pairs in segments whose diagonal says how far apart a query and a key are in their document, so
+// that a window over it can be applied. A document in both chunks of a zigzag rank has a gap between them:
+// its pairs are in two parts, chunks with those of their own number, and the later chunk of queries with
+// the earlier one of keys; the segments of a part are as segments_between() gives them.
+int window_parts(const ContextLayout& layout);
+void window_segments_between(const ContextLayout& layout, int query_rank, int key_rank, int part,
+                             std::span<const int32_t> cu_seqlens,
+                             std::vector<AttentionSegment>& segments);
+
 }  // namespace trireme

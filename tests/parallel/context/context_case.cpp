@@ -10,8 +10,8 @@ namespace trireme::test {
 
 std::string ContextCase::describe() const {
   return concat(rows, " rows of ", length, ", ", cu.size() - 1, " documents, heads ", heads, "/",
-                kv_heads, ", dropout ", dropout, ", ", context_balance_name(balance), ", ",
-                context_comm_type_name(type));
+                kv_heads, ", dropout ", dropout, ", window ", window, ", ",
+                context_balance_name(balance), ", ", context_comm_type_name(type));
 }
 
 ContextCase packed(int64_t rows, int64_t length, const std::vector<int64_t>& documents) {
@@ -35,6 +35,7 @@ AttentionArgs args_of(const ContextCase& c) {
   AttentionArgs args;
   args.scale = 1.0 / std::sqrt(static_cast<double>(c.width));
   args.dropout = c.dropout;
+  args.window = c.window;
   args.key = {91, stream_id("context")};
   return args;
 }
@@ -89,7 +90,7 @@ ContextRank::ContextRank(const ContextCase& c, Communicator& cp, DType dtype)
       case_(c),
       attention_(cp, exchanging_ranks(c, cp.size())),
       layout_(make_context_layout(c.rows, c.length, cp.size(), c.multiple, c.balance)),
-      plan_(layout_, cp.rank(), attention_.ulysses()) {
+      plan_(layout_, cp.rank(), attention_.ulysses(), c.window > 0) {
   const std::vector<int64_t> tokens = tokens_of_rank(layout_, cp.rank());
   const auto take = [&](const std::string& name, int64_t heads) {
     const std::vector<double> all = values_of(c, name, dtype);

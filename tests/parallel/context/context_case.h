@@ -14,6 +14,7 @@ struct ContextCase {
   std::vector<int32_t> cu;  // documents; filled by packed()
   int64_t heads = 4, kv_heads = 2, width = 8;
   double dropout = 0;
+  int64_t window = 0;
   int64_t multiple = 1;
   ContextBalance balance = ContextBalance::kZigzag;
   ContextCommType type = ContextCommType::kP2P;

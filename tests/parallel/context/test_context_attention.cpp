@@ -67,6 +67,24 @@ TEST(ContextAttention, ExchangeInsideARingEqualsOneRank) {
     }
 }
 
+// Windows within a chunk, over several chunks and the gap between a rank's two, and longer than documents.
+TEST(ContextAttention, WindowsEqualOneRank) {
+  for (ContextCase c : cases())
+    for (const int64_t window : {1, 5, 33, 1000}) {
+      c.window = window;
+      for (const ContextBalance balance : {ContextBalance::kZigzag, ContextBalance::kContiguous})
+        for (const ContextCommType type :
+             {ContextCommType::kP2P, ContextCommType::kA2A, ContextCommType::kA2AP2P}) {
+          c.balance = balance;
+          c.type = type;
+          expect_exact(c, 4);
+        }
+      c.type = ContextCommType::kP2P;
+      c.balance = ContextBalance::kZigzag;
+      for (const int ranks : {1, 2, 3, 8}) expect_exact(c, ranks);
+    }
+}
+
 // Key/value heads that the ranks do not divide: all pairs of heads that a rank's queries may straddle.
 TEST(ContextAttention, RepeatedKeyHeadsSumTheirGradients) {
   for (const auto& [heads, kv_heads] :
@@ -323,7 +341,7 @@ TEST(ContextAttention, RefusesPlansOfOtherShapes) {
     EXPECT_THROW(rank.attention().forward(ctx, rank.out, rank.q, rank.k, rank.v, exchanged,
                                           args_of(c), nullptr),
                  Error);
-    AttentionArgs windowed = args_of(c);
+    AttentionArgs windowed = args_of(c);  // with a plan that was made without windows
     windowed.window = 4;
     EXPECT_THROW(rank.attention().forward(ctx, rank.out, rank.q, rank.k, rank.v, rank.plan(),
                                           windowed, nullptr),
