@@ -116,8 +116,9 @@ class OpBench {
       dropout(ctx_, y, x, z, global_row, 0.1, RandomKey{1, 2});
     });
     const Shape angles{options_.sequence, kD};
-    const Tensor table = m.filled<float>(
-        angles, [&](float* out) { rotary_table(Tensor(out, DType::kF32, angles), 10000.0); });
+    const Tensor table = m.filled<float>(angles, [&](float* out) {
+      rotary_table(Tensor(out, DType::kF32, angles), plain_rotary_frequencies(10000.0, kD));
+    });
     const Tensor positions = m.ids({t_}, options_.sequence);
     time("rotary", {t_, kH, kD}, 2 * matrix, 0,
          [&] { rotary(ctx_, x.split_last(kH, kD), table, positions, false); });

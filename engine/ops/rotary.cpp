@@ -10,30 +10,38 @@ namespace trireme {
 namespace {
 
 template <class F>
-void fill_table(F* table, int64_t positions, int64_t width, double base) {
-  const int64_t half = width / 2;
+void fill_table(F* table, int64_t positions, std::span<const double> frequencies, double factor) {
+  const int64_t half = std::ssize(frequencies), width = 2 * half;
   for (int64_t i = 0; i < half; ++i) {
-    const double frequency =
-        std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(width));
     for (int64_t p = 0; p < positions; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
-      table[p * width + i] = static_cast<F>(std::cos(angle));
-      table[p * width + half + i] = static_cast<F>(std::sin(angle));
+      const double angle = static_cast<double>(p) * frequencies[static_cast<size_t>(i)];
+      table[p * width + i] = static_cast<F>(factor * std::cos(angle));
+      table[p * width + half + i] = static_cast<F>(factor * std::sin(angle));
     }
   }
 }
 
 }  // namespace
 
-void rotary_table(const Tensor& cos_sin, double base) {
+std::vector<double> plain_rotary_frequencies(double base, int64_t width) {
+  TRIREME_CHECK(base > 0, "rotary frequencies: base is ", base, ", expected a positive number");
+  TRIREME_CHECK(width >= 0 && width % 2 == 0, "rotary frequencies: odd width ", width);
+  std::vector<double> out;
+  for (int64_t i = 0; i < width / 2; ++i)
+    out.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(width)));
+  return out;
+}
+
+void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies, double factor) {
   TRIREME_CHECK(cos_sin.rank() == 2 && cos_sin.size(1) % 2 == 0, "rotary_table: cos_sin is ",
                 cos_sin.shape(), ", expected (P, D) with an even D");
-  TRIREME_CHECK(base > 0, "rotary_table: base is ", base, ", expected a positive number");
+  TRIREME_CHECK(cos_sin.size(1) == 2 * std::ssize(frequencies),
+                "rotary_table: ", frequencies.size(), " frequencies for a table ", cos_sin.shape());
   check_contiguous("rotary_table", "cos_sin", cos_sin);
   if (cos_sin.dtype() == DType::kF64)
-    fill_table(cos_sin.as<double>(), cos_sin.size(0), cos_sin.size(1), base);
+    fill_table(cos_sin.as<double>(), cos_sin.size(0), frequencies, factor);
   else
-    fill_table(cos_sin.as<float>(), cos_sin.size(0), cos_sin.size(1), base);
+    fill_table(cos_sin.as<float>(), cos_sin.size(0), frequencies, factor);
 }
 
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,

@@ -1,23 +1,31 @@
 // Rotary position embedding (Su et al. 2021) of heads of width D: for i < D/2 the pair
 //   (u, v)  ->  (u cos - v sin,  v cos + u sin)
-// where cos, sin are those of position * base^(-2i/D), and
+// where cos, sin are those of position * f_i, by the paper f_i = base^(-2i/D), and
 //   kHalves        (u, v) = (x[i], x[i + D/2])     HuggingFace's convention
 //   kInterleaved   (u, v) = (x[2i], x[2i + 1])     the paper's, and DeepSeek's weights
+// Other frequencies, and a factor of cos and sin, are how texts longer than the trained ones are met
+// (transformer/rope.h).
 #pragma once
+
+#include <span>
+#include <vector>
 
 #include "engine/ops/context.h"
 
 namespace trireme {
 
+// (D / 2) base^(-2i/D); width: D, even.
+std::vector<double> plain_rotary_frequencies(double base, int64_t width);
+
 // cos_sin (P, D) float32 (float64 when computing in float64): row p holds D/2 cosines, then D/2
-// sines, of position p.
-void rotary_table(const Tensor& cos_sin, double base);
+// sines, of position p, times `factor`; angles are computed in float64. frequencies (D / 2).
+void rotary_table(const Tensor& cos_sin, std::span<const double> frequencies, double factor = 1);
 
 enum class RotaryPairs : uint8_t { kHalves, kInterleaved };
 
 // Rotates in place. x (T, H, D) with unit stride in D (a slice of packed QKV is fine);
 // positions (T) int32 in [0, P); on a GPU, where nobody can look before, another one makes its row NaN.
-// inverse = true rotates back: the backward pass.
+// inverse = true rotates back (with a factor in the table: by the transposed matrix): the backward pass.
 void rotary(Ctx& ctx, const Tensor& x, const ConstTensor& cos_sin, const ConstTensor& positions,
             bool inverse, RotaryPairs pairs = RotaryPairs::kHalves);
 

@@ -208,7 +208,7 @@ class Rank {
         store_(list_, DType::kF64),
         table_(DType::kF64, {c.config.max_positions, rotary_width(c.config)}) {
     store_.allocate(ctx_, true);
-    rotary_table(table_, c.config.rope_theta);
+    rotary_table(table_, plain_rotary_frequencies(c.config.rope_theta, rotary_width(c.config)));
   }
 
   void run(LatentResult& result, std::mutex& lock) {

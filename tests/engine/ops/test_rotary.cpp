@@ -27,7 +27,7 @@ void rotate(double* x, int64_t width, int64_t position, double direction,
 
 TestTensor table_for(DType dtype, int64_t positions, int64_t width) {
   TestTensor table(sum_dtype(dtype), {positions, width});
-  rotary_table(table, kBase);
+  rotary_table(table, plain_rotary_frequencies(kBase, width));
   return table;
 }
 
@@ -45,6 +45,17 @@ TEST(Rotary, TableHoldsCosinesThenSines) {
     EXPECT_CLOSE(table, want, tolerance(dtype));
     EXPECT_TRUE(table.guards_intact());
   }
+}
+
+TEST(Rotary, TableHasAFactor) {
+  const std::vector<double> frequencies = {0.5, 0.25};
+  const TestTensor table(DType::kF64, {3, 4});
+  rotary_table(table, frequencies, 1.5);
+  Values want;
+  for (const double p : {0.0, 1.0, 2.0})
+    for (const double angle : {p * 0.5, p * 0.25, -p * 0.5, -p * 0.25})
+      want.push_back(1.5 * (want.size() % 4 < 2 ? std::cos(angle) : std::sin(-angle)));
+  EXPECT_CLOSE(table, want, tolerance(DType::kF64));
 }
 
 TEST(Rotary, RotatesAndRotatesBack) {
@@ -122,9 +133,12 @@ TEST(Rotary, RefusesWrongOperands) {
   EXPECT_THROW(rotary(ctx, x, table, late, false), Error);
   EXPECT_THROW(rotary(ctx, x, table, negative, false), Error);
   EXPECT_THROW(rotary(ctx, x, TestTensor(DType::kF32, {10, 4}), good, false), Error);
-  EXPECT_THROW(rotary_table(TestTensor(DType::kF32, {10, 5}), kBase), Error);
-  EXPECT_THROW(rotary_table(TestTensor(DType::kBF16, {10, 6}), kBase), Error);
-  EXPECT_THROW(rotary_table(TestTensor(DType::kF32, {10, 6}), 0.0), Error);
+  const std::vector<double> three(3, 0.5);
+  EXPECT_THROW(rotary_table(TestTensor(DType::kF32, {10, 5}), three), Error);
+  EXPECT_THROW(rotary_table(TestTensor(DType::kF32, {10, 8}), three), Error);
+  EXPECT_THROW(rotary_table(TestTensor(DType::kBF16, {10, 6}), three), Error);
+  EXPECT_THROW(plain_rotary_frequencies(0.0, 6), Error);
+  EXPECT_THROW(plain_rotary_frequencies(kBase, 5), Error);
 }
 
 TEST(Rotary, PlanningWritesNothing) {
