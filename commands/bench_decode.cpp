@@ -38,9 +38,9 @@ int64_t bytes_of_token(const ModelConfig& m, int64_t parameters, DType dtype, in
 
 Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
   const ModelConfig config = bench_model(options.model);
-  if (options.prompt + options.tokens > config.max_positions)
+  if (options.prompt + options.tokens > longest_sequence(config))
     fail_input("--prompt ", options.prompt, " + --tokens ", options.tokens,
-               " is above the model's ", config.max_positions, " positions");
+               " is above the model's ", longest_sequence(config), " positions");
   Model model(config, dtype);
   ParameterStore store(model.parameters(), dtype);
   store.allocate(ctx, false);

@@ -150,9 +150,9 @@ void run(Arguments& args) {
   o.float8.recipe = args.fp8 == "tensorwise"  ? Float8Recipe::kTensorwise
                     : args.fp8 == "blockwise" ? Float8Recipe::kBlockwise
                                               : Float8Recipe::kDelayed;
-  if (o.sequence_length > o.model.max_positions)
+  if (o.sequence_length > longest_sequence(o.model))
     fail_input("--sequence-length ", o.sequence_length, " is above the model's ",
-               o.model.max_positions, " positions");
+               longest_sequence(o.model), " positions");
   const std::unique_ptr<cuda::Context> gpu = open_bench_device(args.device);
   WorldOptions single;
   single.backend = "single";

@@ -40,7 +40,8 @@ ArenaPlan Evaluator::plan() {
   const Mode before = std::exchange(ctx_.mode, Mode::kEval);
   whole_ = shape_of_micro_batch(micro_batch_size_, sequence_length_);
   for (MicroBatch& local : local_)
-    fill_local_batch(whole_, sequence_length_, groups_.layout, local);
+    fill_local_batch(whole_, sequence_length_, groups_.layout, model_.config().has_windows(),
+                     local);
   ctx_.arena.begin_planning();
   forward();
   ctx_.mode = before;
@@ -57,7 +58,8 @@ void Evaluator::fill(BatchSource& source, int64_t begin, int64_t total) {
     const int64_t wanted =
         std::clamp<int64_t>(total - first, 0, micro_batch_size_) * sequence_length_;
     std::fill(whole_.targets.begin() + wanted, whole_.targets.end(), kIgnoredTarget);
-    fill_local_batch(whole_, sequence_length_, groups_.layout, local_[i]);
+    fill_local_batch(whole_, sequence_length_, groups_.layout, model_.config().has_windows(),
+                     local_[i]);
   }
 }
 

@@ -41,9 +41,9 @@ DataConfig data_of(const EvaluateOptions& options, const RunConfig& trained) {
 int64_t length_of(const EvaluateOptions& options, const RunConfig& trained) {
   const int64_t length =
       options.sequence_length > 0 ? options.sequence_length : trained.sequence_length;
-  if (length > trained.model.max_positions)
-    fail_input("--sequence-length ", length, " is above the model's ", trained.model.max_positions,
-               " positions");
+  if (length > longest_sequence(trained.model))
+    fail_input("--sequence-length ", length, " is above the model's ",
+               longest_sequence(trained.model), " positions");
   return length;
 }
 

@@ -15,11 +15,12 @@ ContextLayout context_layout(int64_t sequences, int64_t sequence_length, const L
 }
 
 void fill_context_part(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
-                       MicroBatch& local) {
+                       bool windows, MicroBatch& local) {
   const ContextLayout chunks =
       context_layout(std::ssize(whole.tokens) / sequence_length, sequence_length, layout);
   if (local.context == nullptr || !(local.context->layout() == chunks))
-    local.context = std::make_shared<ContextPlan>(chunks, layout.cp.index, layout.cp_exchange);
+    local.context =
+        std::make_shared<ContextPlan>(chunks, layout.cp.index, layout.cp_exchange, windows);
   local.context->build(whole.cu_seqlens, whole.rows);
   const std::vector<int64_t>& tokens = local.context->tokens();
   const auto take = [&](const auto& from, auto padding, auto& to) {
@@ -50,8 +51,8 @@ bool is_local_batch_whole(int64_t sequences, int64_t sequence_length, const Layo
 }
 
 void fill_local_batch(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
-                      MicroBatch& local) {
-  if (layout.cp.size > 1) return fill_context_part(whole, sequence_length, layout, local);
+                      bool windows, MicroBatch& local) {
+  if (layout.cp.size > 1) return fill_context_part(whole, sequence_length, layout, windows, local);
   local = whole;
   const int64_t sequences = std::ssize(whole.tokens) / sequence_length;
   const auto padded = static_cast<size_t>(local_tokens(sequences, sequence_length, layout));

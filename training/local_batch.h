@@ -16,7 +16,8 @@ namespace trireme {
 int64_t local_tokens(int64_t sequences, int64_t sequence_length, const Layout& layout);
 // Whether the whole batch serves as it is.
 bool is_local_batch_whole(int64_t sequences, int64_t sequence_length, const Layout& layout);
+// windows: whether a layer of the model attends over a window (ModelConfig::has_windows()).
 void fill_local_batch(const MicroBatch& whole, int64_t sequence_length, const Layout& layout,
-                      MicroBatch& local);
+                      bool windows, MicroBatch& local);
 
 }  // namespace trireme

@@ -142,9 +142,9 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
 }
 
 void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
-  const int64_t longest = config.model.max_positions;
-  config.sequence_length =
-      values.is_auto("sequence_length") ? longest : values.integer("sequence_length");
+  const int64_t longest = longest_sequence(config.model);
+  config.sequence_length = values.is_auto("sequence_length") ? config.model.max_positions
+                                                             : values.integer("sequence_length");
   if (longest > 0 && config.sequence_length > longest)
     report.error(values.spelled("sequence_length"),
                  concat(config.sequence_length, " is more than the model's ",

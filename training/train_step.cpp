@@ -134,7 +134,8 @@ const std::vector<MicroBatch>& TrainStep::local_batches(const std::vector<MicroB
     return batches;
   local_.resize(batches.size());
   for (size_t i = 0; i < batches.size(); ++i)
-    fill_local_batch(batches[i], config_.sequence_length, groups_.layout, local_[i]);
+    fill_local_batch(batches[i], config_.sequence_length, groups_.layout,
+                     config_.model.has_windows(), local_[i]);
   return local_;
 }
 

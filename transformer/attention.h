@@ -1,5 +1,6 @@
-// Causal self-attention with grouped-query heads: fused QKV projection, rotary embedding (Llama),
-// attention (transformer/attention_heads.h), output projection.
+// Causal self-attention with grouped-query heads: fused QKV projection, normalised heads of q and k (Qwen3),
+// rotary embedding (Llama), attention (transformer/attention_heads.h), in some layers over a sliding window,
+// output projection.
 #pragma once
 
 #include "transformer/attention_heads.h"
@@ -14,8 +15,11 @@ class Attention {
 
   // H and Hkv are the heads of this rank.
   struct Saved {
-    Activation qkv;  // (T, (H + 2 Hkv) D), after the rotary embedding
-    Activation out;  // (T, H D): heads' outputs, input of the output projection
+    Activation
+        qkv;  // (T, (H + 2 Hkv) D): q and k after the rotary embedding; with qk_norm before both
+    Activation qk;              // (T, (H + Hkv) D), with qk_norm: q and k after both
+    Activation q_rstd, k_rstd;  // (T, H), (T, Hkv), with qk_norm
+    Activation out;             // (T, H D): heads' outputs, input of the output projection
     AttentionHeads::Saved heads;
   };
   // What backward_weight() needs of backward_input(): gradients of the two projections' outputs.
@@ -38,9 +42,16 @@ class Attention {
 
  private:
   AttentionHeads::Heads split(const Tensor& qkv) const;  // of a packed (T, (H + 2 Hkv) D)
+  // What is attended with: `heads`, but q and k of qk where that is present.
+  AttentionHeads::Heads attended(AttentionHeads::Heads heads, const Activation& qk) const;
+  void normalise(Pass& pass, const AttentionHeads::Heads& to, const AttentionHeads::Heads& from,
+                 Saved& saved) const;
+  void normalise_backward(Pass& pass, const AttentionHeads::Heads& d, const Saved& saved) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
+  double norm_eps_;
   AttentionHeads attention_;
+  ParamHandle q_norm_ = -1, k_norm_ = -1;  // (D), where q and k are normalised
   ColumnLinear qkv_proj_;
   RowLinear o_proj_;
 };

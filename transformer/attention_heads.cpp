@@ -9,6 +9,7 @@ AttentionHeads::AttentionHeads(const ModelConfig& config, const Layout& layout, 
       scale_(config.attention_scale > 0 ? config.attention_scale
                                         : 1.0 / std::sqrt(static_cast<double>(config.head_dim))),
       dropout_(config.attention_dropout),
+      window_(config.window(layer)),
       layer_(layer) {
   const DimSlice mine = head_slice(config.num_heads, 1, layout.tp);
   heads_ = mine.size();
@@ -17,6 +18,7 @@ AttentionHeads::AttentionHeads(const ModelConfig& config, const Layout& layout, 
 
 AttentionArgs AttentionHeads::op_args(const Pass& pass) const {
   AttentionArgs args;
+  args.window = window_;
   args.scale = scale_;
   args.uniform_length = pass.tokens.uniform_length;
   args.longest = pass.tokens.longest;

@@ -1,5 +1,5 @@
 // What attention layers share, whatever their projections are: attention of this rank's heads over packed
-// sequences, over context-parallel ranks or over a KV cache (engine/ops/attention.h has the formula).
+// sequences, over context-parallel ranks or over a KV cache, in some layers over a sliding window (engine/ops/attention.h has the formula).
 #pragma once
 
 #include "engine/ops/attention.h"
@@ -37,6 +37,7 @@ class AttentionHeads {
   AttentionArgs op_args(const Pass& pass) const;
   int64_t heads_, first_head_, total_heads_;  // of this rank, and its place among all query heads
   double scale_, dropout_;
+  int64_t window_;  // 0: none
   int layer_;
 };
 

@@ -10,8 +10,8 @@ inline constexpr const char* kFlopsFormula =
 
 // N counts every parameter that takes part in a matrix product or a norm: all but the embedding
 // tables, plus the head where it is tied to one; of a layer's experts only the k that a token passes.
-// Attention is counted for the causal half only;
-// recomputation is not counted.
+// Attention is counted for the causal half only, in layers with a window of W < S keys for
+// W - W^2 / 2S in the place of S / 2; recomputation is not counted.
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length);
 

@@ -75,7 +75,10 @@ void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   const Shape shape{positions, rotary_width(config_)};
   Buffer host("rotary table", bytes);
   const Tensor table = host.tensor(table_dtype_, shape);
-  rotary_table(table, config_.rope_theta);
+  const RotaryFrequencies frequencies =
+      rotary_frequencies(config_.rope_theta, rotary_width(config_), config_.rope_scaling,
+                         config_.max_positions, positions);
+  rotary_table(table, frequencies.inverse, frequencies.attention_factor);
   rotary_block_ =
       ctx.gpu == nullptr ? std::move(host) : Buffer("rotary table", bytes, ctx.memory());
   cos_sin_ = rotary_block_.tensor(table_dtype_, shape);

@@ -39,7 +39,8 @@ class Model {
   // The rotary table, float32 (float64 when computing in float64), with a row for each position.
   // reserve_positions() makes it or makes it larger, before the passes that need it: one whose
   // Tokens::position_end is beyond the table is an error. position_bytes(): its size, 0 without rotary
-  // embedding.
+  // embedding. With dynamic scaling (transformer/rope.h) the frequencies are those for the length that is
+  // reserved, so that making the table larger changes every row: keys in a cache are then of no use.
   int64_t position_bytes(int64_t positions) const;
   void reserve_positions(Ctx& ctx, int64_t positions);
 

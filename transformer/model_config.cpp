@@ -38,12 +38,6 @@ std::string known_types(const std::string& last) {
   return out;
 }
 
-// The reason for a family that someone may expect beside the known ones.
-std::string why_not(const Json& type) {
-  if (type == "qwen3_moe") return " (normalised queries and keys)";
-  return "";
-}
-
 }  // namespace
 
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report) {
@@ -56,8 +50,8 @@ ModelConfig read_model_config(const Json& json, const std::string& path, ConfigR
     else if (type.is_null())
       report.error(place, "is required: " + known_types("or"));
     else if (type.is_string())
-      report.error(place, shown(type) + " is not available in this version" + why_not(type) +
-                              "; only " + known_types("and") + " are");
+      report.error(place, shown(type) + " is not available in this version" + "; only " +
+                              known_types("and") + " are");
     else
       report.error(place, "must be a string, got " + shown(type));
     return {};

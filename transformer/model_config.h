@@ -10,13 +10,27 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "engine/config/reader.h"
 #include "transformer/moe_config.h"
+#include "transformer/rope.h"
 
 namespace trireme {
 
-enum class ModelFamily { kGpt2, kLlama, kMixtral, kQwen2Moe, kDeepseek, kDeepseekV2, kDeepseekV3 };
+enum class ModelFamily {
+  kGpt2,
+  kLlama,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kMixtral,
+  kQwen2Moe,
+  kQwen3Moe,
+  kDeepseek,
+  kDeepseekV2,
+  kDeepseekV3
+};
 
 // Multi-head latent attention (transformer/latent_attention.h). Heads have D = nope_dim + rope_dim.
 struct LatentConfig {
@@ -39,6 +53,7 @@ struct ModelConfig {
   int64_t head_dim = 0;           // D
   int64_t max_positions = 0;      // P
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
   bool rope_interleaved = false;  // pairs of neighbours rotate (engine/ops/rotary.h)
   double attention_scale = 0;     // of the softmax; 0: 1 / sqrt(D)
   double norm_eps = 1e-5;
@@ -50,19 +65,33 @@ struct ModelConfig {
   bool learned_positions = false;  // a table of P rows, added to the embedding; else rotary
   bool gated_mlp = true;           // down(silu(gate x) * up x); else down(gelu_tanh(up x))
   bool tie_word_embeddings = false;
+  bool qk_norm = false;                // RMSNorm of each head's q and k, before rotary positions
   bool attention_bias = false;         // biases of q, k and v
   bool attention_output_bias = false;  // bias of o
   bool mlp_bias = false;               // biases of up, down and, where there is one, gate
   int64_t bos_token_id = -1;           // -1: none
   int64_t eos_token_id = -1;
+  // Sliding windows (Longformer, Beltagy et al. 2020; Mistral, Jiang et al. 2023): in layer l a token sees
+  // itself and the windows[l] - 1 tokens before it; 0: all before it. Empty where no layer has one.
+  std::vector<int64_t> windows;
   MoeConfig moe;  // moe.experts is 0 in a dense model
   LatentConfig latent;
+
+  int64_t window(int64_t layer) const {
+    return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
+  }
+  bool has_windows() const { return !windows.empty(); }
   bool operator==(const ModelConfig&) const = default;
 };
 
 // Elements of a head that positions rotate: columns of the rotary table.
 inline int64_t rotary_width(const ModelConfig& config) {
   return config.latent.kv_rank > 0 ? config.latent.rope_dim : config.head_dim;
+}
+
+// The longest sequence the model may see: rows of its position table, or what its rotary scaling is made for.
+inline int64_t longest_sequence(const ModelConfig& config) {
+  return longest_sequence(config.rope_scaling, config.max_positions);
 }
 
 // Tensor-parallel ranks that hold the same key/value head: more than 1 where there are fewer heads than

@@ -130,8 +130,8 @@ class Decoder {
 
 int64_t positions_of(const ModelConfig& config, std::span<const int32_t> prompt,
                      const GenerateOptions& options) {
-  const int64_t used = std::min<int64_t>(config.max_positions, std::ssize(prompt));
-  return used + std::min(config.max_positions - used, options.max_new_tokens);
+  const int64_t used = std::min<int64_t>(longest_sequence(config), std::ssize(prompt));
+  return used + std::min(longest_sequence(config) - used, options.max_new_tokens);
 }
 
 Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
@@ -139,9 +139,9 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
                     const std::function<bool(int32_t)>& on_token) {
   const ModelConfig& config = model.config();
   if (prompt.empty()) fail_input("the prompt is empty; give at least one token");
-  if (std::ssize(prompt) >= config.max_positions)
-    fail_input("the prompt has ", prompt.size(), " tokens; the model has ", config.max_positions,
-               " positions and needs room for at least one more");
+  if (std::ssize(prompt) >= longest_sequence(config))
+    fail_input("the prompt has ", prompt.size(), " tokens; the model has ",
+               longest_sequence(config), " positions and needs room for at least one more");
   const int64_t positions = positions_of(config, prompt, options);
   const int64_t limit = positions - std::ssize(prompt);
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);

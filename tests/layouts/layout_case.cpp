@@ -68,6 +68,28 @@ void set_experts(const LayoutCase& c, ModelConfig& model) {
   }
 }
 
+void set_variant(const std::string& variant, ModelConfig& model) {
+  constexpr int64_t kWindow = 5;  // longer than a chunk of context ranks, shorter than two of some
+  const auto layers = static_cast<size_t>(model.num_layers);
+  RopeScaling& rope = model.rope_scaling;
+  if (variant == "mistral") {
+    model.family = ModelFamily::kMistral;
+    model.windows.assign(layers, kWindow);
+    rope = {.type = RopeType::kLinear, .factor = 2};
+  } else if (variant == "qwen2") {
+    model.family = ModelFamily::kQwen2;
+    model.attention_bias = model.tie_word_embeddings = true;
+    model.windows.assign(layers, 0);
+    std::fill(model.windows.begin() + std::ssize(model.windows) / 2, model.windows.end(), kWindow);
+    rope = {.type = RopeType::kDynamic, .factor = 2};
+    model.max_positions = 16;
+  } else if (variant == "qwen3") {
+    model.family = ModelFamily::kQwen3;
+    model.qk_norm = true;
+    rope = {.type = RopeType::kYarn, .factor = 4, .original_positions = 8};
+  }
+}
+
 }  // namespace
 
 std::string mesh(const LayoutCase& c) {
@@ -104,7 +126,7 @@ std::string schedule_words(const LayoutCase& c) {
 std::vector<std::string> variants(const LayoutCase& c) {
   std::vector<std::string> out;
   out.push_back(concat("schedule ", schedule_words(c)));
-  out.push_back(concat("model ", !c.experts.empty() ? c.experts : c.llama ? "llama" : "gpt2"));
+  out.push_back(concat("model ", c.model()));
   if (c.virtual_stages > 1) out.push_back(concat(c.virtual_stages, " chunks a rank"));
   if (!c.stage_layers.empty()) out.emplace_back("uneven stages");
   if (c.recompute == Recompute::kSelective) out.emplace_back("selective recompute");
@@ -146,10 +168,14 @@ std::vector<std::pair<std::string, std::string>> dimensions(const LayoutCase& c)
       {"recompute", recompute[static_cast<size_t>(c.recompute)]},
       {"sequences", c.packed ? "packed documents" : "one document"},
       {"dropout", c.dropout ? "on" : "off"},
-      {"model", !c.experts.empty() ? c.experts
-                : c.llama          ? "llama"
-                                   : "gpt2"},
+      {"model", c.model()},
   };
+}
+
+std::string LayoutCase::model() const {
+  if (!experts.empty()) return experts;
+  if (!variant.empty()) return variant;
+  return llama ? "llama" : "gpt2";
 }
 
 std::string LayoutCase::name() const {
@@ -163,7 +189,7 @@ std::string LayoutCase::name() const {
   if (offload != OffloadDevice::kNone) text += concat(", offload ", offload_word(offload));
   text += word(recompute);
   if (packed) text += ", packed";
-  text += !experts.empty() ? ", " + experts : llama ? ", llama" : ", gpt2";
+  text += concat(", ", model());
   if (dropout) text += ", dropout";
   return concat(text, ", ", dtype_name(dtype));
 }
@@ -231,12 +257,13 @@ std::vector<LayoutCase> all_cases(int most) {
          {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kFile})
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
         for (const bool packed : {false, true})
-          for (const bool llama : {false, true})
+          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3"})
             for (const bool dropout : {false, true}) {
               c.offload = offload;
               c.recompute = recompute;
               c.packed = packed;
-              c.llama = llama;
+              c.llama = model != std::string("gpt2");
+              c.variant = c.llama ? model : "";
               c.dropout = dropout;
               cases.push_back(c);
             }
@@ -375,6 +402,7 @@ RunConfig config_of(const LayoutCase& c) {
   model.initializer_range = 0.2;
   model.tie_word_embeddings = !c.llama;
   model.attention_bias = model.attention_output_bias = model.mlp_bias = !c.llama;
+  set_variant(c.variant, model);
   if (!c.experts.empty()) set_experts(c, model);
   if (c.dropout) model.residual_dropout = model.embedding_dropout = model.attention_dropout = 0.1;
   config.parallel = c.sizes;

@@ -18,14 +18,18 @@ struct LayoutCase {
   OffloadDevice offload = OffloadDevice::kNone;  // of optimizer states
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
-  std::string
-      experts;  // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3": a model with experts instead
+  // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3": a model with experts instead
+  std::string experts;
   bool llama = true;  // else GPT-2: tied head, biases, learned positions
+  // A llama of another family: "mistral" (a window in all layers, linear positions), "qwen2" (biases of q, k
+  // and v, tied head, a window in the upper layers, dynamic positions), "qwen3" (normalised q and k, yarn).
+  std::string variant;
   bool dropout = false;
   DType dtype = DType::kF64;
 
   int ranks() const { return world_size(sizes); }
-  std::string name() const;  // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
+  std::string model() const;  // "gpt2", "llama", a variant or a kind of experts
+  std::string name() const;   // "pp2 dp1 cp1 tp4 sp, 1f1b, selective, packed, gpt2"
 };
 
 // "pp2 dp1 cp1 tp4 sp": its line in the published table.

@@ -85,6 +85,7 @@ class RankShapes {
     block.add(width * q);
     if (model_.attention_bias) block.add(q + 2 * kv);
     if (model_.attention_output_bias) block.add(width);
+    for (int norm = 0; model_.qk_norm && norm < 2; ++norm) block.add(model_.head_dim);
   }
 
   void add_latent_attention(Block& block) const {

@@ -42,7 +42,7 @@ TEST(LocalBatch, OfOneRankIsTheBatch) {
 TEST(LocalBatch, SequenceParallelismPads) {
   const Layout four = layout(1, 0, 4, true);
   MicroBatch local;
-  fill_local_batch(batch(), 9, four, local);
+  fill_local_batch(batch(), 9, four, false, local);
   EXPECT_EQ(std::ssize(local.tokens), local_tokens(2, 9, four));
   EXPECT_EQ(local.tokens.size(), 20u);
   EXPECT_EQ(local.targets[19], kIgnoredTarget);
@@ -59,8 +59,8 @@ TEST(LocalBatch, ContextRanksHoldEveryTokenOnce) {
       const Layout mine = layout(4, rank, tp, tp > 1);
       MicroBatch local;
       // A second fill must not remember the first.
-      fill_local_batch(shape_of_micro_batch(2, 9), 9, mine, local);
-      fill_local_batch(whole, 9, mine, local);
+      fill_local_batch(shape_of_micro_batch(2, 9), 9, mine, true, local);
+      fill_local_batch(whole, 9, mine, true, local);
       EXPECT_EQ(std::ssize(local.tokens), local_tokens(2, 9, mine));
       EXPECT_EQ(local_tokens(2, 9, mine) % tp, 0);
       ASSERT_NE(local.context, nullptr);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "engine/core/error.h"
+#include "transformer/families/rope_keys.h"
 
 namespace trireme {
 namespace {
@@ -24,7 +25,7 @@ constexpr const char* kHarmless =
     "remove_invalid_values exponential_decay_length_penalty suppress_tokens "
     "begin_suppress_tokens";
 
-void add_llama_sizes(Schema& schema) {
+void add_llama_sizes(Schema& schema, const LlamaDefaults& preset) {
   schema.integer("num_hidden_layers", "", "transformer blocks")
       .required()
       .at_least(1)
@@ -42,7 +43,7 @@ void add_llama_sizes(Schema& schema) {
       .at_least(1)
       .at_most(kMaxWidth);
   schema
-      .integer("num_key_value_heads", "null",
+      .integer("num_key_value_heads", preset.kv_heads,
                "key and value heads; divides num_attention_heads; null: as many as those")
       .or_null()
       .at_least(1)
@@ -67,13 +68,10 @@ void add_common_keys(Schema& schema) {
 }
 
 void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
-  add_llama_sizes(schema);
+  add_llama_sizes(schema, preset);
   schema.integer("max_position_embeddings", preset.positions, "longest sequence")
       .at_least(1)
       .at_most(kMaxPositions);
-  schema.number("rope_theta", preset.rope_theta, "base of the rotary frequencies")
-      .above(0)
-      .alias({"rope_parameters.rope_theta"});
   schema.number("rms_norm_eps", preset.norm_eps, "added to the mean square in RMSNorm")
       .above(0)
       .at_most(1);
@@ -89,16 +87,14 @@ void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
       .synonym("swish", "silu")
       .not_yet({"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"});
   add_common_keys(schema);
-  schema.unavailable("rope_scaling", {}, "scaled rotary frequencies");
-  schema.unavailable("rope_parameters.rope_type", {"\"default\""}, "scaled rotary frequencies");
-  schema.unavailable("partial_rotary_factor", {"1"}, "rotary on a part of the head");
-  schema.unavailable("use_sliding_window", {"false"}, "sliding-window attention");
+  add_rope_keys(schema, preset.rope_theta);
 }
 
 void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
   add_decoder_keys(schema, preset);
   schema
-      .integer("head_dim", "null", "width of a head, even; null: hidden_size / num_attention_heads")
+      .integer("head_dim", preset.head_dim,
+               "width of a head, even; null: hidden_size / num_attention_heads")
       .or_null()
       .at_least(2)
       .at_most(kMaxWidth);
@@ -110,10 +106,9 @@ void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigRe
   config.intermediate_size = values.integer("intermediate_size");
   config.num_layers = values.integer("num_hidden_layers");
   config.num_heads = values.integer("num_attention_heads");
-  config.num_kv_heads = values.given("num_key_value_heads") ? values.integer("num_key_value_heads")
-                                                            : config.num_heads;
+  config.num_kv_heads = values.integer("num_key_value_heads");  // 0: null
+  if (config.num_kv_heads == 0) config.num_kv_heads = config.num_heads;
   config.max_positions = values.integer("max_position_embeddings");
-  config.rope_theta = values.number("rope_theta");
   config.norm_eps = values.number("rms_norm_eps");
   config.initializer_range = values.number("initializer_range");
   config.attention_dropout = values.number("attention_dropout");
@@ -124,16 +119,16 @@ void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigRe
 
 void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_decoder_keys(values, config, report);
-  const char* const source = values.given("head_dim") ? "head_dim" : "num_attention_heads";
-  if (values.given("head_dim")) {
-    config.head_dim = values.integer("head_dim");
-  } else if (config.num_heads > 0 && check_divides(values, source, config.num_heads, "hidden_size",
-                                                   config.hidden_size, report)) {
+  config.head_dim = values.integer("head_dim");  // 0: null
+  const char* const source = config.head_dim > 0 ? "head_dim" : "num_attention_heads";
+  if (config.head_dim == 0 && config.num_heads > 0 &&
+      check_divides(values, source, config.num_heads, "hidden_size", config.hidden_size, report)) {
     config.head_dim = config.hidden_size / config.num_heads;
   }
   if (config.head_dim % 2 != 0)
     report.error(values.spelled(source), concat("gives heads of width ", config.head_dim,
                                                 "; rotary positions need an even width"));
+  read_rope_keys(values, config, report);
 }
 
 void write_llama_keys(const ModelConfig& config, Json& json) {
@@ -147,7 +142,7 @@ void write_llama_keys(const ModelConfig& config, Json& json) {
   json["head_dim"] = config.head_dim;
   json["hidden_act"] = "silu";
   json["rms_norm_eps"] = config.norm_eps;
-  json["rope_theta"] = config.rope_theta;
+  write_rope_keys(config, json);
   json["attention_dropout"] = config.attention_dropout;
 }
 

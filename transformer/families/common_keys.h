@@ -21,13 +21,16 @@ void add_common_keys(Schema& schema);
 
 // What transformers takes for keys that are absent.
 struct LlamaDefaults {
-  const char* positions;
-  const char* rope_theta;
-  const char* norm_eps;
-  const char* bos;
-  const char* eos;
+  const char* positions = "2048";
+  const char* rope_theta = "10000";
+  const char* norm_eps = "1e-06";
+  const char* bos = "1";
+  const char* eos = "2";
+  const char* kv_heads = "null";
+  const char* head_dim = "null";
 };
-// RMSNorm, rotary positions, a gated MLP and the numbers of heads; common keys included.
+// RMSNorm, rotary positions, a gated MLP and the numbers of heads; common keys included. Reading leaves the
+// rotary frequencies to the caller (read_rope_keys()), who knows a head's width first.
 void add_decoder_keys(Schema& schema, const LlamaDefaults& preset);
 void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 // The same and the width of a head.

@@ -23,9 +23,10 @@ void add_router_keys(Schema& schema) {
 }
 
 void add_keys(Schema& schema) {
-  add_llama_keys(schema, {"2048", "10000", "1e-06", "100000", "100001"});
+  add_llama_keys(schema, {.bos = "100000", .eos = "100001"});
   add_attention_bias(schema);
   schema.ignored("pretraining_tp");
+  schema.unavailable("use_sliding_window", {"false"}, "sliding-window attention");
   schema.unavailable("sliding_window", {}, "sliding-window attention");
   add_expert_keys(schema, kExperts);
   add_deepseek_expert_keys(schema, {.first_dense = "0",

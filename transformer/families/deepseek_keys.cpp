@@ -1,10 +1,12 @@
 #include "transformer/families/deepseek_keys.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
 #include "transformer/families/common_keys.h"
 #include "transformer/families/expert_keys.h"
+#include "transformer/families/rope_keys.h"
 
 namespace trireme {
 
@@ -89,6 +91,11 @@ void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigRep
     report.error(values.spelled("num_key_value_heads"),
                  concat("must be num_attention_heads ", config.num_heads, ", got ",
                         config.num_kv_heads, ": every head has its own keys and values"));
+  read_rope_keys(values, config, report);
+  const RopeScaling& rope = config.rope_scaling;
+  if (rope.mscale_all_dim == 0) return;
+  const double m = yarn_scale(rope.factor, rope.mscale_all_dim);
+  config.attention_scale = m * m / std::sqrt(static_cast<double>(config.head_dim));
 }
 
 void write_latent_keys(const ModelConfig& config, Json& json) {

@@ -33,9 +33,14 @@ void check_choice(const ConfigValues& values, const ExpertKeys& keys, const MoeC
 }  // namespace
 
 void add_expert_keys(Schema& schema, const ExpertKeys& keys) {
+  // transformers writes any of these names, whatever the family's own is.
+  std::vector<std::string> aliases;
+  for (const char* name : {"num_local_experts", "num_experts"})
+    if (keys.experts != std::string(name)) aliases.emplace_back(name);
   schema.integer(keys.experts, keys.experts_default, "experts of a layer")
       .at_least(1)
-      .at_most(kMaxExperts);
+      .at_most(kMaxExperts)
+      .alias(std::move(aliases));
   schema.integer("num_experts_per_tok", keys.per_token_default, "experts that a token goes to")
       .at_least(1)
       .at_most(kMaxExperts);

@@ -2,6 +2,7 @@
 #include "transformer/families/common_keys.h"
 #include "transformer/families/expert_keys.h"
 #include "transformer/families/table.h"
+#include "transformer/families/window_keys.h"
 
 namespace trireme {
 namespace {
@@ -13,8 +14,8 @@ constexpr ExpertKeys kExperts{.experts = "num_local_experts",
                               .mixed = false};
 
 void add_keys(Schema& schema) {
-  add_llama_keys(schema, {"131072", "1000000", "1e-05", "1", "2"});
-  schema.unavailable("sliding_window", {}, "sliding-window attention");
+  add_llama_keys(schema, {.positions = "131072", .rope_theta = "1000000", .norm_eps = "1e-05"});
+  add_window_key(schema, "null");
   add_expert_keys(schema, kExperts);
   add_routing_keys(schema);
   schema.unavailable("router_jitter_noise", {"0", "0.0"}, "jitter of the router's input");
@@ -22,12 +23,14 @@ void add_keys(Schema& schema) {
 
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
+  read_window_key(values, config);
   config.moe = read_expert_keys(values, kExperts);
   read_routing_keys(values, kExperts, config.moe, report);
 }
 
 void write(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
+  if (config.has_windows()) write_window_key(config, json);
   write_expert_keys(config.moe, kExperts, json);
   write_routing_keys(config.moe, json);
 }

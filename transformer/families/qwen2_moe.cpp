@@ -5,6 +5,7 @@
 #include "transformer/families/common_keys.h"
 #include "transformer/families/expert_keys.h"
 #include "transformer/families/table.h"
+#include "transformer/families/window_keys.h"
 
 namespace trireme {
 namespace {
@@ -14,12 +15,12 @@ constexpr ExpertKeys kExperts{.experts = "num_experts",
                               .per_token_default = "4",
                               .balance = "router_aux_loss_coef",
                               .mixed = true};
+constexpr WindowLayers kWindows = WindowLayers::kEvenBelow;
 
 void add_keys(Schema& schema) {
-  add_llama_keys(schema, {"32768", "10000", "1e-06", "null", "null"});
+  add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null"});
   schema.boolean("qkv_bias", true, "biases of the q, k and v projections");
-  schema.ignored("sliding_window");  // counts with use_sliding_window only
-  schema.ignored("max_window_layers");
+  add_qwen_window_keys(schema, kWindows);
   add_expert_keys(schema, kExperts);
   add_qwen_layer_keys(schema);
   schema
@@ -33,6 +34,7 @@ void add_keys(Schema& schema) {
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   config.attention_bias = values.flag("qkv_bias");
+  read_qwen_window_keys(values, kWindows, config, report);
   config.moe = read_expert_keys(values, kExperts);
   config.moe.shared_intermediate_size = values.integer("shared_expert_intermediate_size");
   config.moe.shared_gate = config.moe.shared_intermediate_size > 0;
@@ -43,6 +45,7 @@ void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report)
 void write(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   json["qkv_bias"] = config.attention_bias;
+  write_qwen_window_keys(config, kWindows, json);
   write_expert_keys(config.moe, kExperts, json);
   write_qwen_layer_keys(config.moe, json);
   json["shared_expert_intermediate_size"] = config.moe.shared_intermediate_size;

@@ -8,8 +8,12 @@ namespace trireme {
 
 extern const Family kGpt2Family;
 extern const Family kLlamaFamily;
+extern const Family kMistralFamily;
+extern const Family kQwen2Family;
+extern const Family kQwen3Family;
 extern const Family kMixtralFamily;
 extern const Family kQwen2MoeFamily;
+extern const Family kQwen3MoeFamily;
 extern const Family kDeepseekFamily;
 extern const Family kDeepseekV2Family;
 extern const Family kDeepseekV3Family;

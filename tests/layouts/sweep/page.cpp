@@ -172,8 +172,12 @@ void write_legend(std::ostream& page) {
           "whole "
           "blocks; without it nothing |\n"
           "| `packed` | several documents in a sequence; without it one |\n"
-          "| `llama`, `gpt2`, `mixtral`, `qwen2_moe`, `deepseek` | model; the last three with "
-          "experts |\n"
+          "| `llama`, `gpt2` | model |\n"
+          "| `mistral` | llama with a sliding window in all layers, linear positions |\n"
+          "| `qwen2` | llama with biases of q, k and v, a window in the upper layers, dynamic "
+          "positions |\n"
+          "| `qwen3` | llama with normalised queries and keys, yarn positions |\n"
+          "| `mixtral`, `qwen2_moe`, `deepseek` | models with experts |\n"
           "| `dropout` | dropout 0.1; without it none |\n"
           "| `float64`, `float32`, `bfloat16` | precision of the whole run |\n";
 }

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Tiny random models of HuggingFace's transformers, and what it computes with them (tests/golden/README.md).
+
+    tests/golden/make_transformers.py [CASE...]           writes tests/golden/hf/CASE
+    tests/golden/make_transformers.py --check [CASE...]   compares the files with what is computed now
+
+Needs torch, transformers and safetensors. A new case is an entry of CASES.
+"""
+import argparse
+import json
+import pathlib
+import sys
+import tempfile
+import zlib
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "hf"
+# Documents of a batch of two rows of 41 tokens. The longest is longer than the windows and than the original
+# contexts below, the shorter ones end in the first window or behind it, and one has no target.
+LENGTHS = (41, 23, 1, 17)
+
+LLAMA = dict(vocab_size=99, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64)
+WIDE = dict(LLAMA, num_attention_heads=2, num_key_value_heads=1, head_dim=16)  # more frequencies
+
+
+def rope(rope_type, theta=100.0, **keys):
+    return dict(rope_parameters=dict(rope_type=rope_type, rope_theta=theta, **keys))
+
+
+# model_type and the keys of config.json; "older": written as transformers before version 5 did, with
+# rope_theta beside rope_scaling.
+CASES = {
+    "gpt2": ("gpt2", dict(vocab_size=99, n_embd=32, n_layer=2, n_head=4, n_positions=64)),
+    "llama": ("llama", LLAMA),
+    "llama_linear": ("llama", dict(WIDE, **rope("linear", factor=4.0))),
+    "llama_dynamic": ("llama", dict(WIDE, **rope("dynamic", factor=2.0), max_position_embeddings=24, older=True)),
+    "llama3": ("llama", dict(WIDE, **rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                          original_max_position_embeddings=32), tie_word_embeddings=True)),
+    "llama_yarn": ("llama", dict(WIDE, **rope("yarn", factor=4.0, original_max_position_embeddings=16), older=True)),
+    "llama_yarn_given": ("llama", dict(WIDE, **rope("yarn", factor=4.0, original_max_position_embeddings=16,
+                                                    attention_factor=1.3, beta_fast=2.0, beta_slow=0.5,
+                                                    truncate=False))),
+    "mistral": ("mistral", dict(LLAMA, sliding_window=7)),
+    "qwen2": ("qwen2", dict(LLAMA, tie_word_embeddings=True)),
+    "qwen2_window": ("qwen2", dict(LLAMA, num_hidden_layers=3, use_sliding_window=True, sliding_window=7,
+                                   max_window_layers=1)),
+    "qwen3": ("qwen3", dict(LLAMA, head_dim=12)),
+    "mixtral": ("mixtral", dict(LLAMA, intermediate_size=36, num_local_experts=4, num_experts_per_tok=2)),
+    "qwen2_moe": ("qwen2_moe", dict(LLAMA, num_hidden_layers=3, num_experts=6, num_experts_per_tok=2,
+                                    moe_intermediate_size=12, shared_expert_intermediate_size=28,
+                                    mlp_only_layers=[0])),
+    "qwen3_moe": ("qwen3_moe", dict(LLAMA, num_hidden_layers=3, head_dim=12, num_experts=6, num_experts_per_tok=3,
+                                    moe_intermediate_size=20, decoder_sparse_step=2, norm_topk_prob=True)),
+}
+
+
+def make_model(name):
+    """The model with every parameter drawn anew: norms near 1, biases near 0, matrices that keep magnitudes."""
+    model_type, keys = CASES[name]
+    keys = {key: value for key, value in keys.items() if key != "older"}
+    keys = dict(dict(bos_token_id=None, eos_token_id=None, pad_token_id=None), **keys)
+    config = AutoConfig.for_model(model_type, **keys)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager",
+                                             experts_implementation="eager").eval()
+    random = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    with torch.no_grad():
+        for parameter_name, parameter in sorted(model.named_parameters()):
+            draw = torch.randn(parameter.shape, generator=random)
+            if parameter.dim() > 1:
+                parameter.copy_(draw * 1.2 / parameter.shape[-1] ** 0.5)
+            elif parameter_name.endswith("bias"):
+                parameter.copy_(draw * 0.2)
+            else:
+                parameter.copy_(parameter + draw * 0.2)  # norms start at their neutral value
+    return model, random
+
+
+def saved(model):
+    """The tensors of the model by the names of its checkpoints, and config.json."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        folder = pathlib.Path(folder)
+        return load_file(folder / "model.safetensors"), json.loads((folder / "config.json").read_text())
+
+
+def expected(model, random):
+    """Logits, and loss and gradients of the next tokens, of sequences that are padded to the longest."""
+    vocabulary = model.config.vocab_size
+    ids = [torch.randint(vocabulary, (n,), generator=random) for n in LENGTHS]
+    padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
+    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(i) for i in ids], batch_first=True)
+    labels = torch.where(mask == 1, padded, -100)
+    out = model(input_ids=padded, attention_mask=mask, labels=labels, use_cache=False)
+    out.loss.backward()
+    tensors = {
+        "input_ids": torch.cat(ids).int(),
+        "targets": torch.cat([torch.cat([i[1:], torch.tensor([-100])]) for i in ids]).int(),
+        "cu_seqlens": torch.tensor([0, *LENGTHS]).cumsum(0).int(),
+        "logits": out.logits.detach()[mask == 1].float(),
+        "loss": out.loss.detach().reshape(1).float(),
+    }
+    with torch.no_grad():  # the gradients under the names of the checkpoint
+        for parameter in model.parameters():
+            parameter.copy_(parameter.grad if parameter.grad is not None else torch.zeros_like(parameter))
+    for name, gradient in saved(model)[0].items():
+        tensors["grad." + name] = gradient
+    return tensors
+
+
+def written_config(name, config):
+    if CASES[name][1].get("older"):
+        scaling = config.pop("rope_parameters")
+        config["rope_theta"] = scaling.pop("rope_theta")
+        config["rope_scaling"] = dict(scaling, type=scaling["rope_type"])
+    return json.dumps(config, indent=1, sort_keys=True) + "\n"
+
+
+def make(name):
+    model, random = make_model(name)
+    weights, config = saved(model)
+    return {"model.safetensors": {k: v.contiguous().clone() for k, v in weights.items()},
+            "expected.safetensors": {k: v.contiguous().clone() for k, v in expected(model, random).items()},
+            "config.json": written_config(name, config)}
+
+
+def differences(name, files):
+    for file, now in files.items():
+        path = FOLDER / name / file
+        if file == "config.json":
+            if {**json.loads(path.read_text()), "transformers_version": 0} != {
+                    **json.loads(now), "transformers_version": 0}:
+                yield f"{path}: other keys"
+            continue
+        then = load_file(path)
+        if then.keys() != now.keys():
+            yield f"{path}: other tensors: {sorted(then.keys() ^ now.keys())}"
+            continue
+        for key, value in now.items():
+            largest = max(1e-6, then[key].abs().max().item())
+            if (value - then[key]).abs().max().item() > 1e-5 * largest:
+                yield f"{path}: {key} differs"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.disable_progress_bar()
+    problems = []
+    for name in args.cases:
+        files = make(name)
+        if args.check:
+            problems += differences(name, files)
+            continue
+        folder = FOLDER / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, content in files.items():
+            if file == "config.json":
+                (folder / file).write_text(content)
+            else:
+                save_file(content, folder / file, metadata={"format": "pt"})
+        print(f"{name}: {sum(f.stat().st_size for f in folder.iterdir()) // 1024} KiB, "
+              f"loss {files['expected.safetensors']['loss'].item():.4f}")
+    print("\n".join(problems) or ("the files are what is computed" if args.check else "written"))
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()

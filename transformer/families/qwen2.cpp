@@ -1,0 +1,41 @@
+// Qwen2 and Qwen2.5 (Yang et al. 2024): Llama's block with biases of q, k and v; a sliding window in the
+// upper layers of some.
+#include "transformer/families/common_keys.h"
+#include "transformer/families/table.h"
+#include "transformer/families/window_keys.h"
+
+namespace trireme {
+namespace {
+
+constexpr WindowLayers kWindows = WindowLayers::kFromMost;
+
+void add_keys(Schema& schema) {
+  add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "32"});
+  add_qwen_window_keys(schema, kWindows);
+  schema.unavailable("use_mrope", {"false"}, "rotary positions in several dimensions");
+}
+
+void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_llama_keys(values, config, report);
+  config.attention_bias = true;  // of q, k and v; o has none
+  read_qwen_window_keys(values, kWindows, config, report);
+}
+
+void write(const ModelConfig& config, Json& json) {
+  write_llama_keys(config, json);
+  write_qwen_window_keys(config, kWindows, json);
+}
+
+}  // namespace
+
+constinit const Family kQwen2Family = {.id = ModelFamily::kQwen2,
+                                       .model_type = "qwen2",
+                                       .architecture = "Qwen2ForCausalLM",
+                                       .title = "Qwen2 style model",
+                                       .positions_key = "max_position_embeddings",
+                                       .names = {},
+                                       .add_keys = add_keys,
+                                       .read = read,
+                                       .write = write};
+
+}  // namespace trireme

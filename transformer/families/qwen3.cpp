@@ -1,0 +1,46 @@
+// Qwen3 (Yang et al. 2025): Llama's block with normalised heads of q and k in the place of Qwen2's biases.
+#include <nlohmann/json.hpp>
+
+#include "transformer/families/common_keys.h"
+#include "transformer/families/table.h"
+#include "transformer/families/window_keys.h"
+
+namespace trireme {
+namespace {
+
+constexpr WindowLayers kWindows = WindowLayers::kFromMost;
+
+void add_keys(Schema& schema) {
+  add_llama_keys(
+      schema,
+      {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "32", .head_dim = "128"});
+  add_attention_bias(schema);
+  add_qwen_window_keys(schema, kWindows);
+}
+
+void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_llama_keys(values, config, report);
+  read_attention_bias(values, config);
+  config.qk_norm = true;
+  read_qwen_window_keys(values, kWindows, config, report);
+}
+
+void write(const ModelConfig& config, Json& json) {
+  write_llama_keys(config, json);
+  json["attention_bias"] = config.attention_bias;
+  write_qwen_window_keys(config, kWindows, json);
+}
+
+}  // namespace
+
+constinit const Family kQwen3Family = {.id = ModelFamily::kQwen3,
+                                       .model_type = "qwen3",
+                                       .architecture = "Qwen3ForCausalLM",
+                                       .title = "Qwen3 style model",
+                                       .positions_key = "max_position_embeddings",
+                                       .names = {},
+                                       .add_keys = add_keys,
+                                       .read = read,
+                                       .write = write};
+
+}  // namespace trireme

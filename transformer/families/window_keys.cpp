@@ -1,0 +1,119 @@
+#include "transformer/families/window_keys.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+#include "transformer/families/common_keys.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kSliding = "sliding_attention";
+constexpr const char* kFull = "full_attention";
+
+void add_size(Schema& schema, const char* preset, const char* help) {
+  schema.integer("sliding_window", preset, help).or_null().at_least(0).at_most(kMaxPositions);
+}
+
+std::vector<int64_t> everywhere(const ModelConfig& config, int64_t window) {
+  if (window == 0) return {};
+  return std::vector<int64_t>(static_cast<size_t>(config.num_layers), window);
+}
+
+// Whether each layer has a window, by the words of "layer_types".
+std::vector<bool> read_layer_types(const ConfigValues& values, int64_t layers,
+                                   ConfigReport& report) {
+  const Json types = values.raw("layer_types");
+  const std::string place = values.spelled("layer_types");
+  if (!types.is_array() || std::ssize(types) != layers) {
+    report.error(place, concat("must be a list of ", layers, " words, one for each layer, got ",
+                               shown(types)));
+    return {};
+  }
+  std::vector<bool> out;
+  for (const Json& type : types) {
+    if (type != kSliding && type != kFull)
+      report.error(place,
+                   concat("must hold \"", kFull, "\" and \"", kSliding, "\", got ", shown(type)));
+    out.push_back(type == kSliding);
+  }
+  return out;
+}
+
+bool has_window(WindowLayers layers, int64_t layer, int64_t most) {
+  switch (layers) {
+    case WindowLayers::kFromMost: return layer >= most;
+    case WindowLayers::kEvenBelow: return layer % 2 == 0 && layer < most;
+    case WindowLayers::kAll: return true;
+  }
+  TRIREME_UNREACHABLE("window layers ", static_cast<int>(layers));
+}
+
+}  // namespace
+
+void add_window_key(Schema& schema, const char* preset) {
+  add_size(schema, preset, "tokens that a token sees, itself included; null: all before it");
+}
+
+void read_window_key(const ConfigValues& values, ModelConfig& config) {
+  config.windows = everywhere(config, values.integer("sliding_window"));
+}
+
+void write_window_key(const ModelConfig& config, Json& json) {
+  json["sliding_window"] = config.has_windows() ? Json(config.window(0)) : Json();
+}
+
+void add_qwen_window_keys(Schema& schema, WindowLayers layers) {
+  schema.boolean("use_sliding_window", false,
+                 "some layers see the last sliding_window tokens only");
+  add_size(schema, "4096",
+           "tokens that a token sees, itself included, in those layers; counts with "
+           "use_sliding_window only");
+  if (layers == WindowLayers::kAll) {
+    schema.ignored("max_window_layers");
+    schema.ignored("layer_types");
+    return;
+  }
+  schema
+      .integer("max_window_layers", "28",
+               layers == WindowLayers::kFromMost
+                   ? "layers from this number on have the window, where layer_types is not given"
+                   : "layers of even number below this have the window, where layer_types is not "
+                     "given")
+      .at_least(0);
+  schema
+      .any("layer_types", "null", "list of words",
+           "of each layer \"full_attention\" or \"sliding_attention\"")
+      .or_null();
+}
+
+void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, ModelConfig& config,
+                           ConfigReport& report) {
+  const int64_t window = values.flag("use_sliding_window") ? values.integer("sliding_window") : 0;
+  std::vector<bool> sliding;
+  const bool listed = layers != WindowLayers::kAll && values.given("layer_types");
+  if (listed) {
+    sliding = read_layer_types(values, config.num_layers, report);
+    if (window == 0 && std::ranges::find(sliding, true) != sliding.end())
+      report.error(values.spelled("layer_types"),
+                   concat("\"", kSliding, "\" needs use_sliding_window and sliding_window"));
+  } else {
+    const int64_t most = layers == WindowLayers::kAll ? 0 : values.integer("max_window_layers");
+    for (int64_t l = 0; l < config.num_layers; ++l) sliding.push_back(has_window(layers, l, most));
+  }
+  if (window == 0 || std::ranges::find(sliding, true) == sliding.end()) return;
+  for (const bool has : sliding) config.windows.push_back(has ? window : 0);
+}
+
+void write_qwen_window_keys(const ModelConfig& config, WindowLayers layers, Json& json) {
+  if (!config.has_windows()) return;
+  json["use_sliding_window"] = true;
+  json["sliding_window"] = std::ranges::max(config.windows);
+  if (layers == WindowLayers::kAll) return;
+  json["layer_types"] = Json::array();
+  for (const int64_t window : config.windows)
+    json["layer_types"].push_back(window > 0 ? kSliding : kFull);
+}
+
+}  // namespace trireme
