@@ -10,7 +10,10 @@ namespace trireme {
 
 Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterList& list,
                      const std::string& prefix, int block, int layer)
-    : head_dim_(config.head_dim), norm_eps_(config.norm_eps), attention_(config, layout, layer) {
+    : head_dim_(config.head_dim),
+      norm_eps_(config.norm_eps),
+      norm_unit_(config.unit_norms ? 1 : 0),
+      attention_(config, layout, layer) {
   const DimSlice q = head_slice(config.num_heads, head_dim_, layout.tp);
   const DimSlice kv = head_slice(config.num_kv_heads, head_dim_, layout.tp);
   heads_ = q.size() / head_dim_;
@@ -33,7 +36,7 @@ Attention::Attention(const ModelConfig& config, const Layout& layout, ParameterL
     return list.add(
         {.name = concat(prefix, ".", name, ".weight"),
          .shape = Shape{head_dim_},
-         .init = InitKind::kOnes,
+         .init = config.unit_norms ? InitKind::kZeros : InitKind::kOnes,
          .block = block,
          // Each rank saw other heads, and of a shared key head the gradients of other queries.
          .partial = layout.tp.size > 1 ? PartialSum::kTensor : PartialSum::kNone,
@@ -66,8 +69,10 @@ void Attention::normalise(Pass& pass, const AttentionHeads::Heads& to,
   const int64_t t = from.q.size(0);
   saved.q_rstd = ctx.allocate("attention.q_rstd", statistics, Shape{t, heads_});
   saved.k_rstd = ctx.allocate("attention.k_rstd", statistics, Shape{t, kv_heads_});
-  head_norm_forward(ctx, to.q, saved.q_rstd, from.q, pass.params.value(q_norm_), norm_eps_);
-  head_norm_forward(ctx, to.k, saved.k_rstd, from.k, pass.params.value(k_norm_), norm_eps_);
+  head_norm_forward(ctx, to.q, saved.q_rstd, from.q, pass.params.value(q_norm_), norm_eps_,
+                    norm_unit_);
+  head_norm_forward(ctx, to.k, saved.k_rstd, from.k, pass.params.value(k_norm_), norm_eps_,
+                    norm_unit_);
 }
 
 void Attention::normalise_backward(Pass& pass, const AttentionHeads::Heads& d,
@@ -75,9 +80,9 @@ void Attention::normalise_backward(Pass& pass, const AttentionHeads::Heads& d,
   const AttentionHeads::Heads raw = split(saved.qkv);
   const GradientSlot dq = pass.params.gradient(q_norm_), dk = pass.params.gradient(k_norm_);
   head_norm_backward(pass.ctx, d.q, dq.grad, d.q, raw.q, pass.params.value(q_norm_), saved.q_rstd,
-                     dq.accumulate);
+                     dq.accumulate, norm_unit_);
   head_norm_backward(pass.ctx, d.k, dk.grad, d.k, raw.k, pass.params.value(k_norm_), saved.k_rstd,
-                     dk.accumulate);
+                     dk.accumulate, norm_unit_);
 }
 
 void Attention::forward(Pass& pass, const Tensor& y, const ConstTensor& x,

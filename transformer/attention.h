@@ -49,7 +49,7 @@ class Attention {
   void normalise_backward(Pass& pass, const AttentionHeads::Heads& d, const Saved& saved) const;
 
   int64_t heads_, kv_heads_, head_dim_;  // of this rank
-  double norm_eps_;
+  double norm_eps_, norm_unit_;          // of the heads' norms
   AttentionHeads attention_;
   ParamHandle q_norm_ = -1, k_norm_ = -1;  // (D), where q and k are normalised
   ColumnLinear qkv_proj_;

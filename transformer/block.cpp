@@ -32,7 +32,15 @@ Block::Block(const ModelConfig& config, const Layout& layout, ParameterList& lis
                                        part(prefix, parameter_names(config).mlp), block)),
       moe_(config.moe.sparse(layer)
                ? std::make_unique<Moe>(config, layout, list, prefix, block, layer)
-               : nullptr) {}
+               : nullptr) {
+  if (!config.branch_norms) return;
+  const ParameterNames& names = parameter_names(config);
+  const auto norm = [&](const char* name) {
+    return std::make_unique<Norm>(config, layout, list, part(prefix, name), block);
+  };
+  attention_branch_norm_ = norm(names.attention_branch_norm);
+  mlp_branch_norm_ = norm(names.mlp_branch_norm);
+}
 
 std::vector<ParamHandle> Block::linear_weights() const {
   std::vector<ParamHandle> weights =
@@ -73,6 +81,8 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
   Activation branch = ctx.allocate("block.attention", dtype, shape);
   attend(pass, branch, n1, cos_sin, saved != nullptr ? &kept : nullptr);
   if (saved == nullptr || recompute == Recompute::kSelective) n1.reset();
+  branch = branch_norm(pass, attention_branch_norm_, std::move(branch),
+                       saved != nullptr ? &kept.attended : nullptr, kept.attention_branch);
   branch = branch_dropout(pass, "attention_branch", std::move(branch));
 
   Activation h = ctx.allocate("block.h", dtype, shape);
@@ -82,6 +92,8 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
   const bool keep_act = recompute != Recompute::kSelective;
   feed_forward(pass, branch, n2, saved != nullptr ? &kept : nullptr, keep_act);
   if (saved == nullptr || recompute == Recompute::kSelective) n2.reset();
+  branch = branch_norm(pass, mlp_branch_norm_, std::move(branch),
+                       saved != nullptr ? &kept.mlp_out : nullptr, kept.mlp_branch);
   branch = branch_dropout(pass, "mlp_branch", std::move(branch));
   add(ctx, branch, branch, h);
   ctx.tap("block.output", branch);
@@ -93,6 +105,29 @@ Activation Block::run(Pass& pass, Activation x, const ConstTensor& cos_sin, Save
     *saved = std::move(kept);
   }
   return branch;
+}
+
+Activation Block::branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
+                              Activation* kept, Norm::Saved& statistics) const {
+  if (norm == nullptr) return branch;
+  Activation out = pass.ctx.allocate("block.normed_branch", branch->dtype(), branch->shape());
+  norm->forward(pass, out, {}, branch, {}, statistics);
+  if (kept != nullptr) *kept = std::move(branch);
+  return out;
+}
+
+Activation Block::branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
+                                  const ConstTensor& d, const Activation& kept,
+                                  const Norm::Saved& statistics) const {
+  Activation out;
+  const bool drop = dropout_ > 0 && pass.ctx.mode == Mode::kTrain;
+  if (!drop && norm == nullptr) return out;
+  out = pass.ctx.allocate("block.d_branch", d.dtype(), d.shape());
+  if (drop)
+    dropout(pass.ctx, out, d, {}, pass.residual_part(pass.tokens.rows), dropout_,
+            pass.dropout_key(name, layer_));
+  if (norm != nullptr) norm->backward(pass, out, drop ? *out : d, {}, kept, statistics);
+  return out;
 }
 
 void Block::attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
@@ -134,17 +169,11 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
   }
   const DType dtype = dy->dtype();
   const Shape shape = dy->shape();
-  const bool drop = dropout_ > 0 && ctx.mode == Mode::kTrain;
-  const auto branch_gradient = [&](const char* name, const ConstTensor& d) {
-    Activation out = ctx.allocate("block.d_branch", dtype, shape);
-    dropout(ctx, out, d, {}, pass.residual_part(pass.tokens.rows), dropout_,
-            pass.dropout_key(name, layer_));
-    return out;
-  };
-
-  if (drop) deferred.d_mlp = branch_gradient("mlp_branch", dy);
+  deferred.d_mlp =
+      branch_gradient(pass, "mlp_branch", mlp_branch_norm_, dy, saved.mlp_out, saved.mlp_branch);
+  saved.mlp_out.reset();
   Activation d_norm = ctx.allocate("block.d_norm", dtype, shape);
-  const ConstTensor d_branch = drop ? *deferred.d_mlp : *dy;
+  const ConstTensor d_branch = deferred.d_mlp.present() ? *deferred.d_mlp : *dy;
   if (moe_) {
     restore_mlp_input(pass, saved);  // experts over their bound see the tokens again
     deferred.moe = moe_->backward_input(pass, d_norm, d_branch, saved.n2, saved.moe);
@@ -154,8 +183,10 @@ Activation Block::backward_input(Pass& pass, Activation dy, const ConstTensor& c
   Activation dh = ctx.allocate("block.dh", dtype, shape);
   norm2_.backward(pass, dh, d_norm, dy, saved.h, saved.norm2);
 
-  if (drop) deferred.d_attention = branch_gradient("attention_branch", dh);
-  const ConstTensor d_attention = drop ? *deferred.d_attention : *dh;
+  deferred.d_attention = branch_gradient(pass, "attention_branch", attention_branch_norm_, dh,
+                                         saved.attended, saved.attention_branch);
+  saved.attended.reset();
+  const ConstTensor d_attention = deferred.d_attention.present() ? *deferred.d_attention : *dh;
   if (latent_)
     deferred.latent = latent_->backward_input(pass, d_norm, d_attention, cos_sin, saved.latent);
   else

@@ -1,4 +1,5 @@
-// One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with dropout on
+// One pre-norm transformer block: h = x + attention(norm1(x)); y = h + mlp(norm2(h)), with another norm of
+// what is added where the model has branch_norms (Gemma: Ding et al. 2021, "sandwich"), with dropout on
 // the two branches where the model has it (GPT-2), in sparse layers a mixture of experts for the MLP, and
 // latent attention where the model has that.
 #pragma once
@@ -22,6 +23,8 @@ class Block {
     Activation x;          // input
     Activation n1, h, n2;  // n1 and n2 dropped by selective recompute
     Norm::Saved norm1, norm2;
+    Activation attended, mlp_out;  // the branches before their norms, where they have them
+    Norm::Saved attention_branch, mlp_branch;
     Attention::Saved attention;  // one of the two
     LatentAttention::Saved latent;
     Mlp::Saved mlp;  // one of the two
@@ -30,8 +33,9 @@ class Block {
   // What is left to do for the weights after backward_input().
   struct Deferred {
     Saved saved;
-    Activation dy, dh;              // gradients of the two branches' outputs (after dropout)
-    Activation d_mlp, d_attention;  // the same behind dropout; absent without dropout
+    Activation dy, dh;  // gradients of the two branches' outputs (after dropout)
+    // The same behind dropout and the branches' norms; absent without either.
+    Activation d_mlp, d_attention;
     Mlp::Deferred mlp;
     Moe::Deferred moe;
     Attention::Deferred attention;
@@ -60,6 +64,13 @@ class Block {
                  Recompute recompute) const;
   void attend(Pass& pass, const Tensor& y, const ConstTensor& x, const ConstTensor& cos_sin,
               Saved* saved) const;
+  // The branch after its norm, where there is one: `kept` then gets what it was.
+  Activation branch_norm(Pass& pass, const std::unique_ptr<Norm>& norm, Activation branch,
+                         Activation* kept, Norm::Saved& statistics) const;
+  // The gradient of a branch's layer, given that of what was added; absent: the same.
+  Activation branch_gradient(Pass& pass, const char* name, const std::unique_ptr<Norm>& norm,
+                             const ConstTensor& d, const Activation& kept,
+                             const Norm::Saved& statistics) const;
   void feed_forward(Pass& pass, const Tensor& y, const ConstTensor& x, Saved* saved,
                     bool keep_act) const;
   void restore_attention_input(Pass& pass, Saved& saved) const;
@@ -73,6 +84,7 @@ class Block {
   Norm norm2_;
   std::unique_ptr<Mlp> mlp_;  // one of the two
   std::unique_ptr<Moe> moe_;
+  std::unique_ptr<Norm> attention_branch_norm_, mlp_branch_norm_;
 };
 
 }  // namespace trireme

@@ -22,7 +22,9 @@ ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, i
 
 Embedding::Embedding(const ModelConfig& config, const Layout& layout, ParameterList& list,
                      int block, bool shared)
-    : width_(config.hidden_size), dropout_(config.embedding_dropout) {
+    : width_(config.hidden_size),
+      dropout_(config.embedding_dropout),
+      scale_(config.embedding_scale) {
   const DimSlice rows = even_slice(config.vocab_size, layout.tp);
   shard_ = {rows.begin, config.vocab_size};
   tokens_ = list.add(embedding_table(config, layout, block, shared ? 2 : 1, 0));
@@ -50,6 +52,7 @@ Activation Embedding::forward(Pass& pass) const {
   sum_over_tensor_ranks(pass, y, [&](const Tensor& out) {
     embedding_forward(ctx, out, pass.params.value(tokens_), pass.tokens.ids, false, shard_);
   });
+  if (scale_ != 1) scale(ctx, y, y, scale_);
   if (positions_ >= 0)
     embedding_forward(ctx, y, pass.params.value(positions_),
                       pass.residual_part(pass.tokens.positions), true);
@@ -65,15 +68,17 @@ void Embedding::backward(Pass& pass, Activation dy) const {
   if (drops(pass))
     dropout(ctx, dy, dy, {}, pass.residual_part(pass.tokens.rows), dropout_,
             pass.dropout_key("embedding_dropout", 0));
+  if (positions_ >= 0) {
+    const GradientSlot d_positions = pass.params.gradient(positions_);
+    embedding_backward(ctx, d_positions.grad, dy, pass.residual_part(pass.tokens.positions),
+                       d_positions.accumulate);
+  }
+  if (scale_ != 1) scale(ctx, dy, dy, scale_);
   const GradientSlot d_tokens = pass.params.gradient(tokens_);
   {
     const AllTokens all = gather_tokens(pass, dy);
     embedding_backward(ctx, d_tokens.grad, all, pass.tokens.ids, d_tokens.accumulate, shard_);
   }
-  if (positions_ < 0) return;
-  const GradientSlot d_positions = pass.params.gradient(positions_);
-  embedding_backward(ctx, d_positions.grad, dy, pass.residual_part(pass.tokens.positions),
-                     d_positions.accumulate);
 }
 
 }  // namespace trireme

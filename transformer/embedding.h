@@ -1,4 +1,4 @@
-// Token embedding, plus learned positions (GPT-2), plus dropout. The table is split by rows over the
+// Token embedding, times a number (Gemma), plus learned positions (GPT-2), plus dropout. The table is split by rows over the
 // tensor-parallel ranks: each looks up the tokens it has rows for, and the results are added.
 #pragma once
 
@@ -23,6 +23,7 @@ class Embedding {
   bool drops(const Pass& pass) const;
   int64_t width_;
   double dropout_;
+  double scale_;
   TableShard shard_;
   ParamHandle tokens_ = -1;
   ParamHandle positions_ = -1;

@@ -20,13 +20,12 @@ ModelConfig read_config_file(const std::string& directory) {
   return config;
 }
 
-// The first part of our names where all names of the files lack it.
-std::string missing_prefix(const ModelConfig& config, const TensorSource& tensors) {
-  const std::string table = parameter_names(config).token_embedding;
-  const std::string prefix = table.substr(0, table.find('.') + 1);
-  for (const SourceTensor& tensor : tensors.tensors())
-    if (tensor.name.starts_with(prefix)) return "";
-  return prefix;
+// What the files' names begin with in the place of `prefix`, the first part of ours.
+std::string spelling_of(const std::string& prefix, const TensorSource& tensors) {
+  for (const std::string& theirs : {"language_model." + prefix, prefix + "language_model.", prefix})
+    for (const SourceTensor& tensor : tensors.tensors())
+      if (tensor.name.starts_with(theirs)) return theirs;
+  return "";
 }
 
 }  // namespace
@@ -34,7 +33,9 @@ std::string missing_prefix(const ModelConfig& config, const TensorSource& tensor
 HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   config_ = read_config_file(directory);
   tensors_ = std::make_unique<SafetensorsDirectory>(directory);
-  dropped_prefix_ = missing_prefix(config_, *tensors_);
+  const std::string table = parameter_names(config_).token_embedding;
+  prefix_ = table.substr(0, table.find('.') + 1);
+  theirs_ = spelling_of(prefix_, *tensors_);
 }
 
 std::string HfModel::tokenizer() const {
@@ -47,12 +48,15 @@ std::string HfModel::tokenizer() const {
 
 ParameterPlace HfModel::place(const ModelConfig& config, const std::string& parameter) const {
   ParameterPlace place{hf_source(config, parameter)};
-  if (!dropped_prefix_.empty() && place.tensor.starts_with(dropped_prefix_))
-    place.tensor = place.tensor.substr(dropped_prefix_.size());
+  if (place.tensor.starts_with(prefix_)) place.tensor.replace(0, prefix_.size(), theirs_);
   return place;
 }
 
 bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {
+  // Beside the language model: what sees images.
+  if (theirs_.find("language_model.") != std::string::npos && !tensor.starts_with(theirs_))
+    return tensor.find("vision_tower.") != std::string::npos ||
+           tensor.find("multi_modal_projector.") != std::string::npos;
   return hf_tensor_is_ignored(config, tensor);
 }
 

@@ -1,7 +1,8 @@
 // A HuggingFace directory: config.json and safetensors (engine/io/safetensors_directory.h).
 //
 // Names of a model without its head ("layers.0..." for "model.layers.0...", "h.0..." for "transformer.h.0...")
-// are understood, and tensors that nobody needs are passed over (hf_tensor_is_ignored()).
+// are understood, so are those of the text part of a model with others ("language_model.model.layers.0..."),
+// and tensors that nobody needs are passed over (hf_tensor_is_ignored()).
 #pragma once
 
 #include "transformer/model_source.h"
@@ -20,7 +21,8 @@ class HfModel : public ModelSource {
   bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;
 
  private:
-  std::string dropped_prefix_;  // of our names, which the files' names do not have
+  std::string prefix_;  // of our names
+  std::string theirs_;  // what stands in its place in the files
 };
 
 // A directory with config.json and safetensors in it, or with the former and nothing of a run.

@@ -1,5 +1,7 @@
 #include "transformer/hf_source.h"
 
+#include "engine/core/error.h"
+
 namespace trireme {
 namespace {
 
@@ -29,6 +31,8 @@ HfSource hf_source(const ModelConfig& config, const std::string& parameter) {
 bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor) {
   for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"})
     if (tensor.ends_with(end)) return true;
+  for (int64_t l = config.num_layers; l < config.num_layers + config.extra_layers; ++l)
+    if (tensor.starts_with(concat("model.layers.", l, "."))) return true;
   return config.tie_word_embeddings && tensor == "lm_head.weight";
 }
 

@@ -9,7 +9,7 @@ namespace trireme {
 
 Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
          const std::string& prefix, int block)
-    : gated_(config.gated_mlp) {
+    : gated_(config.gated_mlp), gelu_gate_(config.gelu_gate) {
   const ParameterNames& names = parameter_names(config);
   const int64_t c = config.hidden_size, f = config.intermediate_size;
   const DimSlice inner = even_slice(f, layout.tp);
@@ -27,7 +27,9 @@ Mlp::Mlp(const ModelConfig& config, const Layout& layout, ParameterList& list,
 
 Activation Mlp::activate(Pass& pass, const ConstTensor& inner) const {
   Activation act = pass.ctx.allocate("mlp.act", inner.dtype(), Shape{inner.size(0), width_});
-  if (gated_)
+  if (gated_ && gelu_gate_)
+    gelu_gated_forward(pass.ctx, act, inner);
+  else if (gated_)
     silu_gated_forward(pass.ctx, act, inner);
   else
     gelu_forward(pass.ctx, act, inner);
@@ -62,7 +64,9 @@ Mlp::Deferred Mlp::backward_second(Pass& pass, const ConstTensor& dy, Saved& sav
   AllTokens dy_all = second_.backward_input(pass, d_act, dy);
   // The gradient takes the place of the saved pre-activation: nothing needs that any more.
   const Tensor& inner = saved.inner;
-  if (gated_)
+  if (gated_ && gelu_gate_)
+    gelu_gated_backward(ctx, inner, d_act, inner);
+  else if (gated_)
     silu_gated_backward(ctx, inner, d_act, inner);
   else
     gelu_backward(ctx, inner, d_act, inner);

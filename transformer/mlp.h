@@ -1,4 +1,5 @@
-// The MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)) or GELU (GPT-2: proj(gelu(fc x))).
+// The MLP of a block: SwiGLU (Llama: down(silu(gate x) * up x)), GeGLU (Gemma: gelu in the place of silu) or
+// GELU (GPT-2: proj(gelu(fc x))).
 #pragma once
 
 #include "transformer/linear.h"
@@ -39,7 +40,7 @@ class Mlp {
 
  private:
   Activation activate(Pass& pass, const ConstTensor& inner) const;
-  bool gated_;
+  bool gated_, gelu_gate_;
   int64_t width_;       // F
   ColumnLinear first_;  // gate and up, or fc
   RowLinear second_;    // down, or proj

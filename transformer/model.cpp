@@ -65,42 +65,55 @@ void Model::use_float8(const Float8Config& config) {
 
 int64_t Model::position_bytes(int64_t positions) const {
   if (config_.learned_positions) return 0;
-  return checked_mul(checked_mul(positions, rotary_width(config_)), dtype_size(table_dtype_));
+  return checked_mul(checked_mul(positions, rotary_tables(config_) * rotary_width(config_)),
+                     dtype_size(table_dtype_));
 }
 
 void Model::reserve_positions(Ctx& ctx, int64_t positions) {
   if (config_.learned_positions) return;
-  if (cos_sin_.present() && cos_sin_.size(0) >= positions) return;
-  const int64_t bytes = position_bytes(positions);
-  const Shape shape{positions, rotary_width(config_)};
+  if (cos_sin_.present() && cos_sin_.size(1) >= positions) return;
+  const int64_t bytes = position_bytes(positions), width = rotary_width(config_);
+  const Shape shape{rotary_tables(config_), positions, width};
   Buffer host("rotary table", bytes);
-  const Tensor table = host.tensor(table_dtype_, shape);
-  const RotaryFrequencies frequencies =
-      rotary_frequencies(config_.rope_theta, rotary_width(config_), config_.rope_scaling,
-                         config_.max_positions, positions);
-  rotary_table(table, frequencies.inverse, frequencies.attention_factor);
+  const Tensor tables = host.tensor(table_dtype_, shape);
+  for (int64_t k = 0; k < shape[0]; ++k) {
+    const bool local = k > 0;
+    const RotaryFrequencies frequencies = rotary_frequencies(
+        local ? config_.local_rope_theta : config_.rope_theta, width,
+        local ? RopeScaling{} : config_.rope_scaling, config_.max_positions, positions);
+    rotary_table(tables.slice(0, k, k + 1).reshape({positions, width}), frequencies.inverse,
+                 frequencies.attention_factor);
+  }
   rotary_block_ =
       ctx.gpu == nullptr ? std::move(host) : Buffer("rotary table", bytes, ctx.memory());
   cos_sin_ = rotary_block_.tensor(table_dtype_, shape);
-  if (ctx.gpu != nullptr) transfer(ctx, rotary_block_.tensor(table_dtype_, shape), table);
+  if (ctx.gpu != nullptr) transfer(ctx, rotary_block_.tensor(table_dtype_, shape), tables);
 }
 
 ConstTensor Model::rotary_rows(const Pass& pass) const {
   if (config_.learned_positions) return {};
   if (pass.ctx.planning())
-    return {nullptr, table_dtype_, Shape{config_.max_positions, rotary_width(config_)}};
-  const int64_t reserved = cos_sin_.present() ? cos_sin_.size(0) : 0;
+    return {nullptr, table_dtype_,
+            Shape{rotary_tables(config_), config_.max_positions, rotary_width(config_)}};
+  const int64_t reserved = cos_sin_.present() ? cos_sin_.size(1) : 0;
   const int64_t end = pass.tokens.position_end;
   TRIREME_CHECK(end >= 1 && end <= reserved, "a pass over positions below ", end,
                 " with a rotary table for ", reserved, " positions");
   return cos_sin_;
 }
 
+ConstTensor Model::rotary_of(const ConstTensor& tables, size_t layer, int chunk) const {
+  if (!tables.present()) return {};
+  const int64_t number = span(chunk).first_layer + static_cast<int64_t>(layer);
+  const int64_t k = tables.size(0) > 1 && config_.window(number) > 0 ? 1 : 0;
+  return tables.slice(0, k, k + 1).reshape({tables.size(1), tables.size(2)});
+}
+
 Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
                           Recompute recompute) const {
   pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
-  const ConstTensor cos_sin = rotary_rows(pass);
+  const ConstTensor tables = rotary_rows(pass);
   if (span(chunk).embedding) {
     const BlockUse use(pass.params, 0, layers.empty() ? -1 : layers[0].number);
     x = embedding_->forward(pass);
@@ -109,7 +122,7 @@ Activation Model::forward(Pass& pass, int chunk, Activation x, Saved* saved,
   for (size_t l = 0; l < layers.size(); ++l) {
     const BlockUse use(pass.params, layers[l].number,
                        l + 1 < layers.size() ? layers[l + 1].number : -1);
-    x = layers[l].block.forward(pass, std::move(x), cos_sin,
+    x = layers[l].block.forward(pass, std::move(x), rotary_of(tables, l, chunk),
                                 saved != nullptr ? &saved->blocks[l] : nullptr, recompute);
   }
   return x;
@@ -119,12 +132,12 @@ Activation Model::backward_input(Pass& pass, int chunk, Activation dy, Saved sav
                                  Recompute recompute, Deferred& deferred) const {
   pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
-  const ConstTensor cos_sin = rotary_rows(pass);
+  const ConstTensor tables = rotary_rows(pass);
   deferred.blocks.resize(layers.size());
   for (size_t l = layers.size(); l-- > 0;) {
     const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
-    dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin, std::move(saved.blocks[l]),
-                                        recompute, deferred.blocks[l]);
+    dy = layers[l].block.backward_input(pass, std::move(dy), rotary_of(tables, l, chunk),
+                                        std::move(saved.blocks[l]), recompute, deferred.blocks[l]);
   }
   if (!span(chunk).embedding) return dy;
   deferred.d_embedding = std::move(dy);
@@ -151,13 +164,13 @@ Activation Model::backward(Pass& pass, int chunk, Activation dy, Saved saved, Re
                            const BlockDone& done) const {
   pass.routers = routers_.get();
   const std::vector<Layer>& layers = layers_[static_cast<size_t>(chunk)];
-  const ConstTensor cos_sin = rotary_rows(pass);
+  const ConstTensor tables = rotary_rows(pass);
   for (size_t l = layers.size(); l-- > 0;) {
     {
       const BlockUse use(pass.params, layers[l].number, l > 0 ? layers[l - 1].number : -1);
       Block::Deferred deferred;
-      dy = layers[l].block.backward_input(pass, std::move(dy), cos_sin, std::move(saved.blocks[l]),
-                                          recompute, deferred);
+      dy = layers[l].block.backward_input(pass, std::move(dy), rotary_of(tables, l, chunk),
+                                          std::move(saved.blocks[l]), recompute, deferred);
       layers[l].block.backward_weight(pass, std::move(deferred));
     }
     done(layers[l].number);

@@ -39,7 +39,7 @@ class Model {
   // The rotary table, float32 (float64 when computing in float64), with a row for each position.
   // reserve_positions() makes it or makes it larger, before the passes that need it: one whose
   // Tokens::position_end is beyond the table is an error. position_bytes(): its size, 0 without rotary
-  // embedding. With dynamic scaling (transformer/rope.h) the frequencies are those for the length that is
+  // embedding. Layers with a window may have frequencies of their own, and a table. With dynamic scaling (transformer/rope.h) the frequencies are those for the length that is
   // reserved, so that making the table larger changes every row: keys in a cache are then of no use.
   int64_t position_bytes(int64_t positions) const;
   void reserve_positions(Ctx& ctx, int64_t positions);
@@ -75,8 +75,10 @@ class Model {
 
  private:
   int last_layer_block() const;  // of the chunk with the head; -1: it has no layers
-  // The rotary table, which must reach the pass's positions; a fake one when planning.
+  // The rotary tables, which must reach the pass's positions; fake ones when planning.
   ConstTensor rotary_rows(const Pass& pass) const;
+  // A layer's one of them.
+  ConstTensor rotary_of(const ConstTensor& tables, size_t layer, int chunk) const;
   struct Layer {
     Block block;
     int number;  // of its parameter block
@@ -92,8 +94,9 @@ class Model {
   std::unique_ptr<Float8State> float8_;
   DType table_dtype_ = DType::kF32;
   Buffer rotary_block_;
-  ConstTensor
-      cos_sin_;  // (P, D), D rotary_width(), P the reserved positions; absent before and without rotary embedding
+  // (K, P, D): K rotary_tables(), P the reserved positions, D rotary_width(); absent before and without
+  // rotary embedding.
+  ConstTensor cos_sin_;
 };
 
 // Parameters of the whole model.

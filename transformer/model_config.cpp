@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
@@ -38,9 +39,29 @@ std::string known_types(const std::string& last) {
   return out;
 }
 
+// The text part of a model that has others (images), with what its configuration says for all of them; not
+// present where `json` is no such model. Errors and a note are reported.
+std::optional<Json> text_part(const Json& json, const std::string& path, ConfigReport& report) {
+  if (!json.is_object() || json.value("model_type", Json()) != "gemma3") return std::nullopt;
+  const std::string place = join_path(path, "text_config");
+  if (!json.contains("text_config") || !json["text_config"].is_object()) {
+    report.error(place, "is required: the text model of a gemma3");
+    return Json();
+  }
+  Json text = json["text_config"];
+  for (const char* key : {"bos_token_id", "eos_token_id", "tie_word_embeddings"})
+    if (json.contains(key) && !text.contains(key)) text[key] = json[key];
+  if (!text.contains("model_type")) text["model_type"] = "gemma3_text";
+  report.note(place, "the text model is read; the other parts and their tensors are left out");
+  return text;
+}
+
 }  // namespace
 
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report) {
+  if (const std::optional<Json> text = text_part(json, path, report))
+    return text->is_null() ? ModelConfig{}
+                           : read_model_config(*text, join_path(path, "text_config"), report);
   const std::string place = path.empty() ? "model_type" : path + ".model_type";
   const Json type = json.is_object() ? json.value("model_type", Json()) : Json();
   const Family* const family = type.is_string() ? find_family(type.get<std::string>()) : nullptr;

@@ -29,7 +29,8 @@ enum class ModelFamily {
   kQwen3Moe,
   kDeepseek,
   kDeepseekV2,
-  kDeepseekV3
+  kDeepseekV3,
+  kGemma3
 };
 
 // Multi-head latent attention (transformer/latent_attention.h). Heads have D = nope_dim + rope_dim.
@@ -54,6 +55,8 @@ struct ModelConfig {
   int64_t max_positions = 0;      // P
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
+  // Of layers with a window, whose frequencies are not scaled; 0: as the others.
+  double local_rope_theta = 0;
   bool rope_interleaved = false;  // pairs of neighbours rotate (engine/ops/rotary.h)
   double attention_scale = 0;     // of the softmax; 0: 1 / sqrt(D)
   double norm_eps = 1e-5;
@@ -64,6 +67,10 @@ struct ModelConfig {
   bool layer_norm = false;         // LayerNorm, with biases; else RMSNorm
   bool learned_positions = false;  // a table of P rows, added to the embedding; else rotary
   bool gated_mlp = true;           // down(silu(gate x) * up x); else down(gelu_tanh(up x))
+  bool gelu_gate = false;          // of a gated MLP: gelu_tanh in the place of silu
+  bool unit_norms = false;         // RMSNorm multiplies with 1 + w
+  bool branch_norms = false;       // another norm behind attention and MLP, before they are added
+  double embedding_scale = 1;      // factor of the token embedding, rounded to its type
   bool tie_word_embeddings = false;
   bool qk_norm = false;                // RMSNorm of each head's q and k, before rotary positions
   bool attention_bias = false;         // biases of q, k and v
@@ -76,6 +83,8 @@ struct ModelConfig {
   std::vector<int64_t> windows;
   MoeConfig moe;  // moe.experts is 0 in a dense model
   LatentConfig latent;
+  // Layers behind the last of published files, which predict tokens after the next; they are left out.
+  int64_t extra_layers = 0;
 
   int64_t window(int64_t layer) const {
     return windows.empty() ? 0 : windows[static_cast<size_t>(layer)];
@@ -87,6 +96,11 @@ struct ModelConfig {
 // Elements of a head that positions rotate: columns of the rotary table.
 inline int64_t rotary_width(const ModelConfig& config) {
   return config.latent.kv_rank > 0 ? config.latent.rope_dim : config.head_dim;
+}
+
+// Of frequencies: another one where layers with a window have their own.
+inline int64_t rotary_tables(const ModelConfig& config) {
+  return config.local_rope_theta > 0 ? 2 : 1;
 }
 
 // The longest sequence the model may see: rows of its position table, or what its rotary scaling is made for.

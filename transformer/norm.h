@@ -36,6 +36,7 @@ class Norm {
                          int64_t width, InitKind init, int block) const;
   bool layer_norm_;
   double eps_;
+  double unit_ = 0;  // what is added to the weights
   ParamHandle weight_ = -1;
   ParamHandle bias_ = -1;
 };

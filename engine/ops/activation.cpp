@@ -31,14 +31,25 @@ void gelu_backward(Ctx& ctx, const Tensor& dx, const ConstTensor& dy, const Cons
   });
 }
 
+namespace {
+
+// gate_up of y (T, F), or of its gradient.
+void check_gated(const char* op, const char* name, const ConstTensor& y,
+                 const ConstTensor& gate_up) {
+  TRIREME_CHECK(y.rank() == 2, op, ": ", name, " is ", y.shape(), ", expected (T, F)");
+  check_contiguous(op, name, y);
+  check_operand(op, "gate_up", gate_up, y.dtype(), {y.size(0), 2 * y.size(1)});
+}
+
+}  // namespace
+
 void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) {
-  TRIREME_CHECK(y.rank() == 2, "silu_gated_forward: y is ", y.shape(), ", expected (T, F)");
+  const char* op = "silu_gated_forward";
+  check_gated(op, "y", y, gate_up);
   const int64_t rows = y.size(0), columns = y.size(1);
-  check_contiguous("silu_gated_forward", "y", y);
-  check_operand("silu_gated_forward", "gate_up", gate_up, y.dtype(), {rows, 2 * columns});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_float("silu_gated_forward", y.dtype(), [&]<class T>() {
+  dispatch_float(op, y.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
       return cuda::silu_gated_forward<T>(*ctx.gpu, y.as<T>(), gate_up.as<T>(), rows, columns);
     TRIREME_KERNEL(silu_gated_forward<T>)
@@ -48,19 +59,48 @@ void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) {
 
 void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
                          const ConstTensor& gate_up) {
-  TRIREME_CHECK(dy.rank() == 2, "silu_gated_backward: dy is ", dy.shape(), ", expected (T, F)");
+  const char* op = "silu_gated_backward";
+  check_gated(op, "dy", dy, gate_up);
+  check_operand(op, "d_gate_up", d_gate_up, dy.dtype(), gate_up.shape());
   const int64_t rows = dy.size(0), columns = dy.size(1);
-  const Shape wide{rows, 2 * columns};
-  check_contiguous("silu_gated_backward", "dy", dy);
-  check_operand("silu_gated_backward", "gate_up", gate_up, dy.dtype(), wide);
-  check_operand("silu_gated_backward", "d_gate_up", d_gate_up, dy.dtype(), wide);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_float("silu_gated_backward", dy.dtype(), [&]<class T>() {
+  dispatch_float(op, dy.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
       return cuda::silu_gated_backward<T>(*ctx.gpu, d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(),
                                           rows, columns);
     TRIREME_KERNEL(silu_gated_backward<T>)
+    (d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
+  });
+}
+
+void gelu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up) {
+  const char* op = "gelu_gated_forward";
+  check_gated(op, "y", y, gate_up);
+  const int64_t rows = y.size(0), columns = y.size(1);
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float(op, y.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::gelu_gated_forward<T>(*ctx.gpu, y.as<T>(), gate_up.as<T>(), rows, columns);
+    TRIREME_KERNEL(gelu_gated_forward<T>)
+    (y.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
+  });
+}
+
+void gelu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
+                         const ConstTensor& gate_up) {
+  const char* op = "gelu_gated_backward";
+  check_gated(op, "dy", dy, gate_up);
+  check_operand(op, "d_gate_up", d_gate_up, dy.dtype(), gate_up.shape());
+  const int64_t rows = dy.size(0), columns = dy.size(1);
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float(op, dy.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::gelu_gated_backward<T>(*ctx.gpu, d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(),
+                                          rows, columns);
+    TRIREME_KERNEL(gelu_gated_backward<T>)
     (d_gate_up.as<T>(), dy.as<T>(), gate_up.as<T>(), rows, columns, ctx.threads);
   });
 }

@@ -18,6 +18,11 @@ void silu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up);
 void silu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
                          const ConstTensor& gate_up);
 
+// GeGLU (Shazeer 2020) with the tanh form of GELU: y = gelu(gate) * up; shapes as above.
+void gelu_gated_forward(Ctx& ctx, const Tensor& y, const ConstTensor& gate_up);
+void gelu_gated_backward(Ctx& ctx, const Tensor& d_gate_up, const ConstTensor& dy,
+                         const ConstTensor& gate_up);
+
 // y (T, N) += bias (N), in place, one dtype.
 void add_bias(Ctx& ctx, const Tensor& y, const ConstTensor& bias);
 

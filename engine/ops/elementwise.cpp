@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/core/convert_float.h"
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/elementwise.h"
 #include "engine/ops/cuda/elementwise.h"
@@ -19,6 +20,19 @@ void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b) 
     if (ctx.gpu != nullptr)
       return cuda::add<T>(*ctx.gpu, y.as<T>(), a.as<T>(), b.as<T>(), y.numel());
     TRIREME_KERNEL(add<T>)(y.as<T>(), a.as<T>(), b.as<T>(), y.numel(), ctx.threads);
+  });
+}
+
+void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor) {
+  check_contiguous("scale", "y", y);
+  check_operand("scale", "x", x, y.dtype(), y.shape());
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  dispatch_float("scale", y.dtype(), [&]<class T>() {
+    const auto rounded = static_cast<compute_t<T>>(convert_float<T>(factor));
+    if (ctx.gpu != nullptr)
+      return cuda::scale<T>(*ctx.gpu, y.as<T>(), x.as<T>(), rounded, y.numel());
+    TRIREME_KERNEL(scale<T>)(y.as<T>(), x.as<T>(), rounded, y.numel(), ctx.threads);
   });
 }
 

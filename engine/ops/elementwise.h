@@ -8,6 +8,10 @@ namespace trireme {
 // y = a + b; y may alias either. One float dtype.
 void add(Ctx& ctx, const Tensor& y, const ConstTensor& a, const ConstTensor& b);
 
+// y = factor * x; y may alias x. One float dtype; the factor is rounded to it first, as a tensor of one
+// element of that type would be.
+void scale(Ctx& ctx, const Tensor& y, const ConstTensor& x, double factor);
+
 // y = x, between any two float dtypes (rounded to nearest even).
 void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x);
 

@@ -27,7 +27,7 @@ cpu::HeadRows<T> rows_of(const Tensor& t) {
 }  // namespace
 
 void head_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const ConstTensor& x,
-                       const ConstTensor& w, double eps) {
+                       const ConstTensor& w, double eps, double unit) {
   const char* op = "head_norm_forward";
   TRIREME_CHECK(x.rank() == 3 && x.size(1) > 0, op, ": x is ", x.shape(), ", expected (T, H, D)");
   const DType dtype = x.dtype();
@@ -46,7 +46,8 @@ void head_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Cons
                                        .rows = x.size(0),
                                        .heads = x.size(1),
                                        .width = x.size(2),
-                                       .eps = static_cast<F>(eps)};
+                                       .eps = static_cast<F>(eps),
+                                       .unit = static_cast<F>(unit)};
     if (ctx.gpu != nullptr) return cuda::head_norm_forward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(head_norm_forward<T>)(args, ctx.threads);
   });
@@ -54,7 +55,7 @@ void head_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Cons
 
 void head_norm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
                         const ConstTensor& x, const ConstTensor& w, const ConstTensor& rstd,
-                        bool accumulate) {
+                        bool accumulate, double unit) {
   const char* op = "head_norm_backward";
   TRIREME_CHECK(x.rank() == 3 && x.size(1) > 0, op, ": x is ", x.shape(), ", expected (T, H, D)");
   const DType dtype = x.dtype(), sums = sum_dtype(dtype);
@@ -81,7 +82,8 @@ void head_norm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const Cons
                                         .heads = x.size(1),
                                         .width = x.size(2),
                                         .blocks = blocks,
-                                        .accumulate = accumulate};
+                                        .accumulate = accumulate,
+                                        .unit = static_cast<F>(unit)};
     if (ctx.gpu != nullptr) return cuda::head_norm_backward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(head_norm_backward<T>)(args, ctx.threads);
   });

@@ -1,7 +1,8 @@
 // RMSNorm (Zhang & Sennrich 2019) of every head on its own, as queries and keys have it where attention
 // logits must not grow (Henry et al. 2020, "Query-Key Normalization"; Dehghani et al. 2023):
 //
-//   y[t, h] = x[t, h] * rstd[t, h] * w        rstd[t, h] = 1 / sqrt(mean(x[t, h]^2) + eps)
+//   y[t, h] = x[t, h] * rstd[t, h] * (u + w)  rstd[t, h] = 1 / sqrt(mean(x[t, h]^2) + eps)
+// where u is 0, or 1 where weights are stored as what they differ from one by (engine/ops/norm.h).
 //
 //   x, y, dx, dy  (T, H, D)  one float dtype, unit stride in D, any stride in T and H (slices of packed QKV)
 //   w             (D)        that dtype; the same for all heads
@@ -18,11 +19,11 @@
 namespace trireme {
 
 void head_norm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const ConstTensor& x,
-                       const ConstTensor& w, double eps);
+                       const ConstTensor& w, double eps, double unit = 0);
 
-// With n = x rstd and g = dy w: dx = rstd (g - n mean(g n)), dw = sum over t, h of dy n.
+// With n = x rstd and g = dy (u + w): dx = rstd (g - n mean(g n)), dw = sum over t, h of dy n.
 void head_norm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
                         const ConstTensor& x, const ConstTensor& w, const ConstTensor& rstd,
-                        bool accumulate);
+                        bool accumulate, double unit = 0);
 
 }  // namespace trireme

@@ -10,8 +10,9 @@ namespace {
 // `mean` and `b` are null for RMSNorm.
 void forward(Ctx& ctx, const char* op, const Tensor& y, const Tensor* mean, const Tensor& rstd,
              const Tensor& h, const ConstTensor& x, const ConstTensor& residual,
-             const ConstTensor& w, const ConstTensor* b, double eps) {
+             const ConstTensor& w, const ConstTensor* b, double eps, double unit) {
   TRIREME_CHECK(x.rank() == 2, op, ": x is ", x.shape(), ", expected (T, C)");
+  TRIREME_CHECK(unit == 0 || unit == 1, op, ": unit is ", unit, ", expected 0 or 1");
   TRIREME_CHECK(h.present() == residual.present(), op,
                 ": h is written exactly when there is a residual");
   const DType dtype = x.dtype(), sums = sum_dtype(dtype);
@@ -42,6 +43,7 @@ void forward(Ctx& ctx, const char* op, const Tensor& y, const Tensor* mean, cons
         .rows = x.size(0),
         .columns = x.size(1),
         .eps = static_cast<F>(eps),
+        .unit = static_cast<F>(unit),
     };
     if (ctx.gpu != nullptr) return cuda::norm_forward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(norm_forward<T>)(args, ctx.threads);
@@ -52,8 +54,9 @@ void forward(Ctx& ctx, const char* op, const Tensor& y, const Tensor* mean, cons
 void backward(Ctx& ctx, const char* op, const Tensor& dx, const Tensor& dw, const Tensor* db,
               const ConstTensor& dy, const ConstTensor& dh_in, const ConstTensor& h,
               const ConstTensor& w, const ConstTensor* mean, const ConstTensor& rstd,
-              bool accumulate) {
+              bool accumulate, double unit) {
   TRIREME_CHECK(h.rank() == 2, op, ": h is ", h.shape(), ", expected (T, C)");
+  TRIREME_CHECK(unit == 0 || unit == 1, op, ": unit is ", unit, ", expected 0 or 1");
   const DType dtype = h.dtype(), sums = sum_dtype(dtype);
   const Shape rows{h.size(0)}, columns{h.size(1)};
   check_contiguous(op, "h", h);
@@ -87,6 +90,7 @@ void backward(Ctx& ctx, const char* op, const Tensor& dx, const Tensor& dw, cons
         .columns = h.size(1),
         .blocks = blocks,
         .accumulate = accumulate,
+        .unit = static_cast<F>(unit),
     };
     if (ctx.gpu != nullptr) return cuda::norm_backward<T>(*ctx.gpu, args);
     TRIREME_KERNEL(norm_backward<T>)(args, ctx.threads);
@@ -97,27 +101,28 @@ void backward(Ctx& ctx, const char* op, const Tensor& dx, const Tensor& dw, cons
 
 void rmsnorm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Tensor& h,
                      const ConstTensor& x, const ConstTensor& residual, const ConstTensor& w,
-                     double eps) {
-  forward(ctx, "rmsnorm_forward", y, nullptr, rstd, h, x, residual, w, nullptr, eps);
+                     double eps, double unit) {
+  forward(ctx, "rmsnorm_forward", y, nullptr, rstd, h, x, residual, w, nullptr, eps, unit);
 }
 
 void rmsnorm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
                       const ConstTensor& dh_in, const ConstTensor& h, const ConstTensor& w,
-                      const ConstTensor& rstd, bool accumulate) {
-  backward(ctx, "rmsnorm_backward", dx, dw, nullptr, dy, dh_in, h, w, nullptr, rstd, accumulate);
+                      const ConstTensor& rstd, bool accumulate, double unit) {
+  backward(ctx, "rmsnorm_backward", dx, dw, nullptr, dy, dh_in, h, w, nullptr, rstd, accumulate,
+           unit);
 }
 
 void layernorm_forward(Ctx& ctx, const Tensor& y, const Tensor& mean, const Tensor& rstd,
                        const Tensor& h, const ConstTensor& x, const ConstTensor& residual,
                        const ConstTensor& w, const ConstTensor& b, double eps) {
-  forward(ctx, "layernorm_forward", y, &mean, rstd, h, x, residual, w, &b, eps);
+  forward(ctx, "layernorm_forward", y, &mean, rstd, h, x, residual, w, &b, eps, 0);
 }
 
 void layernorm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const Tensor& db,
                         const ConstTensor& dy, const ConstTensor& dh_in, const ConstTensor& h,
                         const ConstTensor& w, const ConstTensor& mean, const ConstTensor& rstd,
                         bool accumulate) {
-  backward(ctx, "layernorm_backward", dx, dw, &db, dy, dh_in, h, w, &mean, rstd, accumulate);
+  backward(ctx, "layernorm_backward", dx, dw, &db, dy, dh_in, h, w, &mean, rstd, accumulate, 0);
 }
 
 }  // namespace trireme

@@ -2,7 +2,8 @@
 // fused in front. Statistics and sums are float32 (float64 for float64 input).
 //
 //   h    = x + residual            (h = x when residual is absent)
-//   rms:   y = h * rstd * w        rstd = 1 / sqrt(mean(h^2) + eps)
+//   rms:   y = h * rstd * (u + w)  rstd = 1 / sqrt(mean(h^2) + eps), u 0, or 1 where weights are stored as
+//                                  what they differ from one by (Gemma Team 2024)
 //   layer: y = (h - mean) * rstd * w + b,  rstd = 1 / sqrt(mean((h - mean)^2) + eps)
 //
 //   x, residual, h, y, dy, dh, dx   (T, C)  one float dtype
@@ -22,13 +23,13 @@ namespace trireme {
 
 void rmsnorm_forward(Ctx& ctx, const Tensor& y, const Tensor& rstd, const Tensor& h,
                      const ConstTensor& x, const ConstTensor& residual, const ConstTensor& w,
-                     double eps);
+                     double eps, double unit = 0);
 // dx = d(norm)/dh^T dy + dh_in. `h` is the normalised input (x when there was no residual).
 // dh_in (optional) is the gradient that reaches h from elsewhere: the residual path. The result is
 // the gradient of x and of residual alike. dx may alias dy or dh_in.
 void rmsnorm_backward(Ctx& ctx, const Tensor& dx, const Tensor& dw, const ConstTensor& dy,
                       const ConstTensor& dh_in, const ConstTensor& h, const ConstTensor& w,
-                      const ConstTensor& rstd, bool accumulate);
+                      const ConstTensor& rstd, bool accumulate, double unit = 0);
 
 void layernorm_forward(Ctx& ctx, const Tensor& y, const Tensor& mean, const Tensor& rstd,
                        const Tensor& h, const ConstTensor& x, const ConstTensor& residual,

@@ -48,6 +48,20 @@ std::vector<OpCase> silu_cases(const Size& s, DType dtype) {
           })};
 }
 
+std::vector<OpCase> geglu_cases(const Size& s, DType dtype) {
+  const Shape shape{s.rows, s.columns}, twice{s.rows, 2 * s.columns};
+  return {make("gelu_gated_forward", s, dtype, 3,
+               [=](OpRun& run) {
+                 gelu_gated_forward(run.ctx, run.output("y", dtype, shape, whole(1)),
+                                    run.random("gate_up", dtype, twice, -4.0, 4.0));
+               }),
+          make("gelu_gated_backward", s, dtype, 5, [=](OpRun& run) {
+            gelu_gated_backward(run.ctx, run.output("d_gate_up", dtype, twice, whole(1)),
+                                run.random("dy", dtype, shape),
+                                run.random("gate_up", dtype, twice, -4.0, 4.0));
+          })};
+}
+
 std::vector<OpCase> bias_cases(const Size& s, DType dtype) {
   const Shape shape{s.rows, s.columns}, columns{s.columns};
   const auto backward = [=](OpRun& run, bool accumulate) {
@@ -74,7 +88,7 @@ std::vector<OpCase> activation_cases() {
   std::vector<OpCase> cases;
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
     for (const Size& s : kSizes)
-      for (auto family : {gelu_cases, silu_cases, bias_cases})
+      for (auto family : {gelu_cases, silu_cases, geglu_cases, bias_cases})
         for (OpCase& c : family(s, dtype)) cases.push_back(std::move(c));
   return cases;
 }

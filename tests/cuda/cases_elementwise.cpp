@@ -28,6 +28,13 @@ OpCase add_case(const Size& s, DType dtype) {
   });
 }
 
+OpCase scale_case(const Size& s, DType dtype) {
+  const Shape shape{s.rows, s.columns};
+  return make("scale", s, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {
+    scale(run.ctx, run.output("y", dtype, shape, exact()), run.random("x", dtype, shape), 33.941);
+  });
+}
+
 // Values of all magnitudes that the types have in common, and half of them between two neighbours.
 OpCase cast_case(const Size& s, DType from, DType to) {
   const Shape shape{s.rows, s.columns};
@@ -74,6 +81,7 @@ std::vector<OpCase> elementwise_cases() {
   for (DType dtype : floats) {
     for (const Size& s : kSizes) {
       cases.push_back(add_case(s, dtype));
+      cases.push_back(scale_case(s, dtype));
       cases.push_back(fill_case(s, dtype));
       for (DType to : floats) cases.push_back(cast_case(s, dtype, to));
       cases.push_back(dropout_case(s, dtype, 0.0, false));

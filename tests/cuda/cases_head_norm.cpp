@@ -34,21 +34,24 @@ OpCase named(const char* op, const Size& s, DType dtype, double passes) {
           .large = s.large};
 }
 
-OpCase forward_case(const Size& s, DType dtype) {
+// unit: what is added to the weights.
+OpCase forward_case(const Size& s, DType dtype, double unit) {
   OpCase c = named("head_norm_forward", s, dtype, 2);
+  if (unit != 0) c.shape += " 1 + w";
   c.body = [=](OpRun& run) {
     const Tensor y = run.updated("y", dtype, packed(s), row(s.width));
     const Tensor rstd = run.output("rstd", sum_dtype(dtype), {s.tokens, s.heads}, each(s.width));
     const ConstTensor x = run.random("x", dtype, packed(s), -1.0, 2.0);
     const ConstTensor w = run.random("w", dtype, {s.width}, 0.5, 1.5);
-    head_norm_forward(run.ctx, heads_of(y, s), rstd, heads_of(x, s), w, kEps);
+    head_norm_forward(run.ctx, heads_of(y, s), rstd, heads_of(x, s), w, kEps, unit);
   };
   return c;
 }
 
-OpCase backward_case(const Size& s, DType dtype, bool accumulate) {
+OpCase backward_case(const Size& s, DType dtype, bool accumulate, double unit) {
   OpCase c = named("head_norm_backward", s, dtype, 3);
   if (accumulate) c.shape += " accumulate, in place";
+  if (unit != 0) c.shape += " 1 + w";
   c.body = [=](OpRun& run) {
     const DType sums = sum_dtype(dtype);
     const int64_t vectors = s.tokens * s.heads;
@@ -60,7 +63,7 @@ OpCase backward_case(const Size& s, DType dtype, bool accumulate) {
     const ConstTensor w = run.random("w", dtype, {s.width}, 0.5, 1.5);
     const ConstTensor rstd = run.random("rstd", sums, {s.tokens, s.heads}, 0.5, 2.0);
     head_norm_backward(run.ctx, heads_of(dx, s), dw, heads_of(dy, s), heads_of(x, s), w, rstd,
-                       accumulate);
+                       accumulate, unit);
   };
   return c;
 }
@@ -71,9 +74,11 @@ std::vector<OpCase> head_norm_cases() {
   std::vector<OpCase> cases;
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
     for (const Size& s : kSizes) {
-      cases.push_back(forward_case(s, dtype));
-      for (const bool accumulate : {false, true})
-        cases.push_back(backward_case(s, dtype, accumulate));
+      for (const double unit : {0.0, 1.0}) {
+        cases.push_back(forward_case(s, dtype, unit));
+        for (const bool accumulate : {false, true})
+          cases.push_back(backward_case(s, dtype, accumulate, unit));
+      }
     }
   return cases;
 }

@@ -103,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Models, DecodeOnGpu,
                                          Case{ModelFamily::kGpt2, DType::kF32},
                                          Case{ModelFamily::kLlama, DType::kF64},
                                          Case{ModelFamily::kLlama, DType::kF32},
-                                         Case{ModelFamily::kDeepseekV3, DType::kF32}));
+                                         Case{ModelFamily::kDeepseekV3, DType::kF32},
+                                         Case{ModelFamily::kGemma3, DType::kF32}));
 
 // The host reads how many tokens each expert got.
 TEST(DecodeOnGpuExperts, AreNotRecorded) {

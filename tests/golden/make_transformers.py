@@ -25,6 +25,10 @@ LENGTHS = (41, 23, 1, 17)
 
 LLAMA = dict(vocab_size=99, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64)
+# Latent attention, whose sizes all differ.
+LATENT = dict(vocab_size=99, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=4, max_position_embeddings=64, kv_lora_rank=12, qk_nope_head_dim=6,
+              qk_rope_head_dim=4, v_head_dim=5, moe_intermediate_size=12, first_k_dense_replace=1)
 WIDE = dict(LLAMA, num_attention_heads=2, num_key_value_heads=1, head_dim=16)  # more frequencies
 
 
@@ -56,6 +60,21 @@ CASES = {
                                     mlp_only_layers=[0])),
     "qwen3_moe": ("qwen3_moe", dict(LLAMA, num_hidden_layers=3, head_dim=12, num_experts=6, num_experts_per_tok=3,
                                     moe_intermediate_size=20, decoder_sparse_step=2, norm_topk_prob=True)),
+    "deepseek_v2": ("deepseek_v2", dict(LATENT, q_lora_rank=None, n_routed_experts=5, num_experts_per_tok=2,
+                                        n_shared_experts=2)),
+    "deepseek_v2_groups": ("deepseek_v2", dict(LATENT, q_lora_rank=10, n_routed_experts=8, num_experts_per_tok=3,
+                                               n_shared_experts=1, topk_method="group_limited_greedy", n_group=4,
+                                               topk_group=2, routed_scaling_factor=1.5, attention_bias=True)),
+    # The two scales of yarn differ, so that the softmax's and the table's both act.
+    "deepseek_v3": ("deepseek_v3", dict(
+        LATENT, q_lora_rank=10, n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=1, n_group=4,
+        topk_group=2, routed_scaling_factor=2.5, num_mtp_layers=0,
+        **rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=0.8))),
+    "gemma3": ("gemma3_text", dict(
+        LLAMA, num_hidden_layers=3, head_dim=12, query_pre_attn_scalar=20, sliding_window=7,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], rope_parameters=dict(
+            full_attention=dict(rope_type="linear", rope_theta=500.0, factor=4.0),
+            sliding_attention=dict(rope_type="default", rope_theta=50.0)))),
 }
 
 
@@ -77,6 +96,9 @@ def make_model(name):
                 parameter.copy_(draw * 0.2)
             else:
                 parameter.copy_(parameter + draw * 0.2)  # norms start at their neutral value
+        for buffer_name, buffer in sorted(model.named_buffers()):
+            if buffer_name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn(buffer.shape, generator=random) * 0.1)
     return model, random
 
 
@@ -108,6 +130,8 @@ def expected(model, random):
         for parameter in model.parameters():
             parameter.copy_(parameter.grad if parameter.grad is not None else torch.zeros_like(parameter))
     for name, gradient in saved(model)[0].items():
+        if name.endswith("e_score_correction_bias"):
+            continue  # it has none
         tensors["grad." + name] = gradient
     return tensors
 

@@ -1,6 +1,7 @@
 #include "tests/layouts/layout_case.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <numeric>
 #include <set>
@@ -87,6 +88,15 @@ void set_variant(const std::string& variant, ModelConfig& model) {
     model.family = ModelFamily::kQwen3;
     model.qk_norm = true;
     rope = {.type = RopeType::kYarn, .factor = 4, .original_positions = 8};
+  } else if (variant == "gemma3") {
+    model.family = ModelFamily::kGemma3;
+    model.qk_norm = model.unit_norms = model.branch_norms = model.gelu_gate = true;
+    model.tie_word_embeddings = true;
+    model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
+    model.attention_scale = 0.4;
+    for (size_t l = 0; l < layers; ++l) model.windows.push_back(l % 3 == 1 ? 0 : kWindow);
+    model.local_rope_theta = 100;
+    rope = {.type = RopeType::kLinear, .factor = 4};
   }
 }
 
@@ -257,7 +267,7 @@ std::vector<LayoutCase> all_cases(int most) {
          {OffloadDevice::kNone, OffloadDevice::kCpu, OffloadDevice::kFile})
       for (const Recompute recompute : {Recompute::kNone, Recompute::kSelective, Recompute::kFull})
         for (const bool packed : {false, true})
-          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3"})
+          for (const char* model : {"gpt2", "", "mistral", "qwen2", "qwen3", "gemma3"})
             for (const bool dropout : {false, true}) {
               c.offload = offload;
               c.recompute = recompute;

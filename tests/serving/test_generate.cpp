@@ -221,7 +221,7 @@ TEST(GenerateAgreement, OneRankChoosesForAll) {
 
 INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                          ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama,
-                                           ModelFamily::kDeepseekV3));
+                                           ModelFamily::kDeepseekV3, ModelFamily::kGemma3));
 
 }  // namespace
 }  // namespace trireme

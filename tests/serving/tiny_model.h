@@ -21,6 +21,12 @@ inline ModelConfig tiny_model(ModelFamily family) {
   c.initializer_range = 0.2;  // large enough that tokens differ
   c.attention_bias = c.attention_output_bias = c.mlp_bias = family == ModelFamily::kGpt2;
   c.tie_word_embeddings = family == ModelFamily::kGpt2;
+  if (family == ModelFamily::kGemma3) {
+    c.qk_norm = c.unit_norms = c.branch_norms = c.gelu_gate = c.tie_word_embeddings = true;
+    c.embedding_scale = 5;
+    c.windows = {7, 0};
+    c.local_rope_theta = 100;
+  }
   if (family == ModelFamily::kDeepseekV3) {
     c.latent = {.q_rank = 10, .kv_rank = 9, .nope_dim = 5, .rope_dim = 2, .value_dim = 4};
     c.head_dim = 7;

@@ -119,7 +119,7 @@ TEST(ModelConfig, WhatWouldChangeTheMathematicsIsRefused) {
   EXPECT_EQ(problem(parse_json(R"({"model_type": "mamba"})", "t")),
             "model.model_type: \"mamba\"" + not_here +
                 "; only gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, "
-                "deepseek, deepseek_v2 and deepseek_v3 are");
+                "deepseek, deepseek_v2, deepseek_v3 and gemma3_text are");
 }
 
 // Both spellings, of which older files hold the type twice.
@@ -259,8 +259,8 @@ TEST(ModelConfig, SizesMustFit) {
 TEST(ModelConfig, MissingAndUnknownKeys) {
   EXPECT_EQ(problem(parse_json("{}", "t")),
             "model.model_type: is required: gpt2, llama, mistral, qwen2, qwen3, mixtral, "
-            "qwen2_moe, qwen3_moe, deepseek, deepseek_v2 or "
-            "deepseek_v3");
+            "qwen2_moe, qwen3_moe, deepseek, deepseek_v2, "
+            "deepseek_v3 or gemma3_text");
   EXPECT_EQ(problem(parse_json("[]", "t")), "model: must be an object, got []");
   EXPECT_EQ(problem(parse_json(R"({"model_type": 3})", "t")),
             "model.model_type: must be a string, got 3");

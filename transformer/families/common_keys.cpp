@@ -38,10 +38,10 @@ void add_llama_sizes(Schema& schema, const LlamaDefaults& preset) {
       .required()
       .at_least(1)
       .at_most(4 * kMaxWidth);
-  schema.integer("num_attention_heads", "", "query heads")
-      .required()
-      .at_least(1)
-      .at_most(kMaxWidth);
+  Key& heads = schema.integer("num_attention_heads", preset.heads, "query heads")
+                   .at_least(1)
+                   .at_most(kMaxWidth);
+  if (heads.default_json.empty()) heads.required();
   schema
       .integer("num_key_value_heads", preset.kv_heads,
                "key and value heads; divides num_attention_heads; null: as many as those")
@@ -52,11 +52,13 @@ void add_llama_sizes(Schema& schema, const LlamaDefaults& preset) {
 
 }  // namespace
 
-void add_common_keys(Schema& schema) {
-  schema.integer("vocab_size", "", "number of token ids; at least that of the tokenizer")
-      .required()
-      .at_least(1)
-      .at_most(kMaxVocab);
+void add_common_keys(Schema& schema, const char* vocab_default) {
+  Key& vocab = schema
+                   .integer("vocab_size", vocab_default,
+                            "number of token ids; at least that of the tokenizer")
+                   .at_least(1)
+                   .at_most(kMaxVocab);
+  if (vocab.default_json.empty()) vocab.required();
   schema.number("initializer_range", "0.02", "standard deviation of the initial weights")
       .at_least(0)
       .at_most(10);
@@ -78,26 +80,33 @@ void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
   schema.number("attention_dropout", "0", "dropout of attention probabilities")
       .at_least(0)
       .below(1);
-  schema.boolean("tie_word_embeddings", false, "the head uses the token embedding's weights");
+  schema.boolean("tie_word_embeddings", preset.tied, "the head uses the token embedding's weights");
   schema.any("bos_token_id", preset.bos, "token id", "token id that begins a text").or_null();
   schema
       .any("eos_token_id", preset.eos, "token id", "token id that ends a text; of a list the first")
       .or_null();
+  add_common_keys(schema, preset.vocab);
+}
+
+void add_silu_gate(Schema& schema) {
   schema.choice("hidden_act", "silu", {"silu"}, "the gate's activation")
       .synonym("swish", "silu")
       .not_yet({"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"});
-  add_common_keys(schema);
-  add_rope_keys(schema, preset.rope_theta);
+}
+
+void add_head_dim(Schema& schema, const char* preset) {
+  schema
+      .integer("head_dim", preset, "width of a head, even; null: hidden_size / num_attention_heads")
+      .or_null()
+      .at_least(2)
+      .at_most(kMaxWidth);
 }
 
 void add_llama_keys(Schema& schema, const LlamaDefaults& preset) {
   add_decoder_keys(schema, preset);
-  schema
-      .integer("head_dim", preset.head_dim,
-               "width of a head, even; null: hidden_size / num_attention_heads")
-      .or_null()
-      .at_least(2)
-      .at_most(kMaxWidth);
+  add_silu_gate(schema);
+  add_head_dim(schema, preset.head_dim);
+  add_rope_keys(schema, preset.rope_theta);
 }
 
 void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
@@ -117,8 +126,7 @@ void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigRe
                 config.num_heads, report);
 }
 
-void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
-  read_decoder_keys(values, config, report);
+void read_head_dim(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   config.head_dim = values.integer("head_dim");  // 0: null
   const char* const source = config.head_dim > 0 ? "head_dim" : "num_attention_heads";
   if (config.head_dim == 0 && config.num_heads > 0 &&
@@ -128,10 +136,15 @@ void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigRepo
   if (config.head_dim % 2 != 0)
     report.error(values.spelled(source), concat("gives heads of width ", config.head_dim,
                                                 "; rotary positions need an even width"));
+}
+
+void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  read_decoder_keys(values, config, report);
+  read_head_dim(values, config, report);
   read_rope_keys(values, config, report);
 }
 
-void write_llama_keys(const ModelConfig& config, Json& json) {
+void write_decoder_keys(const ModelConfig& config, Json& json) {
   json["vocab_size"] = config.vocab_size;
   json["max_position_embeddings"] = config.max_positions;
   json["hidden_size"] = config.hidden_size;
@@ -139,11 +152,15 @@ void write_llama_keys(const ModelConfig& config, Json& json) {
   json["num_hidden_layers"] = config.num_layers;
   json["num_attention_heads"] = config.num_heads;
   json["num_key_value_heads"] = config.num_kv_heads;
+  json["rms_norm_eps"] = config.norm_eps;
+  json["attention_dropout"] = config.attention_dropout;
+}
+
+void write_llama_keys(const ModelConfig& config, Json& json) {
+  write_decoder_keys(config, json);
   json["head_dim"] = config.head_dim;
   json["hidden_act"] = "silu";
-  json["rms_norm_eps"] = config.norm_eps;
   write_rope_keys(config, json);
-  json["attention_dropout"] = config.attention_dropout;
 }
 
 void add_attention_bias(Schema& schema) {

@@ -17,7 +17,7 @@ inline constexpr double kMaxPositions = 1 << 30;
 
 // Of all families: the vocabulary, the initialisation, and what is written into every config.json
 // without a meaning for the mathematics.
-void add_common_keys(Schema& schema);
+void add_common_keys(Schema& schema, const char* vocab_default = "");  // "": required
 
 // What transformers takes for keys that are absent.
 struct LlamaDefaults {
@@ -28,12 +28,20 @@ struct LlamaDefaults {
   const char* eos = "2";
   const char* kv_heads = "null";
   const char* head_dim = "null";
+  const char* vocab = "";  // "": required, as are heads
+  const char* heads = "";
+  bool tied = false;
 };
-// RMSNorm, rotary positions, a gated MLP and the numbers of heads; common keys included. Reading leaves the
-// rotary frequencies to the caller (read_rope_keys()), who knows a head's width first.
+// Sizes, numbers of heads, RMSNorm; common keys included.
 void add_decoder_keys(Schema& schema, const LlamaDefaults& preset);
 void read_decoder_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
-// The same and the width of a head.
+void write_decoder_keys(const ModelConfig& config, Json& json);
+// "hidden_act", which is silu.
+void add_silu_gate(Schema& schema);
+// "head_dim"; read_ also checks it.
+void add_head_dim(Schema& schema, const char* preset);
+void read_head_dim(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
+// All of these and rotary positions (transformer/families/rope_keys.h).
 void add_llama_keys(Schema& schema, const LlamaDefaults& preset);
 void read_llama_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report);
 void write_llama_keys(const ModelConfig& config, Json& json);

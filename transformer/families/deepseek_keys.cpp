@@ -60,6 +60,7 @@ void write_deepseek_expert_keys(const MoeConfig& moe, Json& json) {
 }
 
 void add_latent_keys(Schema& schema) {
+  add_silu_gate(schema);
   const auto width = [&](const char* key, const char* preset, const char* help) -> Key& {
     return schema.integer(key, preset, help).at_least(1).at_most(kMaxWidth);
   };
@@ -70,6 +71,7 @@ void add_latent_keys(Schema& schema) {
   width("v_head_dim", "128", "width of a value; at most qk_nope_head_dim + qk_rope_head_dim");
   schema.ignored("head_dim");     // transformers writes qk_rope_head_dim there,
   schema.ignored("qk_head_dim");  // and the sum of the two here
+  add_rope_keys(schema, "10000");
 }
 
 void read_latent_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {

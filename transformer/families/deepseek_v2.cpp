@@ -20,7 +20,7 @@ constexpr ExpertKeys kExperts{.experts = "n_routed_experts",
                               .width_default = "1407"};
 
 void add_keys(Schema& schema) {
-  add_decoder_keys(schema, {"2048", "10000", "1e-06", "1", "2"});
+  add_decoder_keys(schema, {});
   add_attention_bias(schema);
   add_latent_keys(schema);
   schema.ignored("pretraining_tp");

@@ -21,7 +21,7 @@ constexpr ExpertKeys kExperts{.experts = "n_routed_experts",
                               .normalise_default = true};
 
 void add_keys(Schema& schema) {
-  add_decoder_keys(schema, {"4096", "10000", "1e-06", "0", "1"});
+  add_decoder_keys(schema, {.positions = "4096", .bos = "0", .eos = "1"});
   add_attention_bias(schema);
   add_latent_keys(schema);
   schema.boolean("rope_interleave", true, "positions rotate pairs of neighbours, else of halves");
@@ -52,10 +52,10 @@ void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report)
   config.moe.sigmoid_scores = config.moe.selection_bias = true;
   read_deepseek_expert_keys(values, true, config.moe);
   read_routing_keys(values, kExperts, config.moe, report);
-  const int64_t extra = values.integer("num_nextn_predict_layers");
-  if (extra > 0 && values.given("num_nextn_predict_layers"))
+  config.extra_layers = values.integer("num_nextn_predict_layers");
+  if (config.extra_layers > 0 && values.given("num_nextn_predict_layers"))
     report.note(values.spelled("num_nextn_predict_layers"),
-                concat("the ", extra, " layers behind layer ", config.num_layers - 1,
+                concat("the ", config.extra_layers, " layers behind layer ", config.num_layers - 1,
                        ", which predict tokens after the next, are left out"));
 }
 
@@ -64,7 +64,7 @@ void write(const ModelConfig& config, Json& json) {
   json["attention_bias"] = config.attention_bias;
   write_latent_keys(config, json);
   json["rope_interleave"] = config.rope_interleaved;
-  json["num_nextn_predict_layers"] = 0;
+  json["num_nextn_predict_layers"] = config.extra_layers;
   write_expert_keys(config.moe, kExperts, json);
   write_deepseek_expert_keys(config.moe, json);
   json["scoring_func"] = "sigmoid";

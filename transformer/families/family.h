@@ -27,6 +27,8 @@ struct ParameterNames {
   const char* attention = "self_attn";
   const char* attention_output = "o_proj";  // in the module `attention`
   const char* mlp_norm = "post_attention_layernorm";
+  const char* attention_branch_norm = "";  // with branch_norms
+  const char* mlp_branch_norm = "";
   const char* mlp = "mlp";
   const char* mlp_gate = "gate_proj";  // in the module `mlp`; of a gated one
   const char* mlp_up = "up_proj";

@@ -189,4 +189,52 @@ void write_rope_keys(const ModelConfig& config, Json& json) {
   json["rope_scaling"] = std::move(scaling);
 }
 
+void add_layered_rope_keys(Schema& schema, const char* theta_default, const char* local_default) {
+  schema
+      .number("rope_theta", theta_default, "base of the rotary frequencies of layers that see all")
+      .above(0)
+      .alias({"rope_parameters.full_attention.rope_theta"});
+  schema.number("rope_local_base_freq", local_default, "base of those of layers with a window")
+      .above(0)
+      .alias({"rope_parameters.sliding_attention.rope_theta"});
+  schema.section("rope_scaling",
+                 "Rotary frequencies for longer texts, in layers that see all; "
+                 "`rope_parameters.full_attention` is the same.");
+  schema
+      .choice(path_of("rope_type"), "default", {"default", "linear"},
+              "how the frequencies are scaled")
+      .alias({path_of("type"), "rope_parameters.full_attention.rope_type"})
+      .or_null()
+      .not_yet({"dynamic", "llama3", "yarn", "longrope", "proportional"});
+  schema.number(path_of("factor"), "null", "by how much texts are longer")
+      .alias({"rope_parameters.full_attention.factor"})
+      .or_null()
+      .at_least(1);
+  schema.unavailable("rope_parameters.sliding_attention.rope_type", {"\"default\""},
+                     "scaled rotary frequencies of layers with a window");
+}
+
+void read_layered_rope_keys(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+  config.rope_theta = values.number("rope_theta");
+  // Without windows no layer reads the other frequencies.
+  if (config.has_windows()) config.local_rope_theta = values.number("rope_local_base_freq");
+  const std::string factor = path_of("factor");
+  if (values.word(path_of("rope_type")) != "linear") {
+    if (values.given(factor))
+      report.note(values.spelled(factor), "is not read by rope_type default");
+    return;
+  }
+  if (!values.given(factor))
+    report.error(values.spelled(factor), "is required by rope_type linear");
+  config.rope_scaling.type = RopeType::kLinear;
+  config.rope_scaling.factor = values.given(factor) ? values.number(factor) : 1;
+}
+
+void write_layered_rope_keys(const ModelConfig& config, Json& json) {
+  json["rope_theta"] = config.rope_theta;
+  if (config.local_rope_theta > 0) json["rope_local_base_freq"] = config.local_rope_theta;
+  if (config.rope_scaling.type == RopeType::kLinear)
+    json["rope_scaling"] = {{"rope_type", "linear"}, {"factor", config.rope_scaling.factor}};
+}
+
 }  // namespace trireme

@@ -17,5 +17,6 @@ extern const Family kQwen3MoeFamily;
 extern const Family kDeepseekFamily;
 extern const Family kDeepseekV2Family;
 extern const Family kDeepseekV3Family;
+extern const Family kGemma3Family;
 
 }  // namespace trireme

@@ -16,6 +16,19 @@ void add_size(Schema& schema, const char* preset, const char* help) {
   schema.integer("sliding_window", preset, help).or_null().at_least(0).at_most(kMaxPositions);
 }
 
+void add_layer_types(Schema& schema) {
+  schema
+      .any("layer_types", "null", "list of words",
+           "of each layer \"full_attention\" or \"sliding_attention\"")
+      .or_null();
+}
+
+Json layer_types(const ModelConfig& config) {
+  Json types = Json::array();
+  for (const int64_t window : config.windows) types.push_back(window > 0 ? kSliding : kFull);
+  return types;
+}
+
 std::vector<int64_t> everywhere(const ModelConfig& config, int64_t window) {
   if (window == 0) return {};
   return std::vector<int64_t>(static_cast<size_t>(config.num_layers), window);
@@ -82,10 +95,7 @@ void add_qwen_window_keys(Schema& schema, WindowLayers layers) {
                    : "layers of even number below this have the window, where layer_types is not "
                      "given")
       .at_least(0);
-  schema
-      .any("layer_types", "null", "list of words",
-           "of each layer \"full_attention\" or \"sliding_attention\"")
-      .or_null();
+  add_layer_types(schema);
 }
 
 void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, ModelConfig& config,
@@ -111,9 +121,38 @@ void write_qwen_window_keys(const ModelConfig& config, WindowLayers layers, Json
   json["use_sliding_window"] = true;
   json["sliding_window"] = std::ranges::max(config.windows);
   if (layers == WindowLayers::kAll) return;
-  json["layer_types"] = Json::array();
-  for (const int64_t window : config.windows)
-    json["layer_types"].push_back(window > 0 ? kSliding : kFull);
+  json["layer_types"] = layer_types(config);
+}
+
+void add_pattern_window_keys(Schema& schema) {
+  add_size(schema, "4096",
+           "tokens that a token sees, itself included, in the layers with a window");
+  schema
+      .integer("sliding_window_pattern", "6",
+               "every so many layers one sees all, where layer_types is not given")
+      .alias({"_sliding_window_pattern"})
+      .at_least(1);
+  add_layer_types(schema);
+}
+
+void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
+                              ConfigReport& report) {
+  const int64_t window = values.integer("sliding_window");
+  std::vector<bool> sliding;
+  if (values.given("layer_types")) {
+    sliding = read_layer_types(values, config.num_layers, report);
+  } else {
+    const int64_t pattern = values.integer("sliding_window_pattern");
+    for (int64_t l = 0; l < config.num_layers; ++l)
+      sliding.push_back(pattern > 0 && (l + 1) % pattern != 0);
+  }
+  if (window == 0 || std::ranges::find(sliding, true) == sliding.end()) return;
+  for (const bool has : sliding) config.windows.push_back(has ? window : 0);
+}
+
+void write_pattern_window_keys(const ModelConfig& config, Json& json) {
+  json["sliding_window"] = config.has_windows() ? Json(std::ranges::max(config.windows)) : Json();
+  if (config.has_windows()) json["layer_types"] = layer_types(config);
 }
 
 }  // namespace trireme

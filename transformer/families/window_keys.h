@@ -25,4 +25,10 @@ void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, Mode
 // Nothing where no layer has a window.
 void write_qwen_window_keys(const ModelConfig& config, WindowLayers layers, Json& json);
 
+// Gemma's: "sliding_window", and the layers that see all: every "sliding_window_pattern"-th, or by "layer_types".
+void add_pattern_window_keys(Schema& schema);
+void read_pattern_window_keys(const ConfigValues& values, ModelConfig& config,
+                              ConfigReport& report);
+void write_pattern_window_keys(const ModelConfig& config, Json& json);
+
 }  // namespace trireme

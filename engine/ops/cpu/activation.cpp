@@ -51,6 +51,26 @@ TRIREME_INLINE void silu_gated_backward_row(T* d_gate, T* d_up, const T* dy, con
   });
 }
 
+template <class T>
+TRIREME_INLINE void gelu_gated_row(T* y, const T* gate, const T* up, int64_t columns) {
+  using F = compute_t<T>;
+  for_vectors<F>(columns, [&](int64_t c, auto lanes) {
+    store_lanes(y + c, lanes, gelu(load_lanes(gate + c, lanes)) * load_lanes(up + c, lanes));
+  });
+}
+
+template <class T>
+TRIREME_INLINE void gelu_gated_backward_row(T* d_gate, T* d_up, const T* dy, const T* gate,
+                                            const T* up, int64_t columns) {
+  using F = compute_t<T>;
+  for_vectors<F>(columns, [&](int64_t c, auto lanes) {
+    const Vec<F> z = load_lanes(gate + c, lanes), u = load_lanes(up + c, lanes);
+    const Vec<F> d = load_lanes(dy + c, lanes);
+    store_lanes(d_gate + c, lanes, d * u * gelu_derivative(z));
+    store_lanes(d_up + c, lanes, d * gelu(z));
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -98,6 +118,29 @@ void silu_gated_backward(T* d_gate_up, const T* dy, const T* gate_up, int64_t ro
 }
 
 template <class T>
+void gelu_gated_forward(T* y, const T* gate_up, int64_t rows, int64_t columns, int threads) {
+  parallel_for(threads, rows, kGrain / (columns + 1) + 1, [=](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const T* gate = gate_up + 2 * r * columns;
+      gelu_gated_row(y + r * columns, gate, gate + columns, columns);
+    }
+  });
+}
+
+template <class T>
+void gelu_gated_backward(T* d_gate_up, const T* dy, const T* gate_up, int64_t rows, int64_t columns,
+                         int threads) {
+  parallel_for(threads, rows, kGrain / (columns + 1) + 1, [=](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const T* gate = gate_up + 2 * r * columns;
+      T* d_gate = d_gate_up + 2 * r * columns;
+      gelu_gated_backward_row(d_gate, d_gate + columns, dy + r * columns, gate, gate + columns,
+                              columns);
+    }
+  });
+}
+
+template <class T>
 void add_bias(T* y, const T* bias, int64_t rows, int64_t columns, int threads) {
   using F = compute_t<T>;
   parallel_for(threads, rows, kGrain / (columns + 1) + 1, [=](int64_t begin, int64_t end) {
@@ -130,6 +173,8 @@ void bias_backward(const BiasBackward<T>& a, int threads) {
   template void gelu_backward<T>(T*, const T*, const T*, int64_t, int);                \
   template void silu_gated_forward<T>(T*, const T*, int64_t, int64_t, int);            \
   template void silu_gated_backward<T>(T*, const T*, const T*, int64_t, int64_t, int); \
+  template void gelu_gated_forward<T>(T*, const T*, int64_t, int64_t, int);            \
+  template void gelu_gated_backward<T>(T*, const T*, const T*, int64_t, int64_t, int); \
   template void add_bias<T>(T*, const T*, int64_t, int64_t, int);                      \
   template void bias_backward<T>(const BiasBackward<T>&, int);
 TRIREME_INSTANTIATE(double)

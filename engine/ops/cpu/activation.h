@@ -23,6 +23,10 @@ TRIREME_CPU_KERNEL(silu_gated_forward,
                    (T * y, const T* gate_up, int64_t rows, int64_t columns, int threads))
 TRIREME_CPU_KERNEL(silu_gated_backward, (T * d_gate_up, const T* dy, const T* gate_up, int64_t rows,
                                          int64_t columns, int threads))
+TRIREME_CPU_KERNEL(gelu_gated_forward,
+                   (T * y, const T* gate_up, int64_t rows, int64_t columns, int threads))
+TRIREME_CPU_KERNEL(gelu_gated_backward, (T * d_gate_up, const T* dy, const T* gate_up, int64_t rows,
+                                         int64_t columns, int threads))
 TRIREME_CPU_KERNEL(add_bias, (T * y, const T* bias, int64_t rows, int64_t columns, int threads))
 TRIREME_CPU_KERNEL(bias_backward, (const BiasBackward<T>& a, int threads))
 

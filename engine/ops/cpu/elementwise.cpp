@@ -48,6 +48,15 @@ void add(T* y, const T* a, const T* b, int64_t n, int threads) {
 }
 
 template <class T>
+void scale(T* y, const T* x, compute_t<T> factor, int64_t n, int threads) {
+  using F = compute_t<T>;
+  parallel_for(threads, n, kGrain, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(static_cast<F>(x[i]) * factor);
+  });
+}
+
+template <class T>
 void cast(void* y, DType to, const T* x, int64_t n, int threads) {
   switch (to) {
     case DType::kF64: return cast_to(static_cast<double*>(y), x, n, threads);
@@ -68,9 +77,10 @@ void dropout(const DropoutArgs<T>& a, int threads) {
   });
 }
 
-#define TRIREME_INSTANTIATE(T)                                 \
-  template void add<T>(T*, const T*, const T*, int64_t, int);  \
-  template void cast<T>(void*, DType, const T*, int64_t, int); \
+#define TRIREME_INSTANTIATE(T)                                      \
+  template void add<T>(T*, const T*, const T*, int64_t, int);       \
+  template void scale<T>(T*, const T*, compute_t<T>, int64_t, int); \
+  template void cast<T>(void*, DType, const T*, int64_t, int);      \
   template void dropout<T>(const DropoutArgs<T>&, int);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

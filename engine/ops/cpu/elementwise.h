@@ -20,6 +20,7 @@ struct DropoutArgs {
 };
 
 TRIREME_CPU_KERNEL(add, (T * y, const T* a, const T* b, int64_t n, int threads))
+TRIREME_CPU_KERNEL(scale, (T * y, const T* x, compute_t<T> factor, int64_t n, int threads))
 TRIREME_CPU_KERNEL(cast, (void* y, DType to, const T* x, int64_t n, int threads))
 TRIREME_CPU_KERNEL(dropout, (const DropoutArgs<T>& args, int threads))
 

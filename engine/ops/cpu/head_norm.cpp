@@ -25,7 +25,8 @@ void forward_vector(const HeadNormForward<T>& a, int64_t v) {
   const F rstd = F{1} / square_root(sum(squares) / static_cast<F>(a.width) + a.eps);
   a.rstd[v] = rstd;
   for_vectors<F>(a.width, [&](int64_t c, auto lanes) {
-    store_lanes(y + c, lanes, load_lanes(x + c, lanes) * rstd * load_lanes(a.w + c, lanes));
+    store_lanes(y + c, lanes,
+                load_lanes(x + c, lanes) * rstd * (load_lanes(a.w + c, lanes) + a.unit));
   });
 }
 
@@ -38,13 +39,13 @@ void backward_vector(const HeadNormBackward<T>& a, int64_t v, compute_t<T>* dw) 
   Vec<F> sum_gn{};
   for_vectors<F>(a.width, [&](int64_t c, auto lanes) {
     const Vec<F> d = load_lanes(dy + c, lanes), n = load_lanes(x + c, lanes) * rstd;
-    sum_gn += d * load_lanes(a.w + c, lanes) * n;
+    sum_gn += d * (load_lanes(a.w + c, lanes) + a.unit) * n;
     store_lanes(dw + c, lanes, load_lanes(dw + c, lanes) + d * n);
   });
   const F mean_gn = sum(sum_gn) / static_cast<F>(a.width);
   for_vectors<F>(a.width, [&](int64_t c, auto lanes) {
     const Vec<F> n = load_lanes(x + c, lanes) * rstd;
-    const Vec<F> g = load_lanes(dy + c, lanes) * load_lanes(a.w + c, lanes);
+    const Vec<F> g = load_lanes(dy + c, lanes) * (load_lanes(a.w + c, lanes) + a.unit);
     store_lanes(dx + c, lanes, rstd * (g - n * mean_gn));
   });
 }

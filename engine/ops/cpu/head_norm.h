@@ -21,6 +21,7 @@ struct HeadNormForward {
   const T* w;
   int64_t rows, heads, width;
   F eps;
+  F unit;  // added to w
 };
 
 template <class T>
@@ -33,6 +34,7 @@ struct HeadNormBackward {
   F *dw, *partial;  // partial: (blocks, width)
   int64_t rows, heads, width, blocks;
   bool accumulate;
+  F unit;  // added to w
 };
 
 TRIREME_CPU_KERNEL(head_norm_forward, (const HeadNormForward<T>& a, int threads))

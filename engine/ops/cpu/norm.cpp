@@ -40,7 +40,8 @@ void forward_row(const NormForward<T>& a, int64_t row) {
   const F rstd = F{1} / square_root(sum(squares) / count + a.eps);
   a.rstd[row] = rstd;
   for_vectors<F>(a.columns, [&](int64_t c, auto lanes) {
-    Vec<F> y = (load_lanes(h + c, lanes) - mean) * rstd * load_lanes(a.w + c, lanes);
+    const Vec<F> scale = load_lanes(a.w + c, lanes) + a.unit;
+    Vec<F> y = (load_lanes(h + c, lanes) - mean) * rstd * scale;
     if constexpr (kCentered) y += load_lanes(a.b + c, lanes);
     store_lanes(a.y + at + c, lanes, y);
   });
@@ -53,7 +54,7 @@ void forward_rows(const NormForward<T>& a, int threads) {
   });
 }
 
-// With n the normalised row and g = dy w:  dx = rstd (g - mean(g) - n mean(g n)) + dh_in;
+// With n the normalised row and g = dy (u + w):  dx = rstd (g - mean(g) - n mean(g n)) + dh_in;
 // RMSNorm has no mean(g). Adds dy n to dw and dy to db.
 template <bool kCentered, class T>
 void backward_row(const NormBackward<T>& a, int64_t row, compute_t<T>* dw, compute_t<T>* db) {
@@ -66,7 +67,7 @@ void backward_row(const NormBackward<T>& a, int64_t row, compute_t<T>* dw, compu
   for_vectors<F>(a.columns, [&](int64_t c, auto lanes) {
     const Vec<F> d = load_lanes(dy + c, lanes);
     const Vec<F> n = (load_lanes(h + c, lanes) - mean) * rstd;
-    const Vec<F> g = d * load_lanes(a.w + c, lanes);
+    const Vec<F> g = d * (load_lanes(a.w + c, lanes) + a.unit);
     sum_gn += g * n;
     store_lanes(dw + c, lanes, load_lanes(dw + c, lanes) + d * n);
     if constexpr (kCentered) {
@@ -78,7 +79,7 @@ void backward_row(const NormBackward<T>& a, int64_t row, compute_t<T>* dw, compu
   const F mean_gn = sum(sum_gn) * inverse_count;
   for_vectors<F>(a.columns, [&](int64_t c, auto lanes) {
     const Vec<F> n = (load_lanes(h + c, lanes) - mean) * rstd;
-    const Vec<F> g = load_lanes(dy + c, lanes) * load_lanes(a.w + c, lanes);
+    const Vec<F> g = load_lanes(dy + c, lanes) * (load_lanes(a.w + c, lanes) + a.unit);
     Vec<F> dx = rstd * (g - mean_g - n * mean_gn);
     if (a.dh_in != nullptr) dx += load_lanes(a.dh_in + at + c, lanes);
     store_lanes(a.dx + at + c, lanes, dx);

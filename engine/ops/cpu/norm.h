@@ -15,6 +15,7 @@ struct NormForward {
   const T *x, *residual, *w, *b;
   int64_t rows, columns;
   F eps;
+  F unit;  // added to w: 0 or 1
 };
 
 template <class T>
@@ -27,6 +28,7 @@ struct NormBackward {
   F* partial;  // (blocks, columns) for dw, then as much for db
   int64_t rows, columns, blocks;
   bool accumulate;
+  F unit;  // added to w: 0 or 1
 };
 
 TRIREME_CPU_KERNEL(norm_forward, (const NormForward<T>& a, int threads))

@@ -97,6 +97,46 @@ struct SiluGatedBackward {
   }
 };
 
+// The same with GELU of the gate.
+template <class T, int N>
+struct GeluGatedForward {
+  T* y;
+  const T* gate_up;
+  int64_t packs;  // in a row of y
+  __device__ void operator()(int64_t item) const {
+    const int64_t gate = item + quotient(item, packs) * packs;
+    auto z = load_pack<T, N>(gate_up, gate);
+    const auto up = load_pack<T, N>(gate_up, gate + packs);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const auto x = to_compute(z.v[i]);
+      z.v[i] = static_cast<T>(gelu(x) * to_compute(up.v[i]));
+    }
+    store_pack<T, N>(y, item, z);
+  }
+};
+
+template <class T, int N>
+struct GeluGatedBackward {
+  T* d_gate_up;
+  const T *dy, *gate_up;
+  int64_t packs;
+  __device__ void operator()(int64_t item) const {
+    using F = compute_t<T>;
+    const int64_t gate = item + quotient(item, packs) * packs;
+    const auto dv = load_pack<T, N>(dy, item);
+    auto z = load_pack<T, N>(gate_up, gate), up = load_pack<T, N>(gate_up, gate + packs);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const F x = to_compute(z.v[i]), u = to_compute(up.v[i]), d = to_compute(dv.v[i]);
+      z.v[i] = static_cast<T>(d * u * gelu_derivative(x));
+      up.v[i] = static_cast<T>(d * gelu(x));
+    }
+    store_pack<T, N>(d_gate_up, gate, z);
+    store_pack<T, N>(d_gate_up, gate + packs, up);
+  }
+};
+
 template <class T, int N>
 struct AddBias {
   T* y;
@@ -179,6 +219,31 @@ void silu_gated_backward(Context& gpu, T* d_gate_up, const T* dy, const T* gate_
 }
 
 template <class T>
+void gelu_gated_forward(Context& gpu, T* y, const T* gate_up, int64_t rows, int64_t columns) {
+  with_pack<T>(
+      columns,
+      [&]<int N>() {
+        const int64_t packs = columns / N;
+        for_each_item(gpu, "gelu_gated_forward", rows * packs,
+                      GeluGatedForward<T, N>{y, gate_up, packs});
+      },
+      y, gate_up);
+}
+
+template <class T>
+void gelu_gated_backward(Context& gpu, T* d_gate_up, const T* dy, const T* gate_up, int64_t rows,
+                         int64_t columns) {
+  with_pack<T>(
+      columns,
+      [&]<int N>() {
+        const int64_t packs = columns / N;
+        for_each_item(gpu, "gelu_gated_backward", rows * packs,
+                      GeluGatedBackward<T, N>{d_gate_up, dy, gate_up, packs});
+      },
+      d_gate_up, dy, gate_up);
+}
+
+template <class T>
 void add_bias(Context& gpu, T* y, const T* bias, int64_t rows, int64_t columns) {
   with_pack<T>(
       columns,
@@ -207,6 +272,8 @@ void bias_backward(Context& gpu, const cpu::BiasBackward<T>& a) {
   template void gelu_backward<T>(Context&, T*, const T*, const T*, int64_t);                \
   template void silu_gated_forward<T>(Context&, T*, const T*, int64_t, int64_t);            \
   template void silu_gated_backward<T>(Context&, T*, const T*, const T*, int64_t, int64_t); \
+  template void gelu_gated_forward<T>(Context&, T*, const T*, int64_t, int64_t);            \
+  template void gelu_gated_backward<T>(Context&, T*, const T*, const T*, int64_t, int64_t); \
   template void add_bias<T>(Context&, T*, const T*, int64_t, int64_t);                      \
   template void bias_backward<T>(Context&, const cpu::BiasBackward<T>&);
 TRIREME_INSTANTIATE(double)

@@ -17,6 +17,12 @@ template <class T>
 TRIREME_CUDA_DECL void silu_gated_backward(Context& gpu, T* d_gate_up, const T* dy,
                                            const T* gate_up, int64_t rows, int64_t columns);
 template <class T>
+TRIREME_CUDA_DECL void gelu_gated_forward(Context& gpu, T* y, const T* gate_up, int64_t rows,
+                                          int64_t columns);
+template <class T>
+TRIREME_CUDA_DECL void gelu_gated_backward(Context& gpu, T* d_gate_up, const T* dy,
+                                           const T* gate_up, int64_t rows, int64_t columns);
+template <class T>
 TRIREME_CUDA_DECL void add_bias(Context& gpu, T* y, const T* bias, int64_t rows, int64_t columns);
 template <class T>
 TRIREME_CUDA_DECL void bias_backward(Context& gpu, const cpu::BiasBackward<T>& a);

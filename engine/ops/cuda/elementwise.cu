@@ -18,6 +18,19 @@ struct Add {
   }
 };
 
+template <class T, int N>
+struct Scale {
+  T* y;
+  const T* x;
+  compute_t<T> factor;
+  __device__ void operator()(int64_t item) const {
+    auto e = load_pack<T, N>(x, item);
+#pragma unroll
+    for (int i = 0; i < N; ++i) e.v[i] = static_cast<T>(to_compute(e.v[i]) * factor);
+    store_pack<T, N>(y, item, e);
+  }
+};
+
 template <class To, class From, int N>
 struct Cast {
   To* y;
@@ -101,6 +114,16 @@ void add(Context& gpu, T* y, const T* a, const T* b, int64_t n) {
 }
 
 template <class T>
+void scale(Context& gpu, T* y, const T* x, compute_t<T> factor, int64_t n) {
+  with_pack<T>(
+      n,
+      [&]<int N>() {
+        for_each_item(gpu, "scale", n / N, Scale<T, N>{y, x, factor});
+      },
+      y, x);
+}
+
+template <class T>
 void cast(Context& gpu, void* y, DType to, const T* x, int64_t n) {
   switch (to) {
     case DType::kF64: return cast_to(gpu, static_cast<double*>(y), x, n);
@@ -122,9 +145,10 @@ void dropout(Context& gpu, const cpu::DropoutArgs<T>& a) {
       a.y, a.x, a.residual);
 }
 
-#define TRIREME_INSTANTIATE(T)                                      \
-  template void add<T>(Context&, T*, const T*, const T*, int64_t);  \
-  template void cast<T>(Context&, void*, DType, const T*, int64_t); \
+#define TRIREME_INSTANTIATE(T)                                           \
+  template void add<T>(Context&, T*, const T*, const T*, int64_t);       \
+  template void scale<T>(Context&, T*, const T*, compute_t<T>, int64_t); \
+  template void cast<T>(Context&, void*, DType, const T*, int64_t);      \
   template void dropout<T>(Context&, const cpu::DropoutArgs<T>&);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

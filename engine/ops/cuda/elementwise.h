@@ -9,6 +9,8 @@ namespace trireme::cuda {
 template <class T>
 TRIREME_CUDA_DECL void add(Context& gpu, T* y, const T* a, const T* b, int64_t n);
 template <class T>
+TRIREME_CUDA_DECL void scale(Context& gpu, T* y, const T* x, compute_t<T> factor, int64_t n);
+template <class T>
 TRIREME_CUDA_DECL void cast(Context& gpu, void* y, DType to, const T* x, int64_t n);
 template <class T>
 TRIREME_CUDA_DECL void dropout(Context& gpu, const cpu::DropoutArgs<T>& args);

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::HeadNormForward<
     const Pack<T, N> w = load_pack<T, N>(a.w, p);
 #pragma unroll
     for (int i = 0; i < N; ++i)
-      e.v[i] = static_cast<T>(to_compute(e.v[i]) * rstd * to_compute(w.v[i]));
+      e.v[i] = static_cast<T>(to_compute(e.v[i]) * rstd * (to_compute(w.v[i]) + a.unit));
     store_pack<T, N>(y, p, e);
   }
 }
@@ -62,6 +62,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::HeadNormBackwar
     const F rstd = a.rstd[r * a.heads + h];
     h += kWarps;
     F sum_gn = 0;
+    // One turn for all but the widest heads: unrolled, doubles would not fit the registers.
+#pragma unroll 1
     for (int p = lane_of_warp(); p < packs; p += kWarp) {
       const Pack<T, N> d = load_pack<T, N>(dy, p), e = load_pack<T, N>(x, p);
       const Pack<T, N> w = load_pack<T, N>(a.w, p);
@@ -69,18 +71,20 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::HeadNormBackwar
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const F n = to_compute(e.v[i]) * rstd;
-        sum_gn += to_compute(d.v[i]) * to_compute(w.v[i]) * n;
+        sum_gn += to_compute(d.v[i]) * (to_compute(w.v[i]) + a.unit) * n;
         sums.v[i] += to_compute(d.v[i]) * n;
       }
       store_pack<F, N>(dw, p, sums);
     }
     const F mean_gn = warp_sum(sum_gn) * inverse_count;
+#pragma unroll 1
     for (int p = lane_of_warp(); p < packs; p += kWarp) {
       Pack<T, N> d = load_pack<T, N>(dy, p);
       const Pack<T, N> e = load_pack<T, N>(x, p), w = load_pack<T, N>(a.w, p);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        const F n = to_compute(e.v[i]) * rstd, g = to_compute(d.v[i]) * to_compute(w.v[i]);
+        const F n = to_compute(e.v[i]) * rstd;
+        const F g = to_compute(d.v[i]) * (to_compute(w.v[i]) + a.unit);
         d.v[i] = static_cast<T>(rstd * (g - n * mean_gn));
       }
       store_pack<T, N>(dx, p, d);

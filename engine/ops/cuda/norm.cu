@@ -6,9 +6,16 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// w, or 1 + w. Known when the kernel is compiled: without kUnit it is not to cost anything.
+template <bool kUnit, class T>
+__device__ compute_t<T> weight(T w) {
+  if constexpr (kUnit) return compute_t<T>{1} + to_compute(w);
+  return to_compute(w);
+}
+
 // N elements of a row at a time: as many as 16 bytes hold where rows are aligned to that, else one.
 // The row that is normalised is kept in shared memory, so that it is read once.
-template <class T, int N, bool kCentered>
+template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a) {
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
@@ -62,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a
     const Elements scale = w[p];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      F value = (to_compute(e.v[i]) - mean) * rstd * to_compute(scale.v[i]);
+      F value = (to_compute(e.v[i]) - mean) * rstd * weight<kUnit>(scale.v[i]);
       if constexpr (kCentered) value += to_compute(b[p].v[i]);
       e.v[i] = static_cast<T>(value);
     }
@@ -70,8 +77,8 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a
   }
 }
 
-// Row r of dx, where g = dy w and n is the normalised row: rstd (g - mean(g) - n mean(g n)) [+ dh_in].
-template <int N, class T, class F>
+// Row r of dx, where g = dy (u + w) and n is the normalised row: rstd (g - mean(g) - n mean(g n)) [+ dh_in].
+template <int N, bool kUnit, class T, class F>
 __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd, F mean, F mean_g,
                                F mean_gn) {
   using Elements = Pack<T, N>;
@@ -88,7 +95,7 @@ __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd,
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const F n = (to_compute(e.v[i]) - mean) * rstd;
-      const F g = to_compute(d.v[i]) * to_compute(scale.v[i]);
+      const F g = to_compute(d.v[i]) * weight<kUnit>(scale.v[i]);
       F value = rstd * (g - mean_g - n * mean_gn);
       if (a.dh_in != nullptr) value += to_compute(other.v[i]);
       d.v[i] = static_cast<T>(value);
@@ -99,7 +106,7 @@ __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd,
 
 // A block of threads takes a block of rows and adds what they say of dw and db in shared memory, where
 // every column belongs to one thread.
-template <class T, int N, bool kCentered>
+template <class T, int N, bool kCentered, bool kUnit>
 __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T> a) {
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
@@ -127,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T>
 #pragma unroll
       for (int i = 0; i < N; ++i) {
         const F n = (to_compute(e.v[i]) - mean) * rstd;
-        const F g = to_compute(d.v[i]) * to_compute(scale.v[i]);
+        const F g = to_compute(d.v[i]) * weight<kUnit>(scale.v[i]);
         sum_gn += g * n;
         to_w.v[i] += to_compute(d.v[i]) * n;
         if constexpr (kCentered) {
@@ -139,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T>
     }
     const F mean_g = kCentered ? block_sum(sum_g, shared) * inverse_count : F{0};
     const F mean_gn = block_sum(sum_gn, shared) * inverse_count;
-    input_gradient<N>(a, r, rstd, mean, mean_g, mean_gn);
+    input_gradient<N, kUnit>(a, r, rstd, mean, mean_g, mean_gn);
   }
   auto* partial_w = reinterpret_cast<Sums*>(a.partial + blockIdx.x * a.columns);
   auto* partial_b = reinterpret_cast<Sums*>(a.partial + (a.blocks + blockIdx.x) * a.columns);
@@ -159,8 +166,12 @@ void norm_forward(Context& gpu, const cpu::NormForward<T>& a) {
   with_pack<T>(
       a.columns,
       [&]<int N>() {
-        a.mean != nullptr ? launch(gpu, "layernorm_forward", forward_kernel<T, N, true>, grid, a)
-                          : launch(gpu, "rmsnorm_forward", forward_kernel<T, N, false>, grid, a);
+        if (a.mean != nullptr)
+          launch(gpu, "layernorm_forward", forward_kernel<T, N, true, false>, grid, a);
+        else if (a.unit != 0)
+          launch(gpu, "rmsnorm_unit_forward", forward_kernel<T, N, false, true>, grid, a);
+        else
+          launch(gpu, "rmsnorm_forward", forward_kernel<T, N, false, false>, grid, a);
       },
       a.y, a.h, a.x, a.residual, a.w, a.b);
 }
@@ -175,8 +186,12 @@ void norm_backward(Context& gpu, const cpu::NormBackward<T>& a) {
   with_pack<T>(
       a.columns,
       [&]<int N>() {
-        centered ? launch(gpu, "layernorm_backward", backward_kernel<T, N, true>, grid, a)
-                 : launch(gpu, "rmsnorm_backward", backward_kernel<T, N, false>, grid, a);
+        if (centered)
+          launch(gpu, "layernorm_backward", backward_kernel<T, N, true, false>, grid, a);
+        else if (a.unit != 0)
+          launch(gpu, "rmsnorm_unit_backward", backward_kernel<T, N, false, true>, grid, a);
+        else
+          launch(gpu, "rmsnorm_backward", backward_kernel<T, N, false, false>, grid, a);
       },
       a.dx, a.dy, a.h, a.dh_in, a.w, a.partial);
   column_sums(gpu, "norm_weight_sums", a.dw, a.partial, a.blocks, a.columns, a.accumulate);

@@ -51,6 +51,31 @@ TEST(Add, RefusesOtherShapesAndTypes) {
   EXPECT_THROW(add(ctx, wide->slice(1, 0, 1), wide->slice(1, 0, 1), wide->slice(1, 0, 1)), Error);
 }
 
+// The factor is a value of the type: in bfloat16 sqrt(1152) is 34, not 33.94.
+TEST(Scale, MultipliesByTheRoundedFactor) {
+  const double factor = std::sqrt(1152.0);
+  for (DType dtype : kFloatTypes)
+    for (int64_t n : kOddSizes) {
+      SCOPED_TRACE(concat(dtype, " ", n));
+      const std::vector<double> x = stored(dtype, normals("x", n));
+      const double rounded = stored(dtype, {factor})[0];
+      if (dtype == DType::kBF16) {
+        EXPECT_EQ(rounded, 34.0);
+      }
+      std::vector<double> want = x;
+      for (double& v : want) v *= rounded;
+      const TestTensor tx(dtype, {n}, x);
+      for_each_kernel([&](Ctx& ctx) {
+        TestTensor y(dtype, {n}), in_place(dtype, {n}, x);
+        scale(ctx, y, tx, factor);
+        EXPECT_EACH_CLOSE(y, want, tolerance(dtype));
+        scale(ctx, in_place, in_place, factor);
+        EXPECT_SAME_BITS(*in_place, *y);
+        return outputs(y);
+      });
+    }
+}
+
 // Nearest value of the narrow type, by comparing a value's two neighbours in float64.
 template <class T>
 double nearest(double x) {
@@ -224,6 +249,7 @@ TEST(Elementwise, PlanningWritesNothing) {
       [&](Ctx& ctx) {
         add(ctx, y, x, x);
         cast(ctx, z, x);
+        scale(ctx, y, x, 2.0);
         fill_zero(ctx, y);
         dropout(ctx, y, x, {}, rows, 0.1, {});
         dropout(ctx, y, x, x, rows, 0.0, {});

@@ -116,6 +116,35 @@ TEST(HeadNorm, ForwardMayBeInPlace) {
   EXPECT_CLOSE(y, plain(8, x, w, x).y, tolerance(DType::kF64, 8));
 }
 
+// Weights stored as what they differ from one by give what the weights themselves give: these are exact.
+TEST(HeadNorm, WeightsMayBeStoredWithoutTheirOne) {
+  const int64_t width = 33;
+  const Shape shape{5, 3, width}, statistics{5, 3};
+  Values less, whole;
+  for (int64_t c = 0; c < width; ++c) {
+    less.push_back(static_cast<double>(c - 16) / 64);
+    whole.push_back(1 + less.back());
+  }
+  for (const DType dtype : kFloatTypes) {
+    const DType sums = sum_dtype(dtype);
+    const TestTensor x(dtype, shape, normals("x", shape.numel()));
+    const TestTensor dy(dtype, shape, normals("dy", shape.numel()));
+    const TestTensor w(dtype, {width}, whole), v(dtype, {width}, less);
+    for_each_kernel([&](Ctx& ctx) {
+      TestTensor y(dtype, shape), dx(dtype, shape), dw(sums, {width}), rstd(sums, statistics);
+      TestTensor want_y(dtype, shape), want_dx(dtype, shape), want_dw(sums, {width});
+      head_norm_forward(ctx, want_y, rstd, x, w, kEps);
+      head_norm_backward(ctx, want_dx, want_dw, dy, x, w, rstd, false);
+      head_norm_forward(ctx, y, rstd, x, v, kEps, 1);
+      head_norm_backward(ctx, dx, dw, dy, x, v, rstd, false, 1);
+      EXPECT_SAME_BITS(*y, *want_y);
+      EXPECT_SAME_BITS(*dx, *want_dx);
+      EXPECT_SAME_BITS(*dw, *want_dw);
+      return outputs(y, dx, dw);
+    });
+  }
+}
+
 TEST(HeadNorm, RefusesWrongOperands) {
   Ctx ctx(1, "test");
   const TestTensor x(DType::kF32, {4, 2, 8}), rstd(DType::kF32, {4, 2}), w(DType::kF32, {8});

@@ -282,6 +282,35 @@ TEST_P(Norm, RefusesWrongOperands) {
   EXPECT_THROW(run_forward(ctx, p.layer, y, mean, rstd, {}, x, {}, x, w), Error);
 }
 
+// Weights stored as what they differ from one by give what the weights themselves give: these are exact in
+// every type, so that the arithmetic is the same.
+TEST(RmsNorm, WeightsMayBeStoredWithoutTheirOne) {
+  const int64_t rows = 7, columns = 33;
+  for (DType dtype : kFloatTypes) {
+    const Problem p(false, dtype, rows, columns);
+    Values less, whole;
+    for (int64_t c = 0; c < columns; ++c) {
+      less.push_back(static_cast<double>(c - 16) / 64);
+      whole.push_back(1 + less.back());
+    }
+    const DType sums = sum_dtype(dtype);
+    const TestTensor x = p.matrix(p.x), dy = p.matrix(p.dy), w = p.vector(whole),
+                     v = p.vector(less);
+    for_each_kernel([&](Ctx& ctx) {
+      TestTensor y(dtype, p.shape), rstd(sums, {rows}), dx(dtype, p.shape), dw(sums, {columns});
+      TestTensor want_y(dtype, p.shape), want_dx(dtype, p.shape), want_dw(sums, {columns});
+      rmsnorm_forward(ctx, want_y, rstd, {}, x, {}, w, kEps);
+      rmsnorm_backward(ctx, want_dx, want_dw, dy, {}, x, w, rstd, false);
+      rmsnorm_forward(ctx, y, rstd, {}, x, {}, v, kEps, 1);
+      rmsnorm_backward(ctx, dx, dw, dy, {}, x, v, rstd, false, 1);
+      EXPECT_SAME_BITS(*y, *want_y);
+      EXPECT_SAME_BITS(*dx, *want_dx);
+      EXPECT_SAME_BITS(*dw, *want_dw);
+      return outputs(y, dx, dw);
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, Norm, ::testing::Bool(), [](const auto& kind) {
   return std::string(kind.param ? "Layer" : "Rms");
 });

@@ -177,7 +177,10 @@ void write_legend(std::ostream& page) {
           "| `qwen2` | llama with biases of q, k and v, a window in the upper layers, dynamic "
           "positions |\n"
           "| `qwen3` | llama with normalised queries and keys, yarn positions |\n"
+          "| `gemma3` | llama with norms behind the branches, GELU gates and two kinds of layers, "
+          "with a window and positions of their own or without |\n"
           "| `mixtral`, `qwen2_moe`, `deepseek` | models with experts |\n"
+          "| `deepseek_v3` | with experts and latent attention |\n"
           "| `dropout` | dropout 0.1; without it none |\n"
           "| `float64`, `float32`, `bfloat16` | precision of the whole run |\n";
 }
