@@ -8,6 +8,7 @@
 
 #include "commands/commands.h"
 #include "commands/rank_options.h"
+#include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "training/evaluate_run.h"
@@ -35,6 +36,14 @@ void print_json(const EvaluateReport& report) {
     if (set.name.empty()) out.update(to_json(set));
     out["sets"][set.name] = to_json(set);
   }
+  if (!report.metrics.empty()) {
+    out["questions"] = report.questions;
+    out["texts"] = report.texts;
+  }
+  for (const TaskMetric& metric : report.metrics) {
+    out[metric.name] = metric.value;
+    if (metric.standard_error) out[metric.name + "_stderr"] = *metric.standard_error;
+  }
   out["seconds"] = report.seconds;
   std::printf("%s\n", out.dump().c_str());
 }
@@ -48,6 +57,11 @@ void print(const EvaluateReport& report) {
         "data        %s\ntokens      %lld\nloss        %.6f nats a token\nperplexity  %.4f\n",
         set.data.c_str(), static_cast<long long>(set.result.tokens), loss, std::exp(loss));
   }
+  for (const TaskMetric& metric : report.metrics) {
+    std::printf("%-15s %.6f", metric.name.c_str(), metric.value);
+    if (metric.standard_error) std::printf(" +- %.6f", *metric.standard_error);
+    std::printf("\n");
+  }
   std::printf("time        %.1f s\n", report.seconds);
 }
 
@@ -57,6 +71,8 @@ void run(const Arguments& args, const CommandLine& line) {
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
   const EvaluateReport report = evaluate_checkpoint(args.options, *world);
+  if (world->rank() == 0 && !args.options.samples.empty())
+    write_file_atomically(args.options.samples, report.samples);
   if (world->rank() == 0) args.json ? print_json(report) : print(report);
 }
 
@@ -78,6 +94,22 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
                    "One of the run's validation sets that have names (default: each of them)")
       ->type_name("NAME")
       ->excludes(data);
+  CLI::Option* task = command
+                          ->add_option("--task", o.task,
+                                       "JSON lines of questions with choices, or of texts, scored "
+                                       "as lm-evaluation-harness does")
+                          ->type_name("FILE")
+                          ->excludes(data);
+  command
+      ->add_option("--target-delimiter", o.delimiter,
+                   "What stands between a context and a choice (default: a space)")
+      ->needs(task);
+  command->add_option("--samples", o.samples, "File for the log-likelihoods of each record")
+      ->type_name("FILE")
+      ->needs(task);
+  command->add_option("--tokenizer", o.tokenizer, "Of the task (default: the model's)")
+      ->type_name("PATH")
+      ->needs(task);
   add_device_option(*command, o.device);
   add_dtype_option(*command, o.dtype);
   command

@@ -24,9 +24,10 @@ BlockGather::~BlockGather() {
 void BlockGather::start(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
   use.started = true;
-  buffers_.open(
-      ctx_.arena, block,
-      {store_.block_range(block, Region::kDense), store_.block_range(block, Region::kExpert)});
+  std::vector<FlatRange> ranges;
+  for (int region = 0; region < kRegions; ++region)
+    ranges.push_back(store_.block_range(block, static_cast<Region>(region)));
+  buffers_.open(ctx_.arena, block, ranges);
   if (ctx_.planning()) return;
   for (const Tile& tile : store_.block_tiles(block)) {
     const Tensor whole = buffers_.view(block, tile.range);
@@ -62,7 +63,7 @@ void gather_updated_values(const Groups& groups, const ParameterStore& store, Pr
   std::vector<Work> all;
   for (const Tile& tile : store.tiles()) {
     Communicator& group = groups.of(tile.region);
-    if (group.size() == 1) continue;
+    if (group.size() == 1 || !is_trained(tile.region)) continue;
     const Tensor whole = store.flat_values().slice(0, tile.range.begin, tile.range.end);
     all.push_back(group.all_gather_v_async(whole));
   }

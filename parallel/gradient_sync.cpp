@@ -67,7 +67,7 @@ void GradientSync::scatter(int block) {
   if (!ctx_.planning())
     for (const Tile& tile : store_.block_tiles(block)) {
       Communicator& group = groups_.of(tile.region);
-      if (group.size() > 1)
+      if (group.size() > 1 && is_trained(tile.region))
         pending.work.push_back(
             group.reduce_scatter_v_async(store_.whole_gradients(block, tile.range)));
     }
@@ -89,7 +89,8 @@ void GradientSync::settle(Pending& pending) {
   if (!pending.whole.present()) return;
   const bool first = !accumulated_[static_cast<size_t>(pending.block)];
   accumulated_[static_cast<size_t>(pending.block)] = true;
-  for (const Tile& tile : store_.block_tiles(pending.block))
+  for (const Tile& tile : store_.block_tiles(pending.block)) {
+    if (!is_trained(tile.region)) continue;
     store_.owned().for_each(tile.range, [&](const FlatRange& piece, int64_t at) {
       const Tensor sum = store_.flat_gradients().slice(0, at, at + piece.size());
       const Tensor mine = pending.whole.view(piece);
@@ -98,6 +99,7 @@ void GradientSync::settle(Pending& pending) {
       else
         add(ctx_, sum, sum, mine);
     });
+  }
 }
 
 void GradientSync::block_done(int block, bool last) {
@@ -106,7 +108,7 @@ void GradientSync::block_done(int block, bool last) {
   store_.finish_gradients(ctx_, block);
   if (!ctx_.planning()) add_parts(block);
   if (stage == 0) {
-    for (const Region region : {Region::kDense, Region::kExpert})
+    for (const Region region : kTrainedRegions)
       if (store_.region_range(region).size() > 0) reducer(region).block_ready(position(block));
     return;
   }

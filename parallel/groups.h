@@ -16,7 +16,7 @@ struct Groups {
   Groups(Communicator& world, const ParallelSizes& sizes, int kv_copies = 1);
 
   // The ranks over which a region's gradients are summed: those that hold the same parameters.
-  Communicator& of(Region region) const { return region == Region::kDense ? *data : *edp; }
+  Communicator& of(Region region) const { return is_dense(region) ? *data : *edp; }
 
   Layout layout;
   Communicator& world;

@@ -50,10 +50,22 @@ std::vector<LayoutProblem> layout_problems(const ParallelSizes& sizes, int ranks
 
 // What is reduced over the same ranks: a region of a rank's parameters.
 enum class Region : uint8_t {
-  kDense,   // over dp x cp
-  kExpert,  // over edp: the ranks that hold the same experts
+  kDense,         // over dp x cp
+  kExpert,        // over edp: the ranks that hold the same experts
+  kFrozen,        // like kDense, and never trained: beside adapters
+  kFrozenExpert,  // like kExpert, likewise
 };
-inline constexpr int kRegions = 2;
+inline constexpr int kRegions = 4;
+inline constexpr Region kTrainedRegions[] = {Region::kDense, Region::kExpert};
+constexpr bool is_trained(Region region) {
+  return region == Region::kDense || region == Region::kExpert;
+}
+constexpr bool is_dense(Region region) {
+  return region == Region::kDense || region == Region::kFrozen;
+}
+constexpr Region frozen(Region region) {
+  return is_dense(region) ? Region::kFrozen : Region::kFrozenExpert;
+}
 
 // Number of ranks along a dim and the index of this rank.
 struct Place {
@@ -72,7 +84,7 @@ struct Layout {
   ContextBalance cp_balance = ContextBalance::kZigzag;
   int cp_exchange = 1;
   // The ranks that hold the same parameters of a region, and this one's number.
-  const Place& of(Region region) const { return region == Region::kDense ? data : edp; }
+  const Place& of(Region region) const { return is_dense(region) ? data : edp; }
   // Ranks that split the tokens of the residual stream: tp with sequence parallelism, else 1.
   Place token_split() const { return sequence_parallel ? tp : Place{}; }
 };

@@ -1,6 +1,7 @@
 #include "parallel/parameter_store.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/transfer.h"
@@ -44,10 +45,19 @@ ParamHandle ParameterList::add(ParameterSpec spec) {
                 " of block ", spec.block, " is listed after block ", specs_.back().block);
   TRIREME_CHECK(
       !spec.fused_with_previous || (!specs_.empty() && specs_.back().block == spec.block &&
-                                    specs_.back().region == spec.region),
+                                    is_dense(specs_.back().region) == is_dense(spec.region)),
       "parameter ", spec.name, " is fused with one of another block or region");
+  if (adapters_ != nullptr) spec.region = frozen(spec.region);
   specs_.push_back(std::move(spec));
   return static_cast<ParamHandle>(specs_.size()) - 1;
+}
+
+ParamHandle ParameterList::add_adapter(ParameterSpec spec) {
+  spec.adapter = true;
+  const AdapterPlan* const plan = std::exchange(adapters_, nullptr);
+  const ParamHandle h = add(std::move(spec));
+  adapters_ = plan;
+  return h;
 }
 
 ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sharding& sharding)
@@ -101,14 +111,20 @@ void ParameterStore::cut_tiles() {
         if (cuts[i] < cuts[i + 1]) tiles_.push_back({{cuts[i], cuts[i + 1]}, block, region});
     }
   std::vector<FlatRange> all, mine;
+  size_t trained = 0;
   for (const Tile& tile : tiles_) {
     const Place& place = sharding_.of(tile.region);
     const Piece piece = piece_of(tile.range.size(), place.size, place.index);
     all.push_back(tile.range);
     mine.push_back({tile.range.begin + piece.begin, tile.range.begin + piece.end});
+    if (is_trained(tile.region)) trained = all.size();
   }
   whole_ = ShardMap(all);
   owned_ = ShardMap(mine);
+  all.resize(trained);
+  mine.resize(trained);
+  trained_ = ShardMap(all);
+  owned_trained_ = ShardMap(mine);
 }
 
 std::vector<Tile> ParameterStore::block_tiles(int block) const {
@@ -145,7 +161,7 @@ std::vector<PartialRange> ParameterStore::partial_ranges(int block) const {
   std::vector<PartialRange> out;
   for (const ParamHandle h : by_offset_) {
     const ParameterSpec& spec = specs_[static_cast<size_t>(h)];
-    if (spec.block != block || spec.partial == PartialSum::kNone) continue;
+    if (spec.block != block || spec.partial == PartialSum::kNone || !trained(h)) continue;
     const bool joins =
         !out.empty() && out.back().sum == spec.partial && out.back().range.end == range(h).begin;
     if (joins)
@@ -165,7 +181,7 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
     // them is not, and regions are divided among different ranks.
     const bool joins = before != nullptr && before->copy == 0 && before->region == spec.region;
     before = &spec;
-    if (spec.copy != 0) continue;
+    if (spec.copy != 0 || !trained(h)) continue;
     if (joins)
       out.back().end = range(h).end;
     else
@@ -218,6 +234,7 @@ Tensor ParameterStore::value(ParamHandle first, ParamHandle last) const {
 
 GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
   check_fused(first, last);
+  TRIREME_CHECK(trained(first), specs_[static_cast<size_t>(first)].name, " is frozen");
   const Shape shape = fused_shape(first, last);
   const DType dtype = gradient_dtype();
   const int block = block_of(first);
@@ -238,7 +255,7 @@ GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
 }
 
 void ParameterStore::expect_gradients(ParamHandle h) {
-  if (sharding_.stage >= 2) open_gradients(block_of(h));
+  if (sharding_.stage >= 2 && trained(h)) open_gradients(block_of(h));
 }
 
 Tensor ParameterStore::flat_values() const {
@@ -320,7 +337,7 @@ void ParameterStore::finish_gradients(Ctx& ctx, int block) {
     if (part.size() == 0 || planning) return;
     fill_zero(ctx, whole_gradients(block, part));
   };
-  for (const Region region : {Region::kDense, Region::kExpert}) {
+  for (const Region region : kTrainedRegions) {
     // Padding is reduced with the rest: an arena's memory holds anything.
     const FlatRange whole = block_range(block, region);
     int64_t end = whole.begin;

@@ -3,7 +3,8 @@
 // Values, gradients and (in optim/) every optimizer state are flat ranges with the same element
 // offsets, so that all-reduce buckets, fused updates, norms and checkpoint shards are slices of them.
 // A *block* (the embeddings, one transformer layer, the head) is a contiguous range of each *region*;
-// a region holds what is reduced over the same ranks: first everything dense, then the experts.
+// a region holds what is reduced over the same ranks: first everything dense, then the experts, and behind
+// what is trained the same of what is frozen. Frozen parameters have values, and no gradients or states.
 // Logical tensors that one product reads together (q, k, v; gate, up) lie without a gap, so that the
 // fused matrix is a view.
 //
@@ -31,6 +32,7 @@ namespace trireme {
 struct Groups;
 class BlockGather;
 struct Ctx;
+struct AdapterPlan;  // transformer/lora.h
 
 enum class InitKind { kZeros, kOnes, kNormal };
 
@@ -54,6 +56,7 @@ struct ParameterSpec {
   bool fused_with_previous = false;  // no padding before it: one matrix with its predecessor
   Region region = Region::kDense;
   PartialSum partial = PartialSum::kNone;
+  bool adapter = false;  // added by add_adapter()
   // Holders of this box among the ranks of different tp, etp and pp index, and this rank's number
   // among them: number 0 counts in the gradient norm and writes the checkpoint.
   int copies = 1;
@@ -71,8 +74,14 @@ class ParameterList {
   ParamHandle add(ParameterSpec spec);
   const std::vector<ParameterSpec>& specs() const { return specs_; }
 
+  // While a plan is set everything is frozen that add() adds, and add_adapter() adds what is trained.
+  void set_adapters(const AdapterPlan* plan) { adapters_ = plan; }
+  const AdapterPlan* adapters() const { return adapters_; }
+  ParamHandle add_adapter(ParameterSpec spec);
+
  private:
   std::vector<ParameterSpec> specs_;
+  const AdapterPlan* adapters_ = nullptr;
 };
 
 // A part of a block that is divided among ranks on its own. Usually all of the block's region; a table
@@ -87,7 +96,7 @@ struct Tile {
 struct Sharding {
   int stage = 0;        // 1: optimizer state; 2: gradients too; 3: values too
   Place dense, expert;  // Layout::data and Layout::edp
-  const Place& of(Region region) const { return region == Region::kDense ? dense : expert; }
+  const Place& of(Region region) const { return is_dense(region) ? dense : expert; }
 };
 
 struct PartialRange {
@@ -126,10 +135,11 @@ class ParameterStore {
     return block_ranges_[static_cast<size_t>(region)][static_cast<size_t>(block)];
   }
   FlatRange region_range(Region region) const;
-  // Ranges of a block whose gradients are partial sums, in the order of the flat range.
+  // Trained ranges of a block whose gradients are partial sums, in the order of the flat range.
   std::vector<PartialRange> partial_ranges(int block) const;
-  // Ranges that count in the gradient norm on this rank: all but those of copies.
+  // Trained ranges that count in the gradient norm on this rank: all but those of copies.
   std::vector<FlatRange> counted_ranges() const;
+  bool trained(ParamHandle h) const { return is_trained(specs_[static_cast<size_t>(h)].region); }
   FlatRange range(ParamHandle h) const { return ranges_[static_cast<size_t>(h)]; }
 
   const Sharding& sharding() const { return sharding_; }
@@ -137,10 +147,11 @@ class ParameterStore {
   std::vector<Tile> block_tiles(int block) const;
   // What this rank owns of the flat range, whether or not anything is divided.
   const ShardMap& owned() const { return owned_; }
-  // What it stores of each array: everything, or what it owns.
-  const ShardMap& state_map() const { return map_from(1); }
-  const ShardMap& gradient_map() const { return map_from(2); }
-  const ShardMap& value_map() const { return map_from(3); }
+  // What it stores of each array: everything, or what it owns; of states and gradients only what is trained,
+  // which lies first.
+  const ShardMap& state_map() const { return sharding_.stage >= 1 ? owned_trained_ : trained_; }
+  const ShardMap& gradient_map() const { return sharding_.stage >= 2 ? owned_trained_ : trained_; }
+  const ShardMap& value_map() const { return sharding_.stage >= 3 ? owned_ : whole_; }
   int64_t value_bytes() const { return value_map().size() * dtype_size(dtype_); }
   int64_t gradient_bytes() const { return gradient_map().size() * dtype_size(gradient_dtype()); }
 
@@ -185,7 +196,6 @@ class ParameterStore {
   void place(Region region);
   void cut_tiles();
   void open_gradients(int block);
-  const ShardMap& map_from(int stage) const { return sharding_.stage >= stage ? owned_ : whole_; }
   void check_fused(ParamHandle first, ParamHandle last) const;
   Shape fused_shape(ParamHandle first, ParamHandle last) const;
   std::vector<ParameterSpec> specs_;
@@ -197,6 +207,7 @@ class ParameterStore {
   Sharding sharding_;
   std::vector<Tile> tiles_;  // in the order of the flat range
   ShardMap whole_, owned_;
+  ShardMap trained_, owned_trained_;               // the trained part of them
   Arena* arena_ = nullptr;                         // of the blocks below
   std::unique_ptr<BlockGather> gather_;            // stage 3
   std::unique_ptr<BlockBuffers> block_gradients_;  // stages 2 and 3

@@ -28,12 +28,48 @@ double Evaluator::forward() {
   const Activation unused_scale = ctx_.allocate("evaluation.scale", DType::kF64, Shape{1});
   fill_zero(ctx_, loss);
   fill_zero(ctx_, unused_scale);
-  stage_.begin(local_, {loss, unused_scale, {}});
+  // Where the head is, of this rank's tokens.
+  std::vector<Activation> losses;
+  std::vector<Tensor> views;
+  const DType dtype = store_.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  for (const MicroBatch& local : local_)
+    views.push_back(losses.emplace_back(
+        ctx_.allocate("evaluation.token_losses", dtype, Shape{std::ssize(local.tokens)})));
+  stage_.begin(local_, {loss, unused_scale, {}}, std::move(views));
   executor_.run(stage_, ctx_);
   if (ctx_.planning()) return 0.0;
+  if (take_) take_losses(losses);
   const double sum = to_host<double>(ctx_, loss)[0];
   if (ctx_.gpu != nullptr) groups_.world.check_alive();  // after a loss a GPU goes on with anything
   return sum;
+}
+
+// Tensor-parallel ranks have the same tokens: one of them tells.
+void Evaluator::take_losses(const std::vector<Activation>& losses) const {
+  const Layout& layout = groups_.layout;
+  if (layout.tp.index != 0 || layout.pp.index + 1 != layout.pp.size) return;
+  for (size_t b = 0; b < losses.size(); ++b)
+    read_on_host(ctx_, losses[b], [&](const ConstTensor& part, int64_t first) {
+      for (int64_t i = 0; i < part.numel(); ++i) {
+        const auto token = static_cast<size_t>(first + i);
+        if (local_[b].targets[token] == kIgnoredTarget) continue;
+        const double loss = part.dtype() == DType::kF64 ? part.as<double>()[i]
+                                                        : static_cast<double>(part.as<float>()[i]);
+        take_(local_[b].rows[token], loss);
+      }
+    });
+}
+
+EvalResult Evaluator::run_tokens(BatchSource& source, const ArenaPlan& plan, const TakeLoss& take) {
+  take_ = take;
+  try {
+    const EvalResult result = run(source, 0, plan);
+    take_ = {};
+    return result;
+  } catch (...) {
+    take_ = {};
+    throw;
+  }
 }
 
 ArenaPlan Evaluator::plan() {
@@ -95,6 +131,17 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
   if (groups_.world.size() > 1) groups_.world.all_reduce(Tensor(sums, DType::kF64, Shape{2}));
   ctx_.mode = before;
   return {sums[1] > 0 ? sums[0] / sums[1] : 0.0, static_cast<int64_t>(sums[1])};
+}
+
+std::vector<double> Evaluator::log_likelihoods(const ExampleSet& set, ExampleSource& source,
+                                               const ArenaPlan& plan) {
+  std::vector<double> sums(static_cast<size_t>(set.documents()), 0.0);
+  run_tokens(source, plan, [&](int64_t row, double loss) {
+    sums[static_cast<size_t>(source.document_of(row))] -= loss;
+  });
+  if (groups_.world.size() > 1)
+    groups_.world.all_reduce(Tensor(sums.data(), DType::kF64, Shape{std::ssize(sums)}));
+  return sums;
 }
 
 }  // namespace trireme

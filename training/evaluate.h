@@ -1,7 +1,7 @@
 // Validation loss over a set of sequences, shared among the data-parallel ranks of a layout.
 #pragma once
 
-#include "training/data/batch_source.h"
+#include "training/data/example_set.h"
 #include "training/train_step.h"
 
 namespace trireme {
@@ -22,8 +22,17 @@ class Evaluator {
   // nothing that training depends on changes. progress(done, total) is called on every rank.
   EvalResult run(BatchSource& source, int64_t max_samples, const ArenaPlan& plan,
                  const std::function<void(int64_t, int64_t)>& progress = {});
+  // The same, and take(row, loss) for every token with a target, on one of the ranks: row is its number in the
+  // source, sample x sequence length + place.
+  using TakeLoss = std::function<void(int64_t row, double loss)>;
+  EvalResult run_tokens(BatchSource& source, const ArenaPlan& plan, const TakeLoss& take);
+  // Of each document of a set the sum of the log-probabilities of its learned tokens; the same on all ranks.
+  // source: of all its items, in order.
+  std::vector<double> log_likelihoods(const ExampleSet& set, ExampleSource& source,
+                                      const ArenaPlan& plan);
 
  private:
+  void take_losses(const std::vector<Activation>& losses) const;
   void fill(BatchSource& source, int64_t begin, int64_t total);
   double forward();  // the sum of losses of the batches filled in; 0 in a planning run
   const Model& model_;
@@ -36,6 +45,7 @@ class Evaluator {
   EvalStage stage_;
   MicroBatch whole_;
   std::vector<MicroBatch> local_;  // one per pass of the schedule
+  TakeLoss take_;                  // absent: nobody asks
 };
 
 }  // namespace trireme

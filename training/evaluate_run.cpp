@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
@@ -61,6 +62,30 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
              "); give --data PREFIX");
 }
 
+std::unique_ptr<Tokenizer> tokenizer_of(const EvaluateOptions& options, const RunConfig& trained) {
+  const std::string& spec = options.tokenizer.empty() ? trained.data.tokenizer : options.tokenizer;
+  if (spec.empty()) fail_input(options.model, ": names no tokenizer; give --tokenizer PATH");
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
+  if (tokenizer->vocab_size() > trained.model.vocab_size)
+    fail_input("tokenizer ", spec, " has ", tokenizer->vocab_size(), " ids, the model only ",
+               trained.model.vocab_size);
+  return tokenizer;
+}
+
+// The documents of a task, packed into sequences as fine-tuning packs its examples.
+void run_task(const EvalTask& task, const EvaluateOptions& options, Evaluator& evaluator,
+              int64_t length, const ArenaPlan& plan, EvaluateReport& report) {
+  const auto set = std::make_shared<const ExampleSet>(task.documents());
+  std::vector<int64_t> all(static_cast<size_t>(set->items()));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  ExampleSource source(set, all, {.sequence_length = length});
+  const std::vector<double> log_likelihoods = evaluator.log_likelihoods(*set, source, plan);
+  report.questions = task.questions();
+  report.texts = task.texts();
+  report.metrics = task.metrics(log_likelihoods);
+  if (!options.samples.empty()) report.samples = task.samples(log_likelihoods);
+}
+
 }  // namespace
 
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
@@ -72,11 +97,19 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
   Ctx ctx(pin_rank(world, 0), "activations", device.get());
   int64_t length = 0, micro = 0;
   std::vector<ValidationSource> sources;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<EvalTask> task;
   ParallelSizes sizes;
   agreed(world.world(), [&] {
     length = length_of(options, trained);
     micro = options.micro_batch_size > 0 ? options.micro_batch_size : trained.micro_batch_size;
-    sources = open_sources(options, trained, length);
+    if (options.task.empty()) {
+      sources = open_sources(options, trained, length);
+    } else {
+      tokenizer = tokenizer_of(options, trained);
+      task.emplace(options.task, *tokenizer,
+                   EvalTaskOptions{.sequence_length = length, .delimiter = options.delimiter});
+    }
     sizes = resolve_layout(options.layout, trained.model, world.size());
   });
   const Groups groups(world.world(), sizes, kv_head_copies(trained.model, sizes.tp));
@@ -86,6 +119,7 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
   ctx.arena.reserve(plan.capacity);
   EvaluateReport report;
   report.checkpoint = loaded.checkpoint();
+  if (task) run_task(*task, options, evaluator, length, plan, report);
   for (const auto& [name, source] : sources)
     report.sets.push_back(
         {name, source->describe(), evaluator.run(*source, options.max_samples, plan)});

@@ -5,15 +5,20 @@
 #include <string>
 
 #include "parallel/comm/world.h"
+#include "training/eval_task.h"
 #include "training/evaluate.h"
 #include "training/model_layout.h"
 
 namespace trireme {
 
 struct EvaluateOptions {
-  std::string model;             // run directory, checkpoint, or a model of others
-  std::optional<DType> dtype;    // to compute in; absent: the checkpoint's
-  std::string data;              // token file prefix; empty: the run's own validation data
+  std::string model;            // run directory, checkpoint, or a model of others
+  std::optional<DType> dtype;   // to compute in; absent: the checkpoint's
+  std::string data;             // token file prefix; empty: the run's own validation data
+  std::string task;             // questions or texts (training/eval_task.h) in the place of data
+  std::string delimiter = " ";  // of a task's choices from their context
+  std::string tokenizer;        // of a task; empty: the run's
+  std::string samples;  // of a task: file for the log-likelihoods of each record; empty: none
   std::string validation_set;    // of the run's named sets; empty: all of them
   int64_t sequence_length = 0;   // 0: as trained
   int64_t micro_batch_size = 0;  // 0: as trained
@@ -31,6 +36,10 @@ struct EvaluateReport {
     EvalResult result;
   };
   std::vector<Set> sets;
+  // Of a task.
+  int64_t questions = 0, texts = 0;
+  std::vector<TaskMetric> metrics;
+  std::string samples;  // where they were asked for
   double seconds = 0;
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "transformer/lora.h"
+
 namespace trireme {
 
 struct FinetuneConfig {
@@ -17,6 +19,7 @@ struct FinetuneConfig {
   bool assistant_only_loss = true;
   std::string chat_template;    // file, or directory of a tokenizer; empty: the tokenizer's own
   double num_train_epochs = 0;  // 0: train_steps says
+  LoraConfig lora;
 };
 
 }  // namespace trireme

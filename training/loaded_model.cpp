@@ -36,6 +36,11 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       if (foreign_ || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
+    if (config_.finetune.lora.enabled()) {
+      adapters_ = std::make_unique<CheckpointModel>(checkpoint_);
+      source_ = open_any_model(config_.checkpoint.load);
+      source_->check(config_.model);
+    }
     config_.dtype = dtype.value_or(config_.dtype);
   });
 }
@@ -43,7 +48,8 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
 void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   const std::vector<ChunkSpan> chunks =
       chunks_of(split_layers(config_.model.num_layers, layout.pp.size, {}), layout.pp);
-  model_ = std::make_unique<Model>(config_.model, config_.dtype, layout, chunks);
+  model_ =
+      std::make_unique<Model>(config_.model, config_.dtype, layout, chunks, config_.finetune.lora);
   model_->reserve_positions(ctx, positions);
   store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
   store_->allocate(ctx, false);
@@ -51,6 +57,7 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
     source_->load(ctx, *model_, *store_);
   else
     load_parameters(ctx, CheckpointReader(checkpoint_), *model_, *store_);
+  if (adapters_ != nullptr) adapters_->load_adapters(ctx, *model_, *store_);
 }
 
 }  // namespace trireme

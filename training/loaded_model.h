@@ -35,6 +35,8 @@ class LoadedModel {
   std::string checkpoint_;
   RunConfig config_;
   std::unique_ptr<ModelSource> source_;  // absent: a checkpoint in the dtype it was saved in
+  std::unique_ptr<ModelSource>
+      adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   int64_t step_ = 0;
   bool foreign_ = false;
   std::unique_ptr<Model> model_;

@@ -253,7 +253,8 @@ void PretrainRun::start_or_resume() {
     agreed(group_, [&] { load_initial_weights(ctx_, weights, state_); });
   } else if (checkpoint.empty()) {
     state_.initialize(ctx_);
-  } else {
+  }
+  if (!checkpoint.empty()) {
     agreed(group_,
            [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
     last_saved_ = position_.step;
@@ -268,7 +269,7 @@ void PretrainRun::start_or_resume() {
   for (const std::string& note : config_.notes) log_info(note);
   if (group_.rank() == 0 && !no_validation_.empty())
     log_warning("no validation loss will be taken: ", no_validation_);
-  if (!weights.empty())
+  if (!weights.empty() && checkpoint.empty())
     log_info("starting at step 0 with the weights of ", weights,
              "; optimizer, learning rate and data begin anew");
   if (!checkpoint.empty())

@@ -7,9 +7,16 @@
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
 #include "training/finetune_data.h"
+#include "transformer/model.h"
 
 namespace trireme {
 namespace {
+
+bool adapts_something(const ModelConfig& model, LoraConfig lora, const std::string& target) {
+  lora.targets = {target};
+  const Model with(model, DType::kF32, Layout{}, split_layers(model.num_layers, 1, {}), lora);
+  return std::ranges::any_of(with.parameters().specs(), &ParameterSpec::adapter);
+}
 
 // "file" or ["file", ...]
 std::vector<std::string> read_files(const ConfigValues& values, const char* key,
@@ -28,6 +35,33 @@ std::vector<std::string> read_files(const ConfigValues& values, const char* key,
   }
   if (files.empty()) report.error(values.spelled(key), "is an empty list");
   return files;
+}
+
+void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  LoraConfig& lora = config.finetune.lora;
+  if (!values.given("finetune.lora.rank")) {
+    for (const Key& key : run_schema().keys())
+      if (key.path.starts_with("finetune.lora.") && values.given(key.path))
+        return report.error("finetune.lora.rank", "is required beside other keys of adapters");
+    return;
+  }
+  lora.rank = values.integer("finetune.lora.rank");
+  lora.alpha = values.is_auto("finetune.lora.alpha") ? 2.0 * static_cast<double>(lora.rank)
+                                                     : values.number("finetune.lora.alpha");
+  lora.dropout = values.number("finetune.lora.dropout");
+  lora.rank_stabilised = values.flag("finetune.lora.use_rslora");
+  const char* const kTargets = "finetune.lora.target_modules";
+  lora.targets = values.given(kTargets) ? read_files(values, kTargets, report)
+                                        : std::vector<std::string>{"all-linear"};
+  for (const std::string& target : lora.targets)
+    if (report.ok() && !adapts_something(config.model, lora, target))
+      report.error(
+          values.spelled(kTargets),
+          concat("\"", target, "\" is no linear layer of attention or an MLP of the model"));
+  if (config.checkpoint.load.empty())
+    report.error("checkpoint.load", "is required: the model that adapters are for");
+  if (config.float8.enabled)
+    report.error(values.spelled("fp8.enabled"), "is not available together with adapters");
 }
 
 void check_data(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
@@ -65,6 +99,7 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
   finetune.chat_template = values.word("finetune.chat_template");
   if (values.given("finetune.num_train_epochs"))
     finetune.num_train_epochs = values.number("finetune.num_train_epochs");
+  read_lora(values, config, report);
   if (finetune.val_size >= 1 && finetune.val_size != std::floor(finetune.val_size))
     report.error(values.spelled("finetune.val_size"),
                  "is a part below 1 or a whole number of examples");
@@ -94,16 +129,25 @@ Json finetune_json(const FinetuneConfig& finetune) {
   const auto files = [](const std::vector<std::string>& list) {
     return list.empty() ? Json() : Json(list);
   };
-  return {{"method", finetune.method},
-          {"train_file", files(finetune.train_files)},
-          {"valid_file", files(finetune.valid_files)},
-          {"val_size", finetune.val_size},
-          {"packing", finetune.packing},
-          {"long_examples", finetune.drop_long ? "drop" : "truncate"},
-          {"assistant_only_loss", finetune.assistant_only_loss},
-          {"chat_template", finetune.chat_template.empty() ? Json() : Json(finetune.chat_template)},
-          {"num_train_epochs",
-           finetune.num_train_epochs > 0 ? Json(finetune.num_train_epochs) : Json()}};
+  Json json = {
+      {"method", finetune.method},
+      {"train_file", files(finetune.train_files)},
+      {"valid_file", files(finetune.valid_files)},
+      {"val_size", finetune.val_size},
+      {"packing", finetune.packing},
+      {"long_examples", finetune.drop_long ? "drop" : "truncate"},
+      {"assistant_only_loss", finetune.assistant_only_loss},
+      {"chat_template", finetune.chat_template.empty() ? Json() : Json(finetune.chat_template)},
+      {"num_train_epochs",
+       finetune.num_train_epochs > 0 ? Json(finetune.num_train_epochs) : Json()}};
+  const LoraConfig& lora = finetune.lora;
+  if (lora.enabled())
+    json["lora"] = {{"rank", lora.rank},
+                    {"alpha", lora.alpha},
+                    {"dropout", lora.dropout},
+                    {"target_modules", lora.targets},
+                    {"use_rslora", lora.rank_stabilised}};
+  return json;
 }
 
 }  // namespace trireme

@@ -43,6 +43,30 @@ void add_finetune_keys(Schema& s) {
       .above(0)
       .at_most(1e6)
       .alias({"num_train_epochs", "num_epochs"});
+  s.integer("finetune.lora.rank", "null",
+            "train adapters of this rank instead of the weights; null: train all weights")
+      .or_null()
+      .at_least(1)
+      .at_most(65536)
+      .alias({"lora_rank", "lora_r", "finetune.lora.r"});
+  s.number("finetune.lora.alpha", "\"auto\"",
+           "their output is multiplied by alpha / rank; auto: 2 x rank")
+      .or_auto()
+      .above(0)
+      .at_most(1e6)
+      .alias({"lora_alpha", "finetune.lora.lora_alpha"});
+  s.number("finetune.lora.dropout", "0", "of the adapters' input")
+      .at_least(0)
+      .below(1)
+      .alias({"lora_dropout", "finetune.lora.lora_dropout"});
+  s.any(
+       "finetune.lora.target_modules", "\"all-linear\"", "word or list of them",
+       "which layers have adapters: the last parts of their names (q_proj, k_proj, v_proj, o_proj, "
+       "gate_proj, up_proj, down_proj); all-linear: those of attention and of MLPs")
+      .alias({"lora_target_modules", "lora_target"});
+  s.boolean("finetune.lora.use_rslora", false,
+            "alpha / sqrt(rank) instead: rank-stabilised (Kalajdzievski 2023)")
+      .alias({"use_rslora"});
 }
 
 }  // namespace trireme

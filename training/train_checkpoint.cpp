@@ -70,6 +70,7 @@ void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore&
                  const Stored& stored) {
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    if (!store.trained(h)) continue;  // the base of adapters, which lies elsewhere
     const CheckpointTensor& tensor =
         reader.require(stored.kind, spec.name, stored.array.dtype(), dims_of(spec.shape));
     const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
@@ -90,7 +91,7 @@ std::vector<CheckpointPart> owned_parts(const TrainState& state) {
   for (const Stored& stored : stored_arrays(state))
     for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
       const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-      if (spec.copy != 0) continue;
+      if (spec.copy != 0 || !store.trained(h)) continue;
       store.owned().for_each(store.range(h), [&](const FlatRange& part, int64_t) {
         const int64_t at = stored.map.offset(part.begin);
         parts.push_back({stored.kind, spec.name, dims_of(spec.shape), spec.box,

@@ -14,7 +14,8 @@ struct TrainPosition {
   int64_t consumed_samples = 0;  // sequences taken from the training data
 };
 
-// Collective. Every rank writes its share of the tensors. InputError on all ranks when one fails
+// Collective. Every rank writes its share of the tensors; beside adapters what is frozen is not written, it is
+// that of checkpoint.load. InputError on all ranks when one fails
 // (full disk); nothing is left behind and older checkpoints stay.
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups);

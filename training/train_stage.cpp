@@ -110,7 +110,9 @@ Activation EvalStage::forward(int chunk, int micro_batch, Activation x) {
   Pass pass{ctx_, store_, tokens, &groups_};
   Activation y = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
   if (!model_.has_head(chunk)) return y;
-  model_.loss(pass, std::move(y), loss_);
+  Loss loss = loss_;
+  loss.per_token = token_losses_[static_cast<size_t>(micro_batch)];
+  model_.loss(pass, std::move(y), loss);
   return {};
 }
 

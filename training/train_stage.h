@@ -72,15 +72,18 @@ class TrainStage final : public PipelineStage {
   std::vector<int> recorded_blocks_;
 };
 
-// The forward half alone: adds to loss.sum where the head is, keeps nothing.
+// The forward half alone: adds to loss.sum where the head is, keeps nothing. token_losses: of each micro-batch,
+// where the losses of its tokens go.
 class EvalStage final : public PipelineStage {
  public:
   EvalStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
             int64_t sequence_length)
       : model_(model), store_(store), groups_(groups), ctx_(ctx), batches_(ctx, sequence_length) {}
-  void begin(const std::vector<MicroBatch>& batches, const Loss& loss) {
+  void begin(const std::vector<MicroBatch>& batches, const Loss& loss,
+             std::vector<Tensor> token_losses) {
     batches_.place(batches);
     loss_ = loss;
+    token_losses_ = std::move(token_losses);
   }
   Activation forward(int chunk, int micro_batch, Activation x) override;
   Activation backward_input(int chunk, int micro_batch, Activation dy) override;
@@ -94,6 +97,7 @@ class EvalStage final : public PipelineStage {
   Ctx& ctx_;
   PlacedBatches batches_;
   Loss loss_;
+  std::vector<Tensor> token_losses_;
 };
 
 }  // namespace trireme

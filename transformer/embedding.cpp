@@ -65,6 +65,7 @@ Activation Embedding::forward(Pass& pass) const {
 
 void Embedding::backward(Pass& pass, Activation dy) const {
   Ctx& ctx = pass.ctx;
+  if (!pass.params.trained(tokens_)) return;
   if (drops(pass))
     dropout(ctx, dy, dy, {}, pass.residual_part(pass.tokens.rows), dropout_,
             pass.dropout_key("embedding_dropout", 0));

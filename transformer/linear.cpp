@@ -44,6 +44,16 @@ ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& p
     if (first_weight_ < 0) first_weight_ = last_weight_;
     out_ += part.rows.size();
   }
+  add_bias_parameters(list, parts, init, block);
+  int64_t first_output = 0;
+  for (const LinearPart& part : parts) {
+    adapters_.add_column(list, part.name, part.out, in, part.rows, first_output, block);
+    first_output += part.rows.size();
+  }
+}
+
+void ColumnLinear::add_bias_parameters(ParameterList& list, const std::vector<LinearPart>& parts,
+                                       const LinearInit& init, int block) {
   if (!init.bias) return;
   for (const LinearPart& part : parts) {
     last_bias_ = list.add({.name = part.name + ".bias",
@@ -67,6 +77,7 @@ void ColumnLinear::multiply(Pass& pass, const Tensor& y, const ConstTensor& x) c
 void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   gather_tokens_with(pass, x, [&](const TokenRange& rows, const ConstTensor& part) {
     multiply(pass, rows.of(y), part);
+    adapters_.forward(pass, rows, rows.of(y), part);
   });
 }
 
@@ -74,10 +85,13 @@ void ColumnLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTenso
   const Tensor weight = pass.params.value(first_weight_, last_weight_);
   sum_over_tensor_ranks_with(pass, dx, [&](const TokenRange& rows, const Tensor& out) {
     input_gradient(pass, first_weight_, out, rows.of(dy), weight);
+    adapters_.backward_input(pass, rows, out, rows.of(dy));
   });
 }
 
 void ColumnLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
+  adapters_.backward_weight(pass, dy, x);
+  if (!pass.params.trained(first_weight_)) return;
   weight_gradient(pass, first_weight_, pass.params.gradient(first_weight_, last_weight_), dy, x);
   if (first_bias_ < 0) return;
   const GradientSlot db = pass.params.gradient(first_bias_, last_bias_);
@@ -93,11 +107,13 @@ ReplicatedLinear::ReplicatedLinear(ParameterList& list, const Layout& layout,
 
 void ReplicatedLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   products_.multiply(pass, y, x);
+  products_.adapters_.forward(pass, rows_of(pass, x), y, x);
 }
 
 void ReplicatedLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
   input_gradient(pass, products_.first_weight_, dx, dy,
                  pass.params.value(products_.first_weight_, products_.last_weight_));
+  products_.adapters_.backward_input(pass, rows_of(pass, dy), dx, dy);
 }
 
 void ReplicatedLinear::backward_weight(Pass& pass, const ConstTensor& dy,
@@ -115,14 +131,16 @@ RowLinear::RowLinear(ParameterList& list, const Layout& layout, const std::strin
                       .init_std = init.std,
                       .decay = true,
                       .block = block});
-  if (!init.bias) return;
-  const DimSlice rows = replicated_slice(out, layout);
-  bias_ = list.add({.name = name + ".bias",
-                    .shape = Shape{out},
-                    .block = block,
-                    .partial = rows.partial,
-                    .copies = rows.copies,
-                    .copy = rows.copy});
+  if (init.bias) {
+    const DimSlice rows = replicated_slice(out, layout);
+    bias_ = list.add({.name = name + ".bias",
+                      .shape = Shape{out},
+                      .block = block,
+                      .partial = rows.partial,
+                      .copies = rows.copies,
+                      .copy = rows.copy});
+  }
+  adapters_.add_row(list, name, out, in, columns, block);
 }
 
 void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
@@ -131,6 +149,7 @@ void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const
   const Tensor weight = pass.params.value(weight_);
   sum_over_tensor_ranks_with(pass, y, [&](const TokenRange& rows, const Tensor& out) {
     product(pass, weight_, out, rows.of(x), weight, split ? ConstTensor() : bias);
+    adapters_.forward(pass, rows, out, rows.of(x));
   });
   if (split && bias.present()) add_bias(pass.ctx, y, bias);
 }
@@ -139,11 +158,14 @@ AllTokens RowLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTen
   const Tensor weight = pass.params.value(weight_);
   return gather_tokens_with(pass, dy, [&](const TokenRange& rows, const ConstTensor& part) {
     input_gradient(pass, weight_, rows.of(dx), part, weight);
+    adapters_.backward_input(pass, rows, rows.of(dx), part);
   });
 }
 
 void RowLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
                                 const ConstTensor& x) const {
+  adapters_.backward_weight(pass, dy_all, x);
+  if (!pass.params.trained(weight_)) return;
   weight_gradient(pass, weight_, pass.params.gradient(weight_), dy_all, x);
   if (bias_ < 0) return;
   const GradientSlot db = pass.params.gradient(bias_);

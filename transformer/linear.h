@@ -1,11 +1,13 @@
 // Linear layers y = x w^T + b over one or several logical weights stored as one matrix, split over the
 // tensor-parallel ranks by outputs (column-parallel) or by inputs (row-parallel), as Shoeybi et al. 2019
 // pair them: the first product of a branch is column-parallel, the second row-parallel, and only the
-// residual stream on both sides is exchanged (transformer/tensor_exchange.h).
+// residual stream on both sides is exchanged (transformer/tensor_exchange.h). Either may have adapters
+// (transformer/lora.h); a frozen weight has no gradient.
 #pragma once
 
 #include "engine/ops/activation.h"
 #include "engine/ops/gemm.h"
+#include "transformer/lora.h"
 #include "transformer/sharding.h"
 #include "transformer/tensor_exchange.h"
 
@@ -43,9 +45,12 @@ class ColumnLinear {
  private:
   friend class ReplicatedLinear;
   void multiply(Pass& pass, const Tensor& y, const ConstTensor& x) const;
+  void add_bias_parameters(ParameterList& list, const std::vector<LinearPart>& parts,
+                           const LinearInit& init, int block);
   int64_t out_ = 0;
   ParamHandle first_weight_ = -1, last_weight_ = -1;
   ParamHandle first_bias_ = -1, last_bias_ = -1;
+  LowRank adapters_;
 };
 
 // Every rank has all of the weights and multiplies the rows it has: for products with few outputs, whose
@@ -89,6 +94,7 @@ class RowLinear {
  private:
   ParamHandle weight_ = -1;
   ParamHandle bias_ = -1;
+  LowRank adapters_;
 };
 
 }  // namespace trireme

@@ -77,6 +77,7 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
     chunk_loss(pass, loss, now);
     if (!backward) continue;
     linear_backward_input(ctx, dy->slice(0, begin, end), now.d_logits, weight, false);
+    if (!pass.params.trained(weight_)) continue;
     const GradientSlot dw = pass.params.gradient(weight_);
     linear_backward_weight(ctx, dw.grad, now.d_logits, rows, dw.accumulate);
   }

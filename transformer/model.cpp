@@ -30,8 +30,10 @@ Model::Model(const ModelConfig& config, DType dtype)
     : Model(config, dtype, Layout{}, split_layers(config.num_layers, 1, {})) {}
 
 Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
-             const std::vector<ChunkSpan>& chunks)
+             const std::vector<ChunkSpan>& chunks, const LoraConfig& lora)
     : config_(config), chunks_(chunks) {
+  const AdapterPlan adapters{lora, layout.tp};
+  if (lora.enabled()) list_.set_adapters(&adapters);
   int number = 0;  // of the parameter block
   for (const ChunkSpan& span : chunks_) {
     if (span.embedding) {
@@ -51,6 +53,7 @@ Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
     head_ = std::make_unique<LmHead>(config, layout, list_, head_block_,
                                      here ? embedding_->token_table() : -1);
   }
+  list_.set_adapters(nullptr);
   if (config.moe.experts > 0) routers_ = std::make_unique<RouterState>(config, dtype);
   table_dtype_ = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
 }

@@ -18,8 +18,9 @@ namespace trireme {
 class Model {
  public:
   // dtype: of parameters and activations. chunks: this rank's (transformer/stages.h).
+  // lora: adapters, beside which everything else is frozen.
   Model(const ModelConfig& config, DType dtype, const Layout& layout,
-        const std::vector<ChunkSpan>& chunks);
+        const std::vector<ChunkSpan>& chunks, const LoraConfig& lora = {});
   // The whole model on one rank.
   Model(const ModelConfig& config, DType dtype);
 

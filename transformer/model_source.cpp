@@ -224,10 +224,12 @@ void ModelSource::read(const ModelConfig& config, const ModelParameter& paramete
   subtract(destination, at.added);
 }
 
-void ModelSource::load(Ctx& ctx, const Model& model, ParameterStore& store) const {
+void ModelSource::load_parameters(Ctx& ctx, const Model& model, ParameterStore& store,
+                                  bool adapters) const {
   const Tensor values = store.flat_values();
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    if (spec.adapter != adapters) continue;
     const ModelParameter parameter{spec.name, dims_of(spec.shape), false};
     const TensorBox box = spec.box.extent.empty() ? whole_box(parameter.shape) : spec.box;
     store.value_map().for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
@@ -238,6 +240,14 @@ void ModelSource::load(Ctx& ctx, const Model& model, ParameterStore& store) cons
                      });
     });
   }
+}
+
+void ModelSource::load_adapters(Ctx& ctx, const Model& model, ParameterStore& store) const {
+  load_parameters(ctx, model, store, true);
+}
+
+void ModelSource::load(Ctx& ctx, const Model& model, ParameterStore& store) const {
+  load_parameters(ctx, model, store, false);
   if (model.routers() == nullptr) return;
   for (const RouterState::Named& t : model.routers()->saved()) {
     const std::vector<int64_t> shape = dims_of(t.tensor.shape());

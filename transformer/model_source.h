@@ -52,8 +52,10 @@ class ModelSource {
   // destination: contiguous, rank 1, on the host.
   virtual void read(const ModelConfig& config, const ModelParameter& parameter,
                     const TensorBox& box, int64_t begin, const Tensor& destination) const;
-  // What the rank of `model` holds, to where the context computes. check() comes first.
+  // What the rank of `model` holds, adapters excepted, to where the context computes. check() comes first.
   void load(Ctx& ctx, const Model& model, ParameterStore& store) const;
+  // The adapters (transformer/lora.h) and nothing else.
+  void load_adapters(Ctx& ctx, const Model& model, ParameterStore& store) const;
 
  protected:
   explicit ModelSource(std::string path) : path_(std::move(path)) {}
@@ -62,6 +64,7 @@ class ModelSource {
   std::unique_ptr<TensorSource> tensors_;
 
  private:
+  void load_parameters(Ctx& ctx, const Model& model, ParameterStore& store, bool adapters) const;
   std::string path_;
 };
 

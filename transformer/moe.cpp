@@ -237,6 +237,7 @@ void Moe::add_shared(Pass& pass, const Tensor& y, Saved& saved, bool keep_act) c
 
 void Moe::experts_backward_weight(Pass& pass, const Saved& saved, const Deferred& deferred,
                                   const ExpertRound& round) const {
+  if (!pass.params.trained(experts_.front().gate)) return;
   std::vector<GroupedGradient> first, second;
   for (const Expert& e : experts_) {
     const GradientSlot wide = pass.params.gradient(e.gate, e.up);
@@ -388,6 +389,7 @@ void Moe::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& 
   const ConstTensor d_shared = deferred.d_shared.present() ? *deferred.d_shared : dy;
   shared_->backward_weight(pass, d_shared, x, saved.shared, deferred.shared);
   if (shared_gate_ < 0) return;
+  if (!pass.params.trained(shared_gate_)) return;
   const GradientSlot dw = pass.params.gradient(shared_gate_);
   linear_backward_weight(pass.ctx, dw.grad, deferred.d_gate, x, dw.accumulate);
 }

@@ -234,6 +234,7 @@ MoeRouter::Deferred MoeRouter::backward_input(Pass& pass, const Tensor& dx,
 }
 
 void MoeRouter::backward_weight(Pass& pass, const ConstTensor& x, const Deferred& deferred) const {
+  if (!pass.params.trained(weight_)) return;
   const auto product = [&](ParamHandle w, const ConstTensor& d) {
     const GradientSlot dw = pass.params.gradient(w);
     linear_backward_weight(pass.ctx, dw.grad, d, x, dw.accumulate);

@@ -47,9 +47,16 @@ void Norm::forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTens
 
 void Norm::backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& dh_in,
                     const ConstTensor& h, const Saved& saved) const {
-  const GradientSlot dw = pass.params.gradient(weight_);
+  Activation unused[2];  // of frozen parameters
+  const auto slot = [&](ParamHandle parameter, Activation& place) {
+    if (pass.params.trained(parameter)) return pass.params.gradient(parameter);
+    place = pass.ctx.allocate("norm.unused", pass.params.gradient_dtype(),
+                              pass.params.value(parameter).shape());
+    return GradientSlot{place, false};
+  };
+  const GradientSlot dw = slot(weight_, unused[0]);
   if (layer_norm_) {
-    const GradientSlot db = pass.params.gradient(bias_);
+    const GradientSlot db = slot(bias_, unused[1]);
     layernorm_backward(pass.ctx, dx, dw.grad, db.grad, dy, dh_in, h, pass.params.value(weight_),
                        saved.mean, saved.rstd, dw.accumulate);
   } else {

@@ -74,7 +74,7 @@ void dropout_of_nothing(Ctx& ctx, const Tensor& y, const ConstTensor& x,
 }  // namespace
 
 void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& residual,
-             const ConstTensor& rows, double p, const RandomKey& key) {
+             const ConstTensor& rows, double p, const RandomKey& key, const DropoutPart& part) {
   TRIREME_CHECK(x.rank() == 2, "dropout: x is ", x.shape(), ", expected (T, C)");
   TRIREME_CHECK(p >= 0.0 && p < 1.0, "dropout: p is ", p, ", expected 0 <= p < 1");
   check_operand("dropout", "y", y, x.dtype(), x.shape());
@@ -82,6 +82,9 @@ void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor&
   if (residual.present()) check_operand("dropout", "residual", residual, x.dtype(), x.shape());
   if (p == 0.0) return dropout_of_nothing(ctx, y, x, residual);
   check_operand("dropout", "rows", rows, DType::kI64, {x.size(0)});
+  const int64_t total = part.total > 0 ? part.total : x.size(1);
+  TRIREME_CHECK(part.first >= 0 && part.first + x.size(1) <= total, "dropout of columns from ",
+                part.first, ", ", x.size(1), " of ", total);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_float("dropout", x.dtype(), [&]<class T>() {
@@ -92,6 +95,8 @@ void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor&
         .rows = rows.as<int64_t>(),
         .num_rows = x.size(0),
         .columns = x.size(1),
+        .first = part.first,
+        .total = total,
         .threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24)),
         .scale = static_cast<compute_t<T>>(1.0 / (1.0 - p)),
         .key = key,

@@ -21,8 +21,12 @@ void fill_zero(Ctx& ctx, const Tensor& y);
 // Element (t, c) of the (T, C) input is kept iff uniform(word rows[t] * C + c of the key) >= p:
 // `rows` (T) int64 holds each token's global index, so the mask does not depend on the layout.
 // p = 0 copies. y may alias x or residual. residual is optional.
+// part: x holds columns [first, first + C) of rows of `total`, and C above is `total`.
 // The backward of y with respect to x is the same function applied to dy without a residual.
+struct DropoutPart {
+  int64_t first = 0, total = 0;  // total 0: x holds all columns
+};
 void dropout(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& residual,
-             const ConstTensor& rows, double p, const RandomKey& key);
+             const ConstTensor& rows, double p, const RandomKey& key, const DropoutPart& part = {});
 
 }  // namespace trireme

@@ -73,6 +73,17 @@ OpCase dropout_in_place(DType dtype) {
   });
 }
 
+// Columns of wider rows, aligned to four words of the generator or not.
+OpCase dropout_of_columns(DType dtype, int64_t columns, const DropoutPart& part) {
+  const Shape shape{9, columns};
+  OpCase c = make("dropout", {9, columns}, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {
+    dropout(run.ctx, run.output("y", dtype, shape, whole(1)), run.random("x", dtype, shape), {},
+            run.integers("rows", DType::kI64, {9}, 0, 1000), 0.3, RandomKey{6, 79}, part);
+  });
+  c.shape += concat(" at ", part.first, " of ", part.total);
+  return c;
+}
+
 }  // namespace
 
 std::vector<OpCase> elementwise_cases() {
@@ -89,6 +100,8 @@ std::vector<OpCase> elementwise_cases() {
       cases.push_back(dropout_case(s, dtype, 0.5, true));
     }
     cases.push_back(dropout_in_place(dtype));
+    cases.push_back(dropout_of_columns(dtype, 32, {.first = 32, .total = 96}));
+    cases.push_back(dropout_of_columns(dtype, 32, {.first = 6, .total = 45}));
   }
   return cases;
 }

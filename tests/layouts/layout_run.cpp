@@ -161,6 +161,7 @@ void place_owned(const ParameterStore& store, const ConstTensor& array, const Sh
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
     if (spec.copy != 0) continue;
+    if (!store.trained(h) && &map != &store.value_map()) continue;  // no gradients of frozen ones
     store.owned().for_each(store.range(h), [&](const FlatRange& part, int64_t) {
       const int64_t at = map.offset(part.begin);
       place_part(spec, part.begin - store.range(h).begin, array.slice(0, at, at + part.size()),

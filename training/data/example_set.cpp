@@ -103,13 +103,23 @@ void ExampleSet::add_item(std::vector<Example>& documents, const ExampleSetOptio
     return;
   }
   stats_.truncated += cut ? 1 : 0;
+  for (const Example& document : documents) add_document(document);
+}
+
+void ExampleSet::add_document(const Example& document) {
+  tokens_.insert(tokens_.end(), document.tokens.begin(), document.tokens.end());
+  learned_.insert(learned_.end(), document.learned.begin(), document.learned.end());
+  begin_.push_back(std::ssize(tokens_));
+  stats_.tokens += std::ssize(document.tokens);
+  stats_.targets += targets_of(document);
+}
+
+ExampleSet::ExampleSet(const std::vector<Example>& documents) : documents_per_item_(1) {
   for (const Example& document : documents) {
-    tokens_.insert(tokens_.end(), document.tokens.begin(), document.tokens.end());
-    learned_.insert(learned_.end(), document.learned.begin(), document.learned.end());
-    begin_.push_back(std::ssize(tokens_));
-    stats_.tokens += std::ssize(document.tokens);
-    stats_.targets += targets_of(document);
+    TRIREME_CHECK(document.tokens.size() >= 2, "a document of ", document.tokens.size(), " tokens");
+    add_document(document);
   }
+  stats_.records = items();
 }
 
 ExampleSet::Document ExampleSet::document(int64_t d) const {
@@ -172,6 +182,18 @@ std::vector<int64_t> ExampleSource::items_of(int64_t sample) {
   const auto bin = static_cast<size_t>(bin_of(sample));
   const auto at = [&](size_t b) { return packing_.items.begin() + packing_.begin[b]; };
   return {at(bin), at(bin + 1)};
+}
+
+int64_t ExampleSource::document_of(int64_t row) {
+  TRIREME_CHECK(!options_.shuffle, "documents of a source that shuffles");
+  int64_t left = row % options_.sequence_length;
+  for (const int64_t item : items_of(row / options_.sequence_length))
+    for (int64_t d = 0; d < set_->documents_per_item(); ++d) {
+      const int64_t document = item * set_->documents_per_item() + d;
+      left -= set_->document(document).size - 1;
+      if (left < 0) return document;
+    }
+  TRIREME_UNREACHABLE("row ", row, " belongs to no document");
 }
 
 void ExampleSource::add_document(const ExampleSet::Document& document, MicroBatch& batch,

@@ -35,6 +35,9 @@ class ExampleSet {
   ExampleSet(const std::vector<std::string>& files, const ExampleReader& reader,
              const ExampleSetOptions& options);
 
+  // These documents, each of two tokens at least, an item each.
+  explicit ExampleSet(const std::vector<Example>& documents);
+
   int64_t items() const { return documents() / documents_per_item_; }
   int64_t documents() const { return static_cast<int64_t>(begin_.size()) - 1; }
   int documents_per_item() const { return documents_per_item_; }
@@ -51,6 +54,7 @@ class ExampleSet {
  private:
   void add_item(std::vector<Example>& documents, const ExampleSetOptions& options,
                 const std::string& place);
+  void add_document(const Example& document);
   int documents_per_item_;
   std::vector<int32_t> tokens_;
   std::vector<uint8_t> learned_;
@@ -79,6 +83,8 @@ class ExampleSource : public BatchSource {
   int64_t num_targets() const override { return -1; }
   void fill(int64_t first, int64_t count, MicroBatch& batch) override;
   std::string describe() const override;
+  // The document that a token with a target belongs to; row: MicroBatch::rows of a source that does not shuffle.
+  int64_t document_of(int64_t row);
   // Items of sample number `sample`, in the order of its documents; none beyond the last.
   std::vector<int64_t> items_of(int64_t sample);
 

@@ -21,7 +21,7 @@ template <class T>
 void dropout_row(const DropoutArgs<T>& a, int64_t row, int64_t begin, int64_t count) {
   using F = compute_t<T>;
   uint32_t storage[3 * kPhiloxBatch];
-  const uint64_t first = static_cast<uint64_t>(a.rows[row] * a.columns + begin);
+  const uint64_t first = static_cast<uint64_t>(a.rows[row] * a.total + a.first + begin);
   const uint32_t* words = philox_words(a.key, first, count, storage);
   const int64_t at = row * a.columns + begin;
   const uint32_t threshold = a.threshold;

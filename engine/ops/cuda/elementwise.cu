@@ -87,7 +87,7 @@ struct Dropout {
     const int64_t row = quotient(item, packs);
     const int64_t column = (item - row * packs) * N;
     const auto words =
-        philox_words<N>(a.key, static_cast<uint64_t>(a.rows[row] * a.columns + column));
+        philox_words<N>(a.key, static_cast<uint64_t>(a.rows[row] * a.total + a.first + column));
     auto e = load_pack<T, N>(a.x, item);
     Pack<T, N> other{};
     if (a.residual != nullptr) other = load_pack<T, N>(a.residual, item);
@@ -136,8 +136,9 @@ void cast(Context& gpu, void* y, DType to, const T* x, int64_t n) {
 
 template <class T>
 void dropout(Context& gpu, const cpu::DropoutArgs<T>& a) {
+  // What a power of two divides of all three it divides of their bits together.
   with_pack<T>(
-      a.columns,
+      a.columns | a.first | a.total,
       [&]<int N>() {
         const int64_t packs = a.columns / N;
         for_each_item(gpu, "dropout", a.num_rows * packs, Dropout<T, N>{a, packs});

@@ -1,0 +1,171 @@
+// Adapters beside a frozen model: the same training in every layout, and what a rank keeps for it.
+#include <gtest/gtest.h>
+
+#include "tests/layouts/layout_run.h"
+
+namespace trireme::test {
+namespace {
+
+LoraConfig adapters(double dropout = 0) {
+  return {.rank = 3, .alpha = 8, .dropout = dropout, .targets = {"all-linear"}};
+}
+
+RunConfig config_with(const LayoutCase& c, const LoraConfig& lora) {
+  RunConfig config = config_of(c);
+  config.finetune.lora = lora;
+  // B starts as zeros: its steps must be large enough that A's gradients are none.
+  config.optimizer.lr = 0.05;
+  return config;
+}
+
+LayoutCase base_case(const std::string& experts = "") {
+  LayoutCase c;
+  c.experts = experts;
+  return c;
+}
+
+std::vector<LayoutCase> layouts(const std::string& experts) {
+  std::vector<LayoutCase> out;
+  const auto add = [&](auto&& change) {
+    LayoutCase c = base_case(experts);
+    change(c);
+    out.push_back(c);
+  };
+  add([](LayoutCase& c) { c.sizes.tp = 2; });
+  add([](LayoutCase& c) {
+    c.sizes.tp = 4;
+    c.sizes.sequence_parallel = true;
+  });
+  add([](LayoutCase& c) { c.sizes.pp = 2; });
+  add([](LayoutCase& c) {
+    c.sizes.pp = 2;
+    c.sizes.tp = 2;
+    c.schedule = "zb_h1";
+    c.packed = true;
+  });
+  add([](LayoutCase& c) {
+    c.sizes.cp = 2;
+    c.sizes.tp = 2;
+    c.sizes.sequence_parallel = true;
+  });
+  for (const int stage : {0, 1, 2, 3})
+    add([&](LayoutCase& c) {
+      c.sizes.dp = 2;
+      c.sizes.tp = 2;
+      c.zero = stage;
+      c.recompute = stage == 3 ? Recompute::kFull : Recompute::kSelective;
+    });
+  if (!experts.empty())
+    add([](LayoutCase& c) {
+      c.sizes.dp = 2;
+      c.sizes.ep = 2;
+      c.sizes.tp = 2;
+      c.zero = 3;
+    });
+  return out;
+}
+
+void expect_same(const std::string& experts, const LoraConfig& lora, bool llama = true) {
+  LayoutCase first = base_case(experts);
+  first.llama = llama;
+  const LayoutResult whole = run_training(config_with(first, lora), false, {});
+  LayoutCase packed = first;
+  packed.packed = true;
+  const LayoutResult whole_packed = run_training(config_with(packed, lora), true, {});
+  double moved = 0;  // of all gradients in the last step
+  for (const auto& [name, gradient] : whole.gradients.back()) {
+    EXPECT_NE(name.find(".lora_"), std::string::npos) << name << " is frozen";
+    double norm = 0;
+    for (const double g : gradient) norm += g * g;
+    EXPECT_GT(norm, 0) << name;
+    moved += norm;
+  }
+  EXPECT_GT(moved, 0);
+  for (LayoutCase c : layouts(experts)) {
+    c.llama = llama;
+    const LayoutResult got = run_training(config_with(c, lora), c.packed, {});
+    EXPECT_EQ(layout_difference(got, c.packed ? whole_packed : whole, DType::kF64), "") << c.name();
+  }
+}
+
+TEST(Lora, EveryLayoutTrainsTheSameAdapters) { expect_same("", adapters()); }
+TEST(Lora, DropoutDoesNotDependOnTheLayout) { expect_same("", adapters(0.2)); }
+TEST(Lora, BiasesAndTiedHeadsStayFrozen) { expect_same("", adapters(), false); }
+TEST(Lora, BesideExperts) { expect_same("qwen2_moe", adapters()); }
+
+TEST(Lora, LatentAttention) { expect_same("deepseek_v3", adapters(0.1)); }
+
+TEST(Lora, SomeLayersOnly) {
+  LoraConfig lora = adapters();
+  lora.targets = {"k_proj", "down_proj"};
+  LayoutCase c = base_case();
+  const LayoutResult whole = run_training(config_with(c, lora), false, {});
+  for (const auto& [name, gradient] : whole.gradients.front())
+    EXPECT_TRUE(name.find("k_proj.lora_") != std::string::npos ||
+                name.find("down_proj.lora_") != std::string::npos)
+        << name;
+  c.sizes.tp = 4;  // more ranks than key/value heads: each is on several
+  const LayoutResult divided = run_training(config_with(c, lora), false, {});
+  EXPECT_EQ(layout_difference(divided, whole, DType::kF64), "");
+}
+
+// What is frozen has no gradient, no moments and no master weights, in any ZeRO stage.
+TEST(Lora, FrozenWeightsCostTheirValuesOnly) {
+  for (const int stage : {0, 1, 2, 3}) {
+    LayoutCase c = base_case();
+    c.sizes.dp = 2;
+    c.zero = stage;
+    c.dtype = DType::kBF16;
+    const RunConfig with = config_with(c, adapters());
+    const LayoutResult got = run_training(with, false, {});
+    int64_t adapted = 0, all = 0;
+    for (const auto& [name, values] : got.parameters) {
+      all += std::ssize(values);
+      if (name.find(".lora_") != std::string::npos) adapted += std::ssize(values);
+    }
+    const LayoutResult::Stored& rank = got.stored.front();
+    const int64_t padding = 64 * 2 * 7 * with.model.num_layers * 2;  // elements, generously
+    const int64_t share = stage >= 1 ? 2 : 1, gradient_share = stage >= 2 ? 2 : 1;
+    EXPECT_LT(rank.gradients, 4 * (adapted / gradient_share + padding)) << stage;
+    EXPECT_LT(rank.states, 12 * (adapted / share + padding)) << stage;
+    EXPECT_GE(rank.values, 2 * all / (stage == 3 ? 2 : 1)) << stage;
+    EXPECT_LT(4 * (adapted + padding), 2 * all) << "the test would not notice";
+  }
+}
+
+// The gradient of one step against differences of its loss.
+TEST(Lora, FiniteDifferences) {
+  RunConfig config = config_with(base_case(), adapters());
+  config.train_steps = 2;  // after the first, B is not zero
+  LayoutRunOptions options;
+  on_ranks(config, options, [&](LayoutRank& rank) {
+    rank.train(0, false);
+    ParameterStore& store = rank.state.store;
+    const Tensor flat = store.flat_values();
+    auto* const values = flat.as<double>();
+    const std::vector<double> before(values, values + flat.numel());
+    // The loss of the second step at these values, which its update then moves.
+    const auto loss_at = [&](int64_t at, double step) {
+      std::copy(before.begin(), before.end(), values);
+      if (at >= 0) values[at] += step;
+      return rank.train(1, false).loss;
+    };
+    loss_at(-1, 0);
+    const auto* const g = store.flat_gradients().as<double>();
+    const std::vector<double> gradient(g, g + store.flat_gradients().numel());
+    int checked = 0;
+    for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+      if (!store.trained(h)) continue;
+      const int64_t at = store.range(h).begin + store.range(h).size() / 2;
+      constexpr double kStep = 1e-5;
+      const double slope = (loss_at(at, kStep) - loss_at(at, -kStep)) / (2 * kStep);
+      EXPECT_NEAR(gradient[static_cast<size_t>(at)], slope, 1e-8 + 1e-6 * std::abs(slope))
+          << store.specs()[static_cast<size_t>(h)].name;
+      ++checked;
+    }
+    EXPECT_GT(checked, 20);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::test

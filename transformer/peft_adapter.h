@@ -1,0 +1,40 @@
+// Adapters as PEFT's files hold them: adapter_config.json and adapter_model.safetensors, tensors named
+// "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+#pragma once
+
+#include "transformer/lora.h"
+#include "transformer/model_source.h"
+
+namespace trireme {
+
+class PeftAdapter : public ModelSource {
+ public:
+  // InputError for what is wrong with the files, and for kinds of adapters that are not these.
+  explicit PeftAdapter(const std::string& directory);
+  const LoraConfig& lora() const { return lora_; }
+  std::string tokenizer() const override { return ""; }
+  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  // InputError that lists the adapters that a model of `config` needs and the files lack, those left over,
+  // and those of another shape.
+  void check_adapters(const ModelConfig& config) const;
+
+ protected:
+  bool is_ignored(const ModelConfig&, const std::string&) const override { return false; }
+
+ private:
+  LoraConfig lora_;
+};
+
+bool is_peft_adapter(const std::string& path);  // a directory with adapter_config.json
+
+// Writes both files to `directory`, which is made where it is missing. base: the name of the model, for PEFT.
+// adapters: holds the tensors under our names. InputError where PEFT has no such layer: a GPT-2's query, key
+// and value are one there.
+void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
+                        const ModelSource& adapters, const std::string& base,
+                        const std::string& directory);
+
+// The adapters' tensors of a whole model, in its order.
+std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const LoraConfig& lora);
+
+}  // namespace trireme
