@@ -7,6 +7,7 @@
 #include "training/checkpoint_model.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
+#include "transformer/peft_adapter.h"
 
 namespace trireme {
 namespace {
@@ -19,7 +20,8 @@ std::string checkpoint_of(const std::string& path) {
 
 }  // namespace
 
-LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype)
+LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
+                         const std::string& adapter)
     : checkpoint_(
           from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })) {
   agreed(group, [&] {
@@ -36,7 +38,15 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       if (foreign_ || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
-    if (config_.finetune.lora.enabled()) {
+    if (!adapter.empty()) {
+      if (config_.finetune.lora.enabled())
+        fail_input(path, " has adapters already; merge them into a model first");
+      auto peft = std::make_unique<PeftAdapter>(adapter);
+      peft->check_adapters(config_.model);
+      config_.finetune.lora = peft->lora();
+      adapters_ = std::move(peft);
+      if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
+    } else if (config_.finetune.lora.enabled()) {
       adapters_ = std::make_unique<CheckpointModel>(checkpoint_);
       source_ = open_any_model(config_.checkpoint.load);
       source_->check(config_.model);

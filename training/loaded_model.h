@@ -19,8 +19,9 @@ class LoadedModel {
   // a warning for each that is passed over. Collective over the ranks that will hold the model, and so are
   // its failures (parallel/agree.h). Or opens a model of others (transformer/model_source.h) and checks that
   // its tensors are those of its configuration.
-  // dtype: to compute in; absent: that of the checkpoint.
-  LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {});
+  // dtype: to compute in; absent: that of the checkpoint. adapter: a directory of PEFT's, for the model; empty: none.
+  LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
+              const std::string& adapter = "");
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "parallel/launch.h"
+#include "training/checkpoint_model.h"
 #include "training/evaluate.h"
 #include "training/finetune_data.h"
 #include "training/run_directory.h"
@@ -26,6 +28,7 @@
 #include "training/train_checkpoint.h"
 #include "training/train_step.h"
 #include "transformer/flops.h"
+#include "transformer/peft_adapter.h"
 
 namespace trireme {
 namespace {
@@ -58,6 +61,7 @@ class PretrainRun {
   double loss_on(BatchSource& data);
   void validate(StepMetrics& metrics);
   void save();
+  void write_adapter(const std::string& checkpoint) const;
   StopRequest agreed_request();
   double peak_of_rank() const;
   void finish_step();
@@ -363,6 +367,20 @@ void PretrainRun::save() {
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
+  write_adapter(saved.directory);
+}
+
+// The adapters of a checkpoint for PEFT, in the run's folder.
+void PretrainRun::write_adapter(const std::string& checkpoint) const {
+  if (!config_.finetune.lora.enabled() || group_.rank() != 0) return;
+  const std::string folder = (std::filesystem::path(config_.output_dir) / "adapter").string();
+  try {
+    write_peft_adapter(config_.finetune.lora, config_.model, CheckpointModel(checkpoint),
+                       config_.checkpoint.load, folder);
+    log_info("wrote ", folder, " for PEFT");
+  } catch (const InputError& e) {  // the checkpoint is whole
+    log_warning("no adapter for PEFT: ", e.what());
+  }
 }
 
 StopRequest PretrainRun::agreed_request() {

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""A tiny Llama of HuggingFace with adapters of PEFT, and the logits of both: tests/golden/peft.
+
+    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch transformers peft safetensors
+    /tmp/venv/bin/python tests/golden/make_peft.py
+
+    make_peft.py --check BASE ADAPTER [EXPECTED]   what PEFT makes of adapters written by trireme: the loss of each line
+                                                   of EXPECTED (JSON: {"ids": [...], "loss": ...}), compared
+"""
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+OUT = Path(__file__).resolve().parent / "peft"
+
+
+def make():
+    shutil.rmtree(OUT, ignore_errors=True)
+    torch.manual_seed(7)
+    config = LlamaConfig(vocab_size=97, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, max_position_embeddings=64, rope_theta=10000.0,
+                         tie_word_embeddings=False, initializer_range=0.2)
+    base = LlamaForCausalLM(config).eval()
+    base.save_pretrained(OUT / "base")
+    ids = torch.randint(0, config.vocab_size, (1, 23))
+    plain = base(ids).logits[0].detach()
+    model = get_peft_model(base, LoraConfig(
+        r=4, lora_alpha=6, use_rslora=True, target_modules=["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"],
+        task_type="CAUSAL_LM")).eval()
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            parameter.data = torch.randn_like(parameter) * 0.3
+    adapted = model(ids).logits[0].detach()
+    assert (adapted - plain).abs().max() > 1
+    model.save_pretrained(OUT / "adapter")
+    (OUT / "adapter/README.md").unlink(missing_ok=True)
+    (OUT / "base/generation_config.json").unlink(missing_ok=True)
+    file = OUT / "adapter/adapter_config.json"
+    written = json.loads(file.read_text())
+    written["base_model_name_or_path"] = "base"
+    written["target_modules"] = sorted(written["target_modules"])
+    file.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
+    save_file({"input_ids": ids[0].to(torch.int32), "plain": plain, "adapted": adapted}, OUT / "expected.safetensors")
+
+
+def check(base, adapter, expected=None):
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = PeftModel.from_pretrained(model, adapter).eval()
+    print(f"PEFT loads {len(load_file(Path(adapter) / 'adapter_model.safetensors'))} tensors of {adapter}")
+    worst = 0.0
+    for line in Path(expected).read_text().splitlines() if expected else []:
+        item = json.loads(line)
+        ids = torch.tensor([item["ids"]])
+        loss = model(ids, labels=ids).loss.item()
+        worst = max(worst, abs(loss - item["loss"]) / abs(loss))
+    if expected:
+        print(f"largest relative difference of a loss: {worst:.2e}")
+        sys.exit(worst > 1e-4)
+
+
+if __name__ == "__main__":
+    check(*sys.argv[2:]) if sys.argv[1:2] == ["--check"] else make()
