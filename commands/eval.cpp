@@ -110,6 +110,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   command->add_option("--tokenizer", o.tokenizer, "Of the task (default: the model's)")
       ->type_name("PATH")
       ->needs(task);
+  add_adapter_option(*command, o.adapter);
   add_device_option(*command, o.device);
   add_dtype_option(*command, o.dtype);
   command

@@ -30,6 +30,7 @@ struct Arguments {
   std::string device = "auto";
   int ranks = 0;
   std::optional<DType> dtype;
+  std::string adapter;
 };
 
 // Ranks that divide samples or sequences would have nothing to do for one text: the experts are divided
@@ -97,7 +98,7 @@ void run(const Arguments& args, const CommandLine& line) {
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
   RankDevice device;  // outlives what lies on it
-  LoadedModel loaded(args.model, world->world(), args.dtype);
+  LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter);
   const ModelConfig& model = loaded.run_config().model;
   ParallelSizes sizes;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -144,6 +145,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->capture_default_str();
   command->add_option("--min-p", s.min_p, "Drop tokens below this share of the most probable one")
       ->capture_default_str();
+  add_adapter_option(*command, args->adapter);
   add_device_option(*command, args->device);
   add_dtype_option(*command, args->dtype);
   command->add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();

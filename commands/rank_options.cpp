@@ -15,6 +15,14 @@ void add_ranks_option(CLI::App& command, int& ranks) {
       ->check(CLI::Range(1, 4096));
 }
 
+void add_adapter_option(CLI::App& command, std::string& adapter) {
+  command
+      .add_option(
+          "--adapter", adapter,
+          "Adapters for the model, as PEFT writes them: a directory with adapter_config.json")
+      ->type_name("DIR");
+}
+
 void add_device_option(CLI::App& command, std::string& device) {
   command
       .add_option("--device", device,

@@ -14,6 +14,7 @@ class App;
 namespace trireme {
 
 void add_ranks_option(CLI::App& command, int& ranks);                   // --ranks N
+void add_adapter_option(CLI::App& command, std::string& adapter);       // --adapter DIR
 void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the

@@ -13,6 +13,7 @@ namespace trireme {
 
 struct EvaluateOptions {
   std::string model;            // run directory, checkpoint, or a model of others
+  std::string adapter;          // of PEFT, for the model; empty: none
   std::optional<DType> dtype;   // to compute in; absent: the checkpoint's
   std::string data;             // token file prefix; empty: the run's own validation data
   std::string task;             // questions or texts (training/eval_task.h) in the place of data

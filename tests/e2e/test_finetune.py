@@ -78,6 +78,38 @@ class Finetuning(tiny_run.RunTest):
         self.assertEqual(records[-1]["epoch"], 30)
         self.assertIn("validation_loss", records[-1])
 
+    def test_adapters(self):
+        """Beside a frozen base: learned, resumed, evaluated, written for PEFT, and read back from there."""
+        self.base()
+        lora = {"rank": 16, "alpha": 32, "dropout": 0.05}
+        self.finetune_config(checkpoint={"load": "base", "save_interval": 300})
+        document = json.loads((self.folder / "tune.json").read_text())
+        document["finetune"]["lora"] = lora
+        document["optimizer"]["params"]["lr"] = 1e-2
+        self.write("tune.json", json.dumps(document))
+        self.finetune()
+        tuned = self.losses("tuned")
+        self.assertLess(self.records("tuned")[-1]["validation_loss"], 0.4)
+        # What is saved is the adapters: the base is where it was.
+        manifest = json.loads((self.folder / "tuned/checkpoints/step-00000741/manifest.json").read_text())
+        self.assertTrue(all(".lora_" in tensor["name"] for tensor in manifest["tensors"]), manifest["tensors"][:3])
+        shutil.rmtree(self.folder / "tuned/checkpoints/step-00000741")
+        self.finetune("--resume", "auto")
+        self.assertEqual(self.losses("tuned"), tuned)
+        # The run, and the base with PEFT's files of it.
+        data = ["--data", "letters", "--max-samples", 20, "--json"]
+        of_run = json.loads(self.trireme("eval", "tuned", *data)[0])["loss"]
+        config = json.loads((self.folder / "tuned/adapter/adapter_config.json").read_text())
+        self.assertEqual((config["r"], config["lora_alpha"], config["peft_type"]), (16, 32, "LORA"))
+        of_peft = json.loads(self.trireme("eval", "base", "--adapter", "tuned/adapter", *data)[0])["loss"]
+        of_base = json.loads(self.trireme("eval", "base", *data)[0])["loss"]
+        self.assertEqual(of_run, of_peft)
+        self.assertNotAlmostEqual(of_run, of_base, places=2)
+        word = self.held_out[0]
+        texts = {self.trireme("generate", *model, "--prompt", f"Q {word}\nA ", "--temperature", 0)[0]
+                 for model in (["tuned"], ["base", "--adapter", "tuned/adapter"])}
+        self.assertEqual(len(texts), 1)
+
     def short(self, run, *arguments, **options):
         self.finetune("--set", f"output_dir={run}", "--set", "finetune.num_train_epochs=0.2", *arguments, **options)
         return self.losses(run)
