@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "transformer/lora.h"
+#include "transformer/preference.h"
 
 namespace trireme {
 
@@ -20,6 +21,10 @@ struct FinetuneConfig {
   std::string chat_template;    // file, or directory of a tokenizer; empty: the tokenizer's own
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;
+  PreferenceConfig dpo;
 };
+
+// The method's records have two answers each.
+inline bool learns_from_pairs(const FinetuneConfig& config) { return config.method == "dpo"; }
 
 }  // namespace trireme

@@ -47,8 +47,6 @@ Split split_items(int64_t items, double val_size, uint64_t seed) {
 
 }  // namespace
 
-bool learns_from_pairs(const FinetuneConfig& config) { return config.method == "dpo"; }
-
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads) {
   const FinetuneConfig& finetune = config.finetune;
   const auto tokenizer = load_tokenizer(config.data.tokenizer);
@@ -69,6 +67,7 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
                                 .seed = config.seed,
                                 .epochs = finetune.num_train_epochs};
   auto data = std::make_shared<FinetuneData>();
+  data->train_set = set;
   data->train = std::make_unique<ExampleSource>(set, split.train, source);
   data->summary = concat(finetune.train_files.front(),
                          finetune.train_files.size() > 1 ? " and others: " : ": ", set->describe());
@@ -77,8 +76,10 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
     const auto valid = std::make_shared<const ExampleSet>(finetune.valid_files, reader, options);
     std::vector<int64_t> all(static_cast<size_t>(valid->items()));
     std::iota(all.begin(), all.end(), int64_t{0});
+    data->validation_set = valid;
     data->validation = std::make_unique<ExampleSource>(valid, all, source);
   } else if (!split.held_out.empty()) {
+    data->validation_set = set;
     data->validation = std::make_unique<ExampleSource>(set, split.held_out, source);
   }
   return data;

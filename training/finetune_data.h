@@ -8,7 +8,9 @@
 
 namespace trireme {
 
+// What the two sources' examples come from, for preferences: the reference model looks at all of it first.
 struct FinetuneData {
+  std::shared_ptr<const ExampleSet> train_set, validation_set;
   std::unique_ptr<ExampleSource> train;
   std::unique_ptr<ExampleSource> validation;  // nullptr: there is none
   std::string summary;                        // of what was read, for the log
@@ -20,8 +22,5 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
 
 // Steps of num_train_epochs over so many sequences: the last batch may be smaller than the others.
 int64_t finetune_steps(const RunConfig& config, int64_t sequences);
-
-// The kind of dataset a record is read as is the method's: preferences have two answers.
-bool learns_from_pairs(const FinetuneConfig& config);
 
 }  // namespace trireme

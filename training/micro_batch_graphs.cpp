@@ -27,6 +27,7 @@ std::string in_the_way(const RunConfig& config, const Groups& groups, const Rank
   const Layout& layout = groups.layout;
   if (ctx.gpu->synchronous) return "cuda.synchronous waits after every launch";
   if (config.model.moe.experts > 0) return "the host reads how many tokens each expert gets";
+  if (learns_from_pairs(config.finetune)) return "preferences are weighed by the host";
   if (config.float8.enabled) return "the first step with 8-bit floats is unlike the others";
   if (layout.pp.size > 1) return "stages of the pipeline send each other what they compute";
   if (layout.tp.size > 1 || layout.cp.size > 1)

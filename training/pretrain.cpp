@@ -11,6 +11,7 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "engine/device/timing.h"
@@ -49,6 +50,9 @@ class PretrainRun {
     StepMetrics sent;  // only TrafficMetrics
   };
   void open_examples();
+  void take_references();
+  std::vector<double> log_likelihoods(const ExampleSet& set);
+  double preference_loss();
   void open_data();
   void make_plans();
   int64_t planned_bytes() const;
@@ -82,9 +86,12 @@ class PretrainRun {
   Evaluator evaluator_;
   std::unique_ptr<BatchSource> train_data_, test_data_;
   std::vector<ValidationSource> validation_data_;
-  std::string no_validation_;        // why there is no validation_data_
-  std::string examples_summary_;     // of a fine-tuning run
-  int64_t sequences_per_epoch_ = 0;  // of it
+  std::string no_validation_;  // why there is no validation_data_
+  std::shared_ptr<const FinetuneData> examples_;
+  ExampleSource* train_examples_ = nullptr;    // of preferences
+  ExampleSource* validation_pairs_ = nullptr;  // likewise
+  std::string examples_summary_;               // of a fine-tuning run
+  int64_t sequences_per_epoch_ = 0;            // of it
   std::vector<MicroBatch> batches_;
   ArenaPlan train_plan_, eval_plan_;
   TrainPosition position_;  // with the open steps
@@ -153,8 +160,11 @@ void PretrainRun::open_examples() {
                finetune_steps(config_, sequences), " steps; set train_steps to auto, or ",
                "num_train_epochs to null");
   examples_summary_ = data->summary;
+  examples_ = data;
+  if (learns_from_pairs(config_.finetune)) train_examples_ = data->train.get();
   sequences_per_epoch_ = sequences;
   train_data_ = std::move(data->train);
+  if (learns_from_pairs(config_.finetune)) validation_pairs_ = data->validation.get();
   if (data->validation != nullptr)
     validation_data_.push_back({"", std::move(data->validation)});
   else
@@ -186,7 +196,8 @@ void PretrainRun::open_data() {
 
 void PretrainRun::make_plans() {
   train_plan_ = step_.plan();
-  if (!validation_data_.empty() || test_data_) eval_plan_ = evaluator_.plan();
+  if (!validation_data_.empty() || test_data_ || train_examples_ != nullptr)
+    eval_plan_ = evaluator_.plan();
 }
 
 // What this rank takes beside its optimizer's file.
@@ -258,6 +269,7 @@ void PretrainRun::start_or_resume() {
   } else if (checkpoint.empty()) {
     state_.initialize(ctx_);
   }
+  if (train_examples_ != nullptr) take_references();
   if (!checkpoint.empty()) {
     agreed(group_,
            [&] { position_ = load_train_checkpoint(ctx_, CheckpointReader(checkpoint), state_); });
@@ -278,6 +290,40 @@ void PretrainRun::start_or_resume() {
              "; optimizer, learning rate and data begin anew");
   if (!checkpoint.empty())
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
+}
+
+// What the model that training starts from says of every answer: the reference of preferences.
+void PretrainRun::take_references() {
+  const auto of = [&](const ExampleSet& set) {
+    log_info("reference model: ", set.documents(), " answers");
+    return std::make_shared<const std::vector<double>>(log_likelihoods(set));
+  };
+  const auto train = of(train_examples_->set());
+  train_examples_->set_references(train);
+  if (validation_pairs_ == nullptr) return;
+  const bool same = &validation_pairs_->set() == &train_examples_->set();
+  validation_pairs_->set_references(same ? train : of(validation_pairs_->set()));
+}
+
+std::vector<double> PretrainRun::log_likelihoods(const ExampleSet& set) {
+  std::vector<int64_t> all(static_cast<size_t>(set.items()));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  const std::shared_ptr<const ExampleSet> held(examples_, &set);
+  ExampleSource source(held, all, {.sequence_length = config_.sequence_length});
+  return evaluator_.log_likelihoods(set, source, eval_plan_);
+}
+
+// The mean loss of the validation's pairs.
+double PretrainRun::preference_loss() {
+  const std::vector<double> now = log_likelihoods(validation_pairs_->set());
+  PreferenceSums sums;
+  for (const int64_t item : validation_pairs_->items()) {
+    double d_chosen = 0, d_rejected = 0;
+    const auto first = static_cast<size_t>(2 * item);
+    add_pair(config_.finetune.dpo, validation_pairs_->pair(item), now[first], now[first + 1], sums,
+             d_chosen, d_rejected);
+  }
+  return sums.loss / sums.pairs;
 }
 
 void PretrainRun::start_step() {
@@ -351,7 +397,7 @@ double PretrainRun::loss_on(BatchSource& data) {
 
 void PretrainRun::validate(StepMetrics& metrics) {
   for (const auto& [name, source] : validation_data_) {
-    const double loss = loss_on(*source);
+    const double loss = validation_pairs_ != nullptr ? preference_loss() : loss_on(*source);
     if (name.empty())
       metrics.validation_loss = loss;
     else
@@ -428,7 +474,16 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   if (config_.parallel.pp > 1)
     m.extra.emplace_back("pipeline_idle_ms", result.pipeline_idle_seconds * 1e3);
   if (config_.finetune.enabled) {
-    m.extra.emplace_back("loss_tokens", static_cast<double>(result.valid_tokens));
+    const PreferenceSums& pairs = result.preferences;
+    m.extra.emplace_back(pairs.pairs > 0 ? "pairs" : "loss_tokens",
+                         static_cast<double>(result.valid_tokens));
+    if (pairs.pairs > 0) {
+      m.extra.emplace_back("rewards_chosen", pairs.chosen_reward / pairs.pairs);
+      m.extra.emplace_back("rewards_rejected", pairs.rejected_reward / pairs.pairs);
+      m.extra.emplace_back("rewards_margins",
+                           (pairs.chosen_reward - pairs.rejected_reward) / pairs.pairs);
+      m.extra.emplace_back("rewards_accuracies", pairs.correct / pairs.pairs);
+    }
     const double epoch = static_cast<double>(open.position.consumed_samples) /
                          static_cast<double>(sequences_per_epoch_);
     const double last = config_.finetune.num_train_epochs;

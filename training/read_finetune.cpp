@@ -64,6 +64,27 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
     report.error(values.spelled("fp8.enabled"), "is not available together with adapters");
 }
 
+void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  PreferenceConfig& dpo = config.finetune.dpo;
+  dpo.beta = values.number("finetune.dpo.beta");
+  dpo.label_smoothing = values.number("finetune.dpo.label_smoothing");
+  const bool ipo = values.word("finetune.dpo.loss_type") == "ipo";
+  dpo.type = ipo ? PreferenceConfig::Type::kIpo : PreferenceConfig::Type::kSigmoid;
+  if (!learns_from_pairs(config.finetune)) {
+    for (const Key& key : run_schema().keys())
+      if (key.path.starts_with("finetune.dpo.") && values.given(key.path))
+        report.error(values.spelled(key.path), "is for finetune.method dpo");
+    return;
+  }
+  if (ipo && dpo.label_smoothing > 0)
+    report.error(values.spelled("finetune.dpo.label_smoothing"), "is for loss_type sigmoid");
+  if (config.parallel.cp > 1)
+    report.error(values.spelled("parallel.context_parallel_size"),
+                 "must be 1 with finetune.method dpo: an answer's tokens are weighed together");
+  if (config.checkpoint.load.empty())
+    report.error("checkpoint.load", "is required: the reference model, which training starts from");
+}
+
 void check_data(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   for (const char* key :
        {"data.data_path", "data.train_data_path", "data.valid_data_path", "data.test_data_path"})
@@ -100,6 +121,7 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
   if (values.given("finetune.num_train_epochs"))
     finetune.num_train_epochs = values.number("finetune.num_train_epochs");
   read_lora(values, config, report);
+  read_dpo(values, config, report);
   if (finetune.val_size >= 1 && finetune.val_size != std::floor(finetune.val_size))
     report.error(values.spelled("finetune.val_size"),
                  "is a part below 1 or a whole number of examples");
@@ -140,6 +162,12 @@ Json finetune_json(const FinetuneConfig& finetune) {
       {"chat_template", finetune.chat_template.empty() ? Json() : Json(finetune.chat_template)},
       {"num_train_epochs",
        finetune.num_train_epochs > 0 ? Json(finetune.num_train_epochs) : Json()}};
+  const PreferenceConfig& dpo = finetune.dpo;
+  const bool ipo = dpo.type == PreferenceConfig::Type::kIpo;
+  if (learns_from_pairs(finetune))
+    json["dpo"] = {{"beta", dpo.beta},
+                   {"label_smoothing", dpo.label_smoothing},
+                   {"loss_type", ipo ? "ipo" : "sigmoid"}};
   const LoraConfig& lora = finetune.lora;
   if (lora.enabled())
     json["lora"] = {{"rank", lora.rank},

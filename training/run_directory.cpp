@@ -175,8 +175,9 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   }
   if (!plan.checkpoint.empty() && is_foreign_state(CheckpointReader(plan.checkpoint).state()))
     plan.weights = std::exchange(plan.checkpoint, "");
-  // Checkpoints of adapters hold nothing else.
-  if (config.finetune.lora.enabled()) plan.weights = config.checkpoint.load;
+  // Checkpoints of adapters hold nothing else, and preferences are measured against the initial weights.
+  if (config.finetune.lora.enabled() || learns_from_pairs(config.finetune))
+    plan.weights = config.checkpoint.load;
   if (!plan.weights.empty()) open_any_model(plan.weights)->check(config.model);
   if (!plan.checkpoint.empty()) check_same_run(config, plan);
   if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())

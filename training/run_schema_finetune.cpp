@@ -6,7 +6,9 @@ void add_finetune_keys(Schema& s) {
   s.section("finetune",
             "What `trireme finetune` learns from ([how](finetune.md)); the words are TRL's and "
             "LLaMA-Factory's. `checkpoint.load` says which weights it starts from.");
-  s.choice("finetune.method", "sft", {"sft"}, "supervised fine-tuning: the answers are learned")
+  s.choice("finetune.method", "sft", {"sft", "dpo"},
+           "sft: the answers are learned; dpo: of two answers the chosen one is to become more "
+           "probable than the rejected one (Rafailov et al. 2023)")
       .not_yet({"kto", "orpo", "ppo", "grpo"})
       .alias({"finetune.stage"});
   s.any("finetune.train_file", "null", "path or list",
@@ -43,6 +45,20 @@ void add_finetune_keys(Schema& s) {
       .above(0)
       .at_most(1e6)
       .alias({"num_train_epochs", "num_epochs"});
+  s.number("finetune.dpo.beta", "0.1", "how far the model may go from where it started: less, far")
+      .above(0)
+      .at_most(1e6)
+      .alias({"finetune.beta", "finetune.pref_beta", "dpo_beta"});
+  s.number("finetune.dpo.label_smoothing", "0",
+           "sigmoid: the part of pairs whose answers are taken for exchanged")
+      .at_least(0)
+      .below(0.5)
+      .alias({"finetune.label_smoothing", "finetune.dpo_label_smoothing"});
+  s.choice("finetune.dpo.loss_type", "sigmoid", {"sigmoid", "ipo"},
+           "of the difference of log-probabilities")
+      .alias({"finetune.loss_type", "finetune.pref_loss"})
+      .not_yet(
+          {"hinge", "kto_pair", "orpo", "simpo", "robust", "bco_pair", "sppo_hard", "nca_pair"});
   s.integer("finetune.lora.rank", "null",
             "train adapters of this rank instead of the weights; null: train all weights")
       .or_null()

@@ -37,6 +37,7 @@ void TrainStage::begin(const std::vector<MicroBatch>& batches, const Loss& loss,
   batches_.place(batches);
   loss_ = loss;
   block_done_ = std::move(block_done);
+  preferences_ = {};
   recording_ = false;  // unless it failed
   recorded_blocks_.clear();
   passes_left_.assign(passes_left_.size(), options_.micro_batches);
@@ -67,16 +68,18 @@ Activation TrainStage::forward(int chunk, int micro_batch, Activation x) {
   });
 }
 
-Activation TrainStage::head_gradient(Pass& pass, Work& w) {
+Activation TrainStage::head_gradient(Pass& pass, int micro_batch, Work& w) {
   Loss loss = loss_;
   loss.per_token = {};
+  const PreferenceTask task{options_.preferences, batches_.batch(micro_batch).pairs, &preferences_};
+  if (options_.preferences != nullptr) loss.preferences = &task;
   return model_.loss_and_backward(pass, std::move(w.output), loss, count_block_);
 }
 
 Activation TrainStage::backward_input(int chunk, int micro_batch, Activation dy) {
   return with_pass(micro_batch, [&](Pass& pass) {
     Work& w = work(chunk, micro_batch);
-    if (model_.has_head(chunk)) dy = head_gradient(pass, w);
+    if (model_.has_head(chunk)) dy = head_gradient(pass, micro_batch, w);
     if (!options_.split_backward)
       return model_.backward(pass, chunk, std::move(dy), std::move(w.saved), options_.recompute,
                              count_block_);

@@ -20,6 +20,7 @@ class TrainStage final : public PipelineStage {
     // The schedule computes gradients of inputs and weights at different times. Otherwise both are
     // computed block by block, so that little waits.
     bool split_backward = false;
+    const PreferenceConfig* preferences = nullptr;  // what is learned, in the place of tokens
   };
   // Everything must outlive this object.
   TrainStage(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
@@ -29,6 +30,9 @@ class TrainStage final : public PipelineStage {
   // block_done(b, last): parameter block b has its gradients of one more micro-batch, or of the last.
   using BlockDone = std::function<void(int block, bool last)>;
   void begin(const std::vector<MicroBatch>& batches, const Loss& loss, BlockDone block_done);
+
+  // What the pairs of the step so far came to, where the head is.
+  const PreferenceSums& preferences() const { return preferences_; }
 
   // The hidden state is this rank's share of the residual stream, (T / split, C). The last chunk of
   // the model keeps its output for backward, where the loss is computed.
@@ -54,7 +58,7 @@ class TrainStage final : public PipelineStage {
     Activation output;  // of the last chunk
   };
   Work& work(int chunk, int micro_batch);
-  Activation head_gradient(Pass& pass, Work& work);
+  Activation head_gradient(Pass& pass, int micro_batch, Work& work);
   template <class Run>
   auto with_pass(int micro_batch, const Run& run);
   const Model& model_;
@@ -68,6 +72,7 @@ class TrainStage final : public PipelineStage {
   Model::BlockDone count_block_;
   std::vector<int64_t> passes_left_;  // of each parameter block, micro-batches to come
   std::vector<Work> work_;            // (chunk, micro-batch)
+  PreferenceSums preferences_;
   bool recording_ = false;
   std::vector<int> recorded_blocks_;
 };

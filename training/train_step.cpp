@@ -107,7 +107,8 @@ TrainStep::TrainStep(const RunConfig& config, TrainState& state, const Groups& g
       executor_(schedule_, *groups.pp),
       stage_(state.model, state.store, groups, ctx,
              {config.recompute, config.gradient_accumulation_steps, config.sequence_length,
-              splits_backward(schedule_)}),
+              splits_backward(schedule_),
+              learns_from_pairs(config_.finetune) ? &config_.finetune.dpo : nullptr}),
       graphs_(config_, groups, executor_.program(), state.store, stage_, ctx),
       sync_(groups, state.store, ctx, {config.comm.bucket_bytes, config.comm.overlap}) {
   ParameterStore& store = state.store;
@@ -145,9 +146,21 @@ int64_t TrainStep::count_valid_targets(const std::vector<MicroBatch>& batches) c
   const Layout& layout = groups_.layout;
   int64_t valid = 0;
   if (layout.tp.index == 0 && layout.pp.index == 0)
-    for (const MicroBatch& batch : batches) valid += batch.valid_targets;
+    for (const MicroBatch& batch : batches)
+      valid += learns_from_pairs(config_.finetune) ? std::ssize(batch.pairs) : batch.valid_targets;
   if (groups_.world.size() > 1) valid = groups_.world.all_reduce_scalar(valid, ReduceOp::kSum);
   return valid;
+}
+
+// Collective where there are preferences. Every tensor-parallel rank has those of its stage: one counts.
+PreferenceSums TrainStep::all_preferences() const {
+  if (!learns_from_pairs(config_.finetune)) return {};
+  const PreferenceSums mine =
+      groups_.layout.tp.index == 0 ? stage_.preferences() : PreferenceSums{};
+  double sums[] = {mine.loss, mine.chosen_reward, mine.rejected_reward, mine.correct, mine.pairs};
+  if (groups_.world.size() > 1)
+    groups_.world.all_reduce(Tensor(sums, DType::kF64, Shape{std::ssize(sums)}));
+  return {sums[0], sums[1], sums[2], sums[3], sums[4]};
 }
 
 void TrainStep::forward_and_backward(int64_t step, const std::vector<MicroBatch>& batches) {
@@ -283,6 +296,7 @@ void TrainStep::start(int64_t step, const std::vector<MicroBatch>& batches, cons
 
   mine.idle_seconds = pipeline_.idle_seconds;
   mine.exposed_seconds = sync_.exposed_seconds();
+  mine.preferences = all_preferences();
   if (state_.model.routers() != nullptr) mine.expert_loads = state_.model.routers()->loads();
   if (ctx_.gpu != nullptr) copy_scalars();
   ++started_;
@@ -325,6 +339,7 @@ StepResult TrainStep::finish() {
   result.learning_rate = rate(mine.step);
   result.loss_scale = reinterpret_cast<const double*>(slots + kGradScale * kSlotBytes)[1];
   result.valid_tokens = mine.valid_tokens;
+  result.preferences = mine.preferences;
   for (size_t i = 0; i < result.router_losses.size(); ++i)
     result.router_losses[i] = totals[kRouters + i] / count;
   result.expert_loads = std::move(mine.expert_loads);

@@ -25,9 +25,10 @@ struct StepResult {
   double loss = 0;       // mean over the valid tokens of the global batch
   double grad_norm = 0;  // before clipping
   double learning_rate = 0;
-  double loss_scale = 1;     // the one this step used
-  int64_t valid_tokens = 0;  // targets with a loss, over all ranks
-  bool skipped = false;      // loss or gradient norm was not finite
+  double loss_scale = 1;       // the one this step used
+  int64_t valid_tokens = 0;    // targets with a loss, over all ranks; of preferences pairs
+  PreferenceSums preferences;  // of the step, over all ranks
+  bool skipped = false;        // loss or gradient norm was not finite
   // Name of the first non-finite gradient element of a skipped step, on whichever rank it is.
   std::string first_bad;
   int64_t consecutive_skips = 0;
@@ -96,6 +97,7 @@ class TrainStep {
   struct Open {
     int64_t step = 0;
     int64_t valid_tokens = 0;
+    PreferenceSums preferences;
     std::vector<ExpertLoad> expert_loads;
     double exposed_seconds = 0;  // of a CPU
     double idle_seconds = 0;
@@ -106,6 +108,7 @@ class TrainStep {
   const std::byte* scalars_of(int64_t number) const;
   void copy_scalars();
   const std::vector<MicroBatch>& local_batches(const std::vector<MicroBatch>& batches);
+  PreferenceSums all_preferences() const;
   int64_t count_valid_targets(const std::vector<MicroBatch>& batches) const;
   void forward_and_backward(int64_t step, const std::vector<MicroBatch>& batches);
   void local_sum_of_squares();

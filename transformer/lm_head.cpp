@@ -4,7 +4,10 @@
 
 #include "engine/ops/copy_rows.h"
 #include "engine/ops/cross_entropy.h"
+#include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/moe/expert_rows.h"
+#include "engine/ops/transfer.h"
 #include "transformer/embedding.h"
 #include "transformer/families/family.h"
 
@@ -76,12 +79,61 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
     linear_forward(ctx, now.logits, rows, weight, {});
     chunk_loss(pass, loss, now);
     if (!backward) continue;
+    if (loss.token_weights.present()) {
+      const Tensor rows_of_chunk = (in_place ? logits_block : d_block)->slice(0, 0, end - begin);
+      scale_rows(ctx, rows_of_chunk, rows_of_chunk, loss.token_weights.slice(0, begin, end), false);
+    }
     linear_backward_input(ctx, dy->slice(0, begin, end), now.d_logits, weight, false);
     if (!pass.params.trained(weight_)) continue;
     const GradientSlot dw = pass.params.gradient(weight_);
     linear_backward_weight(ctx, dw.grad, now.d_logits, rows, dw.accumulate);
   }
   return dy;
+}
+
+void LmHead::weigh(Pass& pass, const Loss& loss, const ConstTensor& losses,
+                   const Tensor& weights) const {
+  Ctx& ctx = pass.ctx;
+  const Activation term = ctx.allocate("head.preference_loss", DType::kF64, Shape{1});
+  if (ctx.planning()) return;
+  const PreferenceTask& task = *loss.preferences;
+  std::vector<double> tokens, factors(static_cast<size_t>(losses.numel()));
+  PreferenceSums sums;
+  dispatch_float("preferences", losses.dtype(), [&]<class T>() {
+    const std::vector<T> there = to_host<T>(ctx, losses);
+    for (const T loss_of_token : there)
+      tokens.push_back(static_cast<double>(static_cast<compute_t<T>>(loss_of_token)));
+    add_pairs(*task.config, task.pairs, tokens, factors, sums);
+    std::vector<T> out;
+    for (const double factor : factors) out.push_back(T(static_cast<compute_t<T>>(factor)));
+    transfer(ctx, weights, ConstTensor(out.data(), dtype_of<T>, weights.shape()));
+  });
+  transfer(ctx, term, ConstTensor(&sums.loss, DType::kF64, Shape{1}));
+  add(ctx, loss.sum, loss.sum, term);
+  PreferenceSums& all = *task.sums;
+  all.loss += sums.loss;
+  all.chosen_reward += sums.chosen_reward;
+  all.rejected_reward += sums.rejected_reward;
+  all.correct += sums.correct;
+  all.pairs += sums.pairs;
+}
+
+Activation LmHead::token_gradients(Pass& pass, const ConstTensor& y, const Loss& loss) const {
+  if (loss.preferences == nullptr) return loss_chunks(pass, y, loss, true);
+  const Activation losses =
+      pass.ctx.allocate("head.token_losses", sum_dtype(y.dtype()), Shape{y.size(0)});
+  const Activation weights =
+      pass.ctx.allocate("head.token_weights", sum_dtype(y.dtype()), Shape{y.size(0)});
+  const Activation unused = pass.ctx.allocate("head.unused_sum", DType::kF64, Shape{1});
+  fill_zero(pass.ctx, unused);
+  Loss tokens = loss;
+  tokens.sum = unused;
+  tokens.per_token = losses;
+  loss_chunks(pass, y, tokens, false);
+  weigh(pass, loss, losses, weights);
+  tokens.per_token = {};
+  tokens.token_weights = weights;
+  return loss_chunks(pass, y, tokens, true);
 }
 
 void LmHead::chunk_loss(Pass& pass, const Loss& loss, const Chunk& chunk) const {
@@ -119,7 +171,7 @@ Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss)
     Activation partial;
     {
       const AllTokens all = gather_tokens(pass, y);
-      partial = loss_chunks(pass, all, loss, true);
+      partial = token_gradients(pass, all, loss);
     }
     Activation dy = pass.ctx.allocate("head.d_share", y->dtype(), y->shape());
     add_tensor_ranks(pass, dy, partial);
@@ -127,7 +179,7 @@ Activation LmHead::loss_and_backward(Pass& pass, Activation x, const Loss& loss)
     norm_.backward(pass, y, dy, {}, x, saved);
     return y;
   }
-  Activation dy = loss_chunks(pass, y, loss, true);
+  Activation dy = token_gradients(pass, y, loss);
   add_tensor_ranks(pass, dy, dy);
   // The norm's input gradient takes the place of its output.
   norm_.backward(pass, y, dy, {}, x, saved);

@@ -6,15 +6,27 @@
 #pragma once
 
 #include "transformer/norm.h"
+#include "transformer/preference.h"
 #include "transformer/tensor_exchange.h"
 
 namespace trireme {
+
+// Training on preferences: the loss of the tokens is not added up but weighed, pair by pair. The host looks at the
+// losses of a micro-batch's tokens for that.
+struct PreferenceTask {
+  const PreferenceConfig* config = nullptr;
+  std::span<const PreferencePair> pairs;  // of the micro-batch
+  PreferenceSums* sums = nullptr;         // of all tensor-parallel ranks alike
+};
 
 struct Loss {
   Tensor sum;                 // (1) float64: += sum of the losses of the valid tokens
   ConstTensor scale;          // (1) float64: what a token's gradient is multiplied with (training)
   Tensor per_token;           // (T) float32 (float64), optional
   Tensor router_losses = {};  // (4) float64: += the losses of routers (transformer/pass.h)
+  const PreferenceTask* preferences =
+      nullptr;                     // the gradient is theirs; sum is that of their losses
+  ConstTensor token_weights = {};  // (T) float32 (float64): factors on the gradient of each token
 };
 
 class LmHead {
@@ -38,6 +50,9 @@ class LmHead {
   Activation allocate_logits(Pass& pass, int64_t rows) const;
   // The gradient of y (T, C) where `backward`: on a split vocabulary a partial sum.
   Activation loss_chunks(Pass& pass, const ConstTensor& y, const Loss& loss, bool backward) const;
+  // The same for either kind of loss, backward.
+  Activation token_gradients(Pass& pass, const ConstTensor& y, const Loss& loss) const;
+  void weigh(Pass& pass, const Loss& loss, const ConstTensor& losses, const Tensor& weights) const;
   struct Chunk {
     Tensor logits, d_logits, per_token;
     ConstTensor targets;

@@ -12,6 +12,7 @@
 
 #include "parallel/context/context_plan.h"
 #include "training/run_config.h"
+#include "transformer/preference.h"
 
 namespace trireme {
 
@@ -25,6 +26,8 @@ struct MicroBatch {
   std::vector<int32_t> cu_seqlens;  // (sequences or documents + 1) from 0 to B*S
   int32_t max_seqlen = 0;           // longest of them
   int64_t valid_targets = 0;        // targets with loss
+  // Of preferences: the answers, whose tokens all are here.
+  std::vector<PreferencePair> pairs;
   // Of a context-parallel rank's part of a batch (training/local_batch.h): who sees whom.
   std::shared_ptr<ContextPlan> context;
 };

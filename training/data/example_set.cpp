@@ -149,7 +149,7 @@ std::string ExampleSet::describe() const {
 
 ExampleSource::ExampleSource(std::shared_ptr<const ExampleSet> set,
                              const std::vector<int64_t>& items, const Options& options)
-    : set_(std::move(set)), options_(options) {
+    : set_(std::move(set)), items_(items), options_(options) {
   std::vector<int64_t> lengths;
   for (const int64_t item : items) {
     lengths.push_back(set_->length(item));
@@ -182,6 +182,18 @@ std::vector<int64_t> ExampleSource::items_of(int64_t sample) {
   const auto bin = static_cast<size_t>(bin_of(sample));
   const auto at = [&](size_t b) { return packing_.items.begin() + packing_.begin[b]; };
   return {at(bin), at(bin + 1)};
+}
+
+Answer ExampleSource::answer(int64_t d, int64_t begin) const {
+  const ExampleSet::Document document = set_->document(d);
+  return {begin, begin + document.size - 1,
+          std::count(document.learned + 1, document.learned + document.size, uint8_t{1}),
+          references_ == nullptr ? 0.0 : (*references_)[static_cast<size_t>(d)]};
+}
+
+PreferencePair ExampleSource::pair(int64_t item) const {
+  TRIREME_CHECK(set_->documents_per_item() == 2, "examples without two answers");
+  return {answer(2 * item, 0), answer(2 * item + 1, 0)};
 }
 
 int64_t ExampleSource::document_of(int64_t row) {
@@ -222,6 +234,7 @@ void ExampleSource::fill(int64_t first, int64_t count, MicroBatch& batch) {
   batch.cu_seqlens.assign(1, 0);
   batch.valid_targets = 0;
   batch.max_seqlen = 0;
+  batch.pairs.clear();
   const auto close = [&](int64_t end) {
     const int32_t length = static_cast<int32_t>(end) - batch.cu_seqlens.back();
     if (length == 0) return;
@@ -231,13 +244,18 @@ void ExampleSource::fill(int64_t first, int64_t count, MicroBatch& batch) {
   for (int64_t s = 0; s < count; ++s) {
     int64_t at = s * S;
     const int64_t row = (first + s) * S - at;
-    for (const int64_t item : items_of(first + s))
+    for (const int64_t item : items_of(first + s)) {
+      if (set_->documents_per_item() == 2) {
+        const Answer chosen = answer(2 * item, at);
+        batch.pairs.push_back({chosen, answer(2 * item + 1, chosen.end)});
+      }
       for (int64_t d = 0; d < set_->documents_per_item(); ++d) {
         const ExampleSet::Document document = set_->document(item * set_->documents_per_item() + d);
         add_document(document, batch, row + at, static_cast<size_t>(at));
         at += document.size - 1;
         close(at);
       }
+    }
     for (int64_t i = at, begin = at; i < (s + 1) * S; ++i) {  // padding
       batch.rows[static_cast<size_t>(i)] = row + i;
       batch.positions[static_cast<size_t>(i)] = static_cast<int32_t>(i - begin);

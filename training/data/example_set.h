@@ -83,6 +83,14 @@ class ExampleSource : public BatchSource {
   int64_t num_targets() const override { return -1; }
   void fill(int64_t first, int64_t count, MicroBatch& batch) override;
   std::string describe() const override;
+  const ExampleSet& set() const { return *set_; }
+  const std::vector<int64_t>& items() const { return items_; }
+  // Of pairs: what the reference model gives each document of the set; batches then have their pairs.
+  void set_references(std::shared_ptr<const std::vector<double>> log_likelihoods) {
+    references_ = std::move(log_likelihoods);
+  }
+  // A pair of the set, its answers at the beginning of no batch.
+  PreferencePair pair(int64_t item) const;
   // The document that a token with a target belongs to; row: MicroBatch::rows of a source that does not shuffle.
   int64_t document_of(int64_t row);
   // Items of sample number `sample`, in the order of its documents; none beyond the last.
@@ -92,8 +100,11 @@ class ExampleSource : public BatchSource {
   int64_t bin_of(int64_t sample);
   void add_document(const ExampleSet::Document& document, MicroBatch& batch, int64_t row,
                     size_t at) const;
+  Answer answer(int64_t document, int64_t begin) const;
   std::shared_ptr<const ExampleSet> set_;
+  std::vector<int64_t> items_;
   Options options_;
+  std::shared_ptr<const std::vector<double>> references_;
   Packing packing_;  // of items
   int64_t num_samples_ = 0, used_ = 0;
   int64_t epoch_ = -1;          // whose order follows

@@ -47,7 +47,7 @@ void combine_rows_backward(Ctx& ctx, const Tensor& d_rows, const Tensor& d_weigh
                            const ConstTensor& dy, const ConstTensor& rows,
                            const ConstTensor& places, const ConstTensor& weights);
 
-// y[t] = gate[t] * x[t] [+ y[t] if accumulate]; gate (T) of sum_dtype.
+// y[t] = gate[t] * x[t] [+ y[t] if accumulate]; gate (T) of sum_dtype. y may be x.
 void scale_rows(Ctx& ctx, const Tensor& y, const ConstTensor& x, const ConstTensor& gate,
                 bool accumulate);
 
