@@ -7,6 +7,7 @@
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 #include "transformer/hf_writer.h"
+#include "transformer/merged_model.h"
 
 namespace trireme {
 namespace {
@@ -103,7 +104,11 @@ bool CheckpointModel::is_ignored(const ModelConfig&, const std::string& tensor) 
 
 std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
   if (is_model_source(path)) return open_model_source(path);
-  return std::make_unique<CheckpointModel>(find_checkpoint(checkpoint_place(path)).directory);
+  auto model = std::make_unique<CheckpointModel>(find_checkpoint(checkpoint_place(path)).directory);
+  const RunConfig run = model->run_config();
+  if (!run.finetune.lora.enabled()) return model;
+  return std::make_unique<MergedModel>(open_any_model(run.checkpoint.load), std::move(model),
+                                       run.finetune.lora);
 }
 
 RunConfig foreign_run_config(const ModelConfig& model, DType dtype, const std::string& tokenizer) {

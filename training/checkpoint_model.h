@@ -29,7 +29,8 @@ class CheckpointModel : public ModelSource {
   RunConfig run_config_;
 };
 
-// A model of others, or the newest whole checkpoint of a run, or the checkpoint that `path` names.
+// A model of others, or the newest whole checkpoint of a run, or the checkpoint that `path` names; one of adapters
+// with the model they are for, added to its weights.
 std::unique_ptr<ModelSource> open_any_model(const std::string& path);
 
 // What a model of others is evaluated and generated with: no data, sequences of at most 2048 tokens.

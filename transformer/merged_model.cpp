@@ -1,26 +1,32 @@
 #include "transformer/merged_model.h"
 
 #include <algorithm>
+#include <set>
 
 namespace trireme {
 namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-// The base's tensors, for what is asked about them.
-class SameTensors : public TensorSource {
+// The tensors of the base that its model needs, for what is asked about them.
+class NeededTensors : public TensorSource {
  public:
-  explicit SameTensors(const TensorSource& other) : TensorSource(other.path()), other_(other) {
-    for (const SourceTensor& tensor : other.tensors()) add(tensor);
+  explicit NeededTensors(const ModelSource& base)
+      : TensorSource(base.path()), all_(base.tensors()) {
+    std::set<std::string> names;
+    for (const ModelParameter& parameter : model_parameters(base.config()))
+      names.insert(base.place(base.config(), parameter.name).tensor);
+    for (const SourceTensor& tensor : all_.tensors())
+      if (names.contains(tensor.name)) add(tensor);
   }
 
  protected:
   void read_elements(size_t number, int64_t begin, const Tensor& destination) const override {
-    other_.read(other_.tensors()[number], begin, destination);
+    all_.read(*all_.find(tensors()[number].name), begin, destination);
   }
 
  private:
-  const TensorSource& other_;
+  const TensorSource& all_;
 };
 
 // A whole matrix, converted to float32.
@@ -42,7 +48,7 @@ MergedModel::MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<Mode
       adapters_(std::move(adapters)),
       lora_(lora) {
   config_ = base_->config();
-  tensors_ = std::make_unique<SameTensors>(base_->tensors());
+  tensors_ = std::make_unique<NeededTensors>(*base_);
 }
 
 void MergedModel::read(const ModelConfig& config, const ModelParameter& parameter,

@@ -1,6 +1,7 @@
 """A model trained from scratch, fine-tuned on instructions, answers instructions it has not seen."""
 import itertools
 import json
+import math
 import random
 import shutil
 
@@ -109,6 +110,36 @@ class Finetuning(tiny_run.RunTest):
         texts = {self.trireme("generate", *model, "--prompt", f"Q {word}\nA ", "--temperature", 0)[0]
                  for model in (["tuned"], ["base", "--adapter", "tuned/adapter"])}
         self.assertEqual(len(texts), 1)
+
+    def test_preferences(self):
+        """The reversed word is preferred to the word: from ln 2, which equal models give, to almost always."""
+        self.base()
+        self.write("pairs.jsonl", "".join(json.dumps(
+            {"prompt": f"Q {word}\nA ", "chosen": word[::-1], "rejected": word}) + "\n" for word in self.words[:400]))
+        self.finetune_config(checkpoint={"load": "base", "save_interval": 20})
+        document = json.loads((self.folder / "tune.json").read_text())
+        document["finetune"] = {"method": "dpo", "train_file": "pairs.jsonl", "val_size": 0.1, "num_train_epochs": 5,
+                                "dpo": {"beta": 0.2}}
+        document["optimizer"]["params"]["lr"] = 1e-3
+        self.write("tune.json", json.dumps(document))
+        self.finetune()
+        records = self.records("tuned")
+        self.assertAlmostEqual(records[0]["loss"], math.log(2), places=4)
+        self.assertAlmostEqual(records[0]["rewards_margins"], 0, places=4)
+        self.assertLess(records[-1]["validation_loss"], 0.1)
+        self.assertGreater(records[-1]["rewards_accuracies"], 0.95)
+        self.assert_members_are_documented("tuned")
+        # Continued, the reference is still the model of the beginning.
+        last = max((self.folder / "tuned/checkpoints").glob("step-*"))
+        shutil.rmtree(last)
+        before = self.losses("tuned")
+        self.finetune("--resume", "auto")
+        self.assertEqual(self.losses("tuned"), before)
+        two = self.trireme("finetune", "--config", "tune.json", "--set", "output_dir=two", "--set",
+                           "train_micro_batch_size_per_gpu=auto", "--set", "finetune.num_train_epochs=0.5", ranks=2)
+        del two
+        for ours, theirs in zip(self.losses("two"), before):
+            self.assertAlmostEqual(ours[1], theirs[1], delta=2e-3, msg=f"step {ours[0]}")
 
     def short(self, run, *arguments, **options):
         self.finetune("--set", f"output_dir={run}", "--set", "finetune.num_train_epochs=0.2", *arguments, **options)

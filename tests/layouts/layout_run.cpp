@@ -11,6 +11,20 @@
 namespace trireme::test {
 namespace {
 
+// The sequence as two answers of unequal length.
+void make_pair(int64_t length, MicroBatch& b) {
+  const int64_t cut = length / 2 + 2;
+  const auto answer = [&](int64_t begin, int64_t end, double reference) {
+    const auto at = b.targets.begin() + begin;
+    for (int64_t i = begin; i < end; ++i)
+      b.positions[static_cast<size_t>(i)] = static_cast<int32_t>(i - begin);
+    const int64_t ignored = std::count(at, at + (end - begin), kIgnoredTarget);
+    return Answer{begin, end, end - begin - ignored, reference};
+  };
+  b.pairs = {{answer(0, cut, -40.0), answer(cut, length, -38.0)}};
+  b.cu_seqlens = {0, static_cast<int32_t>(cut), static_cast<int32_t>(length)};
+}
+
 // Sample number n: tokens that follow a rule with exceptions, some targets masked; where packed,
 // documents of different lengths, one token long at times.
 MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
@@ -36,6 +50,7 @@ MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
     }
   }
   if (packed) b.cu_seqlens.push_back(static_cast<int32_t>(length));
+  if (learns_from_pairs(config.finetune)) make_pair(length, b);
   return b;
 }
 

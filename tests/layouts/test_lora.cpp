@@ -109,6 +109,24 @@ TEST(Lora, SomeLayersOnly) {
   EXPECT_EQ(layout_difference(divided, whole, DType::kF64), "");
 }
 
+// Learning from preferences, whose losses are of pairs and not of tokens.
+TEST(Preferences, EveryLayoutLearnsTheSame) {
+  for (const bool with_adapters : {false, true}) {
+    const auto config_for = [&](const LayoutCase& c) {
+      RunConfig config = config_with(c, with_adapters ? adapters() : LoraConfig());
+      config.finetune.method = "dpo";
+      config.finetune.dpo.label_smoothing = 0.1;
+      return config;
+    };
+    const LayoutResult whole = run_training(config_for(base_case()), true, {});
+    for (const LayoutCase& c : layouts("")) {
+      if (c.sizes.cp > 1) continue;
+      EXPECT_EQ(layout_difference(run_training(config_for(c), true, {}), whole, DType::kF64), "")
+          << c.name();
+    }
+  }
+}
+
 // What is frozen has no gradient, no moments and no master weights, in any ZeRO stage.
 TEST(Lora, FrozenWeightsCostTheirValuesOnly) {
   for (const int stage : {0, 1, 2, 3}) {

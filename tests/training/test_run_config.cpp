@@ -428,7 +428,7 @@ std::string other_value(const Key& key) {
   if (key.path == "zero_optimization.stage") return "3";
   if (key.path == "zero_optimization.offload_optimizer.buffer_size") return "8192";
   if (key.path == "zero_optimization.offload_optimizer.device") return "cpu";  // nvme needs a path
-  if (key.path == "finetune.method") return "";                                // there is one
+  if (key.path == "finetune.dpo.label_smoothing") return "0.25";
   if (key.path == "data.split") return "90,10";
   if (key.path.starts_with("data.") && key.path.ends_with("_path")) return "";
   switch (key.kind) {
@@ -456,7 +456,11 @@ TEST(RunConfig, EveryKeyAndAliasCounts) {
       extra = {"scheduler.params.warmup_type=linear", "scheduler.params.warmup_steps=2"};
     if (key.path == "cuda.autotune") extra = {"deterministic=false"};
     if (key.path.starts_with("finetune."))
-      extra = {"finetune.train_file=a.jsonl", "data.data_path=null", "data.tokenizer=byte"};
+      extra = {"finetune.train_file=a.jsonl", "data.data_path=null", "data.tokenizer=byte",
+               "checkpoint.load=base"};
+    if (key.path.starts_with("finetune.lora.") && key.path != "finetune.lora.rank")
+      extra.emplace_back("finetune.lora.rank=4");
+    if (key.path.starts_with("finetune.dpo.")) extra.emplace_back("finetune.method=dpo");
     if (key.path.starts_with("fp8.") && key.path != "fp8.enabled") extra = {"fp8.enabled=true"};
     const Json before = run_config_to_json(read(extra));
     const std::string value = other_value(key);
