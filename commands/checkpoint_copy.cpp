@@ -20,6 +20,7 @@ namespace trireme {
 namespace {
 
 struct CopyArguments {
+  std::string adapters;  // merge-lora
   std::string from, to;
   std::string kind;   // of the output; empty: by its name
   std::string dtype;  // empty: as it is
@@ -103,6 +104,16 @@ void export_to(const CopyArguments& args) {
   if (written.tokenizer_files.empty())
     log_warning("no tokenizer files: the model names none that HuggingFace could read (",
                 source->tokenizer().empty() ? "none at all" : source->tokenizer(), ")");
+}
+
+void merge_lora(const CopyArguments& args) {
+  const int64_t shard = size_of_text(args.max_shard_size);
+  const std::unique_ptr<ModelSource> source = open_merged_model(args.from, args.adapters);
+  CopyStatus status("merge");
+  const HfWritten written = write_hf_directory(
+      *source, args.to,
+      {.dtype = dtype_of(args, *source), .max_shard_bytes = shard, .progress = status.progress()});
+  report("merged", args, written.bytes, status.seconds(), concat(" with ", args.adapters));
 }
 
 void import_from(const CopyArguments& args) {
@@ -205,6 +216,16 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
                  kAny, "Directory to make; an interrupted export in it goes on");
   add_dtype(*exported, *args);
   add_shard_size(*exported, *args);
+  CLI::App* merged = checkpoint.add_subcommand(
+      "merge-lora", "Add adapters to a model's weights; write a HuggingFace directory");
+  merged->add_option("base", args->from, kAny)->required()->type_name("PATH");
+  merged->add_option("adapters", args->adapters, "PEFT's directory, or a run that trained adapters")
+      ->required()
+      ->type_name("PATH");
+  merged->add_option("to", args->to, "Directory to make")->required()->type_name("PATH");
+  merged->callback([args] { merge_lora(*args); });
+  add_dtype(*merged, *args);
+  add_shard_size(*merged, *args);
   CLI::App* imported = add_action(
       checkpoint, "import", "Write a model of others as a checkpoint of ours", import_from, args,
       "HuggingFace directory or .gguf", "Directory of checkpoints to make");

@@ -8,6 +8,7 @@
 #include "training/train_checkpoint.h"
 #include "transformer/hf_writer.h"
 #include "transformer/merged_model.h"
+#include "transformer/peft_adapter.h"
 
 namespace trireme {
 namespace {
@@ -109,6 +110,27 @@ std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
   if (!run.finetune.lora.enabled()) return model;
   return std::make_unique<MergedModel>(open_any_model(run.checkpoint.load), std::move(model),
                                        run.finetune.lora);
+}
+
+std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
+                                               const std::string& adapters) {
+  std::unique_ptr<ModelSource> model = open_any_model(base);
+  if (is_peft_adapter(adapters)) {
+    auto peft = std::make_unique<PeftAdapter>(adapters);
+    peft->check_adapters(model->config());
+    const LoraConfig lora = peft->lora();
+    return std::make_unique<MergedModel>(std::move(model), std::move(peft), lora);
+  }
+  auto run =
+      std::make_unique<CheckpointModel>(find_checkpoint(checkpoint_place(adapters)).directory);
+  const LoraConfig lora = run->run_config().finetune.lora;
+  if (!lora.enabled())
+    fail_input(
+        adapters,
+        " holds no adapters: neither PEFT's adapter_config.json nor a run that trained some");
+  if (!(run->config() == model->config()))
+    fail_input(adapters, ": its adapters are for another model than ", base);
+  return std::make_unique<MergedModel>(std::move(model), std::move(run), lora);
 }
 
 RunConfig foreign_run_config(const ModelConfig& model, DType dtype, const std::string& tokenizer) {

@@ -33,6 +33,10 @@ class CheckpointModel : public ModelSource {
 // with the model they are for, added to its weights.
 std::unique_ptr<ModelSource> open_any_model(const std::string& path);
 
+// A model with adapters added to its weights: a directory of PEFT's, or a run or checkpoint of adapters.
+std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
+                                               const std::string& adapters);
+
 // What a model of others is evaluated and generated with: no data, sequences of at most 2048 tokens.
 // tokenizer: what load_tokenizer() takes, or empty.
 RunConfig foreign_run_config(const ModelConfig& model, DType dtype, const std::string& tokenizer);

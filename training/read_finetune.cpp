@@ -4,7 +4,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "engine/core/cpu.h"
 #include "engine/core/error.h"
 #include "training/finetune_data.h"
 #include "transformer/model.h"
@@ -141,9 +140,9 @@ void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
   // What is wrong so far would be told by the data in other words.
   config.train_steps = 1;
   if (!report.ok()) return;
-  const int64_t count =
-      sequences ? sequences(config)
-                : open_finetune_data(config, available_cores())->train->samples_per_epoch();
+  if (!sequences)
+    return report.error("train_steps", "auto counts examples: give the number of steps");
+  const int64_t count = sequences(config);
   config.train_steps = finetune_steps(config, count);
 }
 

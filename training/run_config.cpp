@@ -9,11 +9,13 @@
 #include "engine/config/override.h"
 #include "engine/config/parse.h"
 #include "engine/config/reference.h"
+#include "engine/core/cpu.h"
 #include "engine/core/error.h"
 #include "engine/text/tokenizer.h"
 #include "training/batch_rule.h"
 #include "training/checkpoint_model.h"
 #include "training/data_path.h"
+#include "training/finetune_data.h"
 #include "training/read_finetune.h"
 #include "training/read_optimization.h"
 #include "training/read_parallel.h"
@@ -231,7 +233,10 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
   const std::string model_file = inline_model(document, folder);
   for (const Override& change : changes) apply_override(run_schema(), change, document, report);
   take_from_weights(document);
-  RunConfig config = read_checked(document, world_size, report, sequences);
+  const CountSequences count = [](const RunConfig& read_so_far) {
+    return open_finetune_data(read_so_far, available_cores())->train->samples_per_epoch();
+  };
+  RunConfig config = read_checked(document, world_size, report, sequences ? sequences : count);
   report.throw_if_errors(title_of(path, model_file));
   return config;
 }

@@ -11,13 +11,18 @@ constexpr std::string_view kWeight = ".weight";
 // The tensors of the base that its model needs, for what is asked about them.
 class NeededTensors : public TensorSource {
  public:
-  explicit NeededTensors(const ModelSource& base)
-      : TensorSource(base.path()), all_(base.tensors()) {
+  NeededTensors(const ModelSource& base, const ModelSource& adapters)
+      : TensorSource(base.path()), all_(base.tensors()), adapters_(adapters.tensors()) {
     std::set<std::string> names;
     for (const ModelParameter& parameter : model_parameters(base.config()))
       names.insert(base.place(base.config(), parameter.name).tensor);
     for (const SourceTensor& tensor : all_.tensors())
       if (names.contains(tensor.name)) add(tensor);
+  }
+  std::vector<std::string> files() const override {
+    std::vector<std::string> all = all_.files();
+    for (const std::string& file : adapters_.files()) all.push_back(file);
+    return all;
   }
 
  protected:
@@ -26,7 +31,7 @@ class NeededTensors : public TensorSource {
   }
 
  private:
-  const TensorSource& all_;
+  const TensorSource &all_, &adapters_;
 };
 
 // A whole matrix, converted to float32.
@@ -48,7 +53,7 @@ MergedModel::MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<Mode
       adapters_(std::move(adapters)),
       lora_(lora) {
   config_ = base_->config();
-  tensors_ = std::make_unique<NeededTensors>(*base_);
+  tensors_ = std::make_unique<NeededTensors>(*base_, *adapters_);
 }
 
 void MergedModel::read(const ModelConfig& config, const ModelParameter& parameter,

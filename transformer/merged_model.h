@@ -14,6 +14,7 @@ class MergedModel : public ModelSource {
   // adapters: holds the tensors of `lora` for the base's model.
   MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<ModelSource> adapters,
               const LoraConfig& lora);
+  const char* kind() const override { return base_->kind(); }
   std::string tokenizer() const override { return base_->tokenizer(); }
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override {
     return base_->place(config, parameter);

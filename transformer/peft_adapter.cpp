@@ -138,7 +138,7 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
     if (source.transposed || source.first_row != 0 || source.tensor != layer + ".weight")
       fail_input("adapters of ", layer, " have no place in PEFT's format: it is a part of ",
                  source.tensor, " there");
-    const SourceTensor* stored = adapters.tensors().find(p.name);
+    const SourceTensor* stored = adapters.tensors().find(adapters.place(config, p.name).tensor);
     if (stored == nullptr) fail_input(adapters.path(), ": has no tensor ", p.name);
     specs.push_back({kPrefix + p.name, stored->dtype.value_or(DType::kF32), p.shape});
   }

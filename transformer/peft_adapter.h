@@ -11,6 +11,7 @@ class PeftAdapter : public ModelSource {
  public:
   // InputError for what is wrong with the files, and for kinds of adapters that are not these.
   explicit PeftAdapter(const std::string& directory);
+  const char* kind() const override { return "peft"; }
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;

@@ -83,18 +83,18 @@ class Finetuning(tiny_run.RunTest):
         """Beside a frozen base: learned, resumed, evaluated, written for PEFT, and read back from there."""
         self.base()
         lora = {"rank": 16, "alpha": 32, "dropout": 0.05}
-        self.finetune_config(checkpoint={"load": "base", "save_interval": 300})
+        self.finetune_config(checkpoint={"load": "base", "save_interval": 100})
         document = json.loads((self.folder / "tune.json").read_text())
-        document["finetune"]["lora"] = lora
-        document["optimizer"]["params"]["lr"] = 1e-2
+        document["finetune"] |= {"lora": lora, "num_train_epochs": 8}
         self.write("tune.json", json.dumps(document))
         self.finetune()
         tuned = self.losses("tuned")
-        self.assertLess(self.records("tuned")[-1]["validation_loss"], 0.4)
+        records = self.records("tuned")
+        self.assertLess(records[-1]["validation_loss"], 0.85 * records[0]["loss"])
         # What is saved is the adapters: the base is where it was.
-        manifest = json.loads((self.folder / "tuned/checkpoints/step-00000741/manifest.json").read_text())
+        manifest = json.loads((self.folder / "tuned/checkpoints/step-00000198/manifest.json").read_text())
         self.assertTrue(all(".lora_" in tensor["name"] for tensor in manifest["tensors"]), manifest["tensors"][:3])
-        shutil.rmtree(self.folder / "tuned/checkpoints/step-00000741")
+        shutil.rmtree(self.folder / "tuned/checkpoints/step-00000198")
         self.finetune("--resume", "auto")
         self.assertEqual(self.losses("tuned"), tuned)
         # The run, and the base with PEFT's files of it.
@@ -106,6 +106,14 @@ class Finetuning(tiny_run.RunTest):
         of_base = json.loads(self.trireme("eval", "base", *data)[0])["loss"]
         self.assertEqual(of_run, of_peft)
         self.assertNotAlmostEqual(of_run, of_base, places=2)
+        # Merged into the weights: what PEFT's files and what the run says.
+        self.trireme("checkpoint", "merge-lora", "base", "tuned/adapter", "merged")
+        self.trireme("checkpoint", "export", "tuned", "exported")
+        for merged in ("merged", "exported"):
+            of_merged = json.loads(self.trireme("eval", merged, *data)[0])["loss"]
+            self.assertAlmostEqual(of_merged, of_run, delta=1e-4 * of_run)
+        self.assertEqual((self.folder / "merged/model.safetensors").read_bytes(),
+                         (self.folder / "exported/model.safetensors").read_bytes())
         word = self.held_out[0]
         texts = {self.trireme("generate", *model, "--prompt", f"Q {word}\nA ", "--temperature", 0)[0]
                  for model in (["tuned"], ["base", "--adapter", "tuned/adapter"])}
@@ -116,17 +124,17 @@ class Finetuning(tiny_run.RunTest):
         self.base()
         self.write("pairs.jsonl", "".join(json.dumps(
             {"prompt": f"Q {word}\nA ", "chosen": word[::-1], "rejected": word}) + "\n" for word in self.words[:400]))
-        self.finetune_config(checkpoint={"load": "base", "save_interval": 20})
+        self.finetune_config(checkpoint={"load": "base", "save_interval": 100})
         document = json.loads((self.folder / "tune.json").read_text())
-        document["finetune"] = {"method": "dpo", "train_file": "pairs.jsonl", "val_size": 0.1, "num_train_epochs": 5,
+        document["finetune"] = {"method": "dpo", "train_file": "pairs.jsonl", "val_size": 0.1, "num_train_epochs": 20,
                                 "dpo": {"beta": 0.2}}
-        document["optimizer"]["params"]["lr"] = 1e-3
+        document["scheduler"] = {"type": "constant"}
         self.write("tune.json", json.dumps(document))
         self.finetune()
         records = self.records("tuned")
         self.assertAlmostEqual(records[0]["loss"], math.log(2), places=4)
         self.assertAlmostEqual(records[0]["rewards_margins"], 0, places=4)
-        self.assertLess(records[-1]["validation_loss"], 0.1)
+        self.assertLess(records[-1]["validation_loss"], 0.15)
         self.assertGreater(records[-1]["rewards_accuracies"], 0.95)
         self.assert_members_are_documented("tuned")
         # Continued, the reference is still the model of the beginning.
@@ -135,10 +143,9 @@ class Finetuning(tiny_run.RunTest):
         before = self.losses("tuned")
         self.finetune("--resume", "auto")
         self.assertEqual(self.losses("tuned"), before)
-        two = self.trireme("finetune", "--config", "tune.json", "--set", "output_dir=two", "--set",
-                           "train_micro_batch_size_per_gpu=auto", "--set", "finetune.num_train_epochs=0.5", ranks=2)
-        del two
-        for ours, theirs in zip(self.losses("two"), before):
+        self.trireme("finetune", "--config", "tune.json", "--set", "output_dir=two", "--set",
+                     "train_micro_batch_size_per_gpu=auto", "--set", "finetune.num_train_epochs=0.5", ranks=2)
+        for ours, theirs in zip(self.losses("two")[:-1], before):  # the last batch is a part of one
             self.assertAlmostEqual(ours[1], theirs[1], delta=2e-3, msg=f"step {ours[0]}")
 
     def short(self, run, *arguments, **options):

@@ -45,9 +45,9 @@ def main():
     model = AutoModelForCausalLM.from_pretrained(HERE / "peft/base", dtype=torch.float64).eval()
     pairs = []
     for chosen, rejected, prompt in ((9, 6, 3), (5, 11, 2), (7, 7, 5)):
-        start = torch.randint(0, 97, (prompt,)).tolist()
-        pairs.append({"prompt": prompt, "chosen": start + torch.randint(0, 97, (chosen,)).tolist(),
-                      "rejected": start + torch.randint(0, 97, (rejected,)).tolist()})
+        start = torch.randint(0, model.config.vocab_size, (prompt,)).tolist()
+        pairs.append({"prompt": prompt, "chosen": start + torch.randint(0, model.config.vocab_size, (chosen,)).tolist(),
+                      "rejected": start + torch.randint(0, model.config.vocab_size, (rejected,)).tolist()})
     for pair in pairs:
         for answer in ("chosen", "rejected"):
             exact = log_probability(model, pair[answer], pair["prompt"], False).item()

@@ -23,7 +23,7 @@ OUT = Path(__file__).resolve().parent / "peft"
 def make():
     shutil.rmtree(OUT, ignore_errors=True)
     torch.manual_seed(7)
-    config = LlamaConfig(vocab_size=97, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+    config = LlamaConfig(vocab_size=61, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
                          num_key_value_heads=2, max_position_embeddings=64, rope_theta=10000.0,
                          tie_word_embeddings=False, initializer_range=0.2)
     base = LlamaForCausalLM(config).eval()

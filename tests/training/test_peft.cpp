@@ -98,7 +98,8 @@ TEST(Peft, WritesWhatItReads) {
   }
   std::ifstream a(kGolden + "adapter/adapter_config.json"), b(dir / "adapter/adapter_config.json");
   auto wanted = nlohmann::json::parse(a), written = nlohmann::json::parse(b);
-  for (auto* config : {&wanted, &written}) std::ranges::sort((*config)["target_modules"]);
+  for (auto* config : {&wanted, &written})
+    std::sort((*config)["target_modules"].begin(), (*config)["target_modules"].end());
   for (const auto& [key, value] : written.items()) EXPECT_EQ(value, wanted[key]) << key;
 }
 
@@ -118,7 +119,7 @@ TEST(Peft, SaysWhatDoesNotFit) {
     return std::string();
   };
   EXPECT_EQ(said("r", 4), "");
-  EXPECT_NE(said("r", 5).find("(4, 32) instead of (5, 32)"), std::string::npos);
+  EXPECT_NE(said("r", 5).find("(4, 16) instead of (5, 16)"), std::string::npos);
   EXPECT_NE(said("target_modules", {"q_proj", "k_proj"})
                 .find("missing: base_model.model.model."
                       "layers.0.self_attn.k_proj.lora_A"),

@@ -6,6 +6,7 @@
 
 #include "engine/io/safetensors.h"
 #include "engine/ops/cross_entropy.h"
+#include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "training/train_step.h"
 #include "transformer/hf_model.h"

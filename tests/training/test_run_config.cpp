@@ -9,9 +9,13 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/training/config_changes.h"
 #include "training/run_config.h"
 
 namespace trireme {
+using test::companions;
+using test::other_value;
+
 namespace {
 
 // A small whole configuration; tests change one thing of it.
@@ -406,62 +410,11 @@ TEST(RunConfig, TheEndOfDocumentsIsPartOfWhatMasksDo) {
   EXPECT_NE(trajectory_hash(read({"data.eod_mask_loss=true", "data.eod_token_id=255"})), masked);
 }
 
-// A valid value for each implemented key, other than its default.
-std::string other_value(const Key& key) {
-  if (key.path == "optimizer.params.betas") return "[0.8,0.9]";
-  if (key.path == "optimizer.params.momentum" || key.path == "optimizer.params.nesterov") return "";
-  if (key.path == "optimizer.master_weights" || key.path == "scheduler.params.decay_style" ||
-      key.path == "scheduler.params.cos_min_ratio")
-    return "";  // legal only together with another key: tested above
-  if (key.path == "scheduler.params.min_lr") return "0.0001";
-  if (key.path == "scheduler.params.warmup_max_lr") return "0.0003";
-  if (key.path == "scheduler.params.warmup_type") return "linear";
-  if (key.path == "sequence_length") return "32";
-  if (key.path == "parallel.pipeline_schedule") return "gpipe";
-  if (key.path == "parallel.order") return "cp-tp-dp-pp";
-  // Sizes need ranks: TEST(RunConfig, Layouts).
-  if (key.path.starts_with("parallel.") && key.kind == KeyKind::kInt) return "";
-  if (key.path == "train_micro_batch_size_per_gpu") return "4";
-  if (key.path == "gradient_accumulation_steps") return "3";
-  if (key.path == "train_batch_size") return "24";
-  if (key.path == "comm.bucket_size") return "4096";
-  if (key.path == "zero_optimization.stage") return "3";
-  if (key.path == "zero_optimization.offload_optimizer.buffer_size") return "8192";
-  if (key.path == "zero_optimization.offload_optimizer.device") return "cpu";  // nvme needs a path
-  if (key.path == "finetune.dpo.label_smoothing") return "0.25";
-  if (key.path == "data.split") return "90,10";
-  if (key.path.starts_with("data.") && key.path.ends_with("_path")) return "";
-  switch (key.kind) {
-    case KeyKind::kBool: return key.default_json == "true" ? "false" : "true";
-    case KeyKind::kInt: return "7";
-    case KeyKind::kFloat: return "0.5";
-    case KeyKind::kString: return "some/where";
-    case KeyKind::kEnum: return key.values.back();
-    case KeyKind::kAny: return "";
-  }
-  return "";
-}
-
-// A key and each of its aliases give the same configuration; what is not a trivial repetition of
-// the default changes it; and it survives resolving.
 TEST(RunConfig, EveryKeyAndAliasCounts) {
   int checked = 0;
   for (const Key& key : run_schema().keys()) {
     if (key.status != KeyStatus::kImplemented || key.path == "model") continue;
-    std::vector<std::string> extra;
-    if (key.path == "data.reset_position_ids" || key.path == "data.reset_attention_mask" ||
-        key.path == "data.eod_mask_loss")
-      extra = {"data.eod_token_id=0"};
-    if (key.path == "scheduler.type")
-      extra = {"scheduler.params.warmup_type=linear", "scheduler.params.warmup_steps=2"};
-    if (key.path == "cuda.autotune") extra = {"deterministic=false"};
-    if (key.path.starts_with("finetune."))
-      extra = {"finetune.train_file=a.jsonl", "data.data_path=null", "data.tokenizer=byte",
-               "checkpoint.load=base"};
-    if (key.path.starts_with("finetune.lora.") && key.path != "finetune.lora.rank")
-      extra.emplace_back("finetune.lora.rank=4");
-    if (key.path.starts_with("finetune.dpo.")) extra.emplace_back("finetune.method=dpo");
-    if (key.path.starts_with("fp8.") && key.path != "fp8.enabled") extra = {"fp8.enabled=true"};
+    const std::vector<std::string> extra = companions(key);
     const Json before = run_config_to_json(read(extra));
     const std::string value = other_value(key);
     if (value.empty()) continue;

@@ -15,8 +15,8 @@ struct DropoutArgs {
   const int64_t* rows;
   int64_t num_rows, columns;
   int64_t first, total;  // the columns' place in the rows that are numbered
-  uint32_t threshold;  // words whose upper 24 bits are below it are dropped
-  compute_t<T> scale;  // 1 / (1 - p)
+  uint32_t threshold;    // words whose upper 24 bits are below it are dropped
+  compute_t<T> scale;    // 1 / (1 - p)
   RandomKey key;
 };
 
