@@ -5,6 +5,7 @@
 #include "engine/ops/head_norm.h"
 #include "engine/ops/rotary.h"
 #include "transformer/families/family.h"
+#include "transformer/norm.h"
 
 namespace trireme {
 
@@ -78,7 +79,9 @@ void Attention::normalise(Pass& pass, const AttentionHeads::Heads& to,
 void Attention::normalise_backward(Pass& pass, const AttentionHeads::Heads& d,
                                    const Saved& saved) const {
   const AttentionHeads::Heads raw = split(saved.qkv);
-  const GradientSlot dq = pass.params.gradient(q_norm_), dk = pass.params.gradient(k_norm_);
+  Activation unused[2];
+  const GradientSlot dq = gradient_or_scratch(pass, q_norm_, unused[0]),
+                     dk = gradient_or_scratch(pass, k_norm_, unused[1]);
   head_norm_backward(pass.ctx, d.q, dq.grad, d.q, raw.q, pass.params.value(q_norm_), saved.q_rstd,
                      dq.accumulate, norm_unit_);
   head_norm_backward(pass.ctx, d.k, dk.grad, d.k, raw.k, pass.params.value(k_norm_), saved.k_rstd,

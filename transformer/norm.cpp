@@ -2,6 +2,13 @@
 
 namespace trireme {
 
+GradientSlot gradient_or_scratch(Pass& pass, ParamHandle parameter, Activation& scratch) {
+  if (pass.params.trained(parameter)) return pass.params.gradient(parameter);
+  scratch = pass.ctx.allocate("norm.unused", pass.params.gradient_dtype(),
+                              pass.params.value(parameter).shape());
+  return {scratch, false};
+}
+
 ParamHandle Norm::add_vector(const Layout& layout, ParameterList& list, const std::string& name,
                              int64_t width, InitKind init, int block) const {
   const DimSlice slice = replicated_slice(width, layout);
@@ -48,15 +55,9 @@ void Norm::forward(Pass& pass, const Tensor& y, const Tensor& h, const ConstTens
 void Norm::backward(Pass& pass, const Tensor& dx, const ConstTensor& dy, const ConstTensor& dh_in,
                     const ConstTensor& h, const Saved& saved) const {
   Activation unused[2];  // of frozen parameters
-  const auto slot = [&](ParamHandle parameter, Activation& place) {
-    if (pass.params.trained(parameter)) return pass.params.gradient(parameter);
-    place = pass.ctx.allocate("norm.unused", pass.params.gradient_dtype(),
-                              pass.params.value(parameter).shape());
-    return GradientSlot{place, false};
-  };
-  const GradientSlot dw = slot(weight_, unused[0]);
+  const GradientSlot dw = gradient_or_scratch(pass, weight_, unused[0]);
   if (layer_norm_) {
-    const GradientSlot db = slot(bias_, unused[1]);
+    const GradientSlot db = gradient_or_scratch(pass, bias_, unused[1]);
     layernorm_backward(pass.ctx, dx, dw.grad, db.grad, dy, dh_in, h, pass.params.value(weight_),
                        saved.mean, saved.rstd, dw.accumulate);
   } else {

@@ -8,6 +8,9 @@
 
 namespace trireme {
 
+// The gradient of a norm's weight; of a frozen one a place that nobody reads.
+GradientSlot gradient_or_scratch(Pass& pass, ParamHandle parameter, Activation& scratch);
+
 class Norm {
  public:
   // Adds `prefix`.weight (and .bias for LayerNorm) to the list.

@@ -65,9 +65,11 @@ std::vector<LayoutCase> layouts(const std::string& experts) {
   return out;
 }
 
-void expect_same(const std::string& experts, const LoraConfig& lora, bool llama = true) {
+void expect_same(const std::string& experts, const LoraConfig& lora, bool llama = true,
+                 const std::string& variant = "") {
   LayoutCase first = base_case(experts);
   first.llama = llama;
+  first.variant = variant;
   const LayoutResult whole = run_training(config_with(first, lora), false, {});
   LayoutCase packed = first;
   packed.packed = true;
@@ -83,6 +85,7 @@ void expect_same(const std::string& experts, const LoraConfig& lora, bool llama 
   EXPECT_GT(moved, 0);
   for (LayoutCase c : layouts(experts)) {
     c.llama = llama;
+    c.variant = variant;
     const LayoutResult got = run_training(config_with(c, lora), c.packed, {});
     EXPECT_EQ(layout_difference(got, c.packed ? whole_packed : whole, DType::kF64), "") << c.name();
   }
@@ -94,6 +97,8 @@ TEST(Lora, BiasesAndTiedHeadsStayFrozen) { expect_same("", adapters(), false); }
 TEST(Lora, BesideExperts) { expect_same("qwen2_moe", adapters()); }
 
 TEST(Lora, LatentAttention) { expect_same("deepseek_v3", adapters(0.1)); }
+
+TEST(Lora, NormalisedQueriesAndKeys) { expect_same("", adapters(), true, "qwen3"); }
 
 TEST(Lora, SomeLayersOnly) {
   LoraConfig lora = adapters();
