@@ -98,13 +98,14 @@ TEST_P(DecodeOnGpu, RecordsNothingWhereEveryLaunchIsWaitedFor) {
   EXPECT_EQ(emulator::counters().graph_launches, before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DecodeOnGpu,
-                         testing::Values(Case{ModelFamily::kGpt2, DType::kF64},
-                                         Case{ModelFamily::kGpt2, DType::kF32},
-                                         Case{ModelFamily::kLlama, DType::kF64},
-                                         Case{ModelFamily::kLlama, DType::kF32},
-                                         Case{ModelFamily::kDeepseekV3, DType::kF32},
-                                         Case{ModelFamily::kGemma3, DType::kF32}));
+INSTANTIATE_TEST_SUITE_P(
+    Models, DecodeOnGpu,
+    testing::Values(Case{ModelFamily::kGpt2, DType::kF64}, Case{ModelFamily::kGpt2, DType::kF32},
+                    Case{ModelFamily::kLlama, DType::kF64}, Case{ModelFamily::kLlama, DType::kF32},
+                    Case{ModelFamily::kMistral, DType::kF32},
+                    Case{ModelFamily::kQwen3, DType::kF64}, Case{ModelFamily::kQwen3, DType::kF32},
+                    Case{ModelFamily::kDeepseekV3, DType::kF32},
+                    Case{ModelFamily::kGemma3, DType::kF32}));
 
 // The host reads how many tokens each expert got.
 TEST(DecodeOnGpuExperts, AreNotRecorded) {

@@ -30,24 +30,27 @@ TEST_P(TrainingOnGpu, EqualsTheCpu) {
 }
 
 std::vector<Named> single_rank_cases() {
-  LayoutCase llama, gpt2, packed, recompute, mixtral, deepseek, qwen, bf16;
+  LayoutCase llama, gpt2, packed, recompute, mixtral, deepseek, qwen, mistral, qwen3, bf16;
   gpt2.llama = false;
   packed.packed = packed.dropout = true;
   recompute.recompute = Recompute::kFull;
   mixtral.experts = "mixtral";
   deepseek.experts = "deepseek";
   qwen.experts = "qwen2_moe";
+  mistral.variant = "mistral";
+  qwen3.variant = "qwen3";
   bf16.dtype = DType::kBF16;
   LayoutCase gpt2_dropout = gpt2;
   gpt2_dropout.dropout = true;
   return {{"llama", llama},       {"gpt2", gpt2},           {"gpt2_dropout", gpt2_dropout},
           {"packed", packed},     {"recompute", recompute}, {"mixtral", mixtral},
-          {"deepseek", deepseek}, {"qwen2_moe", qwen},      {"bfloat16", bf16}};
+          {"deepseek", deepseek}, {"qwen2_moe", qwen},      {"bfloat16", bf16},
+          {"mistral", mistral},   {"qwen3", qwen3}};
 }
 
 // Every dimension of parallelism, alone and together. NCCL needs a GPU for each rank; staged, ranks share one.
 std::vector<Named> parallel_cases() {
-  LayoutCase tp, pp, cp, ulysses, dp, zero1, zero2, zero3, ep, all;
+  LayoutCase tp, pp, cp, windows, ulysses, dp, zero1, zero2, zero3, ep, all;
   tp.sizes.tp = 2;
   tp.sizes.sequence_parallel = true;  // on a GPU with overlapping exchanges, unless told otherwise
   LayoutCase tp_plain = tp;
@@ -56,8 +59,11 @@ std::vector<Named> parallel_cases() {
   pp.schedule = "zb_h1";
   cp.sizes.cp = 2;
   cp.packed = true;
+  windows = cp;
+  windows.variant = "mistral";
   ulysses.sizes.cp = 2;
   ulysses.sizes.cp_exchange = 2;
+  ulysses.variant = "qwen3";
   dp.sizes.dp = 2;
   dp.llama = false;
   zero1 = zero2 = zero3 = dp;
@@ -73,7 +79,7 @@ std::vector<Named> parallel_cases() {
   return {{"tp2_sp", tp},   {"tp2_plain", tp_plain}, {"pp2", pp},
           {"cp2_ring", cp}, {"cp2_heads", ulysses},  {"dp2", dp},
           {"zero1", zero1}, {"zero2", zero2},        {"zero3", zero3},
-          {"ep2", ep},      {"tp2_pp2", all}};
+          {"ep2", ep},      {"tp2_pp2", all},        {"cp2_windows", windows}};
 }
 
 class RanksOnGpus : public TrainingOnGpu {};

@@ -33,6 +33,11 @@ inline ModelConfig tiny_model(ModelFamily family) {
     c.num_kv_heads = c.num_heads;
     c.rope_interleaved = true;
   }
+  if (family == ModelFamily::kMistral) c.windows = {5, 0};
+  if (family == ModelFamily::kQwen3) {
+    c.qk_norm = true;
+    c.rope_scaling = {.type = RopeType::kYarn, .factor = 4, .original_positions = 12};
+  }
   if (family != ModelFamily::kMixtral) return c;
   c.moe.experts = 3;
   c.moe.experts_per_token = 2;
