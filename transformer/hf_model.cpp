@@ -2,9 +2,10 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/config/parse.h"
-#include "engine/io/safetensors_directory.h"
+#include "engine/io/quantized_source.h"
 #include "transformer/families/family.h"
 
 namespace trireme {
@@ -12,12 +13,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ModelConfig read_config_file(const std::string& directory) {
-  const std::string file = model_config_file(directory);
-  ConfigReport report;
-  ModelConfig config = read_model_config(parse_json_file(file), "", report);
-  report.throw_if_errors(file);
-  return config;
+// "quantization_config" of config.json.
+Quantization read_quantization(const Json& json, const std::string& file) {
+  const auto word = [&](const char* key, const std::string& fallback) {
+    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : fallback;
+  };
+  const auto number = [&](const char* key, int64_t fallback) {
+    return json.contains(key) && json[key].is_number_integer() ? json[key].get<int64_t>()
+                                                               : fallback;
+  };
+  const std::string method = json.is_object() ? word("quant_method", "") : "";
+  Quantization q;
+  if (method == "fp8") {
+    const Json block = json.value("weight_block_size", Json());
+    if (!block.is_array() || block.size() != 2 || !block[0].is_number_unsigned() ||
+        !block[1].is_number_unsigned() || block[0] == 0 || block[1] == 0)
+      fail_input(file,
+                 ": quantization_config: fp8 is read with a weight_block_size of two numbers");
+    q.block_rows = block[0].get<int64_t>();
+    q.block_columns = block[1].get<int64_t>();
+    return q;
+  }
+  q.bits = number("bits", number("w_bit", 4));
+  q.group_size = number("group_size", number("q_group_size", 128));
+  if (q.group_size != -1 && q.group_size < 1)
+    fail_input(file, ": quantization_config.group_size is ", q.group_size);
+  if (method == "gptq" && (q.bits == 4 || q.bits == 8)) {
+    q.method = Quantization::Method::kGptq;
+    q.zeros_as_they_are = word("checkpoint_format", "gptq") == "gptq_v2";
+    return q;
+  }
+  if (method == "awq" && q.bits == 4 && word("version", "gemm") == "gemm") {
+    q.method = Quantization::Method::kAwq;
+    return q;
+  }
+  fail_input(file, ": quantization_config ", json.dump().substr(0, 200),
+             " is not read; fp8 in blocks, gptq of 4 and 8 bits and awq (gemm) of 4 bits are");
 }
 
 // What the files' names begin with in the place of `prefix`, the first part of ours.
@@ -31,8 +62,22 @@ std::string spelling_of(const std::string& prefix, const TensorSource& tensors) 
 }  // namespace
 
 HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
-  config_ = read_config_file(directory);
-  tensors_ = std::make_unique<SafetensorsDirectory>(directory);
+  const std::string file = model_config_file(directory);
+  Json json = parse_json_file(file);
+  std::optional<Quantization> quantization;
+  if (json.is_object() && json.contains("quantization_config")) {
+    if (!json["quantization_config"].is_null())
+      quantization = read_quantization(json["quantization_config"], file);
+    json.erase("quantization_config");
+  }
+  ConfigReport report;
+  config_ = read_model_config(json, "", report);
+  report.throw_if_errors(file);
+  auto files = std::make_unique<SafetensorsDirectory>(directory);
+  if (quantization.has_value())
+    tensors_ = dequantised(std::move(files), *quantization);
+  else
+    tensors_ = std::move(files);
   const std::string table = parameter_names(config_).token_embedding;
   prefix_ = table.substr(0, table.find('.') + 1);
   theirs_ = spelling_of(prefix_, *tensors_);

@@ -57,6 +57,7 @@ std::string shard_name(size_t index, size_t count) {
 std::vector<SafetensorsSpec> specs_of(const std::vector<const FileTensor*>& shard,
                                       const HfWriteOptions& options) {
   std::vector<SafetensorsSpec> specs;
+  specs.reserve(shard.size());
   for (const FileTensor* t : shard)
     specs.push_back({t->name, dtype_in_file(*t, options), t->shape});
   return specs;
@@ -149,7 +150,7 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
   for (const FileTensor& tensor : tensors) total += bytes_of(tensor, options);
   std::map<std::string, std::string> weight_map;
   for (size_t s = 0; s < shards.size(); ++s) {
-    const std::string name = shard_name(s, shards.size()), path = directory + "/" + name;
+    const std::string name = shard_name(s, shards.size()), path = concat(directory, "/", name);
     const std::vector<SafetensorsSpec> specs = specs_of(shards[s], options);
     int64_t bytes = 0;
     for (const FileTensor* t : shards[s]) {

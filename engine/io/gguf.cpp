@@ -248,7 +248,7 @@ void GgufFile::read_elements(size_t number, int64_t begin, const Tensor& destina
   const GgufType& type = *tensor.type;
   const auto data = file_.bytes().subspan(static_cast<size_t>(contents_.data_start + tensor.offset),
                                           static_cast<size_t>(tensor.bytes));
-  if (type.decode == nullptr) {
+  if (type.decode == nullptr && type.dtype.has_value()) {
     convert_elements(destination, *type.dtype,
                      data.subspan(static_cast<size_t>(begin * type.block_bytes),
                                   static_cast<size_t>(destination.numel() * type.block_bytes)));

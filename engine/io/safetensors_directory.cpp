@@ -1,5 +1,10 @@
 #include "engine/io/safetensors_directory.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <set>
 
@@ -11,6 +16,22 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kMaxIndexBytes = int64_t{256} << 20;
 constexpr size_t kMostListed = 12;
+// From here on bytes are read instead of mapped: a page that is mapped costs more than the copy of its bytes.
+constexpr size_t kReadBytes = 4096;
+constexpr size_t kConvertBytes = size_t{1} << 20;  // what is read to be converted
+
+void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
+                const std::string& path) {
+  while (!destination.empty()) {
+    const size_t wanted = std::min<size_t>(destination.size(), 1 << 30);
+    const ssize_t got = ::pread(descriptor, destination.data(), wanted, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_file("read", path, errno);
+    if (got == 0) fail_input("cannot read ", path, ": it ends at byte ", offset);
+    destination = destination.subspan(static_cast<size_t>(got));
+    offset += got;
+  }
+}
 
 // "a, b, c (and 7 more)"
 std::string listed(const std::vector<std::string>& names) {
@@ -77,13 +98,25 @@ SafetensorsDirectory::SafetensorsDirectory(const std::string& path) : TensorSour
     fail_without_weights(path);
 }
 
+SafetensorsDirectory::Descriptors::~Descriptors() {
+  for (const int descriptor : all)
+    if (descriptor >= 0) ::close(descriptor);
+}
+
 void SafetensorsDirectory::add_file(const std::string& file) {
   readers_.push_back(std::make_unique<SafetensorsReader>(file));
-  for (const SafetensorsEntry& entry : readers_.back()->entries()) {
+  descriptors_.all.push_back(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptors_.all.back() < 0) fail_file("open", file, errno);
+  const std::vector<SafetensorsEntry>& entries = readers_.back()->entries();
+  // Tensors cover the data to the end of the file.
+  const int64_t data_start =
+      static_cast<int64_t>(fs::file_size(file)) - (entries.empty() ? 0 : entries.back().end);
+  for (const SafetensorsEntry& entry : entries) {
     if (find(entry.name) != nullptr)
       fail_input(path(), ": tensor \"", entry.name, "\" is in two files");
     add({entry.name, entry.dtype_name, entry.dtype, entry.shape, entry.bytes()});
-    places_.push_back({readers_.back().get(), &entry});
+    places_.push_back(
+        {readers_.back().get(), &entry, descriptors_.all.back(), data_start + entry.begin});
   }
 }
 
@@ -124,6 +157,7 @@ std::span<const std::byte> SafetensorsDirectory::bytes(const SourceTensor& tenso
 
 std::vector<std::string> SafetensorsDirectory::files() const {
   std::vector<std::string> out;
+  out.reserve(readers_.size());
   for (const auto& reader : readers_) out.push_back(reader->path());
   return out;
 }
@@ -131,10 +165,32 @@ std::vector<std::string> SafetensorsDirectory::files() const {
 void SafetensorsDirectory::read_elements(size_t number, int64_t begin,
                                          const Tensor& destination) const {
   const SourceTensor& tensor = tensors()[number];
-  const int64_t size = dtype_size(*tensor.dtype);
-  convert_elements(destination, *tensor.dtype,
-                   bytes(tensor).subspan(static_cast<size_t>(begin * size),
-                                         static_cast<size_t>(destination.numel() * size)));
+  const DType dtype = tensor.dtype.value_or(destination.dtype());
+  const int64_t size = dtype_size(dtype), bytes_wanted = destination.numel() * size;
+  const Place& place = places_[number];
+  const std::span<const std::byte> all = bytes(tensor);
+  if (std::cmp_less(bytes_wanted, kReadBytes)) {
+    convert_elements(
+        destination, dtype,
+        all.subspan(static_cast<size_t>(begin * size), static_cast<size_t>(bytes_wanted)));
+    return;
+  }
+  const std::string& file = place.reader->path();
+  const int64_t start = place.offset + begin * size;
+  if (dtype == destination.dtype()) {
+    read_fully(place.descriptor, start,
+               {static_cast<std::byte*>(destination.raw()), static_cast<size_t>(bytes_wanted)},
+               file);
+    return;
+  }
+  std::vector<std::byte> piece(std::min(kConvertBytes, static_cast<size_t>(bytes_wanted)));
+  const Tensor out = destination.reshape({destination.numel()});
+  for (int64_t done = 0; done < bytes_wanted; done += std::ssize(piece)) {
+    const int64_t n = std::min(std::ssize(piece), bytes_wanted - done);
+    const std::span part = std::span(piece).first(static_cast<size_t>(n));
+    read_fully(place.descriptor, start + done, part, file);
+    convert_elements(out.slice(0, done / size, (done + n) / size), dtype, part);
+  }
 }
 
 }  // namespace trireme

@@ -35,8 +35,15 @@ class SafetensorsDirectory : public TensorSource {
   struct Place {
     const SafetensorsReader* reader;
     const SafetensorsEntry* entry;
+    int descriptor;  // of the file
+    int64_t offset;  // of the tensor in it
   };
   std::vector<Place> places_;
+  struct Descriptors {
+    ~Descriptors();
+    std::vector<int> all;
+  };
+  Descriptors descriptors_;  // one for each reader
 };
 
 // Whether there are such weights at a place: a directory with either file, or a file whose name ends so.

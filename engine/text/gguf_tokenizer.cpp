@@ -72,7 +72,7 @@ std::string config_of(const Words& words) {
 
 Json pre_tokenizer_of(const Cut& cut) {
   const bool own = cut.expression[0] == '\0';
-  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", own}};
+  Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", own}};
   if (own) return bytes;
   return {{"type", "Sequence"},
           {"pretokenizers",

@@ -1,0 +1,34 @@
+// Checkpoints of quantised weights as others publish them, read as the numbers they stand for.
+//
+//   fp8    X.weight (out, in) F8_E4M3, X.weight_scale_inv (blocks of rows, blocks of columns) F32:
+//          w = q s, one s for a block of weight_block_size (DeepSeek-AI 2024, "DeepSeek-V3", section 3.3)
+//   gptq   X.qweight (in bits / 32, out), X.qzeros (groups, out bits / 32), X.scales (groups, out), X.g_idx (in):
+//          w[o, i] = s[g, o] (q - z), g = g_idx[i]; the file holds z - 1 in `bits` bits; several numbers in an
+//          int32, the lowest bits first (Frantar et al. 2023)
+//   awq    X.qweight (in, out / 8), X.qzeros (groups, out / 8), X.scales (groups, out), 4 bits:
+//          w[o, i] = s[g, o] (q - z), g = i / group size; the 8 numbers of an int32 are columns 0, 2, 4, 6, 1, 3,
+//          5, 7, the lowest bits first (Lin et al. 2024, version "gemm")
+//
+// Products are taken in float32 and rounded once. Tensors that are not quantised pass as they are.
+#pragma once
+
+#include <memory>
+
+#include "engine/io/safetensors_directory.h"
+
+namespace trireme {
+
+struct Quantization {
+  enum class Method { kFp8, kGptq, kAwq };
+  Method method = Method::kFp8;
+  int64_t block_rows = 128, block_columns = 128;  // fp8
+  int64_t bits = 4;                               // gptq: 4 or 8
+  int64_t group_size = 128;        // gptq without g_idx, awq; -1: all inputs are one group
+  bool zeros_as_they_are = false;  // gptq_v2: the file holds z
+};
+
+// X.weight (out, in) in the place of what X consists of. InputError where shapes or dtypes do not fit together.
+std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,
+                                          const Quantization& quantization);
+
+}  // namespace trireme

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Models of others on the command line: what is refused, exit codes of diff, ranks. Conversions that work: docs/bring-your-model.md."""
+import json
+import shutil
+import struct
+
+import harness
+from harness import SOURCE, CommandTest
+
+
+def numbers(path, name):
+    """A float32 tensor of a .safetensors as a list."""
+    raw = path.read_bytes()
+    (size,) = struct.unpack("<Q", raw[:8])
+    begin, end = json.loads(raw[8:8 + size])[name]["data_offsets"]
+    return struct.unpack(f"<{(end - begin) // 4}f", raw[8 + size + begin:8 + size + end])
+
+
+class Models(CommandTest):
+    def model(self, name, golden="llama"):
+        folder = self.folder / name
+        folder.mkdir()
+        shutil.copy(SOURCE / "tests/golden" / golden / "config.json", folder)
+        shutil.copy(SOURCE / "tests/golden" / golden / "weights.safetensors", folder / "model.safetensors")
+        return folder
+
+    def test_refused(self):
+        self.model("model")
+        self.assert_refused("generate", "some-org/model", says="hf download some-org/model --local-dir model")
+        self.assert_refused("eval", "model", says=["comes without data", "--data PREFIX"])
+        self.assert_refused("generate", "model", says=["names no tokenizer", "--tokenizer"])
+        self.assert_refused("generate", "model", "--tokenizer", "byte", says=["has 257 ids, the model only 61"])
+        self.assert_refused("checkpoint", "export", "model", "model", says="is not empty")
+        self.assert_refused("checkpoint", "export", "model", "out", "--max-shard-size", "5 apples", says="5 apples")
+        self.assert_refused("checkpoint", "import", "nowhere", "out", says="nowhere")
+        (self.folder / "model/model.safetensors").rename(self.folder / "model/pytorch_model.bin")
+        self.assert_refused("checkpoint", "import", "model", "out", says=["pytorch_model.bin", "safe_serialization"])
+        self.write("x.gguf", b"GGUF\x03\0\0\0")
+        self.assert_refused("generate", "x.gguf", says=["x.gguf", "truncated"])
+        self.assert_refused("generate", "x.gguf", "--ranks", "2", says=["x.gguf", "truncated"])
+
+    def test_diff_says_by_its_exit_code(self):
+        self.model("a")
+        self.trireme("checkpoint", "export", "a", "b", "--dtype", "bf16")
+        self.trireme("checkpoint", "diff", "a", "a", expect=0)
+        out, _ = self.trireme("checkpoint", "diff", "a", "b", expect=1)
+        self.assertIn("float64 | bfloat16", out)
+        self.trireme("checkpoint", "diff", "a", "b", "--tolerance", "0.01", expect=0)
+        self.trireme("checkpoint", "diff", "a", "nowhere", expect=2)
+
+    def test_logits_of_two_ranks_are_those_of_one(self):
+        for golden in ("llama", "gpt2"):
+            self.model(golden, golden)
+            self.write("tokens", "[1, 2, 3, 4, 5]\n[60]\n")
+            arguments = ("logits", golden, "--tokens", "tokens", "--dtype", "fp32", "--output")
+            self.trireme(*arguments, "one.safetensors")
+            self.trireme(*arguments, "two.safetensors", "--ranks", "2", "--tensor-parallel", "2")
+            one, two = (numbers(self.folder / f"{n}.safetensors", "logits") for n in ("one", "two"))
+            self.assertEqual(len(one), 6 * 61)
+            largest = max(map(abs, one))
+            self.assertGreater(largest, 0.01)
+            for a, b in zip(one, two):
+                self.assertLess(abs(a - b), 1e-5 * largest)
+        self.write("tokens", "[61]\n")
+        self.assert_refused(*arguments, "x.safetensors", says=["line 1", "61 is no id from 0 to 60"])
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/quantized/<kind>/: a tiny llama with quantised matrices as they are published, and the numbers they stand
+for (expected.safetensors), computed here from the formats' definitions in numpy.
+
+    python3 -m venv venv && venv/bin/pip install numpy
+    venv/bin/python tests/golden/make_quantized.py
+"""
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(__file__).parent / "quantized"
+C, F, V, KV = 16, 24, 10, 8
+MATRICES = {"self_attn.q_proj": (C, C), "self_attn.k_proj": (KV, C), "self_attn.v_proj": (KV, C),
+            "self_attn.o_proj": (C, C), "mlp.gate_proj": (F, C), "mlp.up_proj": (F, C), "mlp.down_proj": (C, F)}
+NAMES = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.int32): "I32", np.dtype(np.uint8): "F8_E4M3"}
+CONFIG = {"model_type": "llama", "vocab_size": V, "hidden_size": C, "intermediate_size": F, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 32, "rms_norm_eps": 1e-5,
+          "rope_theta": 10000.0, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def save(path, tensors):
+    """uint8 arrays are 8-bit floats here."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, values in sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])):
+        header[name] = {"dtype": NAMES[values.dtype], "shape": list(values.shape),
+                        "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def e4m3(codes):
+    """1 sign, 4 exponent (bias 7), 3 mantissa; no infinities."""
+    sign = np.where(codes >> 7, -1.0, 1.0)
+    exponent, mantissa = (codes >> 3 & 15).astype(int), (codes & 7).astype(float)
+    return (sign * np.where(exponent == 0, mantissa / 8 * 2.0 ** -6, (1 + mantissa / 8) * 2.0 ** (exponent - 7.0))).astype(np.float32)
+
+
+def fp8(rng, shape, block=(12, 10)):
+    codes = rng.integers(0, 256, shape).astype(np.uint8)
+    codes[(codes & 127) == 127] = 0  # NaN
+    blocks = [-(-n // b) for n, b in zip(shape, block)]
+    scales = rng.uniform(1e-4, 1e-3, blocks).astype(np.float32)
+    spread = np.repeat(np.repeat(scales, block[0], 0), block[1], 1)[:shape[0], :shape[1]]
+    return {"weight": codes, "weight_scale_inv": scales}, e4m3(codes) * spread
+
+
+def pack(values, bits, order=None):
+    """(rows, n) to (rows, n bits / 32): number order[k] of each 32 / bits goes to bits [k bits, (k + 1) bits)."""
+    per = 32 // bits
+    order = order or range(per)
+    parts = values.reshape(values.shape[0], -1, per).astype(np.uint32)
+    words = np.zeros(parts.shape[:2], np.uint32)
+    for k, source in enumerate(order):
+        words |= parts[:, :, source] << np.uint32(k * bits)
+    return words.view(np.int32)
+
+
+def groups_of_numbers(rng, shape, bits, groups, symmetric):
+    out, inputs = shape
+    codes = rng.integers(0, 2 ** bits, (inputs, out))
+    zeros = np.full((groups, out), 2 ** (bits - 1)) if symmetric else rng.integers(0, 2 ** bits, (groups, out))
+    scales = rng.uniform(1e-3, 1e-2, (groups, out)).astype(np.float16)
+    return codes, zeros, scales
+
+
+def numbers(codes, zeros, scales, index):
+    return np.ascontiguousarray(((codes - zeros[index]).astype(np.float32) * scales[index].astype(np.float32)).T)
+
+
+def gptq(rng, shape, bits, symmetric, shuffled):
+    inputs, size = shape[1], 8
+    codes, zeros, scales = groups_of_numbers(rng, shape, bits, inputs // size, symmetric)
+    index = np.arange(inputs) // size
+    if shuffled:  # desc_act: inputs were ordered by their activations
+        index = rng.permutation(index)
+    stored = (zeros - 1) % 2 ** bits
+    tensors = {"qweight": np.ascontiguousarray(pack(np.ascontiguousarray(codes.T), bits).T), "qzeros": pack(stored, bits),
+               "scales": scales, "g_idx": index.astype(np.int32)}
+    return tensors, numbers(codes, zeros, scales, index)
+
+
+def awq(rng, shape):
+    inputs, size = shape[1], 8
+    codes, zeros, scales = groups_of_numbers(rng, shape, 4, inputs // size, False)
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    return ({"qweight": pack(codes, 4, order), "qzeros": pack(zeros, 4, order), "scales": scales},
+            numbers(codes, zeros, scales, np.arange(inputs) // size))
+
+
+CASES = {
+    "fp8": (fp8, {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [12, 10]}),
+    "gptq": (lambda rng, shape: gptq(rng, shape, 4, True, False),
+             {"quant_method": "gptq", "bits": 4, "group_size": 8, "sym": True, "desc_act": False}),
+    "gptq_desc_act": (lambda rng, shape: gptq(rng, shape, 8, False, True),
+                      {"quant_method": "gptq", "bits": 8, "group_size": 8, "sym": False, "desc_act": True}),
+    "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": 8, "zero_point": True, "version": "gemm"})}
+
+
+def main():
+    for name, (quantise, settings) in CASES.items():
+        rng = np.random.default_rng(7)
+        folder = FOLDER / name
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors, expected = {}, {}
+        for module, shape in MATRICES.items():
+            parts, values = quantise(rng, shape)
+            prefix = "model.layers.0." + module
+            tensors |= {f"{prefix}.{part}": array for part, array in parts.items()}
+            expected[prefix + ".weight"] = values.astype(np.float32)
+        for plain, shape in (("model.embed_tokens", (V, C)), ("lm_head", (V, C)), ("model.norm", (C,)),
+                             ("model.layers.0.input_layernorm", (C,)), ("model.layers.0.post_attention_layernorm", (C,))):
+            tensors[plain + ".weight"] = expected[plain + ".weight"] = rng.standard_normal(shape).astype(np.float32)
+        save(folder / "model.safetensors", tensors)
+        save(folder / "expected.safetensors", expected)
+        (folder / "config.json").write_text(json.dumps({**CONFIG, "quantization_config": settings}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+// Quantised checkpoints of others: the numbers that the formats' definitions give (tests/golden/make_quantized.py).
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/io/safetensors.h"
+#include "tests/support/compare.h"
+#include "tests/support/scratch_directory.h"
+#include "training/checkpoint_model.h"
+#include "training/model_diff.h"
+#include "transformer/hf_model.h"
+#include "transformer/hf_writer.h"
+
+namespace trireme::test {
+namespace {
+
+namespace fs = std::filesystem;
+const char* const kKinds[] = {"fp8", "gptq", "gptq_desc_act", "awq"};
+
+std::string folder(const std::string& kind) {
+  return concat(TRIREME_SOURCE_DIR, "/tests/golden/quantized/", kind);
+}
+
+std::string refusal(const std::string& directory) {
+  try {
+    const HfModel model(directory);
+    model.check(model.config());
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(QuantizedModel, EveryNumber) {
+  for (const char* kind : kKinds) {
+    SCOPED_TRACE(kind);
+    const HfModel model(folder(kind));
+    model.check(model.config());
+    EXPECT_EQ(model.dtype(), DType::kBF16) << "codes are no type to compute in";
+    const SafetensorsReader expected(folder(kind) + "/expected.safetensors");
+    for (const ModelParameter& p : model_parameters(model.config())) {
+      const ConstTensor wanted = expected.tensor(p.name);
+      std::vector<float> found(static_cast<size_t>(wanted.numel()));
+      model.read(model.config(), p, whole_box(p.shape), 0,
+                 Tensor(found.data(), DType::kF32, Shape{wanted.numel()}));
+      for (size_t i = 0; i < found.size(); ++i)
+        ASSERT_EQ(found[i], wanted.as<float>()[i]) << p.name << "[" << i << "]";
+      // A rank's columns of a matrix.
+      if (p.shape.size() != 2 || p.shape[1] < 4) continue;
+      const TensorBox box{{1, 2}, {p.shape[0] - 2, p.shape[1] / 2}};
+      std::vector<float> part(static_cast<size_t>(box.numel()));
+      model.read(model.config(), p, box, 0, Tensor(part.data(), DType::kF32, Shape{box.numel()}));
+      for (int64_t k = 0; k < box.numel(); ++k) {
+        const int64_t row = 1 + k / box.extent[1], column = 2 + k % box.extent[1];
+        ASSERT_EQ(part[static_cast<size_t>(k)], wanted.as<float>()[row * p.shape[1] + column]);
+      }
+    }
+  }
+}
+
+TEST(QuantizedModel, LeavesAsAnOrdinaryDirectory) {
+  for (const char* kind : kKinds) {
+    const ScratchDirectory dir;
+    write_hf_directory(HfModel(folder(kind)), dir / "out", {.dtype = DType::kF32});
+    EXPECT_EQ(refusal(dir / "out"), "");
+    const ModelDiff diff =
+        diff_models(folder(kind) + "/expected.safetensors", dir / "out/model.safetensors");
+    EXPECT_TRUE(diff.differences.empty()) << kind;
+    EXPECT_GT(diff.tensors, 10);
+  }
+}
+
+// The directory with its quantization_config changed.
+std::string changed(const std::string& kind, const ScratchDirectory& dir,
+                    const nlohmann::json& settings) {
+  fs::copy(folder(kind), dir.path(),
+           fs::copy_options::overwrite_existing | fs::copy_options::recursive);
+  std::ifstream in(dir / "config.json");
+  nlohmann::json json = nlohmann::json::parse(in);
+  in.close();
+  json["quantization_config"].update(settings);
+  std::ofstream(dir / "config.json") << json.dump();
+  return refusal(dir.path());
+}
+
+TEST(QuantizedModel, WhatDoesNotFitIsRefused) {
+  const ScratchDirectory dir;
+  const auto expect_says = [](const std::string& message, const std::string& part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect_says(changed("gptq", dir, {{"bits", 3}}), "is not read");
+  expect_says(changed("gptq", dir, {{"bits", 8}}), "expected (");
+  expect_says(changed("awq", dir, {{"version", "gemv"}}), "is not read");
+  expect_says(changed("awq", dir, {{"group_size", 32}}), "groups of 32 inputs");
+  expect_says(changed("awq", dir, {{"group_size", 0}}), "group_size is 0");
+  expect_says(changed("fp8", dir, {{"weight_block_size", nullptr}}), "weight_block_size");
+  expect_says(changed("fp8", dir, {{"weight_block_size", {16, 16}}}), "weight_scale_inv is (");
+  expect_says(changed("fp8", dir, {{"quant_method", "bitsandbytes"}}), "is not read");
+}
+
+}  // namespace
+}  // namespace trireme::test
