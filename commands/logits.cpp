@@ -52,8 +52,8 @@ Sequences read_sequences(const Arguments& args, const ModelConfig& model) {
                    model.vocab_size - 1);
       ids.push_back(static_cast<int32_t>(id));
     }
-    if (std::ssize(ids) > model.max_positions)
-      fail_input(what, ": ", ids.size(), " tokens, the model has ", model.max_positions,
+    if (std::ssize(ids) > longest_sequence(model))
+      fail_input(what, ": ", ids.size(), " tokens, the model has ", longest_sequence(model),
                  " positions");
   }
   if (sequences.empty()) fail_input(args.tokens, ": holds no sequence");

@@ -137,7 +137,7 @@ RunConfig foreign_run_config(const ModelConfig& model, DType dtype, const std::s
   RunConfig config;
   config.model = model;
   config.dtype = dtype;
-  config.sequence_length = std::min(model.max_positions, kForeignSequenceLength);
+  config.sequence_length = std::min(longest_sequence(model), kForeignSequenceLength);
   config.micro_batch_size = 1;
   config.data.tokenizer = tokenizer;
   config.data.eod_token_id = model.eos_token_id;
