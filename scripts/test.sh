@@ -4,8 +4,8 @@
 #   scripts/test.sh [--all] [--no-install]
 #
 # --all adds the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, static analysis, the long
-# suites, and the CUDA backend where its toolkit is installed. With CI=true warnings are errors. Missing
-# packages are installed first, or listed with --no-install.
+# suites, 20 seconds of every fuzz target, and the CUDA backend where its toolkit is installed. With CI=true
+# warnings are errors. Missing packages are installed first, or listed with --no-install.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -21,6 +21,7 @@ for argument in "$@"; do
 done
 
 scripts/install_deps.sh test "${install[@]}"
+[ "$all" = no ] || scripts/install_deps.sh fuzz "${install[@]}"
 
 options=(-DTRIREME_TESTS=ON)
 [ "${CI:-}" != true ] || options+=(-DTRIREME_WERROR=ON)
@@ -28,7 +29,7 @@ presets=(release)
 selection=(-LE long)
 cuda=(-DTRIREME_CUDA=OFF)
 if [ "$all" = yes ]; then
-  presets+=(debug)
+  presets+=(debug fuzz)
   selection=()
   # With a toolkit the program is built with the CUDA backend, for two generations of GPUs: it runs here
   # whether or not there is one.
@@ -45,11 +46,14 @@ for preset in "${presets[@]}"; do
   echo "== building $preset"
   backend=(-DTRIREME_CUDA=OFF)  # the sanitizers and the driver do not go together
   [ "$preset" != release ] || backend=("${cuda[@]}")
+  [ "$preset" != fuzz ] || options=()
   cmake --preset "$preset" "${options[@]}" "${backend[@]}" >build/tests/configure.log 2>&1 || {
     cat build/tests/configure.log >&2
     exit 2
   }
-  cmake --build --preset "$preset"
+  target=all
+  [ "$preset" != fuzz ] || target=fuzzers
+  cmake --build --preset "$preset" --target "$target"
   # One ctest over all build folders, so that one summary tells everything.
   echo "subdirs(\"$PWD/build/$preset\")" >>build/tests/CTestTestfile.cmake
 done

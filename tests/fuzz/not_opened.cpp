@@ -1,0 +1,29 @@
+// What the sources that check a configuration name but a fuzzed one must not reach: files of its choice, and
+// the kernels of communicators, whose libraries need not be built for it.
+#include "engine/core/error.h"
+#include "engine/ops/reduce.h"
+#include "training/checkpoint_model.h"
+#include "training/finetune_data.h"
+
+namespace trireme {
+
+std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
+  fail_input(path, ": models are not opened here");
+}
+std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig&, int) {
+  fail_input("finetune.train_file is not opened here");
+}
+int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
+
+const char* reduce_op_name(ReduceOp) { return "reduction"; }
+void reduce_ranges(DType, ReduceOp, void*, std::span<const void* const>, int64_t) {
+  TRIREME_UNREACHABLE("a reduction while a configuration is checked");
+}
+void accumulate_as_float(DType, float*, const void*, int64_t) {
+  TRIREME_UNREACHABLE("a sum while a configuration is checked");
+}
+void round_from_float(DType, void*, const float*, int64_t) {
+  TRIREME_UNREACHABLE("a rounding while a configuration is checked");
+}
+
+}  // namespace trireme
