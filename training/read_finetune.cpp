@@ -1,6 +1,5 @@
 #include "training/read_finetune.h"
 
-#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -10,12 +9,6 @@
 
 namespace trireme {
 namespace {
-
-bool adapts_something(const ModelConfig& model, LoraConfig lora, const std::string& target) {
-  lora.targets = {target};
-  const Model with(model, DType::kF32, Layout{}, split_layers(model.num_layers, 1, {}), lora);
-  return std::ranges::any_of(with.parameters().specs(), &ParameterSpec::adapter);
-}
 
 // "file" or ["file", ...]
 std::vector<std::string> read_files(const ConfigValues& values, const char* key,
@@ -53,7 +46,7 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   lora.targets = values.given(kTargets) ? read_files(values, kTargets, report)
                                         : std::vector<std::string>{"all-linear"};
   for (const std::string& target : lora.targets)
-    if (report.ok() && !adapts_something(config.model, lora, target))
+    if (report.ok() && !is_adapter_target(config.model, target))
       report.error(
           values.spelled(kTargets),
           concat("\"", target, "\" is no linear layer of attention or an MLP of the model"));

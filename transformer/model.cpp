@@ -1,5 +1,6 @@
 #include "transformer/model.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "engine/ops/rotary.h"
@@ -211,6 +212,12 @@ void Model::logits(Pass& pass, Activation x, const Tensor& logits) const {
   const BlockUse table(pass.params, head_->weight_block(pass.params));
   const BlockUse use(pass.params, head_block_);
   head_->logits(pass, std::move(x), logits);
+}
+
+bool is_adapter_target(const ModelConfig& config, const std::string& target) {
+  const LoraConfig lora{.rank = 1, .targets = {target}};
+  const Model model(config, DType::kF32, Layout{}, split_layers(config.num_layers, 1, {}), lora);
+  return std::ranges::any_of(model.parameters().specs(), &ParameterSpec::adapter);
 }
 
 int64_t parameter_count(const ModelConfig& config) {

@@ -100,6 +100,9 @@ class Model {
   ConstTensor cos_sin_;
 };
 
+// Whether adapters (transformer/lora.h) with this target would change anything in the model.
+bool is_adapter_target(const ModelConfig& config, const std::string& target);
+
 // Parameters of the whole model.
 int64_t parameter_count(const ModelConfig& config);
 

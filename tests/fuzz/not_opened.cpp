@@ -1,9 +1,11 @@
 // What the sources that check a configuration name but a fuzzed one must not reach: files of its choice, and
-// the kernels of communicators, whose libraries need not be built for it.
+// layers and kernels, whose libraries need not be built for it.
 #include "engine/core/error.h"
 #include "engine/ops/reduce.h"
+#include "engine/ops/rotary.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_data.h"
+#include "transformer/model.h"
 
 namespace trireme {
 
@@ -15,6 +17,11 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig&, int) {
 }
 int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
 
+bool is_adapter_target(const ModelConfig&, const std::string&) { return true; }
+
+std::vector<double> plain_rotary_frequencies(double, int64_t) {
+  TRIREME_UNREACHABLE("a table while a configuration is checked");
+}
 const char* reduce_op_name(ReduceOp) { return "reduction"; }
 void reduce_ranges(DType, ReduceOp, void*, std::span<const void* const>, int64_t) {
   TRIREME_UNREACHABLE("a reduction while a configuration is checked");
