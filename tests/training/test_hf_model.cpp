@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/convert_float.h"
+#include "engine/io/safetensors.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
@@ -120,6 +121,40 @@ TEST(HfModel, NamesWithoutPrefixAndTensorsNobodyNeeds) {
     const HfModel source(dir.path());
     expect_values(GoldenCase(name, DType::kF32), Loaded(source, DType::kF32, Layout{}),
                   DType::kF32);
+  }
+}
+
+// The language model of one that sees images too, by the older names and by the later ones.
+TEST(HfModel, TheLanguageModelOfALargerOne) {
+  const std::string golden = concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/gemma3");
+  const SafetensorsReader weights(golden + "/model.safetensors");
+  const std::string ours = "model.";
+  for (const std::string prefix : {"language_model.model.", "model.language_model."}) {
+    SCOPED_TRACE(prefix);
+    const ScratchDirectory dir;
+    std::map<std::string, FileTensor> tensors;
+    for (const SafetensorsEntry& entry : weights.entries()) {
+      const ConstTensor t = weights.tensor(entry.name);
+      tensors[prefix + entry.name.substr(ours.size())] = {
+          DType::kF32, {t.shape().dims().begin(), t.shape().dims().end()}, to_doubles(t)};
+    }
+    tensors["vision_tower.patch.weight"] = {DType::kF32, {2}, {1, 2}};
+    tensors["multi_modal_projector.mm_input_projection_weight"] = {DType::kF32, {1}, {1}};
+    write_safetensors(dir / "model.safetensors", tensors);
+    std::ifstream text(golden + "/config.json");
+    std::ofstream(dir / "config.json") << Json{{"model_type", "gemma3"},
+                                               {"text_config", Json::parse(text)},
+                                               {"vision_config", Json::object()}};
+    const HfModel source(dir.path());
+    const Loaded loaded(source, DType::kF32, Layout{});
+    const auto& specs = loaded.store.specs();
+    for (size_t h = 0; h < specs.size(); ++h)
+      EXPECT_EQ(to_doubles(loaded.store.value(static_cast<ParamHandle>(h))),
+                to_doubles(weights.tensor(specs[h].name)))
+          << specs[h].name;
+    tensors["audio_tower.weight"] = {DType::kF32, {1}, {1}};
+    write_safetensors(dir / "model.safetensors", tensors);
+    expect_says(open_refusal(dir.path()), {"left over (1)", "audio_tower.weight"});
   }
 }
 
