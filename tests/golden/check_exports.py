@@ -14,8 +14,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-# Of the families that are written as GGUF, those whose files transformers reads for any sizes.
-READ_BACK = ("llama", "mistral", "qwen2", "qwen3")
+# Of the families that are written as GGUF, those whose files transformers reads for any sizes (of qwen3 it passes over the
+# width of heads).
+READ_BACK = ("llama", "mistral", "qwen2")
 NO_GGUF = ("are not written as GGUF", "does not write as GGUF", "have no name for")
 
 
