@@ -277,9 +277,20 @@ LayoutError allowed_error(DType dtype) {
   }
 }
 
+LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
+                          const LayoutResult& in_float64) {
+  LayoutError allowed = allowed_error(dtype);
+  raise(allowed.gradient, 2 * compare_layouts(one_rank, in_float64, dtype).gradient);
+  return allowed;
+}
+
 std::string layout_difference(const LayoutResult& got, const LayoutResult& want, DType dtype) {
+  return layout_difference(got, want, dtype, allowed_error(dtype));
+}
+
+std::string layout_difference(const LayoutResult& got, const LayoutResult& want, DType dtype,
+                              const LayoutError& allowed) {
   const LayoutError error = compare_layouts(got, want, dtype);
-  const LayoutError allowed = allowed_error(dtype);
   if (!error.mismatch.empty()) return error.mismatch;
   const auto above = [](double value, double limit) { return !(value <= limit); };
   if (above(error.loss, allowed.loss))

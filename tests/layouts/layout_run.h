@@ -76,7 +76,14 @@ LayoutError compare_layouts(const LayoutResult& got, const LayoutResult& want, D
 
 // What rounding may do in five steps of eight layers: in float64 nothing to speak of.
 LayoutError allowed_error(DType dtype);
+// The same for models whose small gradients cancel more than that (those of normalised heads' weights): where one
+// rank in `dtype` is further than half of it from one rank in float64, twice that distance in the gradient,
+// as both results that are compared have it.
+LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
+                          const LayoutResult& in_float64);
 // "" or what exceeds what is allowed.
 std::string layout_difference(const LayoutResult& got, const LayoutResult& want, DType dtype);
+std::string layout_difference(const LayoutResult& got, const LayoutResult& want, DType dtype,
+                              const LayoutError& allowed);
 
 }  // namespace trireme::test

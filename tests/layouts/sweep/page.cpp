@@ -81,6 +81,9 @@ void write_summary(const SweepReport& report, std::ostream& page) {
     page << "| allowed | ";
     write_errors(page, allowed_error(dtype));
   }
+  page << "\nIn bfloat16 gradients may be off by twice what one rank is off from float64, where "
+          "that is "
+          "more.\n";
 }
 
 void write_method(const SweepReport& report, std::ostream& page) {
