@@ -9,7 +9,7 @@
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
-#include "engine/text/chat_template.h"
+#include "engine/text/conversation.h"
 #include "engine/text/tokenizer.h"
 
 namespace trireme {
@@ -61,29 +61,29 @@ std::vector<int32_t> ids_of(const nlohmann::json& value, const Tokenizer& tokeni
   return ids;
 }
 
-// The text of a conversation: a list of messages, or an object with them and what else the template reads.
-std::string chat_text(const ChatTemplate& chat, const Tokenizer& tokenizer,
-                      const std::string& input, const std::string& what) {
+// A list of messages, or an object with them and what else the template reads.
+nlohmann::ordered_json conversation_of(const std::string& input, const std::string& what) {
   auto given = parse_strict_json<nlohmann::ordered_json>(input, what);
   if (given.is_array()) given = {{"messages", given}};
   if (!given.is_object() || !given.contains("messages"))
     fail_input(what, " is neither a list of messages nor an object with \"messages\"");
   nlohmann::ordered_json variables = {{"add_generation_prompt", false}};
-  if (tokenizer.bos_id() >= 0) variables["bos_token"] = tokenizer.token(tokenizer.bos_id());
-  if (tokenizer.eod_id() >= 0) variables["eos_token"] = tokenizer.token(tokenizer.eod_id());
   variables.update(given);
-  return chat.render(variables).text;
+  return variables;
 }
 
 void tokenize_chat(const TokenizeArguments& a) {
   const auto tokenizer = load_tokenizer(a.tokenizer);
   const ChatTemplate chat(a.chat_template.empty() ? chat_template_of(a.tokenizer)
                                                   : read_small_file(a.chat_template));
+  const ConversationWriter writer(chat, *tokenizer, a.parse_special);
   const auto show = [&](const std::string& input, const std::string& what) {
-    const std::string text = chat_text(chat, *tokenizer, input, what);
-    if (a.render) return print(a.jsonl ? nlohmann::json{{"text", text}}.dump() + "\n" : text);
+    const WrittenConversation written = writer.write(conversation_of(input, what));
+    if (a.render)
+      return print(a.jsonl ? nlohmann::json{{"text", written.text}}.dump() + "\n" : written.text);
     // The template has written the special tokens out.
-    const std::vector<int32_t> ids = tokenizer->encode(text, {.parse_special = true});
+    const std::vector<int32_t> ids =
+        tokenizer->encode(written.text, {.parse_special = true, .breaks = written.breaks});
     print(nlohmann::json{{"ids", ids}}.dump() + "\n");
   };
   if (!a.jsonl) return show(standard_input(), "the input");
@@ -178,8 +178,9 @@ void add_tokenize_commands(CLI::App& parent) {
       add(parent, "tokenize", "Show the tokens of the text on standard input", forth);
   command->add_flag("--no-special", forth->no_special,
                     "Without what the model expects around a text (bos)");
-  command->add_flag("--parse-special", forth->parse_special,
-                    "Markup such as </s> in the text is that token, not text");
+  command->add_flag(
+      "--parse-special", forth->parse_special,
+      "Markup such as </s> in the text (with --chat: in a message) is that token, not text");
   command->add_flag("--json", forth->json, "Write {\"ids\": [...]}");
   command->add_flag(
       "--chat", forth->chat,

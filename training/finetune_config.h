@@ -18,6 +18,7 @@ struct FinetuneConfig {
   bool packing = true;
   bool drop_long = false;  // examples longer than a sequence; else they lose their ends
   bool assistant_only_loss = true;
+  bool parse_special = false;   // special tokens that messages spell are those tokens, else text
   std::string chat_template;    // file, or directory of a tokenizer; empty: the tokenizer's own
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;

@@ -53,7 +53,8 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
   if (tokenizer->vocab_size() > config.model.vocab_size)
     fail_input("tokenizer ", tokenizer->name(), " has ", tokenizer->vocab_size(),
                " ids, more than the model's vocabulary of ", config.model.vocab_size);
-  const ExampleReader reader(*tokenizer, template_source(config), finetune.assistant_only_loss);
+  const ExampleReader reader(*tokenizer, template_source(config), finetune.assistant_only_loss,
+                             finetune.parse_special);
   const ExampleSetOptions options{.sequence_length = config.sequence_length,
                                   .vocab_size = config.model.vocab_size,
                                   .pairs = learns_from_pairs(finetune),

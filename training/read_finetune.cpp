@@ -109,6 +109,7 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
   finetune.packing = values.flag("finetune.packing");
   finetune.drop_long = values.word("finetune.long_examples") == "drop";
   finetune.assistant_only_loss = values.flag("finetune.assistant_only_loss");
+  finetune.parse_special = values.flag("finetune.parse_special");
   finetune.chat_template = values.word("finetune.chat_template");
   if (values.given("finetune.num_train_epochs"))
     finetune.num_train_epochs = values.number("finetune.num_train_epochs");
@@ -151,6 +152,7 @@ Json finetune_json(const FinetuneConfig& finetune) {
       {"packing", finetune.packing},
       {"long_examples", finetune.drop_long ? "drop" : "truncate"},
       {"assistant_only_loss", finetune.assistant_only_loss},
+      {"parse_special", finetune.parse_special},
       {"chat_template", finetune.chat_template.empty() ? Json() : Json(finetune.chat_template)},
       {"num_train_epochs",
        finetune.num_train_epochs > 0 ? Json(finetune.num_train_epochs) : Json()}};

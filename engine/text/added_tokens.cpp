@@ -1,5 +1,6 @@
 #include "engine/text/added_tokens.h"
 
+#include "engine/text/control_split.h"
 #include "engine/text/json_fields.h"
 #include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
@@ -56,7 +57,7 @@ AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalize
 }
 
 void AddedTokens::split(std::string_view text, bool normalized, bool special,
-                        const std::function<void(int32_t)>& token,
+                        std::span<const size_t> breaks, const std::function<void(int32_t)>& token,
                         const std::function<void(std::string_view)>& part) const {
   const Trie& trie = tries_[normalized][special];
   size_t done = 0;
@@ -64,7 +65,10 @@ void AddedTokens::split(std::string_view text, bool normalized, bool special,
     size_t end = at;
     int32_t place = -1;
     if (trie.can_begin_with(text[at]))
-      trie.for_each_prefix(text, at, [&](size_t e, int32_t p) { end = e, place = p; });
+      trie.for_each_prefix(text, at, [&](size_t e, int32_t p) {
+        if (!tokens_[static_cast<size_t>(p)].special || !has_break(breaks, at, e))
+          end = e, place = p;
+      });
     if (place < 0) {
       ++at;
       continue;

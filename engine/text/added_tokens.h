@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,9 @@ class AddedTokens {
   const std::vector<AddedToken>& all() const { return tokens_; }
 
   // Calls token(id) and text(part) with what a text consists of, in its order; parts are not empty.
-  // `normalized`: which of the tokens are looked for. Special ones only with `special`.
-  void split(std::string_view text, bool normalized, bool special,
+  // `normalized`: which of the tokens are looked for. Special ones only with `special`, and none with a break
+  // in it (EncodeOptions::breaks).
+  void split(std::string_view text, bool normalized, bool special, std::span<const size_t> breaks,
              const std::function<void(int32_t)>& token,
              const std::function<void(std::string_view)>& part) const;
 

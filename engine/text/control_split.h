@@ -1,6 +1,8 @@
 // A text cut at the control tokens that it spells, for tokenizers whose library knows none.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,17 +15,26 @@ inline const Trie& no_controls() {
   return kNone;
 }
 
+// Whether one of the ascending offsets lies in (begin, end].
+inline bool has_break(std::span<const size_t> breaks, size_t begin, size_t end) {
+  const auto first = std::ranges::upper_bound(breaks, begin);
+  return first != breaks.end() && *first <= end;
+}
+
 // Appends the ids of the controls; plain(part) those of what lies between, in the text's order. The longest
-// of several controls counts. plain is called for an empty text too.
+// of several controls counts, none with a break in it (EncodeOptions::breaks). plain is called for an empty
+// text too.
 template <class Plain>
-void split_at_controls(std::string_view text, const Trie& controls, std::vector<int32_t>& ids,
-                       Plain&& plain) {
+void split_at_controls(std::string_view text, const Trie& controls, std::span<const size_t> breaks,
+                       std::vector<int32_t>& ids, Plain&& plain) {
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
     size_t end = at;
     int32_t id = -1;
     if (controls.can_begin_with(text[at]))
-      controls.for_each_prefix(text, at, [&](size_t e, int32_t found) { end = e, id = found; });
+      controls.for_each_prefix(text, at, [&](size_t e, int32_t found) {
+        if (!has_break(breaks, at, e)) end = e, id = found;
+      });
     if (id < 0) {
       ++at;
       continue;

@@ -95,7 +95,7 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     std::vector<int32_t> ids;
     if (options.add_special && bos_id() >= 0) ids.push_back(bos_id());
-    split_at_controls(text, options.parse_special ? controls_ : no_controls(), ids,
+    split_at_controls(text, options.parse_special ? controls_ : no_controls(), options.breaks, ids,
                       [&](std::string_view part) {
                         const auto found = splits_at_newline_ && part.size() > kPieceBytes
                                                ? encode_in_pieces(part)

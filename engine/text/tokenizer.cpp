@@ -37,7 +37,7 @@ class ByteTokenizer : public Tokenizer {
   std::vector<int32_t> encode_text(std::string_view text,
                                    const EncodeOptions& options) const override {
     std::vector<int32_t> ids;
-    split_at_controls(text, options.parse_special ? controls_ : no_controls(), ids,
+    split_at_controls(text, options.parse_special ? controls_ : no_controls(), options.breaks, ids,
                       [&](std::string_view part) {
                         for (const char byte : part) ids.push_back(static_cast<uint8_t>(byte));
                       });

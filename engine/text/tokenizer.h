@@ -13,6 +13,9 @@ namespace trireme {
 struct EncodeOptions {
   bool add_special = false;    // what the model expects around a text: bos, as a rule
   bool parse_special = false;  // markup such as "</s>" in the text is that token, not text
+  // Ascending offsets into the text: what spells a special token in [begin, end) with one of them in
+  // (begin, end] is text all the same (engine/text/conversation.h).
+  std::span<const size_t> breaks = {};
 };
 
 // Safe to share between threads.

@@ -5,6 +5,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/added_tokens.h"
+#include "engine/text/control_split.h"
 #include "engine/text/json_fields.h"
 #include "engine/text/pre_tokenizer.h"
 #include "engine/text/token_decoder.h"
@@ -121,9 +122,16 @@ class JsonTokenizer : public Tokenizer {
       encode_words(std::string(rest), first, ids);
       first = false;
     };
-    added_.split(text, false, options.parse_special, token, [&](std::string_view rest) {
-      added_.split(normalizer_.apply(std::string(rest)), true, options.parse_special, token, words);
-    });
+    // Offsets are lost where characters were mended or normalised: no special token is made of such a text.
+    const bool intact = options.breaks.empty() || text.size() == bytes.size();
+    added_.split(text, false, options.parse_special && intact, options.breaks, token,
+                 [&](std::string_view rest) {
+                   const auto begin = static_cast<size_t>(rest.data() - text.data());
+                   const bool special = options.parse_special && intact &&
+                                        !has_break(options.breaks, begin, begin + rest.size());
+                   added_.split(normalizer_.apply(std::string(rest)), true, special, {}, token,
+                                words);
+                 });
     if (options.add_special) ids.insert(ids.end(), around_.behind.begin(), around_.behind.end());
     return ids;
   }

@@ -92,22 +92,21 @@ bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& to
 }
 
 ExampleReader::ExampleReader(const Tokenizer& tokenizer, const std::string& chat_template,
-                             bool assistant_only)
+                             bool assistant_only, bool markup_in_messages)
     : tokenizer_(tokenizer), assistant_only_(assistant_only) {
-  if (!chat_template.empty()) template_ = std::make_unique<const ChatTemplate>(chat_template);
+  if (chat_template.empty()) return;
+  template_ = std::make_unique<const ChatTemplate>(chat_template);
+  writer_ = std::make_unique<const ConversationWriter>(*template_, tokenizer, markup_in_messages);
 }
 
-RenderedChat ExampleReader::render(const Json& messages, const Json& record,
-                                   bool generation_prompt) const {
-  if (template_ == nullptr)
+WrittenConversation ExampleReader::render(const Json& messages, const Json& record,
+                                          bool generation_prompt) const {
+  if (writer_ == nullptr)
     fail_input("messages need a chat template, and tokenizer ", tokenizer_.name(),
                " has none: give finetune.chat_template");
   Json variables = {{"messages", messages}, {"add_generation_prompt", generation_prompt}};
   if (const Json* tools = member(record, "tools")) variables["tools"] = *tools;
-  const auto name = [&](int32_t id) { return id < 0 ? std::string() : tokenizer_.token(id); };
-  variables["bos_token"] = name(tokenizer_.bos_id());
-  variables["eos_token"] = name(tokenizer_.eod_id());
-  return template_->render(variables);
+  return writer_->write(std::move(variables));
 }
 
 // The first messages and the beginning of an answer to them.
@@ -136,10 +135,10 @@ ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, cons
 
 Example ExampleReader::conversation(const Json& messages, const Json& record) const {
   check_messages(messages, "messages");
-  const RenderedChat chat = render(messages, record, false);
+  const WrittenConversation chat = render(messages, record, false);
   const Ranges learned =
       assistant_only_ ? assistant_ranges(messages, record, chat) : Ranges{{0, chat.text.size()}};
-  return tokenize(chat.text, learned, {.parse_special = true});
+  return tokenize(chat.text, learned, {.parse_special = true, .breaks = chat.breaks});
 }
 
 Example ExampleReader::answer(const Json& prompt, const Json& completion,
@@ -153,11 +152,13 @@ Example ExampleReader::answer(const Json& prompt, const Json& completion,
   Json messages = prompt;
   messages.insert(messages.end(), completion.begin(), completion.end());
   const std::string before = written(messages, prompt.size(), record);
-  const std::string text = render(messages, record, false).text;
+  const WrittenConversation written_out = render(messages, record, false);
+  const std::string& text = written_out.text;
   if (!text.starts_with(before))
     fail_input("the chat template does not begin the completion as its generation prompt does");
   const size_t from = assistant_only_ ? before.size() : 0;
-  return tokenize(text, {{from, text.size()}}, {.parse_special = true});
+  return tokenize(text, {{from, text.size()}},
+                  {.parse_special = true, .breaks = written_out.breaks});
 }
 
 Example ExampleReader::alpaca(const Json& record) const {
@@ -235,8 +236,12 @@ Example ExampleReader::tokenize_parts(const std::string& text, const Ranges& lea
   size_t at = 0;
   const auto add = [&](size_t end, uint8_t mark) {
     if (at >= end) return;
+    std::vector<size_t> breaks;
+    for (const size_t b : options.breaks)
+      if (b > at && b <= end) breaks.push_back(b - at);
     const EncodeOptions part{.add_special = options.add_special && at == 0,
-                             .parse_special = options.parse_special};
+                             .parse_special = options.parse_special,
+                             .breaks = breaks};
     const std::vector<int32_t> ids = tokenizer_.encode(text.substr(at, end - at), part);
     out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
     out.learned.resize(out.tokens.size(), mark);

@@ -15,7 +15,8 @@
 // message is added to the ones before it and the template's generation prompt. Of a completion all of it; of
 // a document everything. Text that no template wrote ends with the tokenizer's end of document.
 //
-// The text is tokenised as a whole, with the template's markup parsed; a token that any byte of a learned
+// The text is tokenised as a whole, with the template's markup parsed, but not what spells it in a message
+// (engine/text/conversation.h); a token that any byte of a learned
 // range belongs to is learned. Where tokens do not spell the text (a normalizer changed it), the parts are
 // tokenised on their own.
 #pragma once
@@ -26,7 +27,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/text/chat_template.h"
+#include "engine/text/conversation.h"
 #include "engine/text/tokenizer.h"
 
 namespace trireme {
@@ -39,8 +40,10 @@ struct Example {
 class ExampleReader {
  public:
   using Json = nlohmann::ordered_json;
-  // chat_template: source; empty: there is none. assistant_only: else everything is learned.
-  ExampleReader(const Tokenizer& tokenizer, const std::string& chat_template, bool assistant_only);
+  // chat_template: source; empty: there is none. assistant_only: else everything is learned. markup_in_messages:
+  // special tokens that messages spell are those tokens.
+  ExampleReader(const Tokenizer& tokenizer, const std::string& chat_template, bool assistant_only,
+                bool markup_in_messages = false);
 
   // InputError for a record of no known form, and for what the template refuses.
   Example read(const Json& record) const;
@@ -49,7 +52,8 @@ class ExampleReader {
 
  private:
   using Ranges = std::vector<std::pair<size_t, size_t>>;  // of bytes
-  RenderedChat render(const Json& messages, const Json& record, bool generation_prompt) const;
+  WrittenConversation render(const Json& messages, const Json& record,
+                             bool generation_prompt) const;
   std::string written(const Json& messages, size_t count, const Json& record) const;
   Example conversation(const Json& messages, const Json& record) const;
   Example answer(const Json& prompt, const Json& completion, const Json& record) const;
@@ -63,6 +67,7 @@ class ExampleReader {
 
   const Tokenizer& tokenizer_;
   std::unique_ptr<const ChatTemplate> template_;
+  std::unique_ptr<const ConversationWriter> writer_;
   bool assistant_only_;
 };
 

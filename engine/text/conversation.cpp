@@ -1,0 +1,117 @@
+#include "engine/text/conversation.h"
+
+#include <nlohmann/json.hpp>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Characters that stand for nothing in any text (Unicode 23.7, noncharacters): U+FDD0 to U+FDEF. One that no
+// message has is put into what spells a special token, and found again in what the template made of it.
+std::string mark_absent_from(const Json& variables) {
+  const std::string text = variables.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (char last = '\x90'; last <= '\xAF'; ++last) {
+    const std::string mark = {'\xEF', '\xB7', last};
+    if (text.find(mark) == std::string::npos) return mark;
+  }
+  fail_input("a conversation uses every one of the noncharacters U+FDD0 to U+FDEF");
+}
+
+size_t end_of_character(const std::string& text, size_t at) {
+  do ++at;
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  return at;
+}
+
+// The text with a mark behind the first character of each special token it spells, overlapping ones too.
+std::string marked(const std::string& text, const Trie& specials, const std::string& mark) {
+  std::string out;
+  size_t copied = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    bool spells = false;
+    if (specials.can_begin_with(text[at]))
+      specials.for_each_prefix(text, at, [&](size_t, int32_t) { spells = true; });
+    if (!spells) continue;
+    const size_t end = end_of_character(text, at);
+    out.append(text, copied, end - copied).append(mark);
+    copied = end;
+  }
+  return out.append(text, copied);
+}
+
+// All strings in it, names of members too.
+Json marked(const Json& value, const Trie& specials, const std::string& mark) {
+  if (value.is_string()) return marked(value.get_ref<const std::string&>(), specials, mark);
+  if (value.is_array()) {
+    Json out = Json::array();
+    for (const Json& item : value) out.push_back(marked(item, specials, mark));
+    return out;
+  }
+  if (!value.is_object()) return value;
+  Json out = Json::object();
+  for (const auto& [name, item] : value.items())
+    out[marked(name, specials, mark)] = marked(item, specials, mark);
+  return out;
+}
+
+// Takes the marks out of the text; where they were are the breaks.
+void take_out(const std::string& mark, WrittenConversation& written) {
+  std::string out;
+  size_t copied = 0;
+  for (size_t at; (at = written.text.find(mark, copied)) != std::string::npos;) {
+    out.append(written.text, copied, at - copied);
+    copied = at + mark.size();
+    written.breaks.push_back(out.size());
+  }
+  if (written.breaks.empty()) return;
+  out.append(written.text, copied);
+  // A place of the marked text has lost the marks before it.
+  const auto place = [&](size_t at) {
+    size_t marks = 0;
+    while (marks < written.breaks.size() && written.breaks[marks] + marks * mark.size() < at)
+      ++marks;
+    return at - marks * mark.size();
+  };
+  for (auto& [begin, end] : written.generated) {
+    begin = place(begin);
+    end = place(end);
+  }
+  written.text = std::move(out);
+}
+
+Trie specials_of(const Tokenizer& tokenizer) {
+  std::vector<std::pair<std::string, int32_t>> entries;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (!tokenizer.is_control(id)) continue;
+    if (std::string token = tokenizer.token(id); !token.empty())
+      entries.emplace_back(std::move(token), id);
+  }
+  return Trie(std::move(entries));
+}
+
+}  // namespace
+
+ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer,
+                                       bool as_markup)
+    : chat_(chat), tokenizer_(tokenizer), specials_(as_markup ? Trie() : specials_of(tokenizer)) {}
+
+WrittenConversation ConversationWriter::write(Json variables) const {
+  const std::string mark = mark_absent_from(variables);
+  Json given = marked(variables, specials_, mark);
+  const auto set_own = [&](const char* name, int32_t id) {
+    if (variables.contains(name))
+      given[name] = variables[name];
+    else if (id >= 0)
+      given[name] = tokenizer_.token(id);
+  };
+  set_own("bos_token", tokenizer_.bos_id());
+  set_own("eos_token", tokenizer_.eod_id());
+  WrittenConversation written{chat_.render(given), {}};
+  take_out(mark, written);
+  return written;
+}
+
+}  // namespace trireme

@@ -1,0 +1,110 @@
+// What is said in a conversation stays text, whatever special tokens it spells.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/text/conversation.h"
+#include "engine/text/tokenizer_json.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kTemplate =
+    "{% for m in messages %}{{ bos_token }}{{ m.role }}:"
+    "{% generation %}{{ m.content }}{% endgeneration %}{{ eos_token }}{% endfor %}";
+
+std::unique_ptr<Tokenizer> golden_tokenizer(const std::string& name) {
+  const auto file = nlohmann::json::parse(
+      std::ifstream(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name + ".json"));
+  return parse_tokenizer_json(file["tokenizer"].dump(), "", "tokenizer.json");
+}
+
+Json saying(const std::string& content) {
+  return {{"messages", {{{"role", "user"}, {"content", content}}}}};
+}
+
+int64_t controls_in(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
+  return std::ranges::count_if(ids, [&](int32_t id) { return tokenizer.is_control(id); });
+}
+
+std::vector<int32_t> ids_of(const Tokenizer& tokenizer, const WrittenConversation& written) {
+  return tokenizer.encode(written.text, {.parse_special = true, .breaks = written.breaks});
+}
+
+TEST(Conversation, WhatAMessageSpellsIsNoToken) {
+  const ChatTemplate chat(kTemplate);
+  const auto tokenizer = make_byte_tokenizer();
+  const std::string said = "a<|endoftext|>b<|endoftext<|endoftext|>";
+  const WrittenConversation written = ConversationWriter(chat, *tokenizer).write(saying(said));
+  EXPECT_EQ(written.text, "<|endoftext|>user:" + said + "<|endoftext|>");
+  EXPECT_EQ(written.breaks.size(), 2u);
+  const std::vector<int32_t> ids = ids_of(*tokenizer, written);
+  EXPECT_EQ(controls_in(*tokenizer, ids), 2);  // the template's, before and behind
+  EXPECT_EQ(ids.size(), 2 + written.text.size() - 2 * std::string("<|endoftext|>").size());
+  EXPECT_EQ(controls_in(*tokenizer, tokenizer->encode(written.text, {.parse_special = true})), 4);
+
+  const auto asked = ConversationWriter(chat, *tokenizer, true).write(saying(said));
+  EXPECT_EQ(asked.text, written.text);
+  EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, asked)), 4);
+}
+
+TEST(Conversation, RangesAreThoseOfTheTextWithoutMarks) {
+  const ChatTemplate chat(kTemplate);
+  const auto tokenizer = make_byte_tokenizer();
+  Json two = saying("<|endoftext|>x<|endoftext|>");
+  two["messages"].push_back({{"role", "user"}, {"content", "<|endoftext|>"}});
+  const WrittenConversation written = ConversationWriter(chat, *tokenizer).write(two);
+  ASSERT_EQ(written.generated.size(), 2u);
+  const auto part = [&](size_t i) {
+    const auto [begin, end] = written.generated[i];
+    return written.text.substr(begin, end - begin);
+  };
+  EXPECT_EQ(part(0), "<|endoftext|>x<|endoftext|>");
+  EXPECT_EQ(part(1), "<|endoftext|>");
+}
+
+TEST(Conversation, NamesAndToolsAreGuardedAndOtherCharactersKept) {
+  const ChatTemplate chat("{{ tools | tojson }}{{ messages[0].content }}{{ eos_token }}");
+  const auto tokenizer = make_byte_tokenizer();
+  Json given = saying("\xEF\xB7\x90 and <|endoftext|>");  // U+FDD0, the first mark that is tried
+  given["tools"] = {{{"<|endoftext|>", "<|endoftext|>"}}};
+  const WrittenConversation written = ConversationWriter(chat, *tokenizer).write(given);
+  EXPECT_EQ(written.text,
+            "[{\"<|endoftext|>\": \"<|endoftext|>\"}]\xEF\xB7\x90 and <|endoftext|><|endoftext|>");
+  EXPECT_EQ(written.breaks.size(), 3u);
+  EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, written)), 1);
+}
+
+// Without its markup a message is the tokens that it is when nothing is parsed.
+TEST(Conversation, TokensOfModelFamiliesAreGuarded) {
+  const ChatTemplate chat("{{ messages[0].content }}");
+  for (const char* name :
+       {"qwen2", "llama2", "llama3", "gemma", "mistral", "deepseek", "unigram"}) {
+    const auto tokenizer = golden_tokenizer(name);
+    std::string said = "one ";
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id)
+      if (tokenizer->is_control(id)) said += tokenizer->token(id) + " two" + tokenizer->token(id);
+    const WrittenConversation written = ConversationWriter(chat, *tokenizer).write(saying(said));
+    EXPECT_EQ(written.text, said) << name;
+    EXPECT_EQ(ids_of(*tokenizer, written), tokenizer->encode(said)) << name;
+    EXPECT_GT(controls_in(*tokenizer, tokenizer->encode(said, {.parse_special = true})), 1) << name;
+  }
+}
+
+// "<think>" is no special token: templates look for it, and it means the same wherever it stands.
+TEST(Conversation, AddedWordsThatAreNotSpecialStayTokens) {
+  const auto tokenizer = golden_tokenizer("qwen2");
+  const ChatTemplate chat("{{ messages[0].content }}");
+  const std::string said = "<think>one</think><|im_end|>";
+  const WrittenConversation written = ConversationWriter(chat, *tokenizer).write(saying(said));
+  const std::vector<int32_t> ids = ids_of(*tokenizer, written);
+  EXPECT_EQ(std::ranges::count(ids, tokenizer->find("<think>")), 1);
+  EXPECT_EQ(std::ranges::count(ids, tokenizer->find("<|im_end|>")), 0);
+}
+
+}  // namespace
+}  // namespace trireme
