@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "engine/core/utf8.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/json_fields.h"
 #include "engine/text/sentencepiece.h"
@@ -91,9 +92,17 @@ const Cut& cut_of(const GgufFile& file) {
              "\" (tokenizer.ggml.pre), which is not known; give the model's tokenizer.json");
 }
 
+// Of the alphabet of bytes every token is text.
+void check_texts(const GgufFile& file, const char* key, const std::vector<std::string>& texts) {
+  for (size_t i = 0; i < texts.size(); ++i)
+    if (find_invalid_utf8(texts[i]) != texts[i].size())
+      fail_input(file.path(), ": ", key, "[", i, "] is no UTF-8");
+}
+
 // The tokenizer.json that says the same.
 std::unique_ptr<Tokenizer> byte_level(const GgufFile& file, const Words& words) {
   const Cut& cut = cut_of(file);
+  check_texts(file, "tokenizer.ggml.tokens", words.tokens);
   Json vocabulary = Json::object(), added = Json::array();
   for (size_t id = 0; id < words.tokens.size(); ++id) {
     const std::string& token = words.tokens[id];
@@ -111,6 +120,7 @@ std::unique_ptr<Tokenizer> byte_level(const GgufFile& file, const Words& words) 
   }
   const auto merges = file.get<std::vector<std::string>>("tokenizer.ggml.merges")
                           .value_or(std::vector<std::string>());
+  check_texts(file, "tokenizer.ggml.merges", merges);
   Json json = {{"added_tokens", added},
                {"normalizer", cut.composes ? Json{{"type", "NFC"}} : Json()},
                {"pre_tokenizer", pre_tokenizer_of(cut)},

@@ -92,6 +92,10 @@ TEST(GgufTokenizer, FilledUpToTheTableAndUnknownKinds) {
   words["tokenizer.ggml.model"] = std::string("gpt2");
   words["tokenizer.ggml.eos_token_id"] = size;
   EXPECT_THROW(through_gguf(dir / "c.gguf", words), InputError);
+  words["tokenizer.ggml.eos_token_id"] = int64_t{0};
+  EXPECT_NO_THROW(through_gguf(dir / "d.gguf", words));
+  std::get<std::vector<std::string>>(words["tokenizer.ggml.tokens"])[3] = "\xC3!";  // no UTF-8
+  EXPECT_THROW(through_gguf(dir / "e.gguf", words), InputError);
   EXPECT_TRUE(gguf_tokenizer_metadata("byte", 300).empty());
 }
 
