@@ -25,6 +25,7 @@ void BlockGather::start(int block) {
   Use& use = uses_[static_cast<size_t>(block)];
   use.started = true;
   std::vector<FlatRange> ranges;
+  ranges.reserve(kRegions);
   for (int region = 0; region < kRegions; ++region)
     ranges.push_back(store_.block_range(block, static_cast<Region>(region)));
   buffers_.open(ctx_.arena, block, ranges);

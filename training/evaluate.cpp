@@ -31,6 +31,7 @@ double Evaluator::forward() {
   // Where the head is, of this rank's tokens.
   std::vector<Activation> losses;
   std::vector<Tensor> views;
+  views.reserve(local_.size());
   const DType dtype = store_.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   for (const MicroBatch& local : local_)
     views.push_back(losses.emplace_back(

@@ -101,10 +101,12 @@ void LmHead::weigh(Pass& pass, const Loss& loss, const ConstTensor& losses,
   PreferenceSums sums;
   dispatch_float("preferences", losses.dtype(), [&]<class T>() {
     const std::vector<T> there = to_host<T>(ctx, losses);
+    tokens.reserve(there.size());
     for (const T loss_of_token : there)
       tokens.push_back(static_cast<double>(static_cast<compute_t<T>>(loss_of_token)));
     add_pairs(*task.config, task.pairs, tokens, factors, sums);
     std::vector<T> out;
+    out.reserve(factors.size());
     for (const double factor : factors) out.push_back(T(static_cast<compute_t<T>>(factor)));
     transfer(ctx, weights, ConstTensor(out.data(), dtype_of<T>, weights.shape()));
   });

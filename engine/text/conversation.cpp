@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 std::string mark_absent_from(const Json& variables) {
   const std::string text = variables.dump(-1, ' ', false, Json::error_handler_t::replace);
   for (char last = '\x90'; last <= '\xAF'; ++last) {
-    const std::string mark = {'\xEF', '\xB7', last};
+    std::string mark = {'\xEF', '\xB7', last};
     if (text.find(mark) == std::string::npos) return mark;
   }
   fail_input("a conversation uses every one of the noncharacters U+FDD0 to U+FDEF");

@@ -18,7 +18,7 @@ ContextPlan::ContextPlan(const ContextLayout& layout, int rank, int ulysses, boo
       global_rows_(group_tokens_.size()),
       order_(order_of_group(layout, ulysses, rank / ulysses)) {
   for (Step& step : steps_) {
-    step.segments.resize(static_cast<size_t>(1 + window_parts_));
+    step.segments.resize(1 + static_cast<size_t>(window_parts_));
     for (std::vector<AttentionSegment>& list : step.segments)
       list.reserve(group_tokens_.size());  // no more documents than tokens
     step.key_position.resize(group_tokens_.size());
@@ -38,7 +38,7 @@ void ContextPlan::build(std::span<const int32_t> cu_seqlens, std::span<const int
     segments_between(group_layout_, group, source, cu_seqlens, step.segments[0]);
     for (int part = 0; part < window_parts_; ++part)
       window_segments_between(group_layout_, group, source, part, cu_seqlens,
-                              step.segments[static_cast<size_t>(1 + part)]);
+                              step.segments[1 + static_cast<size_t>(part)]);
     key_positions(group_layout_, source, cu_seqlens, step.key_position);
   }
   if (rows.empty()) return;
