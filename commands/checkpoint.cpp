@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/checkpoint_copy.h"
+#include "commands/table.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/sharded_checkpoint.h"
 #include "engine/observe/progress.h"
@@ -24,23 +25,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   std::string out = "(";
   for (size_t d = 0; d < shape.size(); ++d) out += concat(d == 0 ? "" : ", ", shape[d]);
   return out + ")";
-}
-
-// Rows with the columns aligned; the last column is not padded.
-void print_table(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (size_t c = 0; c < row.size(); ++c) {
-      line += row[c];
-      if (c + 1 < row.size()) line += std::string(widths[c] - row[c].size() + 2, ' ');
-    }
-    std::printf("%s\n", line.c_str());
-  }
 }
 
 void print_kinds(const CheckpointManifest& manifest) {

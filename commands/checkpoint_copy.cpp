@@ -1,12 +1,12 @@
 #include "commands/checkpoint_copy.h"
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
 
+#include "commands/copy_status.h"
 #include "engine/observe/console.h"
 #include "engine/observe/log.h"
 #include "engine/observe/progress.h"
@@ -26,38 +26,6 @@ struct CopyArguments {
   std::string dtype;  // empty: as it is
   std::string max_shard_size = "5GB";
   double tolerance = 0;
-};
-
-// A line at the bottom of a terminal while something is copied.
-class CopyStatus {
- public:
-  explicit CopyStatus(const char* what) : what_(what), start_(Clock::now()) {}
-  ~CopyStatus() { console_set_status(""); }
-  CopyStatus(const CopyStatus&) = delete;
-  CopyStatus& operator=(const CopyStatus&) = delete;
-
-  CopyProgress progress() {
-    return [this](int64_t done, int64_t total) { update(done, total); };
-  }
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  void update(int64_t done, int64_t total) {
-    if (!console_is_terminal() || done == 0 ||
-        Clock::now() - drawn_ < std::chrono::milliseconds(100))
-      return;
-    drawn_ = Clock::now();
-    const double share =
-        static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, total));
-    std::string line =
-        concat(what_, " ", static_cast<int>(100 * share), "%  ", format_bytes(done), " of ",
-               format_bytes(total), "  ETA ", format_duration(seconds() * (1 / share - 1)));
-    line.resize(std::min(line.size(), static_cast<size_t>(console_width())));
-    console_set_status(line);
-  }
-  const char* what_;
-  Clock::time_point start_, drawn_;
 };
 
 // "5GB", "512MiB", "100000"
