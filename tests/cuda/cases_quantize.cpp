@@ -1,3 +1,4 @@
+#include "engine/ops/nf4.h"
 #include "engine/ops/quantize.h"
 #include "tests/cuda/registry.h"
 
@@ -59,6 +60,34 @@ void add_int4(std::vector<OpCase>& cases, const Size& s, DType dtype, bool symme
   }));
 }
 
+void add_nf4(std::vector<OpCase>& cases, const Size& s, DType dtype) {
+  const Shape shape{s.rows, s.columns}, packed{s.rows, s.columns / 2};
+  const Shape blocks{s.rows, ceil_div(s.columns, kNf4Block)};
+  const double bytes = 0.5 + static_cast<double>(dtype_size(dtype));
+  cases.push_back(make("quantize_nf4", s, "", dtype, bytes, [=](OpRun& run) {
+    quantize_nf4(run.ctx, run.output("codes", DType::kU8, packed, exact()),
+                 run.output("scale", DType::kF32, blocks, exact()),
+                 run.random("w", dtype, shape, -1.0, 0.7));
+  }));
+  cases.push_back(make("dequantize_nf4", s, "", dtype, bytes, [=](OpRun& run) {
+    dequantize_nf4(run.ctx, run.output("w", dtype, shape, exact()),
+                   run.integers("codes", DType::kU8, packed, 0, 256),
+                   {.scale = run.random("scale", DType::kF32, blocks, 0.01, 0.1)});
+  }));
+  // A part of a weight with twice as many columns.
+  cases.push_back(make("dequantize_nf4", s, " double", dtype, bytes, [=](OpRun& run) {
+    const int64_t stride = 2 * blocks[1], first = 200;
+    const int64_t groups = ceil_div(first + s.rows * stride, kNf4ScaleGroup);
+    dequantize_nf4(run.ctx, run.output("w", dtype, shape, exact()),
+                   run.integers("codes", DType::kU8, packed, 0, 256),
+                   {.codes = run.integers("scale codes", DType::kU8, blocks, 0, 256),
+                    .groups = run.random("groups", DType::kF32, {groups}, 0.01, 0.1),
+                    .offset = run.random("offset", DType::kF32, {1}, 0.1, 0.2),
+                    .first = first,
+                    .stride = stride});
+  }));
+}
+
 }  // namespace
 
 std::vector<OpCase> quantize_cases() {
@@ -66,6 +95,7 @@ std::vector<OpCase> quantize_cases() {
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
     for (const Size& s : kSizes) {
       add_int8(cases, s, dtype);
+      add_nf4(cases, s, dtype);
       for (bool symmetric : {false, true}) add_int4(cases, s, dtype, symmetric);
     }
   return cases;

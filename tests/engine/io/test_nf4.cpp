@@ -1,0 +1,38 @@
+// The bytes of 4-bit weights are those of bitsandbytes (tests/golden/make_nf4.py).
+#include <gtest/gtest.h>
+
+#include "engine/io/safetensors.h"
+#include "engine/ops/nf4.h"
+#include "tests/support/op_run.h"
+
+namespace trireme::test {
+namespace {
+
+TEST(Nf4, IsThatOfBitsandbytes) {
+  const SafetensorsReader golden(concat(TRIREME_SOURCE_DIR, "/tests/golden/nf4.safetensors"));
+  const ConstTensor w = golden.tensor("w");
+  const Shape blocks{w.size(0), w.size(1) / kNf4Block};
+  const int64_t n = blocks.numel();
+  for_each_kernel([&](Ctx& ctx) {
+    TestTensor codes(DType::kU8, {w.size(0), w.size(1) / 2}), scale(DType::kF32, blocks);
+    quantize_nf4(ctx, codes, scale, w);
+    EXPECT_EQ(to_doubles(*codes), to_doubles(golden.tensor("codes")));
+    EXPECT_EQ(to_doubles(*scale), to_doubles(golden.tensor("scale")));
+    TestTensor back(DType::kBF16, w.shape()), doubled(DType::kBF16, w.shape());
+    dequantize_nf4(ctx, back, codes, {.scale = *scale});
+    EXPECT_EQ(to_doubles(*back), to_doubles(golden.tensor("dequantised")));
+    TestTensor scale_codes(DType::kU8, blocks), offset(DType::kF32, {1});
+    TestTensor groups(DType::kF32, {ceil_div(n, kNf4ScaleGroup)});
+    quantize_nf4_scales(scale_codes->reshape({n}), groups, offset, scale->reshape({n}));
+    EXPECT_EQ(to_doubles(*scale_codes), to_doubles(golden.tensor("double.codes")));
+    EXPECT_EQ(to_doubles(*groups), to_doubles(golden.tensor("double.groups")));
+    EXPECT_EQ(to_doubles(*offset), to_doubles(golden.tensor("double.offset")));
+    dequantize_nf4(ctx, doubled, codes,
+                   {.codes = *scale_codes, .groups = *groups, .offset = *offset});
+    EXPECT_EQ(to_doubles(*doubled), to_doubles(golden.tensor("double.dequantised")));
+    return outputs(codes, scale, back, doubled, scale_codes);
+  });
+}
+
+}  // namespace
+}  // namespace trireme::test
