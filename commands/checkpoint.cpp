@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/checkpoint_copy.h"
+#include "commands/checkpoint_quantize.h"
 #include "commands/table.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/sharded_checkpoint.h"
@@ -152,6 +153,7 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
              "Read every byte and compare checksums; exit code 2 names the damaged shard",
              arguments, verify);
   add_checkpoint_copy_commands(*command);
+  add_checkpoint_quantize_command(*command);
   return command;
 }
 

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "commands/copy_status.h"
+#include "commands/shard_size.h"
 #include "engine/observe/console.h"
 #include "engine/observe/log.h"
 #include "engine/observe/progress.h"
@@ -28,27 +30,13 @@ struct CopyArguments {
   double tolerance = 0;
 };
 
-// "5GB", "512MiB", "100000"
-int64_t size_of_text(const std::string& size) {
-  size_t digits = 0;
-  while (digits < size.size() && size[digits] >= '0' && size[digits] <= '9') ++digits;
-  static const std::map<std::string, int64_t> kUnits = {
-      {"", 1},          {"B", 1},         {"KB", 1000},          {"MB", 1'000'000},
-      {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GB", 1'000'000'000}, {"GiB", 1 << 30}};
-  const auto unit = kUnits.find(size.substr(digits));
-  if (digits == 0 || digits > 9 || unit == kUnits.end())
-    fail_input("--max-shard-size ", size, ": give a number and a unit, as 5GB or 512MiB");
-  const int64_t bytes = std::stoll(size.substr(0, digits)) * unit->second;
-  if (bytes < 1) fail_input("--max-shard-size ", size, ": at least one byte");
-  return bytes;
-}
-
-DType dtype_of(const CopyArguments& args, const ModelSource& source) {
+// Absent: of each tensor what it has.
+std::optional<DType> dtype_of(const CopyArguments& args) {
   static const std::map<std::string, DType> kNames = {
       {"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}};
   const auto found = kNames.find(args.dtype);
   if (found != kNames.end()) return found->second;
-  if (args.dtype.empty()) return source.dtype();
+  if (args.dtype.empty()) return {};
   fail_input("--dtype ", args.dtype, " is for GGUF; here fp32, bf16 and fp16 are available");
 }
 
@@ -64,7 +52,7 @@ void export_to(const CopyArguments& args) {
   CopyStatus status("export");
   const HfWritten written = write_hf_directory(
       *source, args.to,
-      {.dtype = dtype_of(args, *source), .max_shard_bytes = shard, .progress = status.progress()});
+      {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
   std::string rest = concat(", ", written.files, written.files == 1 ? " file" : " files");
   if (written.kept > 0)
     rest += concat(", ", written.kept, " of them kept from an interrupted export");
@@ -80,7 +68,7 @@ void merge_lora(const CopyArguments& args) {
   CopyStatus status("merge");
   const HfWritten written = write_hf_directory(
       *source, args.to,
-      {.dtype = dtype_of(args, *source), .max_shard_bytes = shard, .progress = status.progress()});
+      {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
   report("merged", args, written.bytes, status.seconds(), concat(" with ", args.adapters));
 }
 
@@ -90,15 +78,15 @@ void import_from(const CopyArguments& args) {
                hub_advice(args.from));
   const std::unique_ptr<ModelSource> source = open_model_source(args.from);
   CopyStatus status("import");
-  const SavedCheckpoint saved = import_model(
-      *source, args.to, {.dtype = dtype_of(args, *source), .progress = status.progress()});
+  const SavedCheckpoint saved =
+      import_model(*source, args.to, {.dtype = dtype_of(args), .progress = status.progress()});
   report("imported", args, saved.bytes, status.seconds(), "");
 }
 
 // What a tensor type is called there; F16 is what all programs read.
 std::string gguf_type_of(const CopyArguments& args, const ModelSource& source) {
   if (args.dtype == "q8_0") return "Q8_0";
-  switch (dtype_of(args, source)) {
+  switch (dtype_of(args).value_or(source.dtype())) {
     case DType::kBF16: return "BF16";
     case DType::kF16: return "F16";
     default: return "F32";
@@ -111,10 +99,10 @@ void to_gguf(const CopyArguments& args) {
   CopyStatus status("convert");
   const std::string tokenizer = source->tokenizer();
   const GgufMetadata words = gguf_tokenizer_metadata(tokenizer, source->config().vocab_size);
-  const int64_t bytes = write_gguf(
+  const GgufWritten written = write_gguf(
       *source, args.to,
       {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});
-  report("converted", args, bytes, status.seconds(), "");
+  report("converted", args, written.bytes, status.seconds(), "");
   if (words.empty())
     log_warning("no tokenizer in the file: the model has none that it could hold (",
                 tokenizer.empty() ? "none at all" : tokenizer, ")");

@@ -175,8 +175,10 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
   const std::vector<ModelParameter> parameters = model_parameters(model);
   std::vector<CheckpointPart> parts;
   int64_t total = 0, done = 0;
+  const DType most = options.dtype.value_or(source.dtype());
   for (const ModelParameter& p : parameters) {
-    const DType dtype = p.router ? sum_dtype(options.dtype) : options.dtype;
+    const DType dtype =
+        p.router ? sum_dtype(most) : options.dtype.value_or(source.parameter_dtype(model, p.name));
     // No data in memory: the address says which parameter it is.
     parts.push_back({p.router ? kKindRouter : kKindParam,
                      p.name,
@@ -186,7 +188,7 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
                      ConstTensor(&p, dtype, Shape(std::span<const int64_t>(p.shape)))});
     total += parts.back().data.bytes();
   }
-  RunConfig config = foreign_run_config(model, options.dtype, "");
+  RunConfig config = foreign_run_config(model, most, "");
   config.data.tokenizer = import_tokenizer(source.tokenizer(), root);
   const auto read = [&](const ConstTensor& data, const auto& take) {
     const auto& p = *static_cast<const ModelParameter*>(data.raw());

@@ -2,6 +2,7 @@
 // like the files of others.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "engine/io/sharded_checkpoint.h"
@@ -47,7 +48,7 @@ bool is_foreign_state(const Json& state);
 RunConfig foreign_state_config(const Json& state, const std::string& checkpoint);
 
 struct ImportOptions {
-  DType dtype = DType::kF32;
+  std::optional<DType> dtype = {};  // absent: of each tensor what it has
   CopyProgress progress = {};
 };
 // Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in root/tokenizer.

@@ -81,6 +81,13 @@ void read_columns(const ModelSource& source, const ModelConfig& config, const Fi
   }
 }
 
+// The type that holds the numbers of both.
+DType wider(DType a, DType b) {
+  if (a == b) return a;
+  if (dtype_size(a) == dtype_size(b)) return DType::kF32;  // bfloat16 and float16
+  return dtype_size(a) > dtype_size(b) ? a : b;
+}
+
 }  // namespace
 
 int64_t FileTensor::rows() const {
@@ -124,6 +131,13 @@ std::vector<FileTensor> file_tensors(const ModelConfig& config, const PlaceOf& p
       t.shape = {rows, columns_of(first)};
   }
   return out;
+}
+
+DType file_dtype(const ModelSource& source, const FileTensor& tensor) {
+  DType dtype = source.parameter_dtype(source.config(), tensor.parts.front().parameter.name);
+  for (const FileTensor::Part& part : tensor.parts)
+    dtype = wider(dtype, source.parameter_dtype(source.config(), part.parameter.name));
+  return dtype;
 }
 
 void for_each_piece(const ModelSource& source, const ModelConfig& config, const FileTensor& tensor,

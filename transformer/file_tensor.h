@@ -30,6 +30,10 @@ using PlaceOf = std::function<ParameterPlace(const std::string& parameter)>;
 // One entry for each tensor of the file, in the order in which the model computes.
 std::vector<FileTensor> file_tensors(const ModelConfig& config, const PlaceOf& place);
 
+// The type of a tensor's numbers where the model lies, the widest of its parts'; where they are quantised, the
+// source's dtype().
+DType file_dtype(const ModelSource& source, const FileTensor& tensor);
+
 // Calls use(values) for all values of a tensor in the file's order, in pieces of whole rows of at most 64 MiB
 // (one row, where it is larger): contiguous tensors of rank 1 and `dtype`.
 void for_each_piece(const ModelSource& source, const ModelConfig& config, const FileTensor& tensor,

@@ -1,38 +1,14 @@
-// Hyper-parameters between GGUF's metadata and HuggingFace's words.
+// gguf_config() of gguf_model.h: GGUF's metadata in HuggingFace's words.
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numbers>
-#include <set>
 
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
+#include "transformer/gguf_words.h"
 
 namespace trireme {
 namespace {
-
-struct Word {
-  const char* ours;    // in config.json
-  const char* theirs;  // behind "<architecture>."
-  bool required = true;
-};
-constexpr Word kLlamaIntegers[] = {{"max_position_embeddings", "context_length"},
-                                   {"hidden_size", "embedding_length"},
-                                   {"num_hidden_layers", "block_count"},
-                                   {"intermediate_size", "feed_forward_length"},
-                                   {"num_attention_heads", "attention.head_count"},
-                                   {"num_key_value_heads", "attention.head_count_kv", false},
-                                   {"head_dim", "attention.key_length", false}};
-constexpr Word kLlamaNumbers[] = {{"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
-                                  {"rope_theta", "rope.freq_base", false}};
-constexpr Word kGpt2Integers[] = {{"n_positions", "context_length"},
-                                  {"n_embd", "embedding_length"},
-                                  {"n_layer", "block_count"},
-                                  {"n_inner", "feed_forward_length"},
-                                  {"n_head", "attention.head_count"}};
-constexpr Word kGpt2Numbers[] = {{"layer_norm_epsilon", "attention.layer_norm_epsilon"}};
-constexpr Word kMixtralIntegers[] = {{"num_local_experts", "expert_count"},
-                                     {"num_experts_per_tok", "expert_used_count"}};
 
 // Floats of 32 bits to the number that was meant: 1e-05, not 9.999999747378752e-06.
 double meant(double value) {
@@ -47,25 +23,26 @@ class Reader {
  public:
   explicit Reader(const GgufFile& file) : file_(file) {
     arch_ = require<std::string>("general.architecture");
+    family_ = family();
   }
 
   Json read() {
-    const bool experts = integer_or("expert_count", 0) > 0;
-    if (arch_ == "gpt2") {
-      read_words(kGpt2Integers, kGpt2Numbers, "gpt2");
-    } else if (arch_ == "llama" || ((arch_ == "qwen2" || arch_ == "qwen3") && !experts)) {
-      read_words(kLlamaIntegers, kLlamaNumbers, experts ? "mixtral" : arch_);
-      read_rotary();
-      if (experts) words(kMixtralIntegers, json_, [&](const Word& w) { add_integer(w); });
-      if (arch_ == "llama" && !experts)
-        json_["attention_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
+    json_["model_type"] = family_of(family_).model_type;
+    if (family_ == ModelFamily::kGpt2) {
+      words(kGpt2Integers, kGpt2Numbers);
     } else {
-      fail_input(file_.path(), ": models of architecture \"", arch_,
-                 "\" are not read from GGUF in this version; llama, qwen2, qwen3 and gpt2 are");
+      words(kDecoderIntegers, kDecoderNumbers);
+      read_heads();
+      read_scaling();
+      read_windows();
+      read_experts();
+      if (family_ == ModelFamily::kGemma3) read_gemma();
+      if (family_ == ModelFamily::kLlama || family_ == ModelFamily::kQwen3Moe)
+        json_["attention_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
+      if (family_ == ModelFamily::kQwen2Moe)
+        json_["qkv_bias"] = file_.find("blk.0.attn_q.bias") != nullptr;
     }
-    const SourceTensor* table = file_.find("token_embd.weight");
-    if (table == nullptr) fail_input(file_.path(), ": has no tensor token_embd.weight");
-    json_["vocab_size"] = table->shape.front();
+    json_["vocab_size"] = tensor("token_embd.weight").shape.front();
     json_["tie_word_embeddings"] = file_.find("output.weight") == nullptr;
     for (const char* token : {"bos", "eos"}) {
       const auto id = file_.get<int64_t>(concat("tokenizer.ggml.", token, "_token_id"));
@@ -80,144 +57,195 @@ class Reader {
     if (const auto value = file_.get<T>(key)) return *value;
     fail_input(file_.path(), ": has no \"", key, "\"");
   }
-  int64_t integer_or(const char* key, int64_t fallback) const {
-    return file_.get<int64_t>(concat(arch_, ".", key)).value_or(fallback);
+  std::string key(const char* word) const { return concat(arch_, ".", word); }
+  template <class T>
+  std::optional<T> get(const char* word) const {
+    return file_.get<T>(key(word));
   }
-  template <size_t n, class F>
-  static void words(const Word (&table)[n], Json&, F&& f) {
-    for (const Word& word : table) f(word);
-  }
-  void add_integer(const Word& word) {
-    const std::string key = concat(arch_, ".", word.theirs);
-    if (word.required)
-      json_[word.ours] = require<int64_t>(key);
-    else if (const auto value = file_.get<int64_t>(key))
-      json_[word.ours] = *value;
-  }
-  void add_number(const Word& word) {
-    const std::string key = concat(arch_, ".", word.theirs);
-    if (word.required)
-      json_[word.ours] = meant(require<double>(key));
-    else if (const auto value = file_.get<double>(key))
-      json_[word.ours] = meant(*value);
-  }
-  template <size_t n, size_t m>
-  void read_words(const Word (&integers)[n], const Word (&numbers)[m], const std::string& type) {
-    json_["model_type"] = type;
-    words(integers, json_, [&](const Word& w) { add_integer(w); });
-    words(numbers, json_, [&](const Word& w) { add_number(w); });
+  const SourceTensor& tensor(const std::string& name) const {
+    if (const SourceTensor* found = file_.find(name)) return *found;
+    fail_input(file_.path(), ": has no tensor ", name);
   }
 
-  void read_rotary() {
-    if (const auto type = file_.get<std::string>(arch_ + ".rope.scaling.type");
+  ModelFamily family() const {
+    const bool experts = get<int64_t>("expert_count").value_or(0) > 0;
+    if (arch_ == "llama" && experts) return ModelFamily::kMixtral;
+    if (arch_ == "llama" && get<int64_t>("attention.sliding_window").value_or(0) > 0)
+      return ModelFamily::kMistral;
+    for (const GgufArchitecture& a : kGgufArchitectures)
+      if (arch_ == a.name) return a.family;
+    std::string known;
+    for (const GgufArchitecture& a : kGgufArchitectures)
+      if (known.find(a.name) == std::string::npos)
+        known += concat(known.empty() ? "" : ", ", a.name);
+    fail_input(file_.path(), ": models of architecture \"", arch_,
+               "\" are not read from GGUF in this version; ", known, " are");
+  }
+
+  void add_integer(const GgufWord& word) {
+    if (word.required)
+      json_[word.ours] = require<int64_t>(key(word.theirs));
+    else if (const auto value = get<int64_t>(word.theirs))
+      json_[word.ours] = *value;
+  }
+  template <size_t n, size_t m>
+  void words(const GgufWord (&integers)[n], const GgufWord (&numbers)[m]) {
+    for (const GgufWord& word : integers) add_integer(word);
+    for (const GgufWord& word : numbers)
+      if (const auto value = get<double>(word.theirs))
+        json_[word.ours] = meant(*value);
+      else if (word.required)
+        require<double>(key(word.theirs));
+  }
+
+  // What the mathematics here do not have.
+  void read_heads() {
+    const auto heads = json_["num_attention_heads"].get<int64_t>();
+    if (heads < 1) fail_input(file_.path(), ": ", key("attention.head_count"), " is ", heads);
+    if (!json_.contains("head_dim"))
+      json_["head_dim"] = json_["hidden_size"].get<int64_t>() / heads;
+    for (const char* word : {"attention.value_length", "rope.dimension_count"})
+      if (const auto width = get<int64_t>(word); width.has_value() && json_["head_dim"] != *width)
+        fail_input(file_.path(), ": ", key(word), " is ", *width, ", heads have ",
+                   json_["head_dim"].get<int64_t>(), " elements; the same is read only");
+    for (const char* word : {"attn_logit_softcapping", "final_logit_softcapping"})
+      if (get<double>(word).value_or(0) != 0)
+        fail_input(file_.path(), ": ", key(word), " is not read: caps of logits are not computed");
+  }
+
+  void read_scaling() {
+    if (const auto type = get<std::string>("rope.scaling.type");
         type.has_value() && *type != "none") {
       if (*type != "linear" && *type != "yarn")
         fail_input(file_.path(), ": rope.scaling.type \"", *type, "\" is not known");
       Json scaling = {{"rope_type", *type},
-                      {"factor", meant(require<double>(arch_ + ".rope.scaling.factor"))}};
-      if (const auto length = file_.get<int64_t>(arch_ + ".rope.scaling.original_context_length"))
-        scaling["original_max_position_embeddings"] = *length;
+                      {"factor", meant(require<double>(key("rope.scaling.factor")))}};
+      if (*type == "yarn") read_yarn(scaling);
       json_["rope_scaling"] = scaling;
     }
     if (const SourceTensor* factors = file_.find("rope_freqs.weight")) read_factors(*factors);
   }
 
-  // Llama 3's scaling (low_freq_factor 1, high_freq_factor 4, 8192 original positions): what it divides
-  // each frequency by must be what the file holds.
+  void read_yarn(Json& scaling) {
+    if (const auto length = get<int64_t>("rope.scaling.original_context_length"))
+      scaling["original_max_position_embeddings"] = *length;
+    for (const auto& [ours, theirs] : {std::pair{"beta_fast", "rope.scaling.yarn_beta_fast"},
+                                       {"beta_slow", "rope.scaling.yarn_beta_slow"}})
+      if (const auto value = get<double>(theirs)) scaling[ours] = meant(*value);
+    for (const char* word : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
+                             "rope.scaling.yarn_ext_factor"})
+      if (const auto value = get<double>(word); value.has_value() && *value != 1)
+        fail_input(file_.path(), ": ", key(word), " ", *value, " is not read; 1 is");
+  }
+
+  // Llama 3's scaling: what it divides each frequency by must be what the file holds.
   void read_factors(const SourceTensor& tensor) {
-    constexpr double kLow = 1, kHigh = 4, kOriginal = 8192;
+    const auto width = json_["head_dim"].get<int64_t>();
+    const double theta = json_.value("rope_theta", 10000.0);
+    if (!(theta > 0)) fail_input(file_.path(), ": ", key("rope.freq_base"), " is ", theta);
+    if (width < 2 || 2 * tensor.numel() != width)
+      fail_input(file_.path(), ": ", tensor.name, " holds ", tensor.numel(),
+                 " factors, heads have ", width, " elements");
     std::vector<double> found(static_cast<size_t>(tensor.numel()));
     file_.read(tensor, 0, Tensor(found.data(), DType::kF64, Shape{tensor.numel()}));
-    double factor = 1;
-    for (const double f : found) factor = std::max(factor, f);
-    const double theta = json_.value("rope_theta", 10000.0);
-    for (size_t i = 0; i < found.size(); ++i) {
-      const double share = static_cast<double>(i) / static_cast<double>(found.size());
-      const double wavelength = 2 * std::numbers::pi * std::pow(theta, share);
-      const double smooth = (kOriginal / wavelength - kLow) / (kHigh - kLow);
-      const double expected = wavelength < kOriginal / kHigh ? 1
-                              : wavelength > kOriginal / kLow
-                                  ? factor
-                                  : 1 / ((1 - smooth) / factor + smooth);
-      if (std::abs(found[i] - expected) > 1e-4 * expected)
+    RopeScaling scaling{
+        .type = RopeType::kLlama3,
+        .original_positions =
+            get<int64_t>("rope.scaling.original_context_length").value_or(kLlama3Positions),
+        .low_frequency_factor = kLlama3Low,
+        .high_frequency_factor = kLlama3High};
+    for (const double f : found) scaling.factor = std::max(scaling.factor, f);
+    scaling.factor = meant(scaling.factor);
+    const std::vector<double> expected = gguf_rope_factors(theta, width, scaling);
+    for (size_t i = 0; i < found.size(); ++i)
+      if (!(std::abs(found[i] - expected[i]) <= 1e-4 * expected[i]))
         fail_input(file_.path(), ": rope_freqs.weight are not the factors of Llama 3's scaling; ",
                    "use the HuggingFace directory of this model");
-    }
     json_["rope_scaling"] = {{"rope_type", "llama3"},
-                             {"factor", factor},
-                             {"low_freq_factor", kLow},
-                             {"high_freq_factor", kHigh},
-                             {"original_max_position_embeddings", 8192}};
+                             {"factor", scaling.factor},
+                             {"low_freq_factor", kLlama3Low},
+                             {"high_freq_factor", kLlama3High},
+                             {"original_max_position_embeddings", scaling.original_positions}};
+  }
+
+  void read_windows() {
+    const int64_t window = get<int64_t>("attention.sliding_window").value_or(0);
+    const bool qwen = family_ == ModelFamily::kQwen2 || family_ == ModelFamily::kQwen3 ||
+                      family_ == ModelFamily::kQwen2Moe || family_ == ModelFamily::kQwen3Moe;
+    if (family_ == ModelFamily::kLlama || (qwen && window == 0)) return;
+    json_["sliding_window"] = window > 0 ? Json(window) : Json();
+    if (qwen) json_["use_sliding_window"] = true;
+    const auto found = file_.metadata().find(key("attention.sliding_window_pattern"));
+    if (found == file_.metadata().end()) {
+      if (family_ == ModelFamily::kGemma3) json_["sliding_window_pattern"] = kGemmaPattern;
+      if (qwen && family_ != ModelFamily::kQwen3Moe) json_["layer_types"] = layer_types({});
+    } else if (const auto* period = std::get_if<int64_t>(&found->second)) {
+      json_["sliding_window_pattern"] = *period;
+    } else {
+      json_["layer_types"] = layer_types(
+          file_.get<std::vector<int64_t>>(found->first).value_or(std::vector<int64_t>()));
+    }
+  }
+
+  // sliding: for each layer; empty: all.
+  Json layer_types(const std::vector<int64_t>& sliding) const {
+    const auto layers = json_["num_hidden_layers"].get<int64_t>();
+    if ((!sliding.empty() && std::ssize(sliding) != layers) || layers > (1 << 16))
+      fail_input(file_.path(), ": ", sliding.size(), " words about windows for ", layers,
+                 " layers");
+    Json types = Json::array();
+    for (int64_t l = 0; l < layers; ++l) {
+      const bool has = sliding.empty() || sliding[static_cast<size_t>(l)] != 0;
+      types.push_back(has ? "sliding_attention" : "full_attention");
+    }
+    return types;
+  }
+
+  void read_experts() {
+    if (family_ == ModelFamily::kMixtral)
+      for (const GgufWord& word : kMixtralIntegers) add_integer(word);
+    const bool qwen2 = family_ == ModelFamily::kQwen2Moe;
+    if (qwen2 || family_ == ModelFamily::kQwen3Moe) {
+      for (const GgufWord& word : kQwenExpertIntegers) add_integer(word);
+      json_["moe_intermediate_size"] = width("blk.0.ffn_gate_exps.weight");
+      json_["norm_topk_prob"] = !qwen2;  // in llama.cpp always
+      if (qwen2) json_["shared_expert_intermediate_size"] = width("blk.0.ffn_gate_shexp.weight");
+    } else if (family_ != ModelFamily::kMixtral && get<int64_t>("expert_count").value_or(0) > 0) {
+      fail_input(file_.path(), ": experts in a model of architecture \"", arch_, "\" are not read");
+    }
+    if (get<int64_t>("expert_gating_func").value_or(1) != 1)
+      fail_input(file_.path(), ": ", key("expert_gating_func"), " is not softmax's");
+  }
+  // Rows of a matrix, or of each in a stack.
+  int64_t width(const std::string& name) const {
+    const std::vector<int64_t>& shape = tensor(name).shape;
+    return shape.size() < 2 ? 0 : shape[shape.size() - 2];
+  }
+
+  void read_gemma() {
+    json_["rope_local_base_freq"] =
+        meant(get<double>("rope.freq_base_swa").value_or(kGemmaLocalTheta));
+    json_["query_pre_attn_scalar"] = gemma_attention_scalar(
+        json_["num_hidden_layers"].get<int64_t>(), json_["hidden_size"].get<int64_t>(),
+        json_["num_attention_heads"].get<int64_t>(), json_["head_dim"].get<int64_t>());
   }
 
   const GgufFile& file_;
   std::string arch_;
+  ModelFamily family_ = ModelFamily::kLlama;
   Json json_;
 };
-
-// What a configuration may say without a word in the metadata: nothing that inference computes with, or what
-// the tensors show.
-const std::set<std::string>& understood() {
-  static const std::set<std::string> keys = {
-      "model_type",        "architectures",  "initializer_range", "tie_word_embeddings",
-      "bos_token_id",      "eos_token_id",   "hidden_act",        "activation_function",
-      "attention_dropout", "attention_bias", "qkv_bias",          "resid_pdrop",
-      "embd_pdrop",        "attn_pdrop",     "vocab_size",        "output_router_logits"};
-  return keys;
-}
-
-bool says_nothing(const Json& value) {
-  return value.is_null() || value == false || value == 0 || (value.is_object() && value.empty()) ||
-         (value.is_array() && value.empty());
-}
 
 }  // namespace
 
 Json gguf_config(const GgufFile& file) { return Reader(file).read(); }
 
-GgufMetadata gguf_metadata(const ModelConfig& config) {
-  const Json json = model_config_to_json(config);
-  const std::string type = family_of(config.family).model_type;
-  const bool gpt2 = type == "gpt2", mixtral = type == "mixtral";
-  if (!gpt2 && !mixtral && type != "llama" && type != "mistral" && type != "qwen2" &&
-      type != "qwen3")
-    fail_input("models of model_type \"", type,
-               "\" are not written as GGUF in this version; llama, ",
-               "mixtral, qwen2, qwen3 and gpt2 are");
-  const std::string arch = mixtral || type == "mistral" ? "llama" : type;
-  GgufMetadata out = {{"general.architecture", arch},
-                      {"general.quantization_version", int64_t{2}},
-                      {arch + ".vocab_size", config.vocab_size}};
-  std::set<std::string> said = understood();
-  const auto add = [&](const auto& table) {
-    for (const Word& word : table) {
-      if (!json.contains(word.ours)) continue;
-      said.insert(word.ours);
-      const Json& value = json.at(word.ours);
-      if (value.is_null()) continue;
-      out[concat(arch, ".", word.theirs)] = value.is_number_float()
-                                                ? GgufValue(value.get<double>())
-                                                : GgufValue(value.get<int64_t>());
-    }
-  };
-  if (gpt2) {
-    add(kGpt2Integers);
-    add(kGpt2Numbers);
-  } else {
-    add(kLlamaIntegers);
-    add(kLlamaNumbers);
-    out[arch + ".attention.value_length"] = config.head_dim;
-    out[arch + ".rope.dimension_count"] = config.head_dim;
-    out[arch + ".rope.freq_base"] = config.rope_theta;
-    out[arch + ".attention.layer_norm_rms_epsilon"] = config.norm_eps;
-  }
-  if (mixtral) add(kMixtralIntegers);
-  if (config.mlp_bias && !gpt2) said.erase("mlp_bias");
-  for (const auto& [key, value] : json.items())
-    if (!said.contains(key) && !key.starts_with("router_") && !says_nothing(value))
-      fail_input("the model has ", key, " ", value.dump().substr(0, 80),
-                 ", which this version does not write as GGUF");
-  return out;
+std::vector<double> gguf_rope_factors(double theta, int64_t width, const RopeScaling& scaling) {
+  const std::vector<double> plain = rotary_frequencies(theta, width, {}, 1, 0).inverse,
+                            scaled = rotary_frequencies(theta, width, scaling, 1, 0).inverse;
+  std::vector<double> factors(plain.size());
+  for (size_t i = 0; i < factors.size(); ++i) factors[i] = plain[i] / scaled[i];
+  return factors;
 }
 
 }  // namespace trireme

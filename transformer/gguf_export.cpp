@@ -4,56 +4,113 @@
 namespace trireme {
 namespace {
 
-// general.file_type of llama.cpp.
+// general.file_type of llama.cpp: what most numbers are.
 int64_t file_type(const std::string& type) {
-  if (type == "F32") return 0;
-  if (type == "F16") return 1;
-  if (type == "Q8_0") return 7;
-  return 32;  // BF16
+  constexpr std::pair<const char*, int64_t> kTypes[] = {
+      {"F32", 0}, {"F16", 1}, {"Q4_0", 2}, {"Q8_0", 7}, {"Q4_K", 14}, {"Q6_K", 18}, {"BF16", 32}};
+  for (const auto& [name, number] : kTypes)
+    if (type == name) return number;
+  TRIREME_UNREACHABLE("no general.file_type for ", type);
 }
 
-// Vectors and what decides for experts keep their precision; a row that is no whole blocks cannot be quantised.
-const GgufType* type_of(const FileTensor& tensor, const std::string& type) {
+bool has_whole_blocks(const FileTensor& tensor, const GgufType& type) {
+  return tensor.columns() % type.block == 0;
+}
+
+// Vectors and what decides for experts keep their precision; a row that is no whole blocks takes smaller ones or
+// stays as the others.
+const GgufType* type_of(const ModelConfig& config, const FileTensor& tensor,
+                        const GgufWriteOptions& options) {
   const bool small = tensor.shape.size() == 1 || tensor.router ||
                      tensor.name.find("ffn_gate_inp") != std::string::npos ||
                      tensor.name.starts_with("position_embd");
   if (small) return gguf_type("F32");
-  const GgufType* wanted = gguf_type(type);
-  return tensor.columns() % wanted->block == 0 ? wanted : gguf_type("F16");
+  const bool linear = !options.linear.empty() && is_linear_weight(config, tensor);
+  if (linear)
+    for (const GgufType* type : {gguf_type(options.linear), gguf_type("Q8_0")})
+      if (has_whole_blocks(tensor, *type)) return type;
+  const GgufType* type = gguf_type(options.type);
+  return has_whole_blocks(tensor, *type) ? type : gguf_type("F16");
 }
+
+// Writes the tensors of a model one behind the other.
+class GgufExport {
+ public:
+  GgufExport(const ModelSource& source, const GgufWriteOptions& options)
+      : source_(source), options_(options) {}
+
+  GgufWritten write(const std::string& path, const GgufMetadata& metadata,
+                    const std::vector<FileTensor>& tensors) {
+    std::vector<GgufTensor> described;
+    for (const FileTensor& t : tensors) {
+      described.push_back({t.name, type_of(source_.config(), t, options_), t.shape});
+      if (t.name.find("_exps.") != std::string::npos) {
+        const int64_t experts = source_.config().moe.experts;
+        described.back().shape = {experts, t.rows() / experts, t.columns()};
+      }
+      if (t.shape.size() == 2 && t.shape[0] == 1) described.back().shape = {t.shape[1]};
+      total_ += t.numel();
+      quantised_ = quantised_ || described.back().type->encode != nullptr;
+    }
+    if (!options_.linear.empty() && !quantised_) fail_none_fits();
+    const std::vector<float> factors = rope_factors();
+    const Shape count{std::ssize(factors)};
+    if (!factors.empty())
+      described.push_back({"rope_freqs.weight", gguf_type("F32"), {std::ssize(factors)}});
+    GgufWriter writer(path, metadata, described);
+    for (size_t i = 0; i < tensors.size(); ++i) write(writer, tensors[i], *described[i].type);
+    if (!factors.empty()) writer.write(ConstTensor(factors.data(), DType::kF32, count));
+    writer.commit();
+    written_.bytes = writer.bytes();
+    return std::move(written_);
+  }
+
+ private:
+  void write(GgufWriter& writer, const FileTensor& t, const GgufType& type) {
+    RoundingError error;
+    for_each_piece(source_, source_.config(), t, DType::kF32, [&](const ConstTensor& values) {
+      if (type.encode != nullptr) check_finite(t.name, values);
+      error.add(writer.write(values));
+      done_ += values.numel();
+      if (options_.progress) options_.progress(done_ * 4, total_ * 4);
+    });
+    check_finite(t.name, error);
+    if (!options_.linear.empty())
+      written_.report.add(type.name, t.name, t.numel() * dtype_size(file_dtype(source_, t)),
+                          t.numel() / type.block * type.block_bytes, error);
+  }
+
+  // Of Llama 3's scaling, else none.
+  std::vector<float> rope_factors() const {
+    const ModelConfig& config = source_.config();
+    if (config.rope_scaling.type != RopeType::kLlama3) return {};
+    const std::vector<double> factors =
+        gguf_rope_factors(config.rope_theta, config.head_dim, config.rope_scaling);
+    return {factors.begin(), factors.end()};
+  }
+
+  const ModelSource& source_;
+  const GgufWriteOptions& options_;
+  GgufWritten written_;
+  int64_t total_ = 0, done_ = 0;
+  bool quantised_ = false;
+};
 
 }  // namespace
 
-int64_t write_gguf(const ModelSource& source, const std::string& path,
-                   const GgufWriteOptions& options) {
+GgufWritten write_gguf(const ModelSource& source, const std::string& path,
+                       const GgufWriteOptions& options) {
   const ModelConfig& config = source.config();
   source.check(config);
+  if (!options.linear.empty()) check_not_quantised(source);
   GgufMetadata metadata = gguf_metadata(config);
-  metadata["general.file_type"] = file_type(options.type);
+  metadata["general.file_type"] = file_type(options.linear.empty() ? options.type : options.linear);
   metadata["general.alignment"] = int64_t{32};
   for (const auto& [key, value] : options.tokenizer) metadata[key] = value;
-  const std::vector<FileTensor> tensors = file_tensors(
-      config, [&](const std::string& parameter) { return gguf_place(config, parameter); });
-  std::vector<GgufTensor> described;
-  int64_t total = 0, done = 0;
-  for (const FileTensor& t : tensors) {
-    GgufTensor out{t.name, type_of(t, options.type), t.shape};
-    if (t.name.find("_exps.") != std::string::npos) {
-      const int64_t experts = config.moe.experts;
-      out.shape = {experts, t.rows() / experts, t.columns()};
-    }
-    described.push_back(std::move(out));
-    total += t.numel();
-  }
-  GgufWriter writer(path, metadata, described);
-  for (const FileTensor& t : tensors)
-    for_each_piece(source, config, t, DType::kF32, [&](const ConstTensor& values) {
-      writer.write(values);
-      done += values.numel();
-      if (options.progress) options.progress(done * 4, total * 4);
-    });
-  writer.commit();
-  return writer.bytes();
+  return GgufExport(source, options)
+      .write(path, metadata, file_tensors(config, [&](const std::string& parameter) {
+               return gguf_place(config, parameter);
+             }));
 }
 
 }  // namespace trireme

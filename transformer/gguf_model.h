@@ -1,17 +1,22 @@
 // GGUF files as models: llama.cpp's names and words to ours and back.
 //
-//   architecture   model_type        what is other than in HuggingFace's files
-//   llama          llama, mixtral    rows of q and k of each head are interleaved (its rotary embedding turns
-//                                    neighbours), experts are stacked: (E, F, C)
+//   architecture   model_type               what is other than in HuggingFace's files
+//   llama          llama, mistral, mixtral  rows of q and k of each head are interleaved (its rotary embedding turns
+//                                           neighbours), experts are stacked: (E, F, C)
 //   qwen2, qwen3   qwen2, qwen3
-//   gpt2           gpt2              matrices are (out, in)
+//   qwen2moe       qwen2_moe                experts are stacked; the shared expert's gate is a vector
+//   qwen3moe       qwen3_moe                experts are stacked
+//   gemma3         gemma3_text              weights of norms are 1 + w
+//   gpt2           gpt2                     matrices are (out, in)
 //
-// Linear scaling of rotary positions and yarn are kept as numbers; of Llama 3's the file holds factors only, from
-// which the published parameters are recognised.
+// Linear scaling of rotary positions and yarn are kept as numbers; of Llama 3's the file holds what each frequency
+// is divided by (rope_freqs.weight), from which the published parameters are recognised. A window is
+// attention.sliding_window, of some layers with attention.sliding_window_pattern: a period, or a word for each
+// layer. llama.cpp itself computes windows of gemma3 only.
 #pragma once
 
 #include "engine/io/gguf.h"
-#include "transformer/file_tensor.h"
+#include "transformer/quantize.h"
 
 namespace trireme {
 
@@ -32,16 +37,25 @@ bool is_gguf(const std::string& path);  // a file that ends in .gguf
 ParameterPlace gguf_place(const ModelConfig& config, const std::string& parameter);
 // HuggingFace's words for what the metadata say. InputError for what is not known.
 Json gguf_config(const GgufFile& file);
-// The reverse; InputError where the model has what the words cannot say.
+// What each of width / 2 frequencies is divided by.
+std::vector<double> gguf_rope_factors(double theta, int64_t width, const RopeScaling& scaling);
+// The reverse of gguf_config(); InputError where the model has what the words cannot say.
 GgufMetadata gguf_metadata(const ModelConfig& config);
 
 struct GgufWriteOptions {
   std::string type = "F16";  // of matrices: F32, F16, BF16 or Q8_0; vectors and routers are F32
+  // Of the weights of linear layers (transformer/quantize.h): Q8_0, Q4_0, Q4_K or Q6_K; "": `type`.
+  std::string linear = "";
   GgufMetadata tokenizer = {};
   CopyProgress progress = {};
 };
-// Streaming; the file is whole or absent. Returns its bytes.
-int64_t write_gguf(const ModelSource& source, const std::string& path,
-                   const GgufWriteOptions& options);
+struct GgufWritten {
+  int64_t bytes = 0;          // of the file
+  QuantisationReport report;  // with `linear`
+};
+// Streaming; the file is whole or absent. Rows that are no whole blocks of the type are Q8_0 in its place, else
+// F16, in a file of bfloat16 BF16 and of float32 F32. InputError for `linear` where the source is quantised already.
+GgufWritten write_gguf(const ModelSource& source, const std::string& path,
+                       const GgufWriteOptions& options);
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 #include "engine/config/parse.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/safetensors_directory.h"
+#include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
@@ -15,32 +16,58 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kMarker = "export.json";
 
-DType dtype_in_file(const FileTensor& tensor, const HfWriteOptions& options) {
-  return tensor.router ? DType::kF32 : options.dtype;
+// What a tensor of the model becomes in the files.
+struct Written {
+  const FileTensor* tensor;
+  DType dtype;  // of its numbers, where it is not quantised
+  bool quantised = false;
+  std::vector<SafetensorsSpec> specs = {};
+  int64_t bytes = 0;
+};
+
+// Without ".weight".
+std::string module_of(const FileTensor& tensor) {
+  return tensor.name.substr(0, tensor.name.rfind('.'));
 }
 
-int64_t bytes_of(const FileTensor& tensor, const HfWriteOptions& options) {
-  return tensor.numel() * dtype_size(dtype_in_file(tensor, options));
+Written described(const ModelSource& source, const FileTensor& tensor,
+                  const HfWriteOptions& options) {
+  Written out{&tensor,
+              tensor.router ? DType::kF32 : options.dtype.value_or(file_dtype(source, tensor))};
+  const auto& q = options.quantization;
+  out.quantised = q.has_value() && is_linear_weight(source.config(), tensor) &&
+                  can_quantise(*q, tensor.rows(), tensor.columns());
+  if (out.quantised)
+    out.specs = quantised_parts(*q, module_of(tensor), tensor.rows(), tensor.columns());
+  else
+    out.specs = {{tensor.name, out.dtype, tensor.shape}};
+  for (const SafetensorsSpec& spec : out.specs) {
+    int64_t numbers = 1;
+    for (const int64_t size : spec.shape) numbers *= size;
+    out.bytes += numbers * dtype_size(spec.dtype);
+  }
+  return out;
 }
 
 // Tensors one behind the other, as many in a shard as fit; never less than one.
-std::vector<std::vector<const FileTensor*>> divide(const std::vector<FileTensor>& tensors,
-                                                   const HfWriteOptions& options) {
-  std::vector<std::vector<const FileTensor*>> shards(1);
+std::vector<std::vector<Written>> divide(const ModelSource& source,
+                                         const std::vector<FileTensor>& tensors,
+                                         const HfWriteOptions& options) {
+  std::vector<std::vector<Written>> shards(1);
   int64_t bytes = 0;
   for (const FileTensor& tensor : tensors) {
-    const int64_t more = bytes_of(tensor, options);
-    if (!shards.back().empty() && bytes + more > options.max_shard_bytes) {
+    Written next = described(source, tensor, options);
+    if (!shards.back().empty() && bytes + next.bytes > options.max_shard_bytes) {
       shards.emplace_back();
       bytes = 0;
     }
-    shards.back().push_back(&tensor);
-    bytes += more;
+    bytes += next.bytes;
+    shards.back().push_back(std::move(next));
   }
-  // Wide elements first keeps every tensor aligned to its element.
+  // Wide elements first keeps every tensor aligned to its element; what is quantised fills four bytes.
   for (auto& shard : shards)
-    std::ranges::stable_sort(shard, std::greater<>(), [&](const FileTensor* t) {
-      return dtype_size(dtype_in_file(*t, options));
+    std::ranges::stable_sort(shard, std::greater<>(), [](const Written& w) {
+      return w.quantised ? int64_t{4} : dtype_size(w.dtype);
     });
   return shards;
 }
@@ -54,12 +81,9 @@ std::string shard_name(size_t index, size_t count) {
   return concat("model-", five(index + 1), "-of-", five(count), ".safetensors");
 }
 
-std::vector<SafetensorsSpec> specs_of(const std::vector<const FileTensor*>& shard,
-                                      const HfWriteOptions& options) {
+std::vector<SafetensorsSpec> specs_of(const std::vector<Written>& shard) {
   std::vector<SafetensorsSpec> specs;
-  specs.reserve(shard.size());
-  for (const FileTensor* t : shard)
-    specs.push_back({t->name, dtype_in_file(*t, options), t->shape});
+  for (const Written& w : shard) specs.insert(specs.end(), w.specs.begin(), w.specs.end());
   return specs;
 }
 
@@ -88,14 +112,25 @@ void mark(const std::string& directory, const std::string& marker) {
   write_file_atomically(path, marker);
 }
 
-Json config_to_write(const ModelSource& source, const HfWriteOptions& options) {
+Json config_to_write(const ModelSource& source, const std::vector<std::vector<Written>>& shards,
+                     const HfWriteOptions& options) {
   Json json = model_config_to_json(source.config());
-  json["torch_dtype"] = dtype_name(options.dtype);
+  json["torch_dtype"] = dtype_name(options.dtype.value_or(source.dtype()));
+  if (!options.quantization.has_value()) return json;
+  // Of the matrices that programs would take for linear layers.
+  std::vector<std::string> kept;
+  for (const auto& shard : shards)
+    for (const Written& w : shard)
+      if (!w.quantised && w.tensor->shape.size() == 2 &&
+          w.tensor->name.starts_with(parameter_names(source.config()).layers))
+        kept.push_back(module_of(*w.tensor));
+  json["quantization_config"] =
+      quantization_to_json(*options.quantization, parameter_names(source.config()).head, kept);
   return json;
 }
 
 void write_configs(const ModelSource& source, const std::string& directory,
-                   const HfWriteOptions& options) {
+                   const Json& config_json) {
   const auto write = [&](const char* name, const Json& json) {
     write_file_atomically(directory + "/" + name, json.dump(2) + "\n");
   };
@@ -105,7 +140,76 @@ void write_configs(const ModelSource& source, const std::string& directory,
     write("generation_config.json", {{"_from_model_config", true},
                                      {"bos_token_id", id(config.bos_token_id)},
                                      {"eos_token_id", id(config.eos_token_id)}});
-  write("config.json", config_to_write(source, options));
+  write("config.json", config_json);
+}
+
+class ShardWriter {
+ public:
+  ShardWriter(const ModelSource& source, const HfWriteOptions& options, HfWritten& written,
+              int64_t total)
+      : source_(source), options_(options), written_(written), total_(total) {}
+
+  void write(const std::string& path, const std::vector<Written>& shard) {
+    SafetensorsWriter writer(path, specs_of(shard), {{"format", "pt"}});
+    for (const Written& w : shard) w.quantised ? quantise(writer, w) : copy(writer, w);
+    writer.commit();
+  }
+
+ private:
+  void done(int64_t bytes) {
+    written_.bytes += bytes;
+    if (options_.progress) options_.progress(written_.bytes, total_);
+  }
+  void copy(SafetensorsWriter& writer, const Written& w) {
+    for_each_piece(source_, source_.config(), *w.tensor, w.dtype, [&](const ConstTensor& piece) {
+      writer.write(piece);
+      done(piece.bytes());
+    });
+    if (options_.quantization.has_value())
+      written_.report.add(text(w.dtype), w.tensor->name, w.bytes, w.bytes, {});
+  }
+  void quantise(SafetensorsWriter& writer, const Written& w) {
+    const FileTensor& t = *w.tensor;
+    const Quantization quantization = options_.quantization.value_or(Quantization{});
+    MatrixQuantiser quantiser(quantization, t.rows(), t.columns());
+    int64_t shown = 0, numbers = 0;
+    for_each_piece(source_, source_.config(), t, DType::kF32, [&](const ConstTensor& piece) {
+      check_finite(t.name, piece);
+      quantiser.add({piece.as<float>(), static_cast<size_t>(piece.numel())});
+      numbers += piece.numel();
+      const auto share =
+          static_cast<int64_t>(static_cast<double>(w.bytes) * static_cast<double>(numbers) /
+                               static_cast<double>(t.numel()));
+      done(share - shown);
+      shown = share;
+    });
+    check_finite(t.name, quantiser.error());
+    for (const std::vector<std::byte>& part : quantiser.parts()) writer.write(part);
+    done(w.bytes - shown);
+    written_.report.add(quantization_name(quantization), t.name, t.numel() * dtype_size(w.dtype),
+                        w.bytes, quantiser.error());
+  }
+
+  const ModelSource& source_;
+  const HfWriteOptions& options_;
+  HfWritten& written_;
+  int64_t total_;
+};
+
+void check_any_fits(const std::vector<std::vector<Written>>& shards) {
+  for (const auto& shard : shards)
+    for (const Written& w : shard)
+      if (w.quantised) return;
+  fail_none_fits();
+}
+
+void check_quantization(const ModelSource& source, const std::vector<FileTensor>& tensors) {
+  check_not_quantised(source);
+  for (const FileTensor& t : tensors)
+    if (t.transposed)
+      fail_input("a HuggingFace directory of model_type \"",
+                 family_of(source.config().family).model_type,
+                 "\" holds matrices as (in, out): ", "they are quantised in a .gguf only");
 }
 
 }  // namespace
@@ -138,46 +242,43 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
   const std::vector<FileTensor> tensors = file_tensors(config, [&](const std::string& parameter) {
     return ParameterPlace{hf_source(config, parameter)};
   });
-  const auto shards = divide(tensors, options);
+  if (options.quantization.has_value()) check_quantization(source, tensors);
+  const auto shards = divide(source, tensors, options);
+  if (options.quantization.has_value()) check_any_fits(shards);
+  const Json config_json = config_to_write(source, shards, options);
   const Json marker = {{"source", fs::absolute(source.path()).string()},
                        {"state", fingerprint(source)},
-                       {"dtype", dtype_name(options.dtype)},
+                       {"dtype", options.dtype.has_value() ? text(*options.dtype) : "as it is"},
+                       {"quantization", config_json.value("quantization_config", Json())},
                        {"max_shard_bytes", options.max_shard_bytes}};
   mark(directory, marker.dump(2) + "\n");
 
   HfWritten written;
   int64_t total = 0;
-  for (const FileTensor& tensor : tensors) total += bytes_of(tensor, options);
+  for (const auto& shard : shards)
+    for (const Written& w : shard) total += w.bytes;
   std::map<std::string, std::string> weight_map;
+  ShardWriter writer(source, options, written, total);
   for (size_t s = 0; s < shards.size(); ++s) {
     const std::string name = shard_name(s, shards.size()), path = concat(directory, "/", name);
-    const std::vector<SafetensorsSpec> specs = specs_of(shards[s], options);
+    const std::vector<SafetensorsSpec> specs = specs_of(shards[s]);
     int64_t bytes = 0;
-    for (const FileTensor* t : shards[s]) {
-      bytes += bytes_of(*t, options);
-      weight_map[t->name] = name;
-    }
+    for (const Written& w : shards[s]) bytes += w.bytes;
+    for (const SafetensorsSpec& spec : specs) weight_map[spec.name] = name;
     ++written.files;
     if (is_whole(path, safetensors_header(specs, {{"format", "pt"}}), bytes)) {
       ++written.kept;
       written.bytes += bytes;
       continue;
     }
-    SafetensorsWriter writer(path, specs, {{"format", "pt"}});
-    for (const FileTensor* t : shards[s])
-      for_each_piece(source, config, *t, dtype_in_file(*t, options), [&](const ConstTensor& piece) {
-        writer.write(piece);
-        written.bytes += piece.bytes();
-        if (options.progress) options.progress(written.bytes, total);
-      });
-    writer.commit();
+    writer.write(path, shards[s]);
   }
   if (shards.size() > 1)
     write_file_atomically(
         directory + "/" + kSafetensorsIndex,
         Json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n");
   written.tokenizer_files = copy_tokenizer(source.tokenizer(), directory);
-  write_configs(source, directory, options);
+  write_configs(source, directory, config_json);
   remove_tree(directory + "/" + kMarker);
   return written;
 }

@@ -10,14 +10,17 @@
 #include <string>
 #include <vector>
 
-#include "transformer/file_tensor.h"
+#include "transformer/quantize.h"
 
 namespace trireme {
 
 struct HfWriteOptions {
-  DType dtype = DType::kF32;  // of all weights; routers' biases are float32
+  std::optional<DType> dtype =
+      {};  // of all weights; absent: each as it is. Routers' biases are float32
   int64_t max_shard_bytes = int64_t{5'000'000'000};
   CopyProgress progress = {};
+  // Of the weights of linear layers (transformer/quantize.h), kFp8 or kGptq; what does not fit stays.
+  std::optional<Quantization> quantization = {};
 };
 
 struct HfWritten {
@@ -25,9 +28,11 @@ struct HfWritten {
   int files = 0;      // with weights
   int kept = 0;       // of them, from an interrupted export
   std::vector<std::string> tokenizer_files;
+  QuantisationReport report;  // with a quantization; of the files that are not kept
 };
 
-// InputError where `directory` holds something else than an interrupted export of the same.
+// InputError where `directory` holds something else than an interrupted export of the same, or, with a quantization,
+// where the model is quantised already or its files hold matrices in another form (GPT-2).
 HfWritten write_hf_directory(const ModelSource& source, const std::string& directory,
                              const HfWriteOptions& options);
 

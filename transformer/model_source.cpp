@@ -167,6 +167,7 @@ std::vector<ModelParameter> model_parameters(const ModelConfig& config) {
 }
 
 DType ModelSource::dtype() const {
+  if (dtype_.has_value()) return *dtype_;
   std::map<DType, int64_t> elements;
   for (const SourceTensor& t : tensors_->tensors()) {
     if (!t.dtype.has_value() || !is_float(*t.dtype)) continue;
@@ -175,7 +176,15 @@ DType ModelSource::dtype() const {
   DType most = DType::kF32;
   for (const auto& [dtype, n] : elements)
     if (n > elements[most]) most = dtype;
-  return most;
+  return *(dtype_ = most);
+}
+
+DType ModelSource::parameter_dtype(const ModelConfig& config, const std::string& parameter) const {
+  const std::string name = place(config, parameter).tensor;
+  const SourceTensor* tensor = tensors_->find(name);
+  if (tensor == nullptr || !tensor->dtype.has_value())
+    fail_input(path_, ": has no numbers \"", name, "\"");
+  return tensor->quantised ? dtype() : *tensor->dtype;
 }
 
 void ModelSource::check(const ModelConfig& config) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ class ModelSource {
   const TensorSource& tensors() const { return *tensors_; }
   // The type of most elements; bfloat16 where they are quantised.
   DType dtype() const;
+  // Of a parameter that check() found, in the file; where it is quantised, dtype().
+  DType parameter_dtype(const ModelConfig& config, const std::string& parameter) const;
   // What load_tokenizer() takes; "" where the files hold none.
   virtual std::string tokenizer() const = 0;
   virtual ParameterPlace place(const ModelConfig& config, const std::string& parameter) const = 0;
@@ -66,6 +69,7 @@ class ModelSource {
  private:
   void load_parameters(Ctx& ctx, const Model& model, ParameterStore& store, bool adapters) const;
   std::string path_;
+  mutable std::optional<DType> dtype_;  // once it was asked for
 };
 
 // Whether a path is such a model rather than a run or checkpoint of ours.

@@ -18,6 +18,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/gguf_blocks.h"
 #include "engine/io/mapped_file.h"
+#include "engine/io/rounding_error.h"
 #include "engine/io/tensor_source.h"
 
 namespace trireme {
@@ -72,8 +73,9 @@ class GgufWriter {
   // offset and bytes of `tensors` are set here; shapes and types are the caller's.
   GgufWriter(const std::string& path, const GgufMetadata& metadata,
              std::vector<GgufTensor> tensors);
-  // The next values of the next tensor: float32, whole blocks, contiguous.
-  void write(const ConstTensor& values);
+  // The next values of the next tensor: float32, finite, whole blocks, contiguous. Returns how far from them
+  // the file's are where they are quantised, else nothing.
+  RoundingError write(const ConstTensor& values);
   void commit();
   int64_t bytes() const { return total_; }
 

@@ -73,16 +73,16 @@ void decode_q6_k(const std::byte* block, float* y) {
 
 constexpr std::array<GgufType, 18> kTypes{{{0, "F32", 1, 4, DType::kF32},
                                            {1, "F16", 1, 2, DType::kF16},
-                                           {2, "Q4_0", 32, 18, {}, decode_q4_0},
+                                           {2, "Q4_0", 32, 18, {}, decode_q4_0, encode_q4_0},
                                            {3, "Q4_1", 32, 20, {}},
                                            {6, "Q5_0", 32, 22, {}},
                                            {7, "Q5_1", 32, 24, {}},
-                                           {8, "Q8_0", 32, 34, {}, decode_q8_0},
+                                           {8, "Q8_0", 32, 34, {}, decode_q8_0, encode_q8_0},
                                            {10, "Q2_K", 256, 84, {}},
                                            {11, "Q3_K", 256, 110, {}},
-                                           {12, "Q4_K", 256, 144, {}, decode_q4_k},
+                                           {12, "Q4_K", 256, 144, {}, decode_q4_k, encode_q4_k},
                                            {13, "Q5_K", 256, 176, {}},
-                                           {14, "Q6_K", 256, 210, {}, decode_q6_k},
+                                           {14, "Q6_K", 256, 210, {}, decode_q6_k, encode_q6_k},
                                            {24, "I8", 1, 1, {}},
                                            {25, "I16", 1, 2, {}},
                                            {26, "I32", 1, 4, DType::kI32},
@@ -100,18 +100,6 @@ const GgufType* gguf_type(uint32_t id) {
 const GgufType* gguf_type(std::string_view name) {
   const auto* const found = std::ranges::find(kTypes, name, &GgufType::name);
   return found == kTypes.end() ? nullptr : found;
-}
-
-void encode_q8_0(const float* numbers, std::byte* block) {
-  float largest = 0;
-  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(numbers[i]));
-  const float d = largest / 127.0f, inverse = d == 0 ? 0.0f : 1.0f / d;
-  const f16 stored(d);
-  std::memcpy(block, &stored, sizeof(stored));
-  for (int i = 0; i < 32; ++i) {
-    const auto q = static_cast<int8_t>(std::lround(numbers[i] * inverse));
-    block[2 + i] = static_cast<std::byte>(q);
-  }
 }
 
 }  // namespace trireme

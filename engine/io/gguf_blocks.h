@@ -27,12 +27,25 @@ struct GgufType {
   int64_t block_bytes = 0;     // of a block
   std::optional<DType> dtype;  // numbers lie as these; absent: quantised, or no floats
   void (*decode)(const std::byte* block, float* numbers) = nullptr;  // of a quantised type
+  void (*encode)(const float* numbers, std::byte* block) = nullptr;  // of one that is written
 };
 // nullptr: not known at all.
 const GgufType* gguf_type(uint32_t id);
 const GgufType* gguf_type(std::string_view name);
 
-// 32 numbers to a block of Q8_0 (34 bytes): d = max |x| / 127, q = x / d rounded, halves away from zero.
+// Finite numbers to a block; all fit into float16 where |x| is at most 65504 times the largest code.
+//
+//   Q8_0   d = max |x| / 127, q = x / d rounded, halves away from zero: ggml's
+//   Q4_0   d = x / -8 of the number x of the largest |x|, q = x / d + 8 rounded, at most 15: ggml's
+//   Q4_K   for 32 numbers the s and m of the smallest squared error that a search around the whole range finds
+//          (each fitted to whole numbers by least squares); the largest s and m become 63
+//   Q6_K   the same without m for 16 numbers; the largest |s| becomes -128
+//
+// The same numbers give the same bytes everywhere. ggml's searches for K types are others: the format is its, not
+// each choice of codes.
 void encode_q8_0(const float* numbers, std::byte* block);
+void encode_q4_0(const float* numbers, std::byte* block);
+void encode_q4_k(const float* numbers, std::byte* block);
+void encode_q6_k(const float* numbers, std::byte* block);
 
 }  // namespace trireme

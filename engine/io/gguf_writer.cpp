@@ -1,6 +1,8 @@
 // The writing half of gguf.h.
 #include <algorithm>
 
+#include "engine/core/cpu.h"
+#include "engine/core/parallel_for.h"
 #include "engine/io/gguf.h"
 
 namespace trireme {
@@ -110,6 +112,30 @@ std::string header_of(const GgufMetadata& metadata, const std::vector<GgufTensor
   return bytes.out;
 }
 
+// Blocks of `type` for as many numbers, chunks of them side by side: sums do not depend on the threads.
+RoundingError encode(const GgufType& type, std::span<const float> numbers, std::byte* out) {
+  constexpr int64_t kChunk = 64 * kMaxGgufBlock;
+  const int64_t chunks = ceil_div(std::ssize(numbers), kChunk);
+  std::vector<RoundingError> errors(static_cast<size_t>(chunks));
+  parallel_for(available_cores(), chunks, 4, [&](int64_t begin, int64_t end) {
+    std::vector<float> decoded(static_cast<size_t>(kChunk));
+    for (int64_t c = begin; c < end; ++c) {
+      const int64_t count = std::min(kChunk, std::ssize(numbers) - c * kChunk);
+      const auto exact =
+          numbers.subspan(static_cast<size_t>(c * kChunk), static_cast<size_t>(count));
+      std::byte* const blocks = out + c * kChunk / type.block * type.block_bytes;
+      for (int64_t b = 0; b < count / type.block; ++b) {
+        type.encode(exact.data() + b * type.block, blocks + b * type.block_bytes);
+        type.decode(blocks + b * type.block_bytes, decoded.data() + b * type.block);
+      }
+      errors[static_cast<size_t>(c)].add(exact, std::span(decoded).first(exact.size()));
+    }
+  });
+  RoundingError all;
+  for (const RoundingError& error : errors) all.add(error);
+  return all;
+}
+
 }  // namespace
 
 GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
@@ -132,7 +158,7 @@ GgufWriter::GgufWriter(const std::string& path, const std::string& header,
   file_.write(header);
 }
 
-void GgufWriter::write(const ConstTensor& values) {
+RoundingError GgufWriter::write(const ConstTensor& values) {
   TRIREME_CHECK(next_ < tensors_.size(), "more values than tensors");
   const GgufTensor& t = tensors_[next_];
   check_dtype("GgufWriter::write", t.name.c_str(), values, DType::kF32);
@@ -142,23 +168,23 @@ void GgufWriter::write(const ConstTensor& values) {
   TRIREME_CHECK(count % type.block == 0, t.name, ": ", count, " values are no whole blocks");
   const int64_t bytes = count / type.block * type.block_bytes;
   std::vector<std::byte> out(static_cast<size_t>(bytes));
-  const float* const from = values.as<float>();
+  const std::span numbers(values.as<float>(), static_cast<size_t>(count));
+  RoundingError error;
   if (type.dtype.has_value()) {
-    convert_elements(Tensor(out.data(), *type.dtype, Shape{count}),
-                     std::span(from, static_cast<size_t>(count)));
+    convert_elements(Tensor(out.data(), *type.dtype, Shape{count}), numbers);
   } else {
-    TRIREME_CHECK(std::string_view(type.name) == "Q8_0", type.name, " is not written");
-    for (int64_t b = 0; b < count / type.block; ++b)
-      encode_q8_0(from + b * type.block, out.data() + b * type.block_bytes);
+    TRIREME_CHECK(type.encode != nullptr, type.name, " is not written");
+    error = encode(type, numbers, out.data());
   }
   file_.write(out);
   written_ += bytes;
   TRIREME_CHECK(written_ <= t.bytes, t.name, ": too many values");
-  if (written_ < t.bytes) return;
+  if (written_ < t.bytes) return error;
   const int64_t end = data_start_ + round_up(t.offset + t.bytes, kAlignment);
   file_.write(std::string(static_cast<size_t>(end - file_.size()), '\0'));
   ++next_;
   written_ = 0;
+  return error;
 }
 
 void GgufWriter::commit() {

@@ -32,7 +32,12 @@ class QuantizedSource : public TensorSource {
     for (const SourceTensor& t : files_->tensors()) {
       if (is_part(t.name)) continue;
       if (const auto matrix = matrix_of(t); matrix.codes != nullptr) {
-        add({matrix.name + ".weight", kind(), DType::kF32, {matrix.out, matrix.in}, t.bytes, true});
+        add({matrix.name + ".weight",
+             quantization_name(q_),
+             DType::kF32,
+             {matrix.out, matrix.in},
+             t.bytes,
+             true});
         matrices_.push_back(matrix);
       } else {
         add(t);
@@ -64,10 +69,6 @@ class QuantizedSource : public TensorSource {
   }
 
  private:
-  std::string kind() const {
-    if (q_.method == Quantization::Method::kFp8) return "F8_E4M3 in blocks";
-    return concat(q_.method == Quantization::Method::kGptq ? "GPTQ " : "AWQ ", q_.bits, " bits");
-  }
   bool fp8() const { return q_.method == Quantization::Method::kFp8; }
 
   // What belongs to a matrix beside its codes.
@@ -187,6 +188,11 @@ class QuantizedSource : public TensorSource {
 };
 
 }  // namespace
+
+std::string quantization_name(const Quantization& q) {
+  if (q.method == Quantization::Method::kFp8) return "F8_E4M3 in blocks";
+  return concat(q.method == Quantization::Method::kGptq ? "GPTQ " : "AWQ ", q.bits, " bits");
+}
 
 std::unique_ptr<TensorSource> dequantised(std::unique_ptr<SafetensorsDirectory> files,
                                           const Quantization& quantization) {

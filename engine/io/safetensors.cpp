@@ -205,9 +205,11 @@ std::string safetensors_header(const std::vector<SafetensorsSpec>& tensors,
     TRIREME_CHECK(tensor_bytes(spec.shape, dtype_size(spec.dtype), bytes),
                   "too large: ", spec.name);
     const int64_t end = checked_add(at, bytes);
-    const nlohmann::ordered_json entry = {{"dtype", safetensors_dtype_name(spec.dtype)},
-                                          {"shape", spec.shape},
-                                          {"data_offsets", {at, end}}};
+    const nlohmann::ordered_json entry = {
+        {"dtype",
+         spec.dtype_name != nullptr ? spec.dtype_name : safetensors_dtype_name(spec.dtype)},
+        {"shape", spec.shape},
+        {"data_offsets", {at, end}}};
     if (dumped.size() > 1) dumped += ',';
     dumped += nlohmann::json(spec.name).dump() + ':' + entry.dump();
     at = end;

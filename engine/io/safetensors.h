@@ -66,6 +66,8 @@ struct SafetensorsSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
+  const char* dtype_name =
+      nullptr;  // the file's word, where it is other than the dtype's: of codes
 };
 
 std::string safetensors_dtype_name(DType dtype);  // "F32"

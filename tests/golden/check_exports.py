@@ -5,18 +5,22 @@ import, export (also in several files) and conversion to GGUF, and the logits of
     python3 -m venv venv && venv/bin/pip install torch transformers safetensors gguf accelerate
     venv/bin/python tests/golden/check_exports.py build/release/trireme [MODEL...]
 """
+import json
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import gguf
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 # Of the families that are written as GGUF, those whose files transformers reads for any sizes (of qwen3 it passes over the
-# width of heads).
-READ_BACK = ("llama", "mistral", "qwen2")
+# width of heads), in the forms that their models have: without windows and scaled positions.
+READ_BACK = ("llama", "mistral", "qwen2", "qwen2_moe", "qwen3_moe")
+NOT_READ_BACK = ("sliding_window", "rope_scaling", "layer_types")
 NO_GGUF = ("are not written as GGUF", "does not write as GGUF", "have no name for")
 
 
@@ -33,10 +37,42 @@ def run(trireme, *arguments):
     return subprocess.run([trireme, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
+def unknown_words(path):
+    """What llama.cpp's own package knows no name for."""
+    reader = gguf.GGUFReader(path)
+    arch = reader.get_field("general.architecture").contents()
+    number = next(a for a, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
+    names = [gguf.TENSOR_NAMES[kind] for kind in gguf.MODEL_TENSORS[number]] + ["rope_freqs"]
+    words = {word.format(arch=arch) for group in vars(gguf.Keys).values() if isinstance(group, type)
+             for word in vars(group).values() if isinstance(word, str)}
+    problems = [f"key {key}" for key in reader.fields if not key.startswith("GGUF.") and key not in words]
+    for tensor in reader.tensors:
+        base = tensor.name.rsplit(".", 1)[0]
+        if re.sub(r"^blk\.\d+\.", "blk.{bid}.", base) not in names:
+            problems.append(f"tensor {tensor.name}")
+    return problems
+
+
+def model_of(config, folder):
+    torch.manual_seed(7)
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(**config)).save_pretrained(folder)
+    return folder
+
+
+# Forms that llama.cpp has, of families whose golden models have others.
+SIZES = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 64, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+EXPERTS = {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12, "decoder_sparse_step": 1, "mlp_only_layers": []}
+MADE = {"mistral": {"model_type": "mistral", **SIZES, "head_dim": 8, "sliding_window": None},
+        "qwen2_moe": {"model_type": "qwen2_moe", **SIZES, **EXPERTS, "shared_expert_intermediate_size": 28, "norm_topk_prob": False},
+        "qwen3_moe": {"model_type": "qwen3_moe", **SIZES, **EXPERTS, "head_dim": 8, "norm_topk_prob": True},
+        "gemma3": {"model_type": "gemma3_text", **SIZES, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 7}}
+
+
 def check(trireme, source, folder):
     """Lines of what is wrong."""
     problems = []
-    ours, out, shards, gguf = (folder / name for name in ("ours", "out", "shards", "x.gguf"))
+    ours, out, shards, gguf_path = (folder / name for name in ("ours", "out", "shards", "x.gguf"))
     steps = [("checkpoint", "import", source, ours), ("checkpoint", "export", ours, out),
              ("checkpoint", "export", source, shards, "--max-shard-size", "50KB"),
              ("checkpoint", "diff", source, ours), ("checkpoint", "diff", out, shards)]
@@ -57,13 +93,15 @@ def check(trireme, source, folder):
     for name, tensor in exported.items():
         if name not in original or not torch.equal(tensor, original[name]):
             problems.append(f"{name}: other bytes than came in")
-    ran = run(trireme, "checkpoint", "convert", ours, gguf, "--dtype", "fp32")
+    ran = run(trireme, "checkpoint", "convert", ours, gguf_path, "--dtype", "fp32")
     if ran.returncode == 0:
-        if reference.config.model_type in READ_BACK:
-            difference = (logits(load(folder, gguf_file=gguf.name), ids) - expected).abs().max() / expected.abs().max()
+        problems += [f"gguf: unknown {word}" for word in unknown_words(gguf_path)]
+        said = json.loads((out / "config.json").read_text())
+        if reference.config.model_type in READ_BACK and not any(said.get(key) for key in NOT_READ_BACK):
+            difference = (logits(load(folder, gguf_file=gguf_path.name), ids) - expected).abs().max() / expected.abs().max()
             if difference > 1e-5:
                 problems.append(f"gguf: transformers computes other logits, by {difference:.2g}")
-        ran = run(trireme, "checkpoint", "diff", source, gguf)
+        ran = run(trireme, "checkpoint", "diff", source, gguf_path, "--tolerance", "1e-6")
         if ran.returncode != 0:
             problems.append(f"gguf: {ran.stdout[-400:]}{ran.stderr[-400:]}")
     elif not any(reason in ran.stderr for reason in NO_GGUF):
@@ -76,11 +114,13 @@ def main():
     cases = [Path(name) for name in sys.argv[2:]]
     cases += sorted(path.parent for path in (Path(__file__).parent / "hf").glob("*/config.json"))
     failed = 0
-    for case in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            problems = check(trireme, case, Path(folder))
-        failed += bool(problems)
-        print(f"{case}: {'equal' if not problems else ' | '.join(problems)}")
+    with tempfile.TemporaryDirectory() as made:
+        cases += [model_of(config, Path(made) / name) for name, config in MADE.items()]
+        for case in cases:
+            with tempfile.TemporaryDirectory() as folder:
+                problems = check(trireme, case, Path(folder))
+            failed += bool(problems)
+            print(f"{case}: {'equal' if not problems else ' | '.join(problems)}")
     sys.exit(1 if failed else 0)
 
 

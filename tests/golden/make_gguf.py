@@ -51,7 +51,7 @@ def main():
     writer.add_tensor("BF16", bf16, raw_dtype=GGMLQuantizationType.BF16)
     expected |= {"F32": values, "F16": values.astype(np.float16).astype(np.float32),
                  "BF16": dequantize(bf16, GGMLQuantizationType.BF16).astype(np.float32),
-                 "encoded.Q8_0": quantize(values, GGMLQuantizationType.Q8_0).view(np.uint8)}
+                 **{"encoded." + kind: quantize(values, GGMLQuantizationType[kind]).view(np.uint8) for kind in ("Q8_0", "Q4_0")}}
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -7,6 +7,7 @@
 #include "engine/core/convert_float.h"
 #include "engine/io/safetensors.h"
 #include "tests/support/compare.h"
+#include "transformer/model_source.h"
 
 namespace trireme::test {
 namespace {
@@ -42,6 +43,20 @@ HfFiles::HfFiles(const std::string& golden, DType dtype) {
   const SafetensorsReader reader(folder + "/weights.safetensors");
   for (const SafetensorsEntry& entry : reader.entries())
     tensors[entry.name] = {dtype, entry.shape, to_doubles(reader.tensor(entry.name))};
+}
+
+HfFiles HfFiles::random(const Json& config, DType dtype) {
+  ConfigReport report;
+  const ModelConfig model = read_model_config(config, "", report);
+  report.throw_if_errors("test");
+  HfFiles files;
+  files.config_ = std::make_shared<Json>(config);
+  for (const ModelParameter& p : model_parameters(model)) {
+    int64_t n = 1;
+    for (const int64_t size : p.shape) n *= size;
+    files.tensors[p.name] = {dtype, p.shape, normals(p.name, n, 0.05)};
+  }
+  return files;
 }
 
 void HfFiles::write(const std::string& directory, int shards) const {

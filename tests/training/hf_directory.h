@@ -21,6 +21,8 @@ struct FileTensor {
 struct HfFiles {
   // Config and weights of tests/golden/<name>, the latter in `dtype`.
   HfFiles(const std::string& golden, DType dtype);
+  // Random weights of such a model, whose tensors are its parameters.
+  static HfFiles random(const Json& config, DType dtype);
   // Writes config.json and one or more safetensors files, with an index if more. Tensors go round the shards.
   void write(const std::string& directory, int shards = 1) const;
   // Renames every tensor that begins with `prefix`, dropping it.
@@ -30,6 +32,7 @@ struct HfFiles {
   Json& config() { return *config_; }
 
  private:
+  HfFiles() = default;
   std::shared_ptr<Json> config_;
 };
 

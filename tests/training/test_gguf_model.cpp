@@ -2,8 +2,11 @@
 // share, with what its files store in another order.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numbers>
 
 #include "engine/text/gguf_tokenizer.h"
 #include "parallel/comm/world.h"
@@ -94,6 +97,145 @@ TEST(GgufModel, HalfPrecisionAndBlocks) {
   }
 }
 
+Json decoder(const char* type) {
+  return {{"model_type", type},       {"vocab_size", 31},       {"hidden_size", 24},
+          {"intermediate_size", 20},  {"num_hidden_layers", 7}, {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}, {"head_dim", 8},          {"max_position_embeddings", 64}};
+}
+
+Json expert_model(const char* type) {
+  Json json = decoder(type);
+  json.update({{"num_experts", 3}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 12}});
+  if (std::string(type) == "qwen2_moe") json["shared_expert_intermediate_size"] = 16;
+  if (std::string(type) == "qwen3_moe") json["norm_topk_prob"] = true;
+  return json;
+}
+
+Json gemma() {
+  Json json = decoder("gemma3_text");
+  json.update({{"query_pre_attn_scalar", 8},
+               {"sliding_window", 5},
+               {"rope_local_base_freq", 500},
+               {"rope_scaling", {{"rope_type", "linear"}, {"factor", 4}}}});
+  return json;
+}
+
+// The file's configuration is the directory's, and its numbers are, within `added`: what adding 1 to a number and
+// taking it away again rounds.
+void expect_same_model(const std::string& hf, const std::string& gguf, double added = 0) {
+  const HfModel source(hf);
+  write_gguf(source, gguf, {.type = "F32"});
+  const GgufModel file(gguf);
+  EXPECT_EQ(model_config_to_json(without_training(file.config())).dump(2),
+            model_config_to_json(without_training(source.config())).dump(2));
+  const ModelDiff diff = diff_models(hf, gguf);
+  EXPECT_EQ(diff.tensors, std::ssize(model_parameters(source.config())));
+  for (const TensorDifference& d : diff.differences) {
+    EXPECT_TRUE(d.what.empty() && d.name.ends_with("norm.weight")) << d.name << " " << d.what;
+    EXPECT_LE(d.largest_absolute, added) << d.name;
+  }
+}
+
+TEST(GgufModel, WindowsAndScaledPositions) {
+  for (const char* name :
+       {"llama3", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen2_window", "qwen3"}) {
+    SCOPED_TRACE(name);
+    const ScratchDirectory dir;
+    expect_same_model(concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/", name), dir / "x.gguf");
+  }
+  // Without a window a mistral is a llama there.
+  const ScratchDirectory dir;
+  Json json = decoder("mistral");
+  json["sliding_window"] = nullptr;
+  HfFiles::random(json, DType::kF32).write(dir / "hf");
+  write_gguf(HfModel(dir / "hf"), dir / "x.gguf", {.type = "F32"});
+  EXPECT_EQ(GgufModel(dir / "x.gguf").config().family, ModelFamily::kLlama);
+  EXPECT_TRUE(diff_models(dir / "hf", dir / "x.gguf").differences.empty());
+  const GgufFile file(dir / "x.gguf");
+  std::vector<float> q(size_t{32} * 24), read(q.size());
+  const HfModel source(dir / "hf");
+  source.read(source.config(), {"model.layers.0.self_attn.q_proj.weight", {32, 24}},
+              whole_box({32, 24}), 0, Tensor(q.data(), DType::kF32, Shape{32 * 24}));
+  file.read(*file.find("blk.0.attn_q.weight"), 0, Tensor(read.data(), DType::kF32, Shape{32 * 24}));
+  EXPECT_TRUE(std::equal(read.begin() + 24, read.begin() + 48, q.begin() + 4 * 24))
+      << "the second row of a head is that of its second half";
+}
+
+// Factors as Llama 3's paper's authors published them.
+TEST(GgufModel, FactorsOfFrequencies) {
+  const ScratchDirectory dir;
+  write_gguf(HfModel(concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/llama3")), dir / "x.gguf",
+             {.type = "F16"});
+  const GgufFile file(dir / "x.gguf");
+  const SourceTensor* tensor = file.find("rope_freqs.weight");
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(tensor->dtype_name, "F32");
+  std::vector<float> found(8);  // heads of 16
+  file.read(*tensor, 0, Tensor(found.data(), DType::kF32, Shape{8}));
+  for (size_t i = 0; i < found.size(); ++i) {
+    // theta 100, factor 8, 32 original positions, low 1, high 4
+    const double wavelength = 2 * std::numbers::pi * std::pow(100, static_cast<double>(i) / 8);
+    const double smooth = (32 / wavelength - 1) / 3;
+    const double factor = smooth >= 1 ? 1 : smooth <= 0 ? 8 : 1 / ((1 - smooth) / 8 + smooth);
+    EXPECT_NEAR(found[i], factor, 1e-5 * factor) << i;
+  }
+  EXPECT_EQ(found.front(), 1);
+  EXPECT_EQ(found.back(), 8);
+}
+
+TEST(GgufModel, ExpertsAndGemma) {
+  for (const Json& json : {expert_model("qwen2_moe"), expert_model("qwen3_moe"), gemma()}) {
+    SCOPED_TRACE(json["model_type"].get<std::string>());
+    const ScratchDirectory dir;
+    HfFiles::random(json, DType::kF32).write(dir / "hf");
+    // 1 + w is rounded to a multiple of 2^-23.
+    expect_same_model(dir / "hf", dir / "x.gguf", std::ldexp(1, -24));
+  }
+  // Experts are one stack, the shared expert's gate is a vector.
+  const ScratchDirectory dir;
+  const HfFiles files = HfFiles::random(expert_model("qwen2_moe"), DType::kF32);
+  files.write(dir / "hf");
+  write_gguf(HfModel(dir / "hf"), dir / "x.gguf", {.type = "F16"});
+  const GgufFile file(dir / "x.gguf");
+  EXPECT_EQ(file.find("blk.6.ffn_down_exps.weight")->shape, (std::vector<int64_t>{3, 24, 12}));
+  EXPECT_EQ(file.find("blk.6.ffn_gate_inp_shexp.weight")->shape, (std::vector<int64_t>{24}));
+  EXPECT_EQ(file.find("blk.6.ffn_gate_inp.weight")->dtype_name, "F32");
+  const auto& expert = files.tensors.at("model.layers.6.mlp.experts.2.down_proj.weight").values;
+  std::vector<float> found(expert.size());
+  file.read(*file.find("blk.6.ffn_down_exps.weight"), 2 * 24 * 12,
+            Tensor(found.data(), DType::kF32, Shape{24 * 12}));
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_EQ(found[i], static_cast<float>(f16(static_cast<float>(expert[i]))));
+}
+
+// The norms of Gemma's files are 1 + w.
+TEST(GgufModel, NormsOfGemma) {
+  const ScratchDirectory dir;
+  const HfFiles files = HfFiles::random(gemma(), DType::kBF16);
+  files.write(dir / "hf");
+  write_gguf(HfModel(dir / "hf"), dir / "x.gguf", {.type = "BF16"});
+  const GgufFile file(dir / "x.gguf");
+  for (const auto& [theirs, ours] :
+       {std::pair{"output_norm", "model.norm"},
+        {"blk.1.attn_q_norm", "model.layers.1.self_attn.q_norm"},
+        {"blk.1.ffn_norm", "model.layers.1.pre_feedforward_layernorm"},
+        {"blk.1.post_attention_norm", "model.layers.1.post_attention_layernorm"},
+        {"blk.1.post_ffw_norm", "model.layers.1.post_feedforward_layernorm"}}) {
+    const auto& wanted = files.tensors.at(concat(ours, ".weight")).values;
+    std::vector<float> found(wanted.size());
+    file.read(*file.find(concat(theirs, ".weight")), 0,
+              Tensor(found.data(), DType::kF32, Shape{std::ssize(found)}));
+    for (size_t i = 0; i < found.size(); ++i)
+      ASSERT_EQ(found[i], 1 + static_cast<float>(bf16(static_cast<float>(wanted[i])))) << theirs;
+  }
+  // Numbers of 8 bits lose nothing on the way, unless they are very small.
+  for (const TensorDifference& d :
+       diff_models(dir / "hf", dir / "x.gguf", {.tolerance = 1e-30}).differences) {
+    EXPECT_LE(d.largest_absolute, std::ldexp(1, -24)) << d.name;
+    EXPECT_LE(d.differing, 1) << d.name;
+  }
+}
+
 TEST(GgufModel, ARunTakesIt) {
   const ScratchDirectory dir;
   HfFiles("llama", DType::kF32).write(dir / "hf");
@@ -110,16 +252,66 @@ TEST(GgufModel, ARunTakesIt) {
   }
 }
 
+std::string refusal(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
 TEST(GgufModel, WhatItCannotSayIsRefused) {
   const ScratchDirectory dir;
+  const auto expect_refused = [&](const std::string& hf, const char* why) {
+    const std::string message =
+        refusal([&] { write_gguf(HfModel(hf), dir / "x.gguf", {.type = "F32"}); });
+    EXPECT_NE(message.find(why), std::string::npos) << hf << "\n" << message;
+    EXPECT_FALSE(std::filesystem::exists(dir / "x.gguf"));
+  };
   HfFiles("llama_variant", DType::kF32).write(dir / "hf");
-  try {
-    write_gguf(HfModel(dir / "hf"), dir / "x.gguf", {.type = "F32"});
-    ADD_FAILURE() << "biases of the MLP";
-  } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("mlp_bias"), std::string::npos) << e.what();
-  }
-  EXPECT_FALSE(std::filesystem::exists(dir / "x.gguf"));
+  expect_refused(dir / "hf", "mlp_bias");
+  const std::string golden = concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/");
+  expect_refused(golden + "llama_dynamic", "rope_scaling");
+  expect_refused(golden + "llama_yarn_given", "rope_scaling");
+  expect_refused(golden + "qwen2_moe", "mlp_only_layers");
+  expect_refused(golden + "qwen3_moe", "decoder_sparse_step");
+  expect_refused(golden + "gemma3", "query_pre_attn_scalar");
+  expect_refused(golden + "deepseek_v3", "not written as GGUF");
+  Json json = expert_model("qwen3_moe");
+  json["norm_topk_prob"] = false;
+  HfFiles::random(json, DType::kF32).write(dir / "other");
+  expect_refused(dir / "other", "norm_topk_prob");
+}
+
+TEST(GgufModel, WhatIsNotComputedIsNotRead) {
+  const ScratchDirectory dir;
+  HfFiles::random(gemma(), DType::kF32).write(dir / "hf");
+  const ModelConfig config = HfModel(dir / "hf").config();
+  const auto read = [&](const std::string& key, const GgufValue& value) {
+    GgufMetadata metadata = gguf_metadata(config);
+    metadata[key] = value;
+    {
+      const std::vector<float> zeros(31 * 24);
+      GgufWriter writer(dir / "x.gguf", metadata,
+                        {{"token_embd.weight", gguf_type("F32"), {31, 24}}});
+      writer.write(ConstTensor(zeros.data(), DType::kF32, Shape{31 * 24}));
+      writer.commit();
+    }
+    const GgufFile file(dir / "x.gguf");
+    return refusal([&] { gguf_config(file); });
+  };
+  EXPECT_EQ(read("gemma3.final_logit_softcapping", 0.0), "accepted");
+  for (const auto& [key, value] :
+       {std::pair<const char*, GgufValue>{"gemma3.final_logit_softcapping", 30.0},
+        {"gemma3.rope.dimension_count", int64_t{4}},
+        {"gemma3.attention.value_length", int64_t{4}},
+        {"gemma3.attention.head_count", int64_t{0}},
+        {"gemma3.expert_count", int64_t{4}},
+        {"gemma3.rope.scaling.type", std::string("longrope")},
+        {"gemma3.attention.sliding_window_pattern", std::vector<int64_t>{1, 0}},
+        {"general.architecture", std::string("mamba")}})
+    EXPECT_NE(read(key, value), "accepted") << key;
 }
 
 }  // namespace

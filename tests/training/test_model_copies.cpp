@@ -56,6 +56,55 @@ TEST(ModelCopies, ImportThenExportIsByteIdentical) {
     }
 }
 
+// As published: most weights in bfloat16, some in another type.
+TEST(ModelCopies, EachTensorKeepsItsType) {
+  const ScratchDirectory dir;
+  HfFiles files("mixtral", DType::kBF16);
+  for (auto& [name, t] : files.tensors) {
+    if (name.ends_with("norm.weight")) t.dtype = DType::kF32;
+    if (name.ends_with(".gate.weight")) t.dtype = DType::kF16;
+  }
+  files.write(dir / "hf", 3);
+  const HfModel source(dir / "hf");
+  EXPECT_EQ(source.dtype(), DType::kBF16);
+  import_model(source, dir / "ours", {});
+  const CheckpointModel imported(dir / "ours/step-00000000");
+  EXPECT_EQ(imported.run_config().dtype, DType::kBF16);
+  EXPECT_TRUE(diff_models(dir / "hf", dir / "ours").differences.empty());
+  write_hf_directory(imported, dir / "out", {.max_shard_bytes = 5000});
+  expect_same_bytes(dir / "hf", dir / "out");
+  write_hf_directory(source, dir / "direct", {});
+  expect_same_bytes(dir / "hf", dir / "direct");
+  // It computes in the type of most.
+  const auto world = make_world({});
+  Ctx ctx(1, "test");
+  LoadedModel loaded(dir / "ours", world->world());
+  loaded.load(ctx, Layout{}, 8);
+  EXPECT_EQ(loaded.parameters().value(0).dtype(), DType::kBF16);
+  // Where a type is given, all have it.
+  write_hf_directory(imported, dir / "one", {.dtype = DType::kF32});
+  const SafetensorsDirectory written_files(dir / "one");
+  for (const SourceTensor& t : written_files.tensors()) EXPECT_EQ(t.dtype, DType::kF32) << t.name;
+}
+
+// What DeepSeek-V3 has beside its weights is float32 in every file.
+TEST(ModelCopies, TheBiasOfARouterStaysFloat32) {
+  const std::string golden = concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/deepseek_v3");
+  const ScratchDirectory dir;
+  write_hf_directory(HfModel(golden), dir / "half", {.dtype = DType::kBF16});
+  import_model(HfModel(dir / "half"), dir / "ours", {});
+  write_hf_directory(CheckpointModel(dir / "ours/step-00000000"), dir / "out", {});
+  expect_same_bytes(dir / "half", dir / "out");
+  int64_t biases = 0;
+  const SafetensorsDirectory written_files(dir / "out");
+  for (const SourceTensor& t : written_files.tensors()) {
+    const bool bias = t.name.ends_with("e_score_correction_bias");
+    EXPECT_EQ(t.dtype, bias ? DType::kF32 : DType::kBF16) << t.name;
+    biases += bias ? 1 : 0;
+  }
+  EXPECT_GT(biases, 0);
+}
+
 TEST(ModelCopies, AnImportedCheckpointLoads) {
   const ScratchDirectory dir;
   HfFiles("gpt2", DType::kF32).write(dir / "hf");

@@ -1,0 +1,45 @@
+// Matrices quantised to the nearest, as others read them: the reverse of quantized_source.h, which has the formats.
+//
+//   fp8    s = max |w| of a block / 448 (1 where all are 0), q = w / s in F8_E4M3
+//   gptq   symmetric, inputs in order (no desc_act): of each group of an output s = 2 max |w| / (2^bits - 1) in
+//          float16, z = 2^(bits - 1), q = w / s + z rounded, halves to even, from 0 to 2^bits - 1
+//
+// Products and quotients are in float32.
+#pragma once
+
+#include <vector>
+
+#include "engine/io/quantized_source.h"
+#include "engine/io/rounding_error.h"
+
+namespace trireme {
+
+// Whether a matrix (out, in) can be written so: gptq needs whole groups and outputs that fill an int32; fp8 elements
+// that fill four bytes, so that what follows them in the file is aligned.
+bool can_quantise(const Quantization& quantization, int64_t out, int64_t in);
+
+// What the weight of the module `name` becomes, in the order in which MatrixQuantiser gives the bytes.
+std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
+                                             const std::string& name, int64_t out, int64_t in);
+
+// Takes a matrix that can_quantise() row by row and keeps what it becomes, for fp8 also the rows of a block.
+class MatrixQuantiser {
+ public:
+  // kFp8 and kGptq only.
+  MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in);
+  void add(std::span<const float> rows);  // the next whole rows, finite
+  // The bytes of each part, once all rows were added.
+  const std::vector<std::vector<std::byte>>& parts() const;
+  const RoundingError& error() const { return error_; }
+
+ private:
+  void add_block_rows(std::span<const float> rows);
+  void add_row(std::span<const float> row);
+  Quantization q_;
+  int64_t out_, in_, row_ = 0;
+  std::vector<std::vector<std::byte>> parts_;
+  std::vector<float> waiting_;  // rows of a block that is not whole yet
+  RoundingError error_;
+};
+
+}  // namespace trireme

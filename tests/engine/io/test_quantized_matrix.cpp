@@ -1,0 +1,144 @@
+// Matrices as others read them quantised: within half a step of what they were, whichever pieces they came in.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "engine/io/quantized_matrix.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme::test {
+namespace {
+
+using Method = Quantization::Method;
+const Quantization kFp8{.method = Method::kFp8};
+const Quantization kGptq4{.method = Method::kGptq, .bits = 4};
+const Quantization kGptq8{.method = Method::kGptq, .bits = 8};
+
+std::vector<float> random_matrix(int64_t out, int64_t in) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 0.02F);
+  std::vector<float> w(static_cast<size_t>(out * in));
+  for (float& x : w) x = normal(random);
+  return w;
+}
+
+MatrixQuantiser quantised(const Quantization& q, std::span<const float> w, int64_t out,
+                          int64_t in) {
+  MatrixQuantiser quantiser(q, out, in);
+  quantiser.add(w);
+  return quantiser;
+}
+
+// Through a file, by the reader that numpy's numbers prove (tests/training/test_quantized_model.cpp).
+std::vector<float> read_back(const Quantization& q, const MatrixQuantiser& quantiser, int64_t out,
+                             int64_t in) {
+  const ScratchDirectory dir;
+  SafetensorsWriter writer(dir / "model.safetensors", quantised_parts(q, "m", out, in));
+  for (const auto& part : quantiser.parts()) writer.write(part);
+  writer.commit();
+  const auto source = dequantised(std::make_unique<SafetensorsDirectory>(dir.path()), q);
+  EXPECT_EQ(source->tensors().size(), 1U);
+  std::vector<float> found(static_cast<size_t>(out * in));
+  const SourceTensor* tensor = source->find("m.weight");
+  EXPECT_TRUE(tensor != nullptr && tensor->shape == (std::vector<int64_t>{out, in}));
+  source->read(*tensor, 0, Tensor(found.data(), DType::kF32, Shape{out * in}));
+  return found;
+}
+
+// max |w| of the rows and columns around an element.
+float largest_around(std::span<const float> w, int64_t in, int64_t row, int64_t rows,
+                     int64_t column, int64_t columns) {
+  float largest = 0;
+  const int64_t out = std::ssize(w) / in;
+  for (int64_t r = row / rows * rows; r < std::min(out, (row / rows + 1) * rows); ++r)
+    for (int64_t c = column / columns * columns; c < std::min(in, (column / columns + 1) * columns);
+         ++c)
+      largest = std::max(largest, std::abs(w[static_cast<size_t>(r * in + c)]));
+  return largest;
+}
+
+// What float32 quotients and products add to the bounds.
+constexpr double kSlack = 1 + 1e-6;
+
+TEST(QuantizedMatrix, Float8IsWithinHalfAStep) {
+  const int64_t out = 200, in = 300;  // blocks that are cut
+  const std::vector<float> w = random_matrix(out, in);
+  const MatrixQuantiser quantiser = quantised(kFp8, w, out, in);
+  const std::vector<float> found = read_back(kFp8, quantiser, out, in);
+  RoundingError error;
+  for (int64_t r = 0; r < out; ++r)
+    for (int64_t c = 0; c < in; ++c) {
+      const auto i = static_cast<size_t>(r * in + c);
+      const double s = largest_around(w, in, r, 128, c, 128) / 448.0;
+      // 3 bits of mantissa; below 2^-6 steps of 2^-9.
+      const double bound = std::max(std::abs(w[i]) / 16.0, s / 1024) * kSlack;
+      ASSERT_LE(std::abs(found[i] - w[i]), bound) << r << ", " << c;
+    }
+  error.add(w, found);
+  EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
+  EXPECT_EQ(error.farthest, quantiser.error().farthest);
+  // Uniform within a step of 2^-3 to 2^-4 of the number: between 1 / (16 sqrt 12) and 1 / (8 sqrt 12).
+  EXPECT_GT(error.relative(), 0.018);
+  EXPECT_LT(error.relative(), 0.037);
+}
+
+TEST(QuantizedMatrix, GroupsAreWithinHalfAStep) {
+  const int64_t out = 24, in = 384;
+  const std::vector<float> w = random_matrix(out, in);
+  for (const Quantization& q : {kGptq4, kGptq8}) {
+    const double most = std::pow(2, static_cast<double>(q.bits)) - 1;
+    const MatrixQuantiser quantiser = quantised(q, w, out, in);
+    const std::vector<float> found = read_back(q, quantiser, out, in);
+    for (int64_t r = 0; r < out; ++r)
+      for (int64_t c = 0; c < in; ++c) {
+        const auto i = static_cast<size_t>(r * in + c);
+        const double s = 2 * largest_around(w, in, r, 1, c, 128) / most;
+        // The rounded scale is off by 2^-11, which the largest numbers are most / 2 times away from 0 by.
+        const double bound = s * (0.5 + most / 2 / 2048) * (1 + 1.0 / 2048) * kSlack;
+        ASSERT_LE(std::abs(found[i] - w[i]), bound) << q.bits << ": " << r << ", " << c;
+      }
+    RoundingError error;
+    error.add(w, found);
+    EXPECT_NEAR(error.relative(), quantiser.error().relative(), 1e-12);
+    // Uniform within a step of 2 max / most, where max of 128 normal numbers is about 2.7 deviations.
+    const double expected = 2 * 2.7 / most / std::sqrt(12);
+    EXPECT_NEAR(error.relative(), expected, 0.1 * expected);
+  }
+}
+
+TEST(QuantizedMatrix, PiecesDoNotMatter) {
+  const int64_t out = 136, in = 128;
+  const std::vector<float> w = random_matrix(out, in);
+  for (const Quantization& q : {kFp8, kGptq4}) {
+    const MatrixQuantiser whole = quantised(q, w, out, in);
+    MatrixQuantiser pieces(q, out, in);
+    const std::span<const float> all(w);
+    pieces.add(all.first(128));
+    pieces.add(all.subspan(128, size_t{130} * 128));
+    pieces.add(all.subspan(size_t{131} * 128));
+    EXPECT_EQ(pieces.parts(), whole.parts());
+    EXPECT_EQ(pieces.error().wrong, whole.error().wrong);
+  }
+}
+
+TEST(QuantizedMatrix, NothingButZeros) {
+  const std::vector<float> w(size_t{8} * 128);
+  for (const Quantization& q : {kFp8, kGptq4, kGptq8}) {
+    const MatrixQuantiser quantiser = quantised(q, w, 8, 128);
+    EXPECT_EQ(read_back(q, quantiser, 8, 128), w);
+    EXPECT_EQ(quantiser.error().relative(), 0);
+  }
+}
+
+TEST(QuantizedMatrix, WhatFits) {
+  EXPECT_TRUE(can_quantise(kFp8, 6, 10));
+  EXPECT_FALSE(can_quantise(kFp8, 3, 5));
+  EXPECT_TRUE(can_quantise(kGptq4, 8, 128));
+  EXPECT_FALSE(can_quantise(kGptq4, 4, 128));
+  EXPECT_TRUE(can_quantise(kGptq8, 4, 128));
+  EXPECT_FALSE(can_quantise(kGptq8, 8, 192));
+}
+
+}  // namespace
+}  // namespace trireme::test
