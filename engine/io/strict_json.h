@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -17,32 +18,106 @@ struct JsonLimits {
   size_t keys_per_object = 1 << 20;
 };
 
-// JsonType: nlohmann::json (many keys) or nlohmann::ordered_json (order matters, few keys: its
-// insertion is linear in their number). `what` begins the message: "shard.safetensors: header".
+namespace detail {
+
+// Builds the value while checking. The library's own parser with a callback looks at all earlier members of an
+// object after each one, and a file may have a million.
+template <class JsonType>
+class StrictJsonBuilder final : public nlohmann::json_sax<JsonType> {
+ public:
+  StrictJsonBuilder(const std::string& what, const JsonLimits& limits)
+      : what_(what), limits_(limits) {}
+  JsonType take() { return std::move(root_); }
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(typename JsonType::number_integer_t value) override { return put(value); }
+  bool number_unsigned(typename JsonType::number_unsigned_t value) override { return put(value); }
+  bool number_float(typename JsonType::number_float_t value,
+                    const typename JsonType::string_t& /*text*/) override {
+    return put(value);
+  }
+  bool string(typename JsonType::string_t& value) override { return put(std::move(value)); }
+  bool binary(typename JsonType::binary_t& value) override { return put(std::move(value)); }
+
+  bool start_object(size_t /*size*/) override {
+    open(JsonType::object());
+    keys_.emplace_back();
+    return true;
+  }
+  bool key(typename JsonType::string_t& name) override {
+    if (!keys_.back().insert(name).second)
+      fail_input(what_, ": the key \"", name, "\" is there twice");
+    if (keys_.back().size() > limits_.keys_per_object)
+      fail_input(what_, ": more than ", limits_.keys_per_object, " keys in one object");
+    key_ = std::move(name);
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    open_.pop_back();
+    return true;
+  }
+  bool start_array(size_t /*size*/) override {
+    open(JsonType::array());
+    return true;
+  }
+  bool end_array() override {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(size_t /*position*/, const std::string& /*token*/,
+                   const typename JsonType::exception& error) override {
+    fail_input(what_, ": not valid JSON: ", error.what());
+  }
+
+ private:
+  void open(JsonType&& empty) {
+    if (std::ssize(open_) >= limits_.depth)
+      fail_input(what_, ": JSON is nested deeper than ", limits_.depth);
+    open_.push_back(&add(std::move(empty)));
+  }
+  template <class Value>
+  bool put(Value&& value) {
+    add(JsonType(std::forward<Value>(value)));
+    return true;
+  }
+  // Where the value lies. What is open above it does not move before it is complete.
+  JsonType& add(JsonType&& value) {
+    if (open_.empty()) return root_ = std::move(value);
+    JsonType& parent = *open_.back();
+    if (parent.is_array()) {
+      auto& elements = parent.template get_ref<typename JsonType::array_t&>();
+      return elements.emplace_back(std::move(value));
+    }
+    auto& members = parent.template get_ref<typename JsonType::object_t&>();
+    if constexpr (requires { typename JsonType::object_t::Container; }) {
+      // An ordered object would look for the key among all it has.
+      auto& list = static_cast<typename JsonType::object_t::Container&>(members);
+      return list.emplace_back(std::move(key_), std::move(value)).second;
+    } else {
+      return members.emplace(std::move(key_), std::move(value)).first->second;
+    }
+  }
+
+  const std::string& what_;
+  const JsonLimits& limits_;
+  JsonType root_;
+  std::vector<JsonType*> open_;              // objects and arrays, each inside the one before
+  std::vector<std::set<std::string>> keys_;  // of the objects among them
+  std::string key_;
+};
+
+}  // namespace detail
+
+// JsonType: nlohmann::json or nlohmann::ordered_json (order matters; finding a key is linear in their number).
+// `what` begins the message: "shard.safetensors: header". Takes O(n log n) for n bytes, whatever they are.
 template <class JsonType>
 JsonType parse_strict_json(std::string_view json_text, const std::string& what,
                            const JsonLimits& limits = {}) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, typename JsonType::parse_event_t event, JsonType& parsed) {
-    using Event = typename JsonType::parse_event_t;
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (depth >= limits.depth) fail_input(what, ": JSON is nested deeper than ", limits.depth);
-    if (event == Event::key) {
-      const std::string key = parsed.template get<std::string>();
-      if (!keys.back().insert(key).second)
-        fail_input(what, ": the key \"", key, "\" is there twice");
-      if (keys.back().size() > limits.keys_per_object) {
-        fail_input(what, ": more than ", limits.keys_per_object, " keys in one object");
-      }
-    }
-    return true;
-  };
-  try {
-    return JsonType::parse(json_text.begin(), json_text.end(), watch);
-  } catch (const typename JsonType::exception& error) {
-    fail_input(what, ": not valid JSON: ", error.what());
-  }
+  detail::StrictJsonBuilder<JsonType> builder(what, limits);
+  JsonType::sax_parse(json_text.begin(), json_text.end(), &builder);
+  return builder.take();
 }
 
 // The unsigned value of an integer that fits int64_t; InputError naming `what` for anything else.
