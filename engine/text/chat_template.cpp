@@ -32,6 +32,7 @@ Value range(Arguments& a) {
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
     if (std::ssize(out) == kMostRange)
       fail(concat("a range has more than ", kMostRange, " numbers"));
+    jinja::spend(1);
     out.emplace_back(i);
     if (__builtin_add_overflow(i, step, &i)) break;
   }
@@ -119,8 +120,9 @@ RenderedChat ChatTemplate::render(const nlohmann::ordered_json& variables,
   globals->set("raise_exception", Function(raise_exception));
   globals->set("strftime_now", strftime_at(now));
   for (const auto& [name, value] : variables.items()) globals->set(name, jinja::from_json(value));
+  jinja::Budget budget(limits.steps);
   jinja::Renderer renderer{
-      .limits = {limits.steps, limits.depth, limits.output}, .out = {}, .generated = {}};
+      .limits = {limits.depth, limits.output}, .out = {}, .generated = {}};
   (void)jinja::run_block(program_->block, renderer, std::make_shared<jinja::Scope>(globals));
   return {std::move(renderer.out), std::move(renderer.generated)};
 }

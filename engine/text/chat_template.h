@@ -17,7 +17,7 @@
 namespace trireme {
 
 struct TemplateLimits {
-  int64_t steps = 1'000'000;
+  int64_t steps = 1'000'000;  // nodes visited, elements walked over, and each 256 bytes of texts
   int depth = 100;
   int64_t output = 64 << 20;  // bytes
 };

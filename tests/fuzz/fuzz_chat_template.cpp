@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const trireme::ChatTemplate chat(source);
     chat.render({{"messages", {{{"role", "user"}, {"content", "Some text, \xE2\x82\xAC"}}}}},
                 {.steps = 20'000, .output = 1 << 20});
-  } catch (const trireme::Error&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: good
   }
   return 0;
 }

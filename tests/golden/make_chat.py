@@ -156,6 +156,15 @@ last={{ ns.last }}
 {%- for k, v in {'x': 1, 'y': 2}.items() recursive_ok if v > 1 %}{% endfor %}
 """.replace("{%- for k, v in {'x': 1, 'y': 2}.items() recursive_ok if v > 1 %}{% endfor %}\n", "")
     + "{% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{% endfor %}{{ x }}{% if true %}{% set x = 3 %}{% endif %}{{ x }}",
+    "finer points": """{% raw %}
+ {{ a }}
+   {% endraw %}|{%- raw -%}  b {%- endraw -%}  |{% raw %}c {%+ endraw %}
+{{ {'k': '\\u98a8 \\U0001F600'} | tojson(ensure_ascii=true) }} {{ [1, {'a': 2}] | tojson(indent=2, separators=(', ', ': ')) }}
+{{ "it's o'clock (or not)-yes" | title }} {{ "it's o'clock" | capitalize }} {{ "it's".title() }}
+{{ ['a', 'B', 'b', 'A'] | unique | list }} {{ ['b', 'A', 'C'] | min }} {{ ['b', 'A', 'c'] | max }} {{ ['b', 'A'] | min(case_sensitive=true) }}
+{{ 1 is sameas true }} {{ true is sameas true }} {{ 1 is sameas 1.0 }} {{ none is sameas none }} {{ [] is sameas [] }}
+{{ '\\U0001F600' }} {{ '\\v' | length }} {{ '\\101\\60' }} {{ '\\0' | length }} {{ '\\\\' }} {{ [missing, missing] }} {{ [[], {}, ''] }}
+{{ '\\n\\na' | indent(2, first=true) }}| {{ 'a\\n\\nb' | indent(2, true, true) }}|""",
     "undefined attribute": "{{ missing.member }}",
     "order of unlike": "{{ 1 < 'a' }}",
     "not callable": "{{ messages() }}",

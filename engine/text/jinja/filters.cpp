@@ -93,16 +93,18 @@ Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribut
   return out;
 }
 
+// What elements are compared by: themselves or a member; texts in small letters unless case counts.
+Value key_of(Renderer& r, const Value& item, const Value* path, bool case_sensitive) {
+  const Value key = path != nullptr && !path->is_none() ? member(r, item, *path) : item;
+  return !case_sensitive && key.string() ? Value(lower_text(text_of(key))) : key;
+}
+
 Value sort_filter(Renderer& r, const Value& v, const Arguments& a) {
   List out = elements_of(v);
   const Value* path = a.find(2, "attribute");
   const bool sensitive = flag_at(a, 1, "case_sensitive", false);
-  const auto key = [&](const Value& item) {
-    const Value k = path != nullptr && !path->is_none() ? member(r, item, *path) : item;
-    return !sensitive && k.string() ? Value(lower_text(*k.string())) : k;
-  };
   std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : out) keyed.emplace_back(key(item), item);
+  for (const Value& item : out) keyed.emplace_back(key_of(r, item, path, sensitive), item);
   const bool reverse = flag_at(a, 0, "reverse", false);
   std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
     return reverse ? less(y.first, x.first) : less(x.first, y.first);
@@ -133,7 +135,9 @@ Value dictsort_filter(Renderer&, const Value& v, const Arguments& a) {
 
 Value tojson_filter(Renderer& r, const Value& v, const Arguments& a) {
   JsonStyle style;
+  style.ascii = flag_at(a, 0, "ensure_ascii", false);
   style.indent = static_cast<int>(std::clamp<int64_t>(integer_at(a, 1, "indent", -1), -1, 64));
+  if (style.indent >= 0) style.item = ",";  // a line ends where an item does
   if (const Value* separators = a.find(2, "separators");
       separators != nullptr && separators->list() && separators->list()->size() == 2) {
     style.item = text_in((*separators->list())[0], "tojson");
@@ -159,7 +163,7 @@ Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string& line = *lines[i].string();
     if (i > 0) out += '\n';
-    if ((i > 0 || first) && (blank || !line.empty())) out += by;
+    if (i == 0 ? first : blank || !line.empty()) out += by;
     out += line;
     r.check_size(std::ssize(out));
   }
@@ -211,9 +215,8 @@ Value extreme(Renderer& r, const Value& v, const Arguments& a, bool largest) {
   const List items = elements_of(v);
   if (items.empty()) return Undefined{"the least or most of nothing"};
   const Value* path = a.find(1, "attribute");
-  const auto key = [&](const Value& item) {
-    return path != nullptr ? member(r, item, *path) : item;
-  };
+  const bool sensitive = flag_at(a, 0, "case_sensitive", false);
+  const auto key = [&](const Value& item) { return key_of(r, item, path, sensitive); };
   const Value* best = &items[0];
   for (const Value& item : items)
     if (largest ? less(key(*best), key(item)) : less(key(item), key(*best))) best = &item;
@@ -230,11 +233,16 @@ Value sum_filter(Renderer& r, const Value& v, const Arguments& a) {
   return total;
 }
 
-Value unique_filter(Renderer&, const Value& v, const Arguments&) {
-  List out;
-  for (const Value& item : elements_of(v))
-    if (std::ranges::none_of(out, [&](const Value& known) { return equal(known, item); }))
-      out.push_back(item);
+Value unique_filter(Renderer& r, const Value& v, const Arguments& a) {
+  const bool sensitive = flag_at(a, 0, "case_sensitive", false);
+  const Value* path = a.find(1, "attribute");
+  List out, keys;
+  for (const Value& item : elements_of(v)) {
+    const Value key = key_of(r, item, path, sensitive);
+    if (std::ranges::any_of(keys, [&](const Value& known) { return equal(known, key); })) continue;
+    keys.push_back(key);
+    out.push_back(item);
+  }
   return out;
 }
 
@@ -358,7 +366,7 @@ const std::map<std::string, Filter, std::less<>>& filters() {
       {"sort", sort_filter},
       {"string", TRIREME_FILTER(text_of(v))},
       {"sum", sum_filter},
-      {"title", TRIREME_FILTER(title_case(text_of(v)))},
+      {"title", TRIREME_FILTER(words_capitalized(text_of(v)))},
       {"tojson", tojson_filter},
       {"trim", trim_filter},
       {"unique", unique_filter},
@@ -377,6 +385,13 @@ int64_t whole(const Value& v) {
   int64_t i = 0;
   if (!v.to_integer(i)) fail(concat("a test wants a whole number, not a ", type_name(v)));
   return i;
+}
+
+// One and the same: an equal value of another type is not.
+bool same(const Value& a, const Value& b) {
+  if (a.list() || b.list()) return a.list() == b.list();
+  if (a.dict() || b.dict()) return a.dict() == b.dict();
+  return std::string_view(type_name(a)) == type_name(b) && equal(a, b);
 }
 
 bool is_number(const Value& v) { return v.integer() || v.real() || v.boolean(); }
@@ -415,7 +430,7 @@ const std::map<std::string, Test, std::less<>>& tests() {
       {"none", TRIREME_TEST(v.is_none())},
       {"number", TRIREME_TEST(is_number(v))},
       {"odd", TRIREME_TEST(whole(v) % 2 != 0)},
-      {"sameas", TRIREME_TEST(equal(v, other(a)))},
+      {"sameas", TRIREME_TEST(same(v, other(a)))},
       {"sequence", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
       {"string", TRIREME_TEST(v.string() != nullptr)},
       {"true", TRIREME_TEST(v.boolean() && *v.boolean())},

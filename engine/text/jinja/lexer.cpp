@@ -70,14 +70,7 @@ class Lexer {
     std::string text = s_.substr(at_, tag - at_);
     if (tag == s_.size()) return add_text(text), move_to(tag);
     const char sign = tag + 2 < s_.size() ? s_[tag + 2] : ' ';
-    if (sign == '-') {
-      while (!text.empty() && is_space(text.back())) text.pop_back();
-    } else if (s_[tag + 1] != '{' && sign != '+') {
-      // Blanks before a tag that begins a line belong to the tag.
-      const size_t last = text.find_last_not_of(" \t");
-      const bool own_line = last == std::string::npos ? line_begins_ : text[last] == '\n';
-      if (own_line) text.erase(last == std::string::npos ? 0 : last + 1);
-    }
+    strip_before_tag(text, sign, s_[tag + 1] != '{');
     add_text(text);
     move_to(tag);
     const char kind = s_[at_ + 1];
@@ -86,6 +79,17 @@ class Lexer {
     add(kind == '{' ? TokenKind::kPrint : TokenKind::kBlock, "");
     read_code(kind == '{' ? "}}" : "%}", kind == '%');
     if (kind == '%') handle_raw();
+  }
+
+  void strip_before_tag(std::string& text, char sign, bool block) const {
+    if (sign == '-') {
+      while (!text.empty() && is_space(text.back())) text.pop_back();
+    } else if (block && sign != '+') {
+      // Blanks before a tag that begins a line belong to the tag.
+      const size_t last = text.find_last_not_of(" \t");
+      const bool own_line = last == std::string::npos ? line_begins_ : text[last] == '\n';
+      if (own_line) text.erase(last == std::string::npos ? 0 : last + 1);
+    }
   }
 
   void add_text(const std::string& text) {
@@ -122,6 +126,7 @@ class Lexer {
         const char mark = sign ? s_[at_] : ' ';
         add(block ? TokenKind::kBlockEnd : TokenKind::kPrintEnd, "");
         move_to(at_ + end.size() + (sign ? 1 : 0));
+        tag_end_ = at_;
         return leave_tag(mark == '-', mark == '+', block);
       }
       read_token(open);
@@ -197,13 +202,20 @@ class Lexer {
         case 'r': text += '\r'; break;
         case 'b': text += '\b'; break;
         case 'f': text += '\f'; break;
+        case 'v': text += '\v'; break;
+        case 'a': text += '\a'; break;
         case '\n': break;
         case '\\':
         case '\'':
         case '"': text += c; break;
         case 'x':
-        case 'u': text += code_point(i, c == 'x' ? 2 : 4); break;
-        default: text += {'\\', c};
+        case 'u':
+        case 'U': text += code_point(i, c == 'x' ? 2 : c == 'u' ? 4 : 8); break;
+        default:
+          if (c >= '0' && c <= '7')
+            text += octal(i);
+          else
+            text += {'\\', c};
       }
     }
     if (i >= s_.size()) fail_here("a string has no end");
@@ -211,7 +223,15 @@ class Lexer {
     move_to(i + 1);
   }
 
-  // Of the digits behind s_[i], which is moved to the last of them.
+  // Of up to three octal digits from s_[i] on, which is moved to the last of them.
+  std::string octal(size_t& i) const {
+    uint32_t c = static_cast<uint32_t>(s_[i] - '0');
+    for (int n = 0; n < 2 && i + 1 < s_.size() && s_[i + 1] >= '0' && s_[i + 1] <= '7'; ++n)
+      c = c * 8 + static_cast<uint32_t>(s_[++i] - '0');
+    return utf8_of(c);
+  }
+
+  // Of the hexadecimal digits behind s_[i], which is moved to the last of them.
   std::string code_point(size_t& i, size_t digits) {
     uint32_t c = 0;
     for (size_t n = 0; n < digits; ++n) {
@@ -224,15 +244,16 @@ class Lexer {
       ++i;
     }
     if (c >= 0xD800 && c < 0xE000) fail_here("an escaped character is half of one");
-    std::string out;
-    if (c < 0x80)
-      out += static_cast<char>(c);
-    else if (c < 0x800)
-      out += {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 0x3F))};
-    else
-      out += {static_cast<char>(0xE0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 0x3F)),
-              static_cast<char>(0x80 | (c & 0x3F))};
-    return out;
+    if (c > 0x10FFFF) fail_here("an escaped character is none");
+    return utf8_of(c);
+  }
+
+  static std::string utf8_of(uint32_t c) {
+    const auto rest = [&](int shift) { return static_cast<char>(0x80 | (c >> shift & 0x3F)); };
+    if (c < 0x80) return {static_cast<char>(c)};
+    if (c < 0x800) return {static_cast<char>(0xC0 | c >> 6), rest(0)};
+    if (c < 0x10000) return {static_cast<char>(0xE0 | c >> 12), rest(6), rest(0)};
+    return {static_cast<char>(0xF0 | c >> 18), rest(12), rest(6), rest(0)};
   }
 
   // What lies in {% raw %} is text.
@@ -249,7 +270,13 @@ class Lexer {
       const size_t word = s_.find_first_not_of("-+ \t\n", tag + 2);
       if (word != std::string::npos && s_.compare(word, 6, "endraw") == 0) break;
     }
-    add_text(s_.substr(at_, tag - at_));
+    // The end of the line behind {% raw %} is a part of it.
+    const bool stripped = s_[tag_end_ - 3] == '-';
+    if (!stripped) line_begins_ = false;
+    const size_t begin = stripped ? at_ : tag_end_;
+    std::string text = s_.substr(begin, tag - begin);
+    strip_before_tag(text, s_[tag + 2], true);
+    add_text(text);
     const size_t end = s_.find("%}", tag);
     if (end == std::string::npos) fail_here("a raw block has no end");
     move_to(end + 2);
@@ -260,6 +287,7 @@ class Lexer {
   size_t at_ = 0;
   int line_ = 1;
   bool line_begins_ = true;  // a line begins at at_
+  size_t tag_end_ = 0;       // of the last tag, before what it strips
   std::vector<Token> tokens_;
 };
 

@@ -11,7 +11,6 @@
 namespace trireme::jinja {
 
 struct Limits {
-  int64_t steps = 1'000'000;  // nodes that are visited
   int depth = 100;            // of nested calls and blocks
   int64_t output = 64 << 20;  // bytes written, and of any value
 };
@@ -33,10 +32,9 @@ struct Renderer {
   Limits limits;
   std::string out;
   std::vector<std::pair<size_t, size_t>> generated;  // bytes of `out` between {% generation %} tags
-  int64_t steps = 0;
   int depth = 0;
 
-  void step();  // fails beyond the limit
+  void step();  // a node is visited
   void write(const std::string& text);
   // A value's size, before it is made.
   void check_size(int64_t bytes) const;

@@ -35,8 +35,11 @@ Value of_integers(const std::string& operation, int64_t a, int64_t b) {
   if (operation == "**") {
     if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
     out = 1;
-    for (int64_t i = 0; i < b && !overflow && out != 0 && !(a == 1); ++i)
-      overflow = __builtin_mul_overflow(out, a, &out);
+    for (int64_t square = a, left = b; left > 0 && !overflow;) {
+      if (left % 2 == 1) overflow = __builtin_mul_overflow(out, square, &out);
+      left /= 2;
+      if (left > 0) overflow |= __builtin_mul_overflow(square, square, &square);
+    }
   }
   if (overflow) fail("a number has more than 64 bits");
   return out;
@@ -57,12 +60,14 @@ Value repeated(Renderer& r, const Value& what, int64_t times) {
   times = std::max<int64_t>(0, times);
   if (const std::string* s = what.string()) {
     if (!s->empty() && times > r.limits.output / std::ssize(*s)) r.check_size(INT64_MAX);
+    spend_bytes(s->size() * static_cast<size_t>(times));
     std::string out;
     for (int64_t i = 0; i < times; ++i) out += *s;
     return out;
   }
   const List& list = *what.list();
   if (!list.empty() && times > kMostElements / std::ssize(list)) fail("a list is too long");
+  spend(std::ssize(list) * times);
   List out;
   for (int64_t i = 0; i < times; ++i) out.insert(out.end(), list.begin(), list.end());
   return out;
@@ -126,6 +131,7 @@ bool has_end(const std::string& s, const Arguments& a, bool at_start) {
 }
 
 Value string_method(Renderer& r, const std::string& s, const std::string& name) {
+  spend_bytes(4 * s.size());  // a method keeps the text, and walks over it
   const auto stripped_by = [&](bool left, bool right) {
     return bound([s, left, right](const Arguments& a) -> Value {
       const Value* chars = a.find(0, "chars");
@@ -262,8 +268,9 @@ Value item_of(const Value& value, const Value& index) {
 
 Value calculate(Renderer& r, const std::string& operation, const Value& a, const Value& b) {
   if (operation == "~") {
-    r.check_size(std::ssize(text_of(a)) + std::ssize(text_of(b)));
-    return text_of(a) + text_of(b);
+    const std::string first = text_of(a), second = text_of(b);
+    r.check_size(std::ssize(first) + std::ssize(second));
+    return first + second;
   }
   int64_t i = 0, j = 0;
   double x = 0, y = 0;
@@ -271,10 +278,12 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
   if (a.to_real(x) && b.to_real(y)) return of_reals(operation, x, y);
   if (operation == "+" && a.string() && b.string()) {
     r.check_size(std::ssize(*a.string()) + std::ssize(*b.string()));
+    spend_bytes(a.string()->size() + b.string()->size());
     return *a.string() + *b.string();
   }
   if (operation == "+" && a.list() && b.list()) {
     if (std::ssize(*a.list()) + std::ssize(*b.list()) > kMostElements) fail("a list is too long");
+    spend(std::ssize(*a.list()) + std::ssize(*b.list()));
     List out = *a.list();
     out.insert(out.end(), b.list()->begin(), b.list()->end());
     return out;
@@ -291,6 +300,7 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
 bool contains(const Value& container, const Value& item) {
   if (const std::string* s = container.string()) {
     if (item.string() == nullptr) fail(concat("a string cannot hold a ", type_name(item)));
+    spend_bytes(s->size());
     return s->find(*item.string()) != std::string::npos;
   }
   if (const List* list = container.list())

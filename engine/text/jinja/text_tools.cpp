@@ -10,6 +10,7 @@ namespace {
 
 // The characters of a text, as parts of it.
 std::vector<std::string_view> characters(std::string_view s) {
+  spend_bytes(s.size());
   std::vector<std::string_view> out;
   for (size_t at = 0; at < s.size();) {
     const size_t bytes = character_bytes(s[at]);
@@ -17,6 +18,12 @@ std::vector<std::string_view> characters(std::string_view s) {
     at += bytes;
   }
   return out;
+}
+
+// An element costs more than its bytes.
+void add(List& out, std::string text) {
+  spend(1);
+  out.emplace_back(std::move(text));
 }
 
 char32_t code_of(std::string_view character) {
@@ -44,12 +51,12 @@ List split_at_blanks(const std::string& s, int64_t most, bool from_right) {
         continue;
       }
       if (most >= 0 && std::ssize(out) == most) {
-        out.emplace_back(stripped(rest_of(i, all.size()), nullptr, false, true));
+        add(out, stripped(rest_of(i, all.size()), nullptr, false, true));
         break;
       }
       const size_t begin = i;
       while (i < all.size() && !is_blank(all[i])) ++i;
-      out.emplace_back(rest_of(begin, i));
+      add(out, rest_of(begin, i));
     }
     return out;
   }
@@ -59,12 +66,12 @@ List split_at_blanks(const std::string& s, int64_t most, bool from_right) {
       continue;
     }
     if (most >= 0 && std::ssize(out) == most) {
-      out.emplace_back(stripped(rest_of(0, end), nullptr, true, false));
+      add(out, stripped(rest_of(0, end), nullptr, true, false));
       break;
     }
     size_t begin = end;
     while (begin > 0 && !is_blank(all[begin - 1])) --begin;
-    out.emplace_back(rest_of(begin, end));
+    add(out, rest_of(begin, end));
     end = begin;
   }
   std::ranges::reverse(out);
@@ -102,6 +109,18 @@ std::string title_case(const std::string& s) {
   return out;
 }
 
+std::string words_capitalized(const std::string& s) {
+  std::string out;
+  bool inside = false;
+  for (const std::string_view c : characters(s)) {
+    const bool cuts = is_blank(c) || (c.size() == 1 && std::string_view("-({[<").find(c[0]) !=
+                                                           std::string_view::npos);
+    out += cuts ? std::string(c) : inside ? lower_case(c) : trireme::upper_case(c);
+    inside = !cuts;
+  }
+  return out;
+}
+
 std::string capitalized(const std::string& s) {
   if (s.empty()) return s;
   const size_t bytes = character_bytes(s[0]);
@@ -123,11 +142,11 @@ List lines_of(const std::string& s) {
       open = true;
       continue;
     }
-    out.emplace_back(std::move(line));
+    add(out, std::move(line));
     line.clear();
     open = false;
   }
-  if (open) out.emplace_back(std::move(line));
+  if (open) add(out, std::move(line));
   return out;
 }
 
@@ -140,18 +159,18 @@ List split_text(const std::string& s, const std::string* separator, int64_t most
     for (size_t found; (most < 0 || std::ssize(out) < most) &&
                        (found = s.find(*separator, at)) != std::string::npos;
          at = found + separator->size())
-      out.emplace_back(s.substr(at, found - at));
-    out.emplace_back(s.substr(at));
+      add(out, s.substr(at, found - at));
+    add(out, s.substr(at));
     return out;
   }
   size_t end = s.size();
   while ((most < 0 || std::ssize(out) < most) && end >= separator->size()) {
     const size_t found = s.rfind(*separator, end - separator->size());
     if (found == std::string::npos) break;
-    out.emplace_back(s.substr(found + separator->size(), end - found - separator->size()));
+    add(out, s.substr(found + separator->size(), end - found - separator->size()));
     end = found;
   }
-  out.emplace_back(s.substr(0, end));
+  add(out, s.substr(0, end));
   std::ranges::reverse(out);
   return out;
 }
@@ -172,6 +191,7 @@ std::string replaced_text(Renderer& r, const std::string& s, const std::string& 
        at = found + from.size(), --most) {
     out.append(s, at, found - at);
     out += to;
+    spend_bytes(to.size());
     r.check_size(std::ssize(out));
   }
   return out.append(s, at);
@@ -186,8 +206,10 @@ int64_t count_of(const std::string& s, const std::string& part) {
 
 std::string joined_text(Renderer& r, const List& items, const std::string& between) {
   std::string out;
+  spend(std::ssize(items));
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out += between;
+    spend_bytes(between.size());
     out += text_of(items[i]);
     r.check_size(std::ssize(out));
   }

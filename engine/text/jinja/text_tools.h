@@ -9,7 +9,9 @@ namespace trireme::jinja {
 std::string stripped(const std::string& s, const std::string* chars, bool left, bool right);
 std::string upper_case(const std::string& s);
 std::string lower_text(const std::string& s);
-std::string title_case(const std::string& s);   // every word's first letter large, the others small
+std::string title_case(const std::string& s);  // every word's first letter large, the others small
+std::string words_capitalized(
+    const std::string& s);  // the same behind white space, -, (, {, [ and < only
 std::string capitalized(const std::string& s);  // the first letter large, the others small
 List lines_of(const std::string& s);
 // separator nullptr: white space. most: cuts, -1 for all.

@@ -29,6 +29,7 @@ std::string real_text(double d) {
 }
 
 std::string quoted(const std::string& s) {
+  spend_bytes(s.size());
   const char quote =
       s.find('\'') != std::string::npos && s.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, quote);
@@ -53,25 +54,50 @@ std::string quoted(const std::string& s) {
 
 std::string shown(const Value& v, int depth) {
   if (depth > kMostDepth) fail("a value is nested too deeply to be printed");
+  spend(1);
+  if (v.is_undefined()) return "Undefined";
   if (const std::string* s = v.string()) return quoted(*s);
-  std::string out;
+  std::string out, between;
   if (const List* list = v.list()) {
-    for (const Value& item : *list) out += (out.empty() ? "" : ", ") + shown(item, depth + 1);
+    for (const Value& item : *list) {
+      out += between + shown(item, depth + 1);
+      between = ", ";
+    }
     return concat('[', out, ']');
   }
   if (const Dict* dict = v.dict()) {
-    for (const auto& [key, item] : dict->items())
-      out += concat(out.empty() ? "" : ", ", quoted(key), ": ", shown(item, depth + 1));
+    for (const auto& [key, item] : dict->items()) {
+      out += concat(between, quoted(key), ": ", shown(item, depth + 1));
+      between = ", ";
+    }
     return concat('{', out, '}');
   }
   return text_of(v);
 }
 
-std::string json_string(const std::string& s) {
+void append_utf16(std::string& out, char32_t c) {
+  const auto unit = [&](uint32_t u) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    out +=
+        {'\\', 'u', kDigits[u >> 12], kDigits[u >> 8 & 15], kDigits[u >> 4 & 15], kDigits[u & 15]};
+  };
+  if (c < 0x10000) return unit(c);
+  unit(0xD800 + ((c - 0x10000) >> 10));
+  unit(0xDC00 + ((c - 0x10000) & 0x3FF));
+}
+
+std::string json_string(const std::string& s, bool ascii) {
+  spend_bytes(s.size());
   std::string out = "\"";
   constexpr char kDigits[] = "0123456789abcdef";
-  for (const char c : s) {
+  for (size_t at = 0; at < s.size(); ++at) {
+    const char c = s[at];
     const auto byte = static_cast<unsigned char>(c);
+    if (ascii && byte >= 0x7F) {
+      append_utf16(out, next_character(s, at));
+      --at;
+      continue;
+    }
     switch (c) {
       case '"': out += "\\\""; break;
       case '\\': out += "\\\\"; break;
@@ -97,11 +123,8 @@ std::string joined(const std::vector<std::string>& parts, char open, char close,
   const auto line = [&](int level) {
     return "\n" + std::string(static_cast<size_t>(level * style.indent), ' ');
   };
-  // With an indent a line ends where an item does, and nothing of the separator is left behind it.
-  std::string_view separator = style.item;
-  if (lines && separator == ", ") separator = ",";
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) out += separator;
+    if (i > 0) out += style.item;
     if (lines) out += line(depth + 1);
     out += parts[i];
   }
@@ -110,6 +133,7 @@ std::string joined(const std::vector<std::string>& parts, char open, char close,
 }
 
 std::vector<size_t> starts_of(const std::string& text) {
+  spend_bytes(8 * text.size());
   std::vector<size_t> starts;
   for (size_t at = 0; at < text.size(); at += character_bytes(text[at])) starts.push_back(at);
   starts.push_back(text.size());
@@ -134,6 +158,24 @@ std::vector<int64_t> slice_places(int64_t size, int64_t begin, int64_t end, int6
 }
 
 }  // namespace
+
+namespace {
+thread_local Budget* t_budget = nullptr;
+}  // namespace
+
+Budget::Budget(int64_t steps) : limit_(steps), left_(steps), before_(t_budget) { t_budget = this; }
+Budget::~Budget() { t_budget = before_; }
+
+void Budget::take(int64_t steps) {
+  if (steps > left_) fail(concat("rendering takes more than ", limit_, " steps"));
+  left_ -= steps;
+}
+
+void spend(int64_t steps) {
+  if (t_budget != nullptr) t_budget->take(steps);
+}
+
+void spend_bytes(size_t bytes) { spend(static_cast<int64_t>(bytes / 256)); }
 
 void fail(const std::string& what) { fail_input("chat template: ", what); }
 
@@ -192,11 +234,15 @@ const char* type_name(const Value& v) {
 }
 
 bool equal(const Value& a, const Value& b) {
+  spend(1);
   double x = 0, y = 0;
   int64_t i = 0, j = 0;
   if (a.to_integer(i) && b.to_integer(j)) return i == j;
   if (a.to_real(x) && b.to_real(y)) return x == y;
-  if (a.string() && b.string()) return *a.string() == *b.string();
+  if (a.string() && b.string()) {
+    if (a.string()->size() == b.string()->size()) spend_bytes(a.string()->size());
+    return *a.string() == *b.string();
+  }
   if (a.list() && b.list()) return std::ranges::equal(*a.list(), *b.list(), equal);
   if (a.dict() && b.dict()) {
     if (a.dict()->size() != b.dict()->size()) return false;
@@ -211,11 +257,15 @@ bool equal(const Value& a, const Value& b) {
 }
 
 bool less(const Value& a, const Value& b) {
+  spend(1);
   double x = 0, y = 0;
   int64_t i = 0, j = 0;
   if (a.to_integer(i) && b.to_integer(j)) return i < j;
   if (a.to_real(x) && b.to_real(y)) return x < y;
-  if (a.string() && b.string()) return *a.string() < *b.string();
+  if (a.string() && b.string()) {
+    spend_bytes(std::min(a.string()->size(), b.string()->size()));
+    return *a.string() < *b.string();
+  }
   if (a.list() && b.list()) return std::ranges::lexicographical_compare(*a.list(), *b.list(), less);
   fail(concat("a ", type_name(a), " and a ", type_name(b), " have no order"));
 }
@@ -226,7 +276,10 @@ std::string text_of(const Value& v) {
   if (const bool* b = v.boolean()) return *b ? "True" : "False";
   if (const int64_t* i = v.integer()) return std::to_string(*i);
   if (const double* d = v.real()) return real_text(*d);
-  if (const std::string* s = v.string()) return *s;
+  if (const std::string* s = v.string()) {
+    spend_bytes(s->size());
+    return *s;
+  }
   if (v.list() || v.dict()) return shown(v, 0);
   return v.function() ? "<function>" : "<namespace>";
 }
@@ -235,6 +288,7 @@ std::string repr_of(const Value& v) { return shown(v, 0); }
 
 std::string json_of(const Value& v, const JsonStyle& style, int depth) {
   if (depth > kMostDepth) fail("a value is nested too deeply for tojson");
+  spend(1);
   if (v.is_none()) return "null";
   if (const bool* b = v.boolean()) return *b ? "true" : "false";
   if (const double* d = v.real())
@@ -243,7 +297,7 @@ std::string json_of(const Value& v, const JsonStyle& style, int depth) {
            : *d > 0          ? "Infinity"
                              : "-Infinity";
   if (v.integer()) return text_of(v);
-  if (const std::string* s = v.string()) return json_string(*s);
+  if (const std::string* s = v.string()) return json_string(*s, style.ascii);
   std::vector<std::string> parts;
   if (const List* list = v.list()) {
     for (const Value& item : *list) parts.push_back(json_of(item, style, depth + 1));
@@ -256,8 +310,8 @@ std::string json_of(const Value& v, const JsonStyle& style, int depth) {
       std::ranges::sort(items, {},
                         [](const auto* item) -> const std::string& { return item->first; });
     for (const auto* item : items)
-      parts.push_back(
-          concat(json_string(item->first), style.key, json_of(item->second, style, depth + 1)));
+      parts.push_back(concat(json_string(item->first, style.ascii), style.key,
+                             json_of(item->second, style, depth + 1)));
     return joined(parts, '{', '}', style, depth);
   }
   fail(concat("a value that is ", type_name(v), " has no JSON"));
@@ -286,6 +340,7 @@ Value from_json(const nlohmann::ordered_json& json) {
 }
 
 int64_t length_of(const std::string& text) {
+  spend_bytes(text.size());
   return std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
@@ -302,20 +357,26 @@ std::string slice_of(const std::string& text, int64_t begin, int64_t end, int64_
 
 List slice_of(const List& list, int64_t begin, int64_t end, int64_t step) {
   List out;
+  spend(std::ssize(list));
   for (const int64_t i : slice_places(std::ssize(list), begin, end, step))
     out.push_back(list[static_cast<size_t>(i)]);
   return out;
 }
 
 List elements_of(const Value& v) {
-  if (v.list()) return *v.list();
+  if (const List* list = v.list()) {
+    spend(std::ssize(*list));
+    return *list;
+  }
   List out;
   if (v.is_undefined()) return out;
   if (const Dict* dict = v.dict()) {
+    spend(std::ssize(dict->items()));
     for (const auto& item : dict->items()) out.emplace_back(item.first);
     return out;
   }
   if (const std::string* s = v.string()) {
+    spend(std::ssize(*s));
     for (size_t at = 0; at < s->size();) {
       const size_t bytes = character_bytes((*s)[at]);
       out.emplace_back(s->substr(at, bytes));

@@ -111,6 +111,27 @@ TEST(ChatTemplate, KeepsItsLimits) {
   std::string blocks, ends;
   for (int i = 0; i < 5000; ++i) blocks += "{% if true %}", ends += "{% endif %}";
   EXPECT_THROW(render(blocks + ends), InputError);
+  // Little template, much work: in one node, in what it is done with, or in the memory it takes.
+  for (const char* const source :
+       {"{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ (b ~ 'a') | length }}{% endfor "
+        "%}",
+        "{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ b | length }}{% endfor %}",
+        "{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ b[3] }}{% endfor %}",
+        "{% set b = 'a ' * 30000000 %}{{ b.split() | length }}",
+        "{% set l = [0] * 100000 %}{% for i in range(100000) %}{{ -1 in l }}{% endfor %}",
+        "{% set l = [0] * 1000000 %}{% for i in range(100000) %}{{ l[1:] | length }}{% endfor %}",
+        "{% set n = namespace(a=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% endfor "
+        "%}{{ n.a | tojson }}",
+        "{% set n = namespace(a=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% endfor "
+        "%}{{ n.a }}",
+        "{% set n = namespace(a=[1]) %}{% for i in range(40) %}{% set n.a = [n.a, n.a] %}{% endfor "
+        "%}{{ n.a == [n.a[0], n.a[1]] }}",
+        "{% set n = namespace(a=[]) %}{% for i in range(100000) %}{% set n.a = [n.a, 'a' * "
+        "60000000] %}{% endfor %}"})
+    EXPECT_THROW(render(source), InputError) << source;
+  EXPECT_EQ(render("{{ (0-1)**9000000000000000000 }} {{ 2**62 }} {{ 3**0 }}"),
+            "1 4611686018427387904 1");
+  EXPECT_THROW(render("{{ 2**63 }}"), InputError);
   // A list that holds itself cannot be made, and so cannot be printed for ever.
   EXPECT_THROW(render("{% set l = [] %}{{ l.append(l) }}"), InputError);
 }
