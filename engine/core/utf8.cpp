@@ -79,4 +79,26 @@ std::string take_complete_utf8(std::string& pending) {
   return out;
 }
 
+std::string printable(std::string_view text, size_t most_bytes) {
+  std::string out;
+  const std::string_view shown = text.substr(0, most_bytes);
+  for (size_t at = 0; at < shown.size();) {
+    const size_t good = find_invalid_utf8(shown.substr(at, 4)) == 0 ? 0 : 1;
+    const auto byte = static_cast<unsigned char>(shown[at]);
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
+    if (good > 0 && !control) {
+      const size_t bytes = byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+      out += shown.substr(at, bytes);
+      at += bytes;
+      continue;
+    }
+    constexpr char kDigits[] = "0123456789abcdef";
+    out += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    ++at;
+  }
+  if (shown.size() < text.size())
+    out += "... and " + std::to_string(text.size() - shown.size()) + " bytes more";
+  return out;
+}
+
 }  // namespace trireme

@@ -14,4 +14,8 @@ size_t find_invalid_utf8(std::string_view text);
 // each invalid byte as U+FFFD. What may still become a character (at most three bytes) stays.
 std::string take_complete_utf8(std::string& pending);
 
+// The same to show on a terminal, whoever wrote it: control characters but line feeds and tabs, and bytes that
+// are no character, as \xNN; of more than most_bytes the beginning, and how much is left out.
+std::string printable(std::string_view text, size_t most_bytes = 16 << 10);
+
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "engine/core/utf8.h"
 #include "engine/io/atomic_file.h"
 #include "engine/observe/console.h"
 #include "engine/observe/console_line.h"
@@ -86,7 +87,8 @@ void log_message(LogLevel level, const std::string& message) {
 }
 
 void report_failure(const std::string& message) {
-  const std::string line = "trireme: error: " + message;
+  // What a message quotes may be a hostile file's.
+  const std::string line = "trireme: error: " + printable(message);
   std::fflush(stdout);
   console_print(Stream::kErr, line);
   if (const auto file = current_file()) {

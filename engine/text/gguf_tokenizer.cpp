@@ -24,15 +24,17 @@ struct Cut {
   const char* name;
   const char* expression;  // "": ByteLevel's own
   bool composes;           // NFC before
+  bool keeps_words;        // a word that is a token is it, whatever the merges
+  bool adds_bos;           // where the file does not say
 };
 constexpr Cut kCuts[] = {
-    {"gpt-2", "", false},
+    {"gpt-2", "", false, false, false},
     {"llama-bpe",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     false},
+     false, true, true},
     {"qwen2",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     true}};
+     true, false, false}};
 
 // What both kinds of tokenizer say.
 struct Words {
@@ -125,8 +127,12 @@ std::unique_ptr<Tokenizer> byte_level(const GgufFile& file, const Words& words) 
                {"normalizer", cut.composes ? Json{{"type", "NFC"}} : Json()},
                {"pre_tokenizer", pre_tokenizer_of(cut)},
                {"decoder", {{"type", "ByteLevel"}}},
-               {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}};
-  if (file.get<bool>("tokenizer.ggml.add_bos_token").value_or(false) && words.bos >= 0) {
+               {"model",
+                {{"type", "BPE"},
+                 {"vocab", vocabulary},
+                 {"merges", merges},
+                 {"ignore_merges", cut.keeps_words}}}};
+  if (file.get<bool>("tokenizer.ggml.add_bos_token").value_or(cut.adds_bos) && words.bos >= 0) {
     const std::string& bos = words.tokens[static_cast<size_t>(words.bos)];
     json["post_processor"] = {
         {"type", "TemplateProcessing"},
@@ -196,8 +202,9 @@ const Cut* cut_of(const Json& json) {
   if (!composes && !normalizer.is_null()) return nullptr;
   const Json pre = json.value("pre_tokenizer", Json());
   if (!pre.is_object()) return nullptr;
+  const bool keeps_words = json.value("model", Json::object()).value("ignore_merges", false);
   for (const Cut& cut : kCuts) {
-    if (cut.composes != composes) continue;
+    if (cut.composes != composes || cut.keeps_words != keeps_words) continue;
     const Json wanted = pre_tokenizer_of(cut);
     if (wanted["type"] != pre.value("type", "")) continue;
     if (wanted["type"] == "ByteLevel" && pre.value("use_regex", true) &&

@@ -90,7 +90,14 @@ void Normalizer::add(const nlohmann::json& json, const std::string& what, int de
 }
 
 std::string Normalizer::apply(std::string text) const {
-  for (const auto& step : steps_) text = step(std::move(text));
+  // Compatible decomposition makes eleven bytes of one; what makes far more was made to.
+  const size_t most = 64 * text.size() + 4096;
+  for (const auto& step : steps_) {
+    text = step(std::move(text));
+    if (text.size() > most)
+      fail_input("the tokenizer's normalizers make ", text.size(), " bytes of ",
+                 (most - 4096) / 64);
+  }
   return text;
 }
 

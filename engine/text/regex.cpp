@@ -3,12 +3,16 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+
 #include "engine/core/error.h"
 
 namespace trireme {
 namespace {
 
-constexpr uint32_t kMatchLimit = 10'000'000, kDepthLimit = 100'000;
+// Steps of one match: a class over a whole text takes one a character, and as many on the way back.
+constexpr size_t kMatchLimit = 10'000'000, kMatchLimitPerByte = 4;
+constexpr uint32_t kDepthLimit = 100'000;
 constexpr uint32_t kJitStackBytes = 1 << 20;
 
 // The pattern with the classes' letters spelled out; PCRE2's own are wider or narrower.
@@ -60,7 +64,6 @@ struct Workspace {
   pcre2_jit_stack* stack = pcre2_jit_stack_create(32 << 10, kJitStackBytes, nullptr);
   Workspace() {
     TRIREME_CHECK(data != nullptr && context != nullptr && stack != nullptr, "no memory");
-    pcre2_set_match_limit(context, kMatchLimit);
     pcre2_set_depth_limit(context, kDepthLimit);
     pcre2_jit_stack_assign(context, nullptr, stack);
   }
@@ -94,6 +97,9 @@ Regex::Regex(const std::string& pattern, const std::string& what) : pattern_(pat
 
 bool Regex::find(std::string_view text, size_t from, Match& match) const {
   thread_local const Workspace workspace;
+  const size_t limit = std::max(kMatchLimit, kMatchLimitPerByte * (text.size() - from));
+  pcre2_set_match_limit(workspace.context,
+                        static_cast<uint32_t>(std::min<size_t>(limit, UINT32_MAX)));
   const auto* const subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   const auto attempt = [&](uint32_t options) {
     return pcre2_match(code_of(code_), subject, text.size(), from, PCRE2_NO_UTF_CHECK | options,

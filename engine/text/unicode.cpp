@@ -2,9 +2,8 @@
 
 #include <utf8proc.h>
 
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <algorithm>
+#include <vector>
 
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
@@ -44,16 +43,51 @@ void append(char32_t c, std::string& out) {
 
 }  // namespace
 
+namespace {
+
+int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+
+// Characters taken apart, marks not yet in their order.
+std::vector<utf8proc_int32_t> decomposed(std::string_view text, utf8proc_option_t options) {
+  std::vector<utf8proc_int32_t> out;
+  out.reserve(text.size());
+  int boundary = 0;
+  for (size_t at = 0; at < text.size();) {
+    const auto c = static_cast<utf8proc_int32_t>(next_character(text, at));
+    utf8proc_int32_t parts[32];  // 18 at most
+    const auto count = utf8proc_decompose_char(c, parts, std::ssize(parts), options, &boundary);
+    TRIREME_CHECK(count >= 0 && count <= std::ssize(parts), "utf8proc: ", count);
+    out.insert(out.end(), parts, parts + count);
+  }
+  return out;
+}
+
+// Runs of marks by their classes (Unicode, canonical ordering). The library's own way takes the square of a
+// run's length, and a text may be one run.
+void order_marks(std::vector<utf8proc_int32_t>& characters) {
+  const auto is_mark = [](utf8proc_int32_t c) { return combining_class(c) != 0; };
+  for (auto begin = characters.begin(); begin != characters.end();) {
+    begin = std::find_if(begin, characters.end(), is_mark);
+    const auto end = std::find_if_not(begin, characters.end(), is_mark);
+    if (end - begin > 1) std::ranges::stable_sort(begin, end, {}, combining_class);
+    begin = end;
+  }
+}
+
+}  // namespace
+
 std::string normalize(std::string_view text, NormalForm form) {
   if (is_ascii(text)) return std::string(text);
-  utf8proc_uint8_t* raw = nullptr;
-  const auto bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &raw, options_of(form));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owned(raw, &std::free);
-  if (bytes == UTF8PROC_ERROR_NOMEM) throw std::bad_alloc();
-  TRIREME_CHECK(bytes >= 0, "utf8proc: ", utf8proc_errmsg(bytes));
-  return {reinterpret_cast<const char*>(raw), static_cast<size_t>(bytes)};
+  const utf8proc_option_t options = options_of(form);
+  std::vector<utf8proc_int32_t> characters = decomposed(text, options);
+  order_marks(characters);
+  const auto count = utf8proc_normalize_utf32(characters.data(), std::ssize(characters), options);
+  TRIREME_CHECK(count >= 0, "utf8proc: ", utf8proc_errmsg(count));
+  std::string out;
+  out.reserve(text.size());
+  for (utf8proc_ssize_t i = 0; i < count; ++i)
+    append(static_cast<char32_t>(characters[static_cast<size_t>(i)]), out);
+  return out;
 }
 
 std::string lower_case(std::string_view text) {

@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string_view model(reinterpret_cast<const char*>(data), size);
     const auto tokenizer = trireme::parse_sentencepiece(model, "fuzzed.model");
     tokenizer->decode(tokenizer->encode("Some text, \xE2\x82\xAC\n  and more of it."));
-  } catch (const trireme::Error&) {  // refused: good
+  } catch (const trireme::InputError&) {  // refused: good
   }
   return 0;
 }
