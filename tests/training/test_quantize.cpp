@@ -218,10 +218,12 @@ TEST(Quantize, WhatCannotBeIsRefused) {
     write_hf_directory(m, dir / "gptq", {.quantization = gptq});
   };
   const auto to_gguf = [&](const HfModel& m) { write_gguf(m, dir / "x.gguf", {.linear = "Q4_0"}); };
-  EXPECT_NE(write(std::numeric_limits<double>::quiet_NaN(), to_fp8).find("up_proj"),
-            std::string::npos);
-  EXPECT_NE(write(std::numeric_limits<double>::infinity(), to_gguf).find("ffn_up.weight"),
-            std::string::npos);
+  EXPECT_NE(
+      write(std::numeric_limits<double>::quiet_NaN(), to_fp8).find("up_proj.weight\" holds nan"),
+      std::string::npos);
+  EXPECT_NE(
+      write(std::numeric_limits<double>::infinity(), to_gguf).find("ffn_up.weight\" holds inf"),
+      std::string::npos);
   EXPECT_NE(write(1e6, to_gptq).find("too large"), std::string::npos);
   EXPECT_NE(write(1e6, to_gguf).find("too large"), std::string::npos);
   EXPECT_FALSE(fs::exists(dir / "x.gguf"));
