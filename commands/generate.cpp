@@ -2,14 +2,18 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
 #include "commands/commands.h"
 #include "commands/generate.h"
 #include "commands/rank_options.h"
+#include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
+#include "engine/text/conversation.h"
 #include "engine/text/tokenizer.h"
 #include "parallel/agree.h"
 #include "parallel/device.h"
@@ -22,6 +26,8 @@ namespace {
 struct Arguments {
   std::string model;
   std::string prompt = "\n";
+  bool chat = false;
+  std::string chat_template;
   std::string tokenizer;
   GenerateOptions options;
   LayoutOptions layout;
@@ -52,8 +58,12 @@ ParallelSizes sizes_of(const LayoutOptions& layout, const ModelConfig& model, in
   return sizes;
 }
 
+std::string tokenizer_name(const Arguments& args, const RunConfig& trained) {
+  return args.tokenizer.empty() ? trained.data.tokenizer : args.tokenizer;
+}
+
 std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& trained) {
-  const std::string spec = args.tokenizer.empty() ? trained.data.tokenizer : args.tokenizer;
+  const std::string spec = tokenizer_name(args, trained);
   if (spec.empty())
     fail_input(
         args.model,
@@ -66,18 +76,39 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& 
   return tokenizer;
 }
 
+// The template that is given, else the one that the model was fine-tuned with, else the tokenizer's.
+std::string template_source(const Arguments& args, const RunConfig& trained) {
+  const std::string& tuned = trained.finetune.chat_template;
+  const std::string& file = args.chat_template.empty() ? tuned : args.chat_template;
+  if (file.empty()) return chat_template_of(tokenizer_name(args, trained));
+  return std::filesystem::is_directory(file) ? chat_template_of(file) : read_small_file(file);
+}
+
+// The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
+std::vector<int32_t> encoded_message(const Arguments& args, const RunConfig& trained,
+                                     const Tokenizer& tokenizer) {
+  using Json = nlohmann::ordered_json;
+  const ChatTemplate chat(template_source(args, trained));
+  const Json message = {{"role", "user"}, {"content", args.prompt}};
+  const WrittenConversation written =
+      ConversationWriter(chat, tokenizer)
+          .write({{"messages", Json::array({message})}, {"add_generation_prompt", true}});
+  return tokenizer.encode(written.text, {.parse_special = true, .breaks = written.breaks});
+}
+
 // Models of others expect what their tokenizer puts around a text; ours see texts as they were trained on.
 std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& loaded,
                                     const Tokenizer& tokenizer) {
+  if (args.chat) return encoded_message(args, loaded.run_config(), tokenizer);
   return tokenizer.encode(args.prompt, {.add_special = loaded.is_foreign()});
 }
 
-// One text; printed on rank 0.
+// One text; printed on rank 0, of a conversation the answer.
 void generate_one(const Arguments& args, const GenerateOptions& options, LoadedModel& loaded,
                   const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
   const std::vector<int32_t> prompt = encoded_prompt(args, loaded, tokenizer);
   StreamDecoder decoder(tokenizer);
-  if (prints) std::fputs(args.prompt.c_str(), stdout);
+  if (prints && !args.chat) std::fputs(args.prompt.c_str(), stdout);
   for (int32_t id : prompt) decoder.push(id);
   generate(loaded.model(), loaded.parameters(), ctx, prompt, options, [&](int32_t id) {
     const std::string piece = decoder.push(id);
@@ -92,6 +123,7 @@ void generate_one(const Arguments& args, const GenerateOptions& options, LoadedM
 void run(const Arguments& args, const CommandLine& line) {
   before_connecting([&] {
     check_sampling_params(args.options.sampling);
+    if (!args.chat_template.empty() && !args.chat) fail_input("--chat-template goes with --chat");
     ensure_ranks(args.ranks, line.argc, line.argv);
   });
   std::unique_ptr<World> world;
@@ -134,6 +166,13 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->required()
       ->type_name("PATH");
   command->add_option("--prompt", args->prompt, "Text to continue (default: a line break)");
+  command->add_flag("--chat", args->chat,
+                    "The prompt is a user's message: the model's chat template writes it out, and "
+                    "the answer is shown");
+  command
+      ->add_option("--chat-template", args->chat_template,
+                   "With --chat: another template, or a tokenizer's directory that has one")
+      ->type_name("PATH");
   command->add_option("--max-new-tokens", args->options.max_new_tokens, "Tokens to generate")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

@@ -22,6 +22,7 @@ struct FinetuneConfig {
   std::string chat_template;    // file, or directory of a tokenizer; empty: the tokenizer's own
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;
+  std::string initial_adapter;  // directory of PEFT's that `lora` begins as; empty: as nothing
   PreferenceConfig dpo;
 };
 

@@ -100,8 +100,9 @@ class PretrainRun {
   std::chrono::steady_clock::time_point
       counted_until_;  // the time before belongs to finished steps
   int64_t last_saved_ = -1;
-  double peak_tflops_ = 0;  // of this rank
-  int64_t parameters_ = 0;  // of the whole model
+  double peak_tflops_ = 0;          // of this rank
+  int64_t parameters_ = 0;          // of the whole model
+  int64_t adapter_parameters_ = 0;  // beside them
   TrafficMetrics traffic_metrics_;
   std::unique_ptr<RunRecords> records_;
 };
@@ -130,6 +131,9 @@ PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOp
                  config.sequence_length),
       batches_(static_cast<size_t>(config.gradient_accumulation_steps)) {
   parameters_ = parameter_count(config.model);
+  if (config.finetune.lora.enabled())
+    for (const ModelParameter& p : adapter_parameters(config.model, config.finetune.lora))
+      adapter_parameters_ += Shape(std::span<const int64_t>(p.shape)).numel();
   ctx_.seed = config.seed;
   ctx_.profile = &profile_;
   if (device_.gpu == nullptr) return;
@@ -254,18 +258,20 @@ void PretrainRun::check_device_memory() const {
 
 void PretrainRun::start_or_resume() {
   std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
-  std::string weights;                    // of rank 0, as the notes are
+  std::string weights, adapter;           // of rank 0, as the notes are
   const std::string checkpoint = from_rank_0(group_, [&] {
     ResumePlan plan = plan_resume(config_, options_.resume);
     resume_notes = std::move(plan.notes);
     weights = std::move(plan.weights);
+    adapter = std::move(plan.adapter);
     return plan.checkpoint;
   });
   weights = from_rank_0(group_, [&] { return weights; });
+  adapter = from_rank_0(group_, [&] { return adapter; });
 
   take_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
   if (!weights.empty()) {
-    agreed(group_, [&] { load_initial_weights(ctx_, weights, state_); });
+    agreed(group_, [&] { load_initial_weights(ctx_, weights, adapter, state_); });
   } else if (checkpoint.empty()) {
     state_.initialize(ctx_);
   }
@@ -287,6 +293,7 @@ void PretrainRun::start_or_resume() {
     log_warning("no validation loss will be taken: ", no_validation_);
   if (!weights.empty() && checkpoint.empty())
     log_info("starting at step 0 with the weights of ", weights,
+             adapter.empty() ? "" : concat(" and the adapters of ", adapter),
              "; optimizer, learning rate and data begin anew");
   if (!checkpoint.empty())
     log_info("continuing ", checkpoint, " at step ", position_.step, " of ", config_.train_steps);
@@ -450,8 +457,9 @@ StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& r
   m.loss_scale = result.loss_scale;
   m.step_ms = seconds * 1e3;
   m.tokens_per_second = static_cast<double>(m.tokens) / seconds;
-  m.flops_formula = kFlopsFormula;
-  m.model_tflops = training_flops_per_token(config_.model, parameters_, config_.sequence_length) *
+  m.flops_formula = adapter_parameters_ > 0 ? kAdapterFlopsFormula : kFlopsFormula;
+  m.model_tflops = training_flops_per_token(config_.model, parameters_, config_.sequence_length,
+                                            adapter_parameters_) *
                    m.tokens_per_second / group_.size() / 1e12;
   // Above 1 the peak was measured while something else held the machine: no number beats a wrong one.
   if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;

@@ -42,6 +42,8 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
                                                      : values.number("finetune.lora.alpha");
   lora.dropout = values.number("finetune.lora.dropout");
   lora.rank_stabilised = values.flag("finetune.lora.use_rslora");
+  lora.dora = values.flag("finetune.lora.use_dora");
+  config.finetune.initial_adapter = values.word("finetune.lora.adapter");
   const char* const kTargets = "finetune.lora.target_modules";
   lora.targets = values.given(kTargets) ? read_files(values, kTargets, report)
                                         : std::vector<std::string>{"all-linear"};
@@ -164,11 +166,14 @@ Json finetune_json(const FinetuneConfig& finetune) {
                    {"loss_type", ipo ? "ipo" : "sigmoid"}};
   const LoraConfig& lora = finetune.lora;
   if (lora.enabled())
-    json["lora"] = {{"rank", lora.rank},
-                    {"alpha", lora.alpha},
-                    {"dropout", lora.dropout},
-                    {"target_modules", lora.targets},
-                    {"use_rslora", lora.rank_stabilised}};
+    json["lora"] = {
+        {"rank", lora.rank},
+        {"alpha", lora.alpha},
+        {"dropout", lora.dropout},
+        {"target_modules", lora.targets},
+        {"use_rslora", lora.rank_stabilised},
+        {"use_dora", lora.dora},
+        {"adapter", finetune.initial_adapter.empty() ? Json() : Json(finetune.initial_adapter)}};
   return json;
 }
 

@@ -14,6 +14,7 @@
 #include "training/checkpoint_model.h"
 #include "training/data/batch_source.h"
 #include "training/train_checkpoint.h"
+#include "transformer/peft_adapter.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -179,6 +180,11 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   if (config.finetune.lora.enabled() || learns_from_pairs(config.finetune))
     plan.weights = config.checkpoint.load;
   if (!plan.weights.empty()) open_any_model(plan.weights)->check(config.model);
+  // A checkpoint holds what became of them, but preferences are measured against the beginning.
+  const FinetuneConfig& finetune = config.finetune;
+  if (plan.checkpoint.empty() || learns_from_pairs(finetune))
+    plan.adapter = finetune.initial_adapter;
+  if (!plan.adapter.empty()) PeftAdapter(plan.adapter).check_beginning(config.model, finetune.lora);
   if (!plan.checkpoint.empty()) check_same_run(config, plan);
   if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())
     plan.notes.push_back("no checkpoint yet: the run starts from the beginning");

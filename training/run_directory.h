@@ -29,6 +29,7 @@ namespace trireme {
 struct ResumePlan {
   std::string checkpoint;          // directory to load; empty: start from the beginning
   std::string weights;             // of others, to start from; empty: fresh ones
+  std::string adapter;             // PEFT's directory that adapters begin as; empty: as nothing
   std::vector<std::string> notes;  // damaged checkpoints passed over, for the log
 };
 

@@ -86,6 +86,14 @@ void add_finetune_keys(Schema& s) {
   s.boolean("finetune.lora.use_rslora", false,
             "alpha / sqrt(rank) instead: rank-stabilised (Kalajdzievski 2023)")
       .alias({"use_rslora"});
+  s.boolean("finetune.lora.use_dora", false,
+            "the rows of W + s B A have lengths that are trained too (DoRA, Liu et al. 2024)")
+      .alias({"use_dora"});
+  s.string("finetune.lora.adapter", "null",
+           "adapters to begin with, PEFT's directory: of the same rank, targets and kind; null: "
+           "such as change nothing")
+      .or_null()
+      .alias({"adapter_name_or_path", "finetune.lora.adapter_name_or_path"});
 }
 
 }  // namespace trireme

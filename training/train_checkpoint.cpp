@@ -6,6 +6,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/transfer.h"
 #include "training/checkpoint_model.h"
+#include "transformer/peft_adapter.h"
 
 namespace trireme {
 namespace {
@@ -187,7 +188,8 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
   });
 }
 
-void load_initial_weights(Ctx& ctx, const std::string& path, TrainState& state) {
+void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
+                          TrainState& state) {
   const std::unique_ptr<ModelSource> source = open_any_model(path);
   const ModelConfig& wanted = state.model.config();
   source->check(wanted);
@@ -199,6 +201,10 @@ void load_initial_weights(Ctx& ctx, const std::string& path, TrainState& state) 
                of_source.contains(key) ? of_source[key].dump() : "unset");
   state.store.initialize(ctx, ctx.seed);
   source->load(ctx, state.model, state.store);
+  if (adapter.empty())
+    source->load_row_norms(ctx, state.model, state.store);
+  else
+    PeftAdapter(adapter).load_adapters(ctx, state.model, state.store);
   state.optimizer.initialize(ctx);
 }
 

@@ -24,9 +24,11 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 // model of `config`.
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
-// Parameters and routers' biases from a model that open_any_model() opens, everything else as in a fresh run.
-// Says where the configuration of the run differs from the model's.
-void load_initial_weights(Ctx& ctx, const std::string& path, TrainState& state);
+// Parameters and routers' biases from a model that open_any_model() opens, everything else as in a fresh run;
+// adapters from PEFT's directory `adapter`, empty: such as change nothing. Says where the configuration of the
+// run differs from the model's.
+void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
+                          TrainState& state);
 
 // The configuration stored in a checkpoint, resolved for the number of ranks that wrote it. Of an imported one
 // (`trireme checkpoint import`) what foreign_run_config() gives.

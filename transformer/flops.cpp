@@ -3,7 +3,7 @@
 namespace trireme {
 
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
-                                int64_t sequence_length) {
+                                int64_t sequence_length, int64_t adapter_parameters) {
   int64_t n = parameter_count;
   // The head's product uses V x C weights: its own, or the tied table's.
   if (!config.tie_word_embeddings) n -= config.vocab_size * config.hidden_size;
@@ -22,7 +22,9 @@ double training_flops_per_token(const ModelConfig& config, int64_t parameter_cou
   // Half for the scores, half for the values, which latent attention has narrower than its keys.
   const int64_t values = config.latent.kv_rank > 0 ? config.latent.value_dim : config.head_dim;
   const double width = static_cast<double>(config.num_heads * (config.head_dim + values)) / 2;
-  return 6.0 * static_cast<double>(n) + 12.0 * width * keys;
+  const double of_weights = adapter_parameters > 0 ? 4.0 : 6.0;
+  return of_weights * static_cast<double>(n) + 6.0 * static_cast<double>(adapter_parameters) +
+         12.0 * width * keys;
 }
 
 }  // namespace trireme

@@ -46,8 +46,9 @@ ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& p
   }
   add_bias_parameters(list, parts, init, block);
   int64_t first_output = 0;
+  ParamHandle weight = first_weight_;
   for (const LinearPart& part : parts) {
-    adapters_.add_column(list, part.name, part.out, in, part.rows, first_output, block);
+    adapters_.add_column(list, part.name, weight++, part.rows, first_output);
     first_output += part.rows.size();
   }
 }
@@ -68,24 +69,35 @@ void ColumnLinear::add_bias_parameters(ParameterList& list, const std::vector<Li
   }
 }
 
-void ColumnLinear::multiply(Pass& pass, const Tensor& y, const ConstTensor& x) const {
+void ColumnLinear::multiply(Pass& pass, const TokenRange& tokens, const Tensor& y,
+                            const ConstTensor& x, const Activation& squares) const {
   const ConstTensor bias =
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
-  product(pass, first_weight_, y, x, pass.params.value(first_weight_, last_weight_), bias);
+  const bool later = adapters_.scales_outputs();
+  product(pass, first_weight_, y, x, pass.params.value(first_weight_, last_weight_),
+          later ? ConstTensor() : bias);
+  adapters_.forward(pass, tokens, y, x, squares);
+  if (later && bias.present()) add_bias(pass.ctx, y, bias);
 }
 
 void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
+  const Activation squares = adapters_.row_squares(pass);
   gather_tokens_with(pass, x, [&](const TokenRange& rows, const ConstTensor& part) {
-    multiply(pass, rows.of(y), part);
-    adapters_.forward(pass, rows, rows.of(y), part);
+    multiply(pass, rows, rows.of(y), part, squares);
   });
 }
 
+void ColumnLinear::input_products(Pass& pass, const TokenRange& tokens, const Tensor& dx,
+                                  const ConstTensor& dy, const Activation& squares) const {
+  const AllTokens d = adapters_.through_weight(pass, dy, squares);
+  input_gradient(pass, first_weight_, dx, d, pass.params.value(first_weight_, last_weight_));
+  adapters_.backward_input(pass, tokens, dx, d, squares);
+}
+
 void ColumnLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  const Tensor weight = pass.params.value(first_weight_, last_weight_);
+  const Activation squares = adapters_.row_squares(pass);
   sum_over_tensor_ranks_with(pass, dx, [&](const TokenRange& rows, const Tensor& out) {
-    input_gradient(pass, first_weight_, out, rows.of(dy), weight);
-    adapters_.backward_input(pass, rows, out, rows.of(dy));
+    input_products(pass, rows, out, rows.of(dy), squares);
   });
 }
 
@@ -106,14 +118,11 @@ ReplicatedLinear::ReplicatedLinear(ParameterList& list, const Layout& layout,
 }
 
 void ReplicatedLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
-  products_.multiply(pass, y, x);
-  products_.adapters_.forward(pass, rows_of(pass, x), y, x);
+  products_.multiply(pass, rows_of(pass, x), y, x, products_.adapters_.row_squares(pass));
 }
 
 void ReplicatedLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  input_gradient(pass, products_.first_weight_, dx, dy,
-                 pass.params.value(products_.first_weight_, products_.last_weight_));
-  products_.adapters_.backward_input(pass, rows_of(pass, dy), dx, dy);
+  products_.input_products(pass, rows_of(pass, dy), dx, dy, products_.adapters_.row_squares(pass));
 }
 
 void ReplicatedLinear::backward_weight(Pass& pass, const ConstTensor& dy,
@@ -140,25 +149,29 @@ RowLinear::RowLinear(ParameterList& list, const Layout& layout, const std::strin
                       .copies = rows.copies,
                       .copy = rows.copy});
   }
-  adapters_.add_row(list, name, out, in, columns, block);
+  adapters_.add_row(list, name, weight_, columns);
 }
 
 void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   const ConstTensor bias = bias_ < 0 ? ConstTensor() : pass.params.value(bias_);
   const bool split = pass.groups != nullptr && pass.groups->layout.tp.size > 1;
+  const bool later = split || adapters_.scales_outputs();
   const Tensor weight = pass.params.value(weight_);
+  const Activation squares = adapters_.row_squares(pass);
   sum_over_tensor_ranks_with(pass, y, [&](const TokenRange& rows, const Tensor& out) {
-    product(pass, weight_, out, rows.of(x), weight, split ? ConstTensor() : bias);
-    adapters_.forward(pass, rows, out, rows.of(x));
+    product(pass, weight_, out, rows.of(x), weight, later ? ConstTensor() : bias);
+    adapters_.forward(pass, rows, out, rows.of(x), squares);
   });
-  if (split && bias.present()) add_bias(pass.ctx, y, bias);
+  if (later && bias.present()) add_bias(pass.ctx, y, bias);
 }
 
 AllTokens RowLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
   const Tensor weight = pass.params.value(weight_);
+  const Activation squares = adapters_.row_squares(pass);
   return gather_tokens_with(pass, dy, [&](const TokenRange& rows, const ConstTensor& part) {
-    input_gradient(pass, weight_, rows.of(dx), part, weight);
-    adapters_.backward_input(pass, rows, rows.of(dx), part);
+    const AllTokens d = adapters_.through_weight(pass, part, squares);
+    input_gradient(pass, weight_, rows.of(dx), d, weight);
+    adapters_.backward_input(pass, rows, rows.of(dx), d, squares);
   });
 }
 

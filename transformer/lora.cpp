@@ -5,6 +5,7 @@
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
+#include "engine/ops/weight_norm.h"
 
 namespace trireme {
 
@@ -30,6 +31,7 @@ void LowRank::take(const ParameterList& list, const std::string& layer, int64_t 
   const LoraConfig& config = list.adapters()->config;
   scale_ = config.scale();
   dropout_ = config.dropout;
+  magnitudes_ = config.dora;
   first_input_ = first_input;
   all_inputs_ = inputs;
   if (stream_ == 0) stream_ = substream(stream_id("lora_dropout"), stream_id(layer));
@@ -61,39 +63,70 @@ ParameterSpec factor_a(const std::string& layer, int64_t rank, int64_t in, int b
   return a;
 }
 
+// A length, which no weight decay is to shorten. Where no model is loaded all are one.
+ParameterSpec magnitude(const std::string& layer, int64_t out, int block) {
+  return {.name = layer + kMagnitudeSuffix,
+          .shape = Shape{out},
+          .init = InitKind::kOnes,
+          .block = block};
+}
+
 }  // namespace
 
-void LowRank::add_column(ParameterList& list, const std::string& layer, int64_t out, int64_t in,
-                         const DimSlice& rows, int64_t first_output, int block) {
+void LowRank::add_column(ParameterList& list, const std::string& layer, ParamHandle weight,
+                         const DimSlice& rows, int64_t first_output) {
   if (list.adapters() == nullptr || !list.adapters()->config.adapts(layer)) return;
   const int64_t r = list.adapters()->config.rank;
+  const ParameterSpec w = list.specs()[static_cast<size_t>(weight)];
+  const int64_t out = w.shape[0], in = w.shape[1];
   take(list, layer, 0, in);
-  ParameterSpec a = factor_a(layer, r, in, block);
+  ParameterSpec a = factor_a(layer, r, in, w.block);
   const Place& tp = list.adapters()->tp;
   replicate(a, tp);
   const bool every_rank_has_all = rows.copies == tp.size && rows.partial != PartialSum::kKvCopies;
   if (every_rank_has_all) a.partial = rows.partial;
-  ParameterSpec b = factor(layer + ".lora_B.weight", Shape{out, r}, block);
+  const auto divide = [&](ParameterSpec& spec) {
+    spec.partial = rows.partial;
+    spec.copies = rows.copies;
+    spec.copy = rows.copy;
+  };
+  ParameterSpec b = factor(layer + ".lora_B.weight", Shape{out, r}, w.block);
   b.box = box_of(rows, whole_slice(r));
-  b.partial = rows.partial;
-  b.copies = rows.copies;
-  b.copy = rows.copy;
-  const ParamHandle first = list.add_adapter(std::move(a));
-  parts_.push_back(
-      {first, list.add_adapter(std::move(b)), first_output, first_output + rows.size()});
+  divide(b);
+  Part part{.begin = first_output, .end = first_output + rows.size(), .weight = weight};
+  part.a = list.add_adapter(std::move(a));
+  part.b = list.add_adapter(std::move(b));
+  if (magnitudes_) {
+    ParameterSpec m = magnitude(layer, out, w.block);
+    m.box = box_of(rows);
+    divide(m);
+    part.magnitude = list.add_adapter(std::move(m));
+  }
+  parts_.push_back(part);
 }
 
-void LowRank::add_row(ParameterList& list, const std::string& layer, int64_t out, int64_t in,
-                      const DimSlice& columns, int block) {
+void LowRank::add_row(ParameterList& list, const std::string& layer, ParamHandle weight,
+                      const DimSlice& columns) {
   if (list.adapters() == nullptr || !list.adapters()->config.adapts(layer)) return;
   const int64_t r = list.adapters()->config.rank;
+  const ParameterSpec w = list.specs()[static_cast<size_t>(weight)];
+  const int64_t out = w.shape[0], in = w.shape[1];
   take(list, layer, columns.begin, in);
-  ParameterSpec a = factor_a(layer, r, in, block);
+  const Place& tp = list.adapters()->tp;
+  divided_inputs_ = tp.size > 1;
+  ParameterSpec a = factor_a(layer, r, in, w.block);
   a.box = box_of(whole_slice(r), columns);
-  ParameterSpec b = factor(layer + ".lora_B.weight", Shape{out, r}, block);
-  replicate(b, list.adapters()->tp);
-  const ParamHandle first = list.add_adapter(std::move(a));
-  parts_.push_back({first, list.add_adapter(std::move(b)), 0, out});
+  ParameterSpec b = factor(layer + ".lora_B.weight", Shape{out, r}, w.block);
+  replicate(b, tp);
+  Part part{.end = out, .weight = weight};
+  part.a = list.add_adapter(std::move(a));
+  part.b = list.add_adapter(std::move(b));
+  if (magnitudes_) {
+    ParameterSpec m = magnitude(layer, out, w.block);
+    replicate(m, tp);
+    part.magnitude = list.add_adapter(std::move(m));
+  }
+  parts_.push_back(part);
 }
 
 bool LowRank::drops(const Pass& pass) const {
@@ -120,33 +153,103 @@ Activation LowRank::inner(Pass& pass, const Part& part, const ConstTensor& x) co
   return h;
 }
 
-Activation LowRank::inner_gradient(Pass& pass, const Part& part, const ConstTensor& dy) const {
+Activation LowRank::inner_gradient(Pass& pass, const Part& part, const ConstTensor& d) const {
   const Tensor b = pass.params.value(part.b);
-  Activation dh = pass.ctx.allocate("lora.d_inner", dy.dtype(), Shape{dy.size(0), b.size(1)});
-  product(pass, dh, dy.slice(1, part.begin, part.end), Transpose::kNo, b, Transpose::kNo,
-          {.alpha = static_cast<float>(scale_)});
+  Activation dh = pass.ctx.allocate("lora.d_inner", d.dtype(), Shape{d.size(0), b.size(1)});
+  product(pass, dh, d, Transpose::kNo, b, Transpose::kNo, {.alpha = static_cast<float>(scale_)});
   return dh;
 }
 
-void LowRank::forward(Pass& pass, const TokenRange& tokens, const Tensor& y,
-                      const ConstTensor& x) const {
+Activation LowRank::row_squares(Pass& pass) const {
+  if (!magnitudes_) return {};
+  Activation squares = pass.ctx.allocate("lora.row_squares", sum_dtype(pass.params.dtype()),
+                                         Shape{parts_.back().end});
+  for (const Part& part : parts_)
+    adapted_row_squares(pass.ctx, squares->slice(0, part.begin, part.end),
+                        pass.params.value(part.weight), pass.params.value(part.a),
+                        pass.params.value(part.b), scale_);
+  if (divided_inputs_ && pass.groups != nullptr && !pass.ctx.planning()) {
+    const TimeScope scope(pass.ctx.profile, TimeCategory::kCommunication);
+    pass.groups->tp->all_reduce(squares);
+  }
+  return squares;
+}
+
+void LowRank::scale(Pass& pass, const Part& part, const Activation& squares, const Tensor& y,
+                    const ConstTensor& x, double shift, bool accumulate) const {
+  scale_outputs(pass.ctx, y, x, pass.params.value(part.magnitude),
+                squares->slice(0, part.begin, part.end), shift, accumulate);
+}
+
+// y += (g - 1) x' W^T + g h B^T; without dropout, where y is x' W^T, in place.
+void LowRank::scaled_forward(Pass& pass, const Part& part, const Activation& squares,
+                             const Tensor& y, const ConstTensor& dropped,
+                             const ConstTensor& h) const {
+  const Tensor b = pass.params.value(part.b);
+  if (!drops(pass)) {
+    product(pass, y, h, Transpose::kNo, b, Transpose::kYes, {.accumulate = true});
+    return scale(pass, part, squares, y, y);
+  }
+  const Activation u = pass.ctx.allocate("lora.outputs", y.dtype(), y.shape());
+  linear_forward(pass.ctx, u, dropped, pass.params.value(part.weight), {});
+  scale(pass, part, squares, y, u, -1, true);
+  product(pass, u, h, Transpose::kNo, b, Transpose::kYes, {});
+  scale(pass, part, squares, y, u, 0, true);
+}
+
+void LowRank::forward(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
+                      const Activation& squares) const {
   if (!present()) return;
   const AllTokens input = dropped(pass, tokens, x);
   for (const Part& part : parts_) {
     const Activation h = inner(pass, part, input);
-    product(pass, y.slice(1, part.begin, part.end), h, Transpose::kNo, pass.params.value(part.b),
-            Transpose::kYes, {.accumulate = true});
+    const Tensor out = y.slice(1, part.begin, part.end);
+    if (magnitudes_)
+      scaled_forward(pass, part, squares, out, input, h);
+    else
+      product(pass, out, h, Transpose::kNo, pass.params.value(part.b), Transpose::kYes,
+              {.accumulate = true});
   }
 }
 
+AllTokens LowRank::through_weight(Pass& pass, const ConstTensor& dy,
+                                  const Activation& squares) const {
+  if (!magnitudes_ || drops(pass)) return {Activation(), dy};
+  Activation d = pass.ctx.allocate("lora.scaled_gradient", dy.dtype(), dy.shape());
+  int64_t done = 0;  // outputs
+  const auto copy_until = [&](int64_t end) {
+    if (end > done)
+      scale_outputs(pass.ctx, d->slice(1, done, end), dy.slice(1, done, end), {}, {}, 0, false);
+  };
+  for (const Part& part : parts_) {
+    copy_until(part.begin);
+    scale(pass, part, squares, d->slice(1, part.begin, part.end),
+          dy.slice(1, part.begin, part.end));
+    done = part.end;
+  }
+  copy_until(dy.size(1));
+  const ConstTensor view = *d;
+  return {std::move(d), view};
+}
+
 void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor& dx,
-                             const ConstTensor& dy) const {
+                             const ConstTensor& dy, const Activation& squares) const {
   if (!present()) return;
   Activation sum;  // through the dropout
   if (drops(pass)) sum = pass.ctx.allocate("lora.d_dropped", dx.dtype(), dx.shape());
   bool first = drops(pass);
   for (const Part& part : parts_) {
-    const Activation dh = inner_gradient(pass, part, dy);
+    ConstTensor d = dy.slice(1, part.begin, part.end);
+    Activation scaled;
+    if (magnitudes_ && drops(pass)) {  // both factors see the gradient here
+      scaled = pass.ctx.allocate("lora.scaled_gradient", d.dtype(), d.shape());
+      scale(pass, part, squares, scaled, d, -1);
+      linear_backward_input(pass.ctx, sum, scaled, pass.params.value(part.weight),
+                            !std::exchange(first, false));
+      scale(pass, part, squares, scaled, d);
+      d = *scaled;
+    }
+    const Activation dh = inner_gradient(pass, part, d);
     product(pass, drops(pass) ? *sum : dx, dh, Transpose::kNo, pass.params.value(part.a),
             Transpose::kNo, {.accumulate = !std::exchange(first, false)});
   }
@@ -157,14 +260,31 @@ void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor&
 
 void LowRank::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
   if (!present()) return;
+  const Activation squares = row_squares(pass);
   const AllTokens input = dropped(pass, rows_of(pass, x), x);
   for (const Part& part : parts_) {
+    const ConstTensor of_part = dy.slice(1, part.begin, part.end);
+    ConstTensor d = of_part;
+    Activation scaled;
+    if (magnitudes_) {
+      scaled = pass.ctx.allocate("lora.scaled_gradient", d.dtype(), d.shape());
+      scale(pass, part, squares, scaled, of_part);
+      d = *scaled;
+    }
+    const Activation h = inner(pass, part, input);
     const GradientSlot db = pass.params.gradient(part.b);
-    product(pass, db.grad, dy.slice(1, part.begin, part.end), Transpose::kYes,
-            inner(pass, part, input), Transpose::kNo, {.accumulate = db.accumulate});
+    product(pass, db.grad, d, Transpose::kYes, h, Transpose::kNo, {.accumulate = db.accumulate});
     const GradientSlot da = pass.params.gradient(part.a);
-    product(pass, da.grad, inner_gradient(pass, part, dy), Transpose::kYes, input, Transpose::kNo,
+    product(pass, da.grad, inner_gradient(pass, part, d), Transpose::kYes, input, Transpose::kNo,
             {.accumulate = da.accumulate});
+    if (!magnitudes_) continue;
+    const Tensor u = *scaled;  // V x', in the same place
+    linear_forward(pass.ctx, u, input, pass.params.value(part.weight), {});
+    product(pass, u, h, Transpose::kNo, pass.params.value(part.b), Transpose::kYes,
+            {.accumulate = true});
+    const GradientSlot dm = pass.params.gradient(part.magnitude);
+    magnitude_backward(pass.ctx, dm.grad, of_part, u, squares->slice(0, part.begin, part.end),
+                       dm.accumulate);
   }
 }
 

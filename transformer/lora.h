@@ -11,7 +11,17 @@
 //   replicated        both on every rank, their gradients as the layer's
 // and what it adds to y (or dx) is a part of the sum that the layer forms anyway.
 //
-// Nothing is saved for backward: x A^T and dy B are computed again, r columns each.
+// With magnitudes (Liu et al. 2024, "DoRA") the rows of V = W + s B A have lengths m of their own, which are
+// trained too and begin as those of W (model_source.h):
+//
+//   y = x W^T + (g - 1) x' W^T + g s (x' A^T) B^T + b,   g[j] = m[j] / ||V[j]||   (PEFT's; without dropout g V x + b)
+//
+// and ||V|| counts as a constant in backward: dm[j] = sum over tokens of dy[j] (V x')[j] / ||V[j]||. It is taken anew
+// in every pass (engine/ops/weight_norm.h), so that nothing can be stale. A row-parallel rank has a part of each
+// ||V||^2, which are added over the ranks: (out) elements are exchanged. m is divided as the layer's bias, of a
+// row-parallel layer every rank has all of it and a part of its gradient.
+//
+// Nothing is saved for backward: x A^T and dy B are computed again, r columns each, and for dm V x'.
 #pragma once
 
 #include <string>
@@ -27,6 +37,7 @@ struct LoraConfig {
   double alpha = 0;
   double dropout = 0;
   bool rank_stabilised = false;
+  bool dora = false;  // with magnitudes
   std::vector<std::string>
       targets;  // last parts of the layers' names: "q_proj"; "all-linear": all of them
   bool enabled() const { return rank > 0; }
@@ -34,6 +45,9 @@ struct LoraConfig {
   bool adapts(const std::string& layer) const;
   bool operator==(const LoraConfig&) const = default;
 };
+
+// Of a layer's adapters, as their parameters are named: layer + ".lora_A.weight".
+inline constexpr const char* kMagnitudeSuffix = ".lora_magnitude_vector";
 
 // The parameters that Model's layers add while this is set in their list are frozen, adapters' excepted.
 struct AdapterPlan {
@@ -50,24 +64,34 @@ class LowRank {
   LowRank() = default;
   bool present() const { return !parts_.empty(); }
 
-  // After the weights. `outputs`: which of the layer's (this rank's) outputs the weight computes.
-  void add_column(ParameterList& list, const std::string& layer, int64_t out, int64_t in,
-                  const DimSlice& rows, int64_t first_output, int block);
-  void add_row(ParameterList& list, const std::string& layer, int64_t out, int64_t in,
-               const DimSlice& columns, int block);
+  // After the weights, of which `weight` is this part's. first_output: of the layer's (this rank's) outputs the
+  // first that the weight computes.
+  void add_column(ParameterList& list, const std::string& layer, ParamHandle weight,
+                  const DimSlice& rows, int64_t first_output);
+  void add_row(ParameterList& list, const std::string& layer, ParamHandle weight,
+               const DimSlice& columns);
 
-  // y += ..., of some tokens. x (n, in), y (n, out) of them.
-  void forward(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x) const;
-  // dx += ..., of some tokens.
-  void backward_input(Pass& pass, const TokenRange& tokens, const Tensor& dx,
-                      const ConstTensor& dy) const;
-  // The gradients of A and B, from all tokens that the layer has here.
+  // With magnitudes the outputs are scaled: the layer adds its bias behind forward().
+  bool scales_outputs() const { return magnitudes_; }
+  // With magnitudes ||V||^2 of every output, for the calls below; absent without. Of row-parallel layers
+  // collective over the tensor-parallel ranks.
+  Activation row_squares(Pass& pass) const;
+  // y, which is x W^T -> y + ..., of some tokens. x (n, in), y (n, out) of them.
+  void forward(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
+               const Activation& squares) const;
+  // What W, and backward_input(), are to have in the place of dy: g dy where there are magnitudes and no dropout.
+  AllTokens through_weight(Pass& pass, const ConstTensor& dy, const Activation& squares) const;
+  // dx, which is W's share, += ..., of some tokens. dy: as through_weight() says.
+  void backward_input(Pass& pass, const TokenRange& tokens, const Tensor& dx, const ConstTensor& dy,
+                      const Activation& squares) const;
+  // The gradients of A, B and m, from all tokens that the layer has here.
   void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
 
  private:
   struct Part {
     ParamHandle a = -1, b = -1;
     int64_t begin = 0, end = 0;  // outputs of the layer
+    ParamHandle weight = -1, magnitude = -1;
   };
   void take(const ParameterList& list, const std::string& layer, int64_t first_input,
             int64_t inputs);
@@ -75,10 +99,18 @@ class LowRank {
   RandomKey dropout_key(const Pass& pass) const;
   // x' of some tokens; shows x itself without dropout.
   AllTokens dropped(Pass& pass, const TokenRange& tokens, const ConstTensor& x) const;
-  Activation inner(Pass& pass, const Part& part, const ConstTensor& x) const;            // s x' A^T
-  Activation inner_gradient(Pass& pass, const Part& part, const ConstTensor& dy) const;  // s dy B
-  std::vector<Part> parts_;
+  Activation inner(Pass& pass, const Part& part, const ConstTensor& x) const;  // s x' A^T
+  // s d B, d (n, outputs of the part)
+  Activation inner_gradient(Pass& pass, const Part& part, const ConstTensor& d) const;
+  // y = (g + shift) x, or y +=, of the part's outputs
+  void scale(Pass& pass, const Part& part, const Activation& squares, const Tensor& y,
+             const ConstTensor& x, double shift = 0, bool accumulate = false) const;
+  void scaled_forward(Pass& pass, const Part& part, const Activation& squares, const Tensor& y,
+                      const ConstTensor& dropped, const ConstTensor& h) const;
+  std::vector<Part> parts_;  // in the order of the outputs
   double scale_ = 1, dropout_ = 0;
+  bool magnitudes_ = false;
+  bool divided_inputs_ = false;               // over tensor-parallel ranks
   uint64_t stream_ = 0;                       // of the dropout
   int64_t first_input_ = 0, all_inputs_ = 0;  // this rank's inputs among all of the layer
 };

@@ -1,6 +1,7 @@
 #include "transformer/merged_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace trireme {
@@ -34,14 +35,14 @@ class NeededTensors : public TensorSource {
   const TensorSource &all_, &adapters_;
 };
 
-// A whole matrix, converted to float32.
-std::vector<float> matrix(const ModelSource& source, const ModelConfig& config,
-                          const std::string& name, int64_t rows, int64_t columns) {
-  std::vector<float> values(static_cast<size_t>(rows * columns));
-  const ModelParameter parameter{name, {rows, columns}, false};
-  source.read(config, parameter, whole_box(parameter.shape), 0,
-              Tensor(values.data(), DType::kF32, Shape{rows * columns}));
-  return values;
+// A whole tensor, converted to float32.
+std::vector<float> values(const ModelSource& source, const ModelConfig& config,
+                          const std::string& name, const std::vector<int64_t>& shape) {
+  const Shape all{std::span<const int64_t>(shape)};
+  std::vector<float> out(static_cast<size_t>(all.numel()));
+  source.read(config, {name, shape, false}, whole_box(shape), 0,
+              Tensor(out.data(), DType::kF32, Shape{all.numel()}));
+  return out;
 }
 
 }  // namespace
@@ -56,6 +57,62 @@ MergedModel::MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<Mode
   tensors_ = std::make_unique<NeededTensors>(*base_, *adapters_);
 }
 
+// s B A, and m where there are magnitudes.
+struct MergedModel::Factors {
+  std::vector<float> a, b, m;
+  int64_t rank = 0, in = 0;
+  float scale = 1;
+  // y += columns [column, column + count) of row `row` of s B A
+  void add(float* y, int64_t row, int64_t column, int64_t count) const {
+    for (int64_t k = 0; k < rank; ++k) {
+      const float factor = scale * b[static_cast<size_t>(row * rank + k)];
+      const float* const x = a.data() + k * in + column;
+      for (int64_t i = 0; i < count; ++i) y[i] += factor * x[i];
+    }
+  }
+};
+
+MergedModel::Factors MergedModel::factors(const ModelConfig& config, const ModelParameter& weight,
+                                          const std::string& layer) const {
+  const int64_t out = weight.shape[0], in = weight.shape[1], r = lora_.rank;
+  Factors f{.a = values(*adapters_, config, layer + ".lora_A.weight", {r, in}),
+            .b = values(*adapters_, config, layer + ".lora_B.weight", {out, r}),
+            .m = {},
+            .rank = r,
+            .in = in,
+            .scale = static_cast<float>(lora_.scale())};
+  if (lora_.dora) f.m = values(*adapters_, config, layer + kMagnitudeSuffix, {out});
+  return f;
+}
+
+void MergedModel::read_scaled(const ModelConfig& config, const ModelParameter& parameter,
+                              const Factors& f, const TensorBox& box, int64_t begin,
+                              std::vector<float>& out) const {
+  constexpr int64_t kRows = 64;  // at a time
+  const int64_t width = box.extent[1], n = std::ssize(out);
+  const int64_t end = ceil_div(begin + n, width);  // row of the box
+  std::vector<float> tile;
+  for (int64_t first = begin / width; first < end; first += kRows) {
+    const int64_t rows = std::min(end - first, kRows);
+    tile.resize(static_cast<size_t>(rows * f.in));
+    base_->read(config, parameter, {.start = {box.start[0] + first, 0}, .extent = {rows, f.in}}, 0,
+                Tensor(tile.data(), DType::kF32, Shape{rows * f.in}));
+    for (int64_t r = first; r < first + rows; ++r) {
+      float* const v = tile.data() + (r - first) * f.in;
+      f.add(v, box.start[0] + r, 0, f.in);
+      double squares = 0;
+      for (int64_t i = 0; i < f.in; ++i)
+        squares += static_cast<double>(v[i]) * static_cast<double>(v[i]);
+      const double m = f.m[static_cast<size_t>(box.start[0] + r)];
+      const double g = squares > 0 ? m / std::sqrt(squares) : 1;
+      const int64_t from = std::max(begin, r * width), to = std::min(begin + n, (r + 1) * width);
+      for (int64_t at = from; at < to; ++at)
+        out[static_cast<size_t>(at - begin)] =
+            static_cast<float>(g * static_cast<double>(v[box.start[1] + at - r * width]));
+    }
+  }
+}
+
 void MergedModel::read(const ModelConfig& config, const ModelParameter& parameter,
                        const TensorBox& box, int64_t begin, const Tensor& destination) const {
   const std::string& name = parameter.name;
@@ -64,22 +121,18 @@ void MergedModel::read(const ModelConfig& config, const ModelParameter& paramete
   const std::string a_name = adapters_->place(config, layer + ".lora_A.weight").tensor;
   if (parameter.shape.size() != 2 || adapters_->tensors().find(a_name) == nullptr)
     return base_->read(config, parameter, box, begin, destination);
-  const int64_t out = parameter.shape[0], in = parameter.shape[1], r = lora_.rank;
-  const std::vector<float> a = matrix(*adapters_, config, layer + ".lora_A.weight", r, in);
-  const std::vector<float> b = matrix(*adapters_, config, layer + ".lora_B.weight", out, r);
+  const Factors f = factors(config, parameter, layer);
   const int64_t n = destination.numel(), width = box.extent[1];
   std::vector<float> sum(static_cast<size_t>(n));
+  if (lora_.dora) {
+    read_scaled(config, parameter, f, box, begin, sum);
+    return convert_elements(destination, std::span<const float>(sum));
+  }
   base_->read(config, parameter, box, begin, Tensor(sum.data(), DType::kF32, Shape{n}));
-  const auto scale = static_cast<float>(lora_.scale());
   for (int64_t at = 0; at < n;) {  // the part of a row at a time
     const int64_t row = (begin + at) / width, column = (begin + at) % width;
     const int64_t count = std::min(n - at, width - column);
-    float* const y = sum.data() + at;
-    for (int64_t k = 0; k < r; ++k) {
-      const float factor = scale * b[static_cast<size_t>((box.start[0] + row) * r + k)];
-      const float* const x = a.data() + k * in + box.start[1] + column;
-      for (int64_t i = 0; i < count; ++i) y[i] += factor * x[i];
-    }
+    f.add(sum.data() + at, box.start[0] + row, box.start[1] + column, count);
     at += count;
   }
   convert_elements(destination, std::span<const float>(sum));

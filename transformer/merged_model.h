@@ -1,5 +1,6 @@
-// A model with adapters added to its weights, W + s B A, as a source: what is read from it may be evaluated,
-// converted and exported like the model alone. Nothing is kept but the adapters of one layer.
+// A model with adapters added to its weights as a source, V = W + s B A, with magnitudes m V / ||V|| of every row:
+// what is read from it may be evaluated, converted and exported like the model alone. Nothing is kept but the
+// adapters of one layer and, for magnitudes, some rows of its weight.
 #pragma once
 
 #include <memory>
@@ -26,6 +27,13 @@ class MergedModel : public ModelSource {
   bool is_ignored(const ModelConfig&, const std::string&) const override { return false; }
 
  private:
+  struct Factors;
+  Factors factors(const ModelConfig& config, const ModelParameter& weight,
+                  const std::string& layer) const;
+  // Elements [begin, begin + out.size()) of the flattened box, from the base's whole rows.
+  void read_scaled(const ModelConfig& config, const ModelParameter& parameter,
+                   const Factors& factors, const TensorBox& box, int64_t begin,
+                   std::vector<float>& out) const;
   std::unique_ptr<ModelSource> base_, adapters_;
   LoraConfig lora_;
 };

@@ -32,9 +32,9 @@ Model::Model(const ModelConfig& config, DType dtype)
 
 Model::Model(const ModelConfig& config, DType dtype, const Layout& layout,
              const std::vector<ChunkSpan>& chunks, const LoraConfig& lora)
-    : config_(config), chunks_(chunks) {
+    : config_(config), adapted_(lora.enabled()), chunks_(chunks) {
   const AdapterPlan adapters{lora, layout.tp};
-  if (lora.enabled()) list_.set_adapters(&adapters);
+  if (adapted_) list_.set_adapters(&adapters);
   int number = 0;  // of the parameter block
   for (const ChunkSpan& span : chunks_) {
     if (span.embedding) {
@@ -153,7 +153,7 @@ void Model::backward_weight(Pass& pass, int chunk, Deferred deferred, const Bloc
   for (size_t l = layers.size(); l-- > 0;) {
     {
       std::optional<BlockUse> use;
-      if (Block::weight_pass_reads_weights(deferred.blocks[l]))
+      if (adapted_ || Block::weight_pass_reads_weights(deferred.blocks[l]))
         use.emplace(pass.params, layers[l].number);
       layers[l].block.backward_weight(pass, std::move(deferred.blocks[l]));
     }

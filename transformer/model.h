@@ -85,6 +85,7 @@ class Model {
     int number;  // of its parameter block
   };
   ModelConfig config_;
+  bool adapted_ = false;
   ParameterList list_;
   std::vector<ChunkSpan> chunks_;
   std::vector<std::vector<Layer>> layers_;  // of each chunk

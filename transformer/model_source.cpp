@@ -1,6 +1,7 @@
 #include "transformer/model_source.h"
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -233,22 +234,61 @@ void ModelSource::read(const ModelConfig& config, const ModelParameter& paramete
   subtract(destination, at.added);
 }
 
-void ModelSource::load_parameters(Ctx& ctx, const Model& model, ParameterStore& store,
-                                  bool adapters) const {
+void ModelSource::fill(Ctx& ctx, ParameterStore& store,
+                       const std::function<bool(const ParameterSpec&)>& chosen,
+                       const ReadPart& part_of) {
   const Tensor values = store.flat_values();
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (spec.adapter != adapters) continue;
-    const ModelParameter parameter{spec.name, dims_of(spec.shape), false};
-    const TensorBox box = spec.box.extent.empty() ? whole_box(parameter.shape) : spec.box;
+    if (!chosen(spec)) continue;
+    const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
     store.value_map().for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
       const int64_t begin = part.begin - store.range(h).begin;
-      fill_from_host(ctx, values.slice(0, at, at + part.size()),
-                     [&](const Tensor& piece, int64_t first) {
-                       read(model.config(), parameter, box, begin + first, piece);
-                     });
+      fill_from_host(
+          ctx, values.slice(0, at, at + part.size()),
+          [&](const Tensor& piece, int64_t first) { part_of(spec, box, begin + first, piece); });
     });
   }
+}
+
+void ModelSource::load_parameters(Ctx& ctx, const Model& model, ParameterStore& store,
+                                  bool adapters) const {
+  fill(
+      ctx, store, [&](const ParameterSpec& spec) { return spec.adapter == adapters; },
+      [&](const ParameterSpec& spec, const TensorBox& box, int64_t begin, const Tensor& piece) {
+        read(model.config(), {spec.name, dims_of(spec.shape), false}, box, begin, piece);
+      });
+}
+
+void ModelSource::load_row_norms(Ctx& ctx, const Model& model, ParameterStore& store) const {
+  constexpr std::string_view kSuffix = kMagnitudeSuffix;
+  std::map<std::string, std::vector<int64_t>> shapes;  // of the weights
+  for (const ParameterSpec& spec : store.specs())
+    if (!spec.adapter) shapes.emplace(spec.name, dims_of(spec.shape));
+  fill(
+      ctx, store, [&](const ParameterSpec& spec) { return spec.name.ends_with(kSuffix); },
+      [&](const ParameterSpec& spec, const TensorBox& box, int64_t begin, const Tensor& piece) {
+        const std::string layer = spec.name.substr(0, spec.name.size() - kSuffix.size());
+        const ModelParameter weight{layer + ".weight", shapes.at(layer + ".weight"), false};
+        const int64_t inputs = weight.shape[1], rows = piece.numel();
+        std::vector<double> tile(static_cast<size_t>(std::min(rows, kTileRows) * inputs));
+        std::vector<double> norms(static_cast<size_t>(rows));
+        for (int64_t first = 0; first < rows; first += kTileRows) {
+          const int64_t n = std::min(rows - first, kTileRows);
+          read(model.config(), weight,
+               {.start = {box.start[0] + begin + first, 0}, .extent = {n, inputs}}, 0,
+               Tensor(tile.data(), DType::kF64, Shape{n * inputs}));
+          for (int64_t r = 0; r < n; ++r) {
+            double squares = 0;
+            for (int64_t i = 0; i < inputs; ++i) {
+              const double w = tile[static_cast<size_t>(r * inputs + i)];
+              squares += w * w;
+            }
+            norms[static_cast<size_t>(first + r)] = std::sqrt(squares);
+          }
+        }
+        convert_elements(piece, DType::kF64, std::as_bytes(std::span<const double>(norms)));
+      });
 }
 
 void ModelSource::load_adapters(Ctx& ctx, const Model& model, ParameterStore& store) const {

@@ -4,6 +4,7 @@
 // pages of the file. hf_model.h and gguf_model.h are the kinds; open_model_source() tells which a path is.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,6 +60,8 @@ class ModelSource {
   void load(Ctx& ctx, const Model& model, ParameterStore& store) const;
   // The adapters (transformer/lora.h) and nothing else.
   void load_adapters(Ctx& ctx, const Model& model, ParameterStore& store) const;
+  // The adapters' magnitudes and nothing else: the lengths of the rows of these weights, each rank those it stores.
+  void load_row_norms(Ctx& ctx, const Model& model, ParameterStore& store) const;
 
  protected:
   explicit ModelSource(std::string path) : path_(std::move(path)) {}
@@ -67,6 +70,11 @@ class ModelSource {
   std::unique_ptr<TensorSource> tensors_;
 
  private:
+  // What of the flattened box of a parameter goes to `destination`, as read() has it.
+  using ReadPart = std::function<void(const ParameterSpec& spec, const TensorBox& box,
+                                      int64_t begin, const Tensor& destination)>;
+  static void fill(Ctx& ctx, ParameterStore& store,
+                   const std::function<bool(const ParameterSpec&)>& chosen, const ReadPart& part);
   void load_parameters(Ctx& ctx, const Model& model, ParameterStore& store, bool adapters) const;
   std::string path_;
   mutable std::optional<DType> dtype_;  // once it was asked for

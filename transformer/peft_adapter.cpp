@@ -26,7 +26,6 @@ struct Plain {
 };
 const std::vector<Plain>& plain_keys() {
   static const std::vector<Plain> keys{{"bias", {"none"}},
-                                       {"use_dora", {false}},
                                        {"fan_in_fan_out", {false}},
                                        {"layers_to_transform", {}},
                                        {"layers_pattern", {}},
@@ -61,6 +60,7 @@ LoraConfig read_config(const std::string& file) {
   lora.rank = rank.get<int64_t>();
   lora.alpha = alpha.get<double>();
   lora.rank_stabilised = get("use_rslora") == true;
+  lora.dora = get("use_dora") == true;
   if (targets.is_string()) lora.targets = {targets.get<std::string>()};
   if (targets.is_array())
     for (const Json& target : targets)
@@ -103,10 +103,10 @@ ParameterPlace PeftAdapter::place(const ModelConfig&, const std::string& paramet
   return {HfSource{kPrefix + parameter}};
 }
 
-void PeftAdapter::check_adapters(const ModelConfig& config) const {
+std::string PeftAdapter::problems(const ModelConfig& config, const LoraConfig& lora) const {
   std::string problems;
   std::set<std::string> known;
-  for (const ModelParameter& p : adapter_parameters(config, lora_)) {
+  for (const ModelParameter& p : adapter_parameters(config, lora)) {
     const std::string name = kPrefix + p.name;
     known.insert(name);
     const SourceTensor* tensor = tensors_->find(name);
@@ -118,8 +118,27 @@ void PeftAdapter::check_adapters(const ModelConfig& config) const {
   }
   for (const SourceTensor& tensor : tensors_->tensors())
     if (!known.contains(tensor.name)) problems += concat("\n  left over: ", tensor.name);
-  if (!problems.empty())
-    fail_input(path(), ": its adapters are not those of the model:", problems.substr(0, 2000));
+  return problems.substr(0, 2000);
+}
+
+void PeftAdapter::check_adapters(const ModelConfig& config) const {
+  if (const std::string found = problems(config, lora_); !found.empty())
+    fail_input(path(), ": its adapters are not those of the model:", found);
+}
+
+void PeftAdapter::check_beginning(const ModelConfig& config, const LoraConfig& lora) const {
+  std::string found;
+  const auto compare = [&](const char* key, const auto& run, const char* word, const auto& file) {
+    if (run != file) found += concat("\n  ", key, " is ", run, ", its ", word, " ", file);
+  };
+  const auto said = [](bool value) { return std::string(value ? "true" : "false"); };
+  compare("finetune.lora.rank", lora.rank, "r", lora_.rank);
+  compare("finetune.lora.alpha", lora.alpha, "lora_alpha", lora_.alpha);
+  compare("finetune.lora.use_rslora", said(lora.rank_stabilised), "use_rslora",
+          said(lora_.rank_stabilised));
+  compare("finetune.lora.use_dora", said(lora.dora), "use_dora", said(lora_.dora));
+  found += problems(config, lora);
+  if (!found.empty()) fail_input(path(), ": training cannot begin with its adapters:", found);
 }
 
 bool is_peft_adapter(const std::string& path) {
@@ -148,7 +167,7 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
   SafetensorsWriter writer((fs::path(directory) / kWeightsFile).string(), specs,
                            {{"format", "pt"}});
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const Shape shape{parameters[i].shape[0], parameters[i].shape[1]};
+    const Shape shape{std::span<const int64_t>(parameters[i].shape)};
     const Buffer buffer("adapter", shape.numel() * dtype_size(specs[i].dtype));
     adapters.read(config, parameters[i], whole_box(parameters[i].shape), 0,
                   buffer.tensor(specs[i].dtype, Shape{shape.numel()}));
@@ -163,7 +182,7 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                      {"lora_dropout", lora.dropout},
                      {"target_modules", target_names(config, lora)},
                      {"use_rslora", lora.rank_stabilised},
-                     {"use_dora", false},
+                     {"use_dora", lora.dora},
                      {"bias", "none"},
                      {"fan_in_fan_out", false},
                      {"inference_mode", true}};

@@ -18,11 +18,16 @@ class PeftAdapter : public ModelSource {
   // InputError that lists the adapters that a model of `config` needs and the files lack, those left over,
   // and those of another shape.
   void check_adapters(const ModelConfig& config) const;
+  // InputError that lists all that keeps training of `lora` from beginning with these: another rank, factor, kind or
+  // targets, and what check_adapters() says.
+  void check_beginning(const ModelConfig& config, const LoraConfig& lora) const;
 
  protected:
   bool is_ignored(const ModelConfig&, const std::string&) const override { return false; }
 
  private:
+  // "" or a line for each that is missing, of another shape, or left over.
+  std::string problems(const ModelConfig& config, const LoraConfig& lora) const;
   LoraConfig lora_;
 };
 

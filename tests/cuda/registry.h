@@ -32,5 +32,6 @@ std::vector<OpCase> router_cases();
 std::vector<OpCase> row_cases();
 std::vector<OpCase> sample_cases();
 std::vector<OpCase> transfer_cases();
+std::vector<OpCase> weight_norm_cases();
 
 }  // namespace trireme::test

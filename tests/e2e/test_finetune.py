@@ -40,13 +40,13 @@ class Finetuning(tiny_run.RunTest):
             {"role": "user", "content": word}, {"role": "assistant", "content": word[::-1]}]}) + "\n"
             for word in items))
 
+    def answer(self, run, word):
+        prompt = f"Q {word}\nA "
+        said, _ = self.trireme("generate", run, "--prompt", prompt, "--temperature", 0, "--max-new-tokens", 8)
+        return said.removeprefix(prompt).removesuffix("\n")
+
     def exact_match(self, run):
-        hits = 0
-        for word in self.held_out:
-            prompt = f"Q {word}\nA "
-            said, _ = self.trireme("generate", run, "--prompt", prompt, "--temperature", 0, "--max-new-tokens", 8)
-            hits += said == prompt + word[::-1] + "\n"
-        return hits / len(self.held_out)
+        return sum(self.answer(run, word) == word[::-1] for word in self.held_out) / len(self.held_out)
 
     def base(self, **changes):
         self.configure(model=MODEL, sequence_length=64, train_steps=60, train_batch_size=16,
@@ -74,6 +74,15 @@ class Finetuning(tiny_run.RunTest):
         self.finetune()
         self.assertLess(self.exact_match("base"), 0.1)
         self.assertGreater(self.exact_match("tuned"), 0.9)
+        # Asked by its own template, or by one that is given: the same prompt, and only the answer is shown.
+        word = next(w for w in self.held_out if self.answer("tuned", w) == w[::-1])
+        asked = ["generate", "tuned", "--chat", "--prompt", word, "--temperature", 0, "--max-new-tokens", 8]
+        self.assertEqual(self.trireme(*asked)[0], word[::-1] + "\n")
+        self.assertEqual(self.trireme(*asked, "--chat-template", "chat.jinja")[0], word[::-1] + "\n")
+        self.write("other.jinja", TEMPLATE.replace("Q ", "Q no "))
+        self.assertNotEqual(self.trireme(*asked, "--chat-template", "other.jinja")[0], word[::-1] + "\n")
+        self.assert_refused("generate", "base", "--chat", "--prompt", word, says="template")
+        self.assert_refused("generate", "tuned", "--chat-template", "chat.jinja", says="--chat")
         self.assert_members_are_documented("tuned")
         records = self.records("tuned")
         self.assertEqual(records[-1]["epoch"], 30)
@@ -118,6 +127,50 @@ class Finetuning(tiny_run.RunTest):
         texts = {self.trireme("generate", *model, "--prompt", f"Q {word}\nA ", "--temperature", 0)[0]
                  for model in (["tuned"], ["base", "--adapter", "tuned/adapter"])}
         self.assertEqual(len(texts), 1)
+
+    def test_magnitudes(self):
+        """Adapters with magnitudes: begun as the base, resumed, written, merged, and the beginning of other training."""
+        self.base()
+        self.finetune_config(checkpoint={"load": "base", "save_interval": 20})
+        document = json.loads((self.folder / "tune.json").read_text())
+        lora = {"rank": 8, "alpha": 16, "dropout": 0.05, "use_dora": True}
+        document["finetune"] |= {"lora": lora, "num_train_epochs": 1.2}
+        self.write("tune.json", json.dumps(document))
+        self.finetune()
+        tuned = self.losses("tuned")
+        data = ["--data", "letters", "--max-samples", 20, "--json"]
+        loss = {}
+
+        def evaluate(name, *model):
+            loss[name] = json.loads(self.trireme("eval", *model, *data)[0])["loss"]
+            return loss[name]
+
+        of_run = evaluate("run", "tuned")
+        self.assertNotAlmostEqual(of_run, evaluate("base", "base"), places=2)
+        self.assertEqual(evaluate("peft", "base", "--adapter", "tuned/adapter"), of_run)
+        self.assertTrue(json.loads((self.folder / "tuned/adapter/adapter_config.json").read_text())["use_dora"])
+        self.trireme("checkpoint", "merge-lora", "base", "tuned/adapter", "merged")
+        self.trireme("checkpoint", "export", "tuned", "exported")
+        self.assertAlmostEqual(evaluate("merged", "merged"), of_run, delta=1e-4 * of_run)
+        self.assertEqual((self.folder / "merged/model.safetensors").read_bytes(),
+                         (self.folder / "exported/model.safetensors").read_bytes())
+        # Without these, the same training begins with the same loss: magnitudes change nothing at first.
+        self.finetune("--set", "output_dir=plain", "--set", "finetune.lora.use_dora=false",
+                      "--set", "finetune.num_train_epochs=0.1")
+        self.assertAlmostEqual(self.losses("plain")[0][1], tuned[0][1], delta=1e-5 * tuned[0][1])
+        # Training that begins with the adapters begins where they are.
+        again = ["--set", "output_dir=again", "--set", "finetune.num_train_epochs=0.1", "--set",
+                 "finetune.lora.dropout=0"]
+        self.finetune(*again, "--set", "finetune.lora.adapter=tuned/adapter")
+        self.assertLess(self.losses("again")[0][1], 0.9 * tuned[0][1])
+        self.assert_refused("finetune", "--config", "tune.json", *again, "--set", "output_dir=refused", "--set",
+                            "finetune.lora.adapter=tuned/adapter", "--set", "finetune.lora.rank=4", "--set",
+                            "finetune.lora.alpha=3",
+                            says=["finetune.lora.rank is 4, its r 8", "finetune.lora.alpha is 3, its lora_alpha 16"])
+        # Continued, even where the adapters of the beginning are gone: the same run to the bit.
+        shutil.rmtree(max((self.folder / "tuned/checkpoints").glob("step-*")))
+        self.finetune("--resume", "auto")
+        self.assertEqual(self.losses("tuned"), tuned)
 
     def test_preferences(self):
         """The reversed word is preferred to the word: from ln 2, which equal models give, to almost always."""

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A tiny Llama of HuggingFace with adapters of PEFT, and the logits of both: tests/golden/peft.
+"""A tiny Llama of HuggingFace with adapters of PEFT, and the logits of both: tests/golden/peft. With magnitudes (DoRA)
+the gradients too, in float64.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch transformers peft safetensors
     /tmp/venv/bin/python tests/golden/make_peft.py
@@ -38,15 +39,47 @@ def make():
             parameter.data = torch.randn_like(parameter) * 0.3
     adapted = model(ids).logits[0].detach()
     assert (adapted - plain).abs().max() > 1
-    model.save_pretrained(OUT / "adapter")
-    (OUT / "adapter/README.md").unlink(missing_ok=True)
+    save_adapter(model, OUT / "adapter")
     (OUT / "base/generation_config.json").unlink(missing_ok=True)
-    file = OUT / "adapter/adapter_config.json"
+    save_file({"input_ids": ids[0].to(torch.int32), "plain": plain, "adapted": adapted}, OUT / "expected.safetensors")
+    make_dora(config, ids)
+
+
+def save_adapter(model, folder):
+    model.save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)
+    file = folder / "adapter_config.json"
     written = json.loads(file.read_text())
     written["base_model_name_or_path"] = "base"
     written["target_modules"] = sorted(written["target_modules"])
     file.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
-    save_file({"input_ids": ids[0].to(torch.int32), "plain": plain, "adapted": adapted}, OUT / "expected.safetensors")
+
+
+def make_dora(config, ids):
+    """Adapters with magnitudes, of some of the weights that lie in one matrix; the loss is of the next tokens."""
+    base = AutoModelForCausalLM.from_pretrained(OUT / "base", dtype=torch.float64).eval()
+    plain = base(ids).logits[0].detach()
+    model = get_peft_model(base, LoraConfig(
+        r=4, lora_alpha=6, use_dora=True, target_modules=["q_proj", "v_proj", "o_proj", "up_proj", "down_proj"],
+        task_type="CAUSAL_LM")).eval()
+    begun = model(ids).logits[0].detach()
+    assert (begun - plain).abs().max() < 1e-5  # magnitudes begin as the rows' lengths
+    for name, parameter in model.named_parameters():
+        values = torch.randn_like(parameter) * 0.3
+        if "magnitude" in name:
+            values = parameter.detach() * (1 + values)
+        if "lora_" in name:
+            parameter.data = values.float().double()
+    output = model(ids, labels=ids)
+    output.loss.backward()
+    expected = {"logits": output.logits[0].detach(), "loss": output.loss.detach()}
+    prefix = "base_model.model."
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            ours = name.removeprefix(prefix).replace(".default", "").replace("magnitude_vector.weight", "magnitude_vector")
+            expected[ours] = parameter.grad.contiguous()
+    save_file(expected, OUT / "expected_dora.safetensors")
+    save_adapter(model.float(), OUT / "dora")
 
 
 def check(base, adapter, expected=None):

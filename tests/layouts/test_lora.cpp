@@ -1,6 +1,8 @@
 // Adapters beside a frozen model: the same training in every layout, and what a rank keeps for it.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "tests/layouts/layout_run.h"
 
 namespace trireme::test {
@@ -8,6 +10,12 @@ namespace {
 
 LoraConfig adapters(double dropout = 0) {
   return {.rank = 3, .alpha = 8, .dropout = dropout, .targets = {"all-linear"}};
+}
+
+LoraConfig with_magnitudes(double dropout = 0) {
+  LoraConfig lora = adapters(dropout);
+  lora.dora = true;
+  return lora;
 }
 
 RunConfig config_with(const LayoutCase& c, const LoraConfig& lora) {
@@ -55,6 +63,12 @@ std::vector<LayoutCase> layouts(const std::string& experts) {
       c.zero = stage;
       c.recompute = stage == 3 ? Recompute::kFull : Recompute::kSelective;
     });
+  add([](LayoutCase& c) {
+    c.sizes.dp = 2;
+    c.sizes.pp = 2;
+    c.schedule = "zb_h1";
+    c.zero = 3;
+  });
   if (!experts.empty())
     add([](LayoutCase& c) {
       c.sizes.dp = 2;
@@ -100,8 +114,14 @@ TEST(Lora, LatentAttention) { expect_same("deepseek_v3", adapters(0.1)); }
 
 TEST(Lora, NormalisedQueriesAndKeys) { expect_same("", adapters(), true, "qwen3"); }
 
-TEST(Lora, SomeLayersOnly) {
-  LoraConfig lora = adapters();
+TEST(Dora, EveryLayoutTrainsTheSameAdapters) { expect_same("", with_magnitudes()); }
+TEST(Dora, DropoutDoesNotDependOnTheLayout) { expect_same("", with_magnitudes(0.2)); }
+TEST(Dora, BiasesAndTiedHeadsStayFrozen) { expect_same("", with_magnitudes(), false); }
+TEST(Dora, BesideExperts) { expect_same("qwen2_moe", with_magnitudes()); }
+TEST(Dora, LatentAttention) { expect_same("deepseek_v3", with_magnitudes(0.1)); }
+
+// Of weights that lie in one matrix, one that is in the middle.
+void expect_some_layers(LoraConfig lora) {
   lora.targets = {"k_proj", "down_proj"};
   LayoutCase c = base_case();
   const LayoutResult whole = run_training(config_with(c, lora), false, {});
@@ -113,6 +133,8 @@ TEST(Lora, SomeLayersOnly) {
   const LayoutResult divided = run_training(config_with(c, lora), false, {});
   EXPECT_EQ(layout_difference(divided, whole, DType::kF64), "");
 }
+TEST(Lora, SomeLayersOnly) { expect_some_layers(adapters()); }
+TEST(Dora, SomeLayersOnly) { expect_some_layers(with_magnitudes(0.2)); }
 
 // Learning from preferences, whose losses are of pairs and not of tokens.
 TEST(Preferences, EveryLayoutLearnsTheSame) {
@@ -156,9 +178,50 @@ TEST(Lora, FrozenWeightsCostTheirValuesOnly) {
   }
 }
 
+// The derivatives by all parameters, from those that take the lengths n of the rows of V = W + s B A for constants:
+// by V[j] there are -m[j] dm[j] / n[j]^2 V[j] more.
+void add_through_lengths(const ParameterStore& store, const Tensor& values, const Tensor& gradient,
+                         double s) {
+  std::map<std::string, ParamHandle> handles;
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h)
+    handles[store.specs()[static_cast<size_t>(h)].name] = h;
+  for (const auto& [name, handle] : handles) {
+    if (!name.ends_with(kMagnitudeSuffix)) continue;
+    const std::string layer = name.substr(0, name.rfind(".lora_"));
+    const auto of = [&](const Tensor& flat, const char* suffix) {
+      return store.view_in(flat, handles.at(layer + suffix));
+    };
+    const Tensor w = of(values, ".weight"), a = of(values, ".lora_A.weight"),
+                 b = of(values, ".lora_B.weight"), da = of(gradient, ".lora_A.weight"),
+                 db = of(gradient, ".lora_B.weight");
+    const auto* m = of(values, kMagnitudeSuffix).as<double>();
+    const auto* dm = of(gradient, kMagnitudeSuffix).as<double>();
+    const int64_t out = w.size(0), in = w.size(1), rank = a.size(0);
+    const auto at = [](const Tensor& t, int64_t i, int64_t j) -> double& {
+      return t.as<double>()[i * t.size(1) + j];
+    };
+    for (int64_t j = 0; j < out; ++j) {
+      std::vector<double> v(static_cast<size_t>(in));
+      double squares = 0;
+      for (int64_t i = 0; i < in; ++i) {
+        double& e = v[static_cast<size_t>(i)] = at(w, j, i);
+        for (int64_t k = 0; k < rank; ++k) e += s * at(b, j, k) * at(a, k, i);
+        squares += e * e;
+      }
+      for (int64_t k = 0; k < rank; ++k)
+        for (int64_t i = 0; i < in; ++i) {
+          const double more = -s * m[j] * dm[j] / squares * v[static_cast<size_t>(i)];
+          at(db, j, k) += more * at(a, k, i);
+          at(da, k, i) += more * at(b, j, k);
+        }
+    }
+  }
+}
+
 // The gradient of one step against differences of its loss.
-TEST(Lora, FiniteDifferences) {
-  RunConfig config = config_with(base_case(), adapters());
+void expect_gradient(const LoraConfig& lora, int least) {
+  RunConfig config = config_with(base_case(), lora);
+  config.model.num_layers = 2;
   config.train_steps = 2;  // after the first, B is not zero
   LayoutRunOptions options;
   on_ranks(config, options, [&](LayoutRank& rank) {
@@ -175,7 +238,11 @@ TEST(Lora, FiniteDifferences) {
     };
     loss_at(-1, 0);
     const auto* const g = store.flat_gradients().as<double>();
-    const std::vector<double> gradient(g, g + store.flat_gradients().numel());
+    std::vector<double> gradient(g, g + store.flat_gradients().numel());
+    gradient.resize(before.size());  // nothing of what is frozen
+    std::vector<double> at_start = before;
+    add_through_lengths(store, Tensor(at_start.data(), DType::kF64, flat.shape()),
+                        Tensor(gradient.data(), DType::kF64, flat.shape()), lora.scale());
     int checked = 0;
     for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
       if (!store.trained(h)) continue;
@@ -186,9 +253,12 @@ TEST(Lora, FiniteDifferences) {
           << store.specs()[static_cast<size_t>(h)].name;
       ++checked;
     }
-    EXPECT_GT(checked, 20);
+    EXPECT_GT(checked, least);
   });
 }
+TEST(Lora, FiniteDifferences) { expect_gradient(adapters(), 20); }
+TEST(Dora, FiniteDifferences) { expect_gradient(with_magnitudes(), 30); }
+TEST(Dora, FiniteDifferencesThroughDropout) { expect_gradient(with_magnitudes(0.2), 30); }
 
 }  // namespace
 }  // namespace trireme::test

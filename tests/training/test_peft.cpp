@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/safetensors.h"
+#include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
+#include "training/train_step.h"
 #include "transformer/hf_model.h"
 #include "transformer/merged_model.h"
 #include "transformer/peft_adapter.h"
@@ -18,19 +20,25 @@ namespace {
 
 const std::string kGolden = TRIREME_SOURCE_DIR "/tests/golden/peft/";
 
-std::vector<double> expected(const char* name) {
-  return to_doubles(SafetensorsReader(kGolden + "expected.safetensors").tensor(name));
+std::vector<double> expected(const char* name, const char* file = "expected.safetensors") {
+  return to_doubles(SafetensorsReader(kGolden + file).tensor(name));
+}
+std::vector<double> expected_dora(const char* name) {
+  return expected(name, "expected_dora.safetensors");
 }
 
-// The logits of the golden tokens, (T, V).
-std::vector<double> logits(const ModelSource& source, const PeftAdapter* adapter) {
+// The logits of the golden tokens, (T, V). lora without an adapter: such as change nothing.
+std::vector<double> logits(const ModelSource& source, const PeftAdapter* adapter,
+                           LoraConfig lora = {}) {
   const ModelConfig& config = source.config();
-  const LoraConfig lora = adapter != nullptr ? adapter->lora() : LoraConfig();
+  if (adapter != nullptr) lora = adapter->lora();
   Model model(config, DType::kF32, Layout{}, split_layers(config.num_layers, 1, {}), lora);
   ParameterStore store(model.parameters(), DType::kF32);
   Ctx ctx(1, "test");
   store.allocate(ctx, false);
+  store.initialize(ctx, 3);
   source.load(ctx, model, store);
+  source.load_row_norms(ctx, model, store);
   if (adapter != nullptr) {
     adapter->check_adapters(config);
     adapter->load_adapters(ctx, model, store);
@@ -75,19 +83,146 @@ TEST(Peft, AdaptersComputeWhatTheyDoThere) {
   expect_close(logits(base, &adapter), expected("adapted"));
 }
 
-TEST(Peft, MergedWeightsComputeTheSame) {
-  auto adapter = std::make_unique<PeftAdapter>(kGolden + "adapter");
-  const LoraConfig lora = adapter->lora();
-  const MergedModel merged(std::make_unique<HfModel>(kGolden + "base"), std::move(adapter), lora);
-  expect_close(logits(merged, nullptr), expected("adapted"));
+TEST(Peft, MagnitudesComputeWhatTheyDoThere) {
+  const PeftAdapter adapter(kGolden + "dora");
+  EXPECT_TRUE(adapter.lora().dora);
+  expect_close(logits(HfModel(kGolden + "base"), &adapter), expected_dora("logits"));
 }
 
-TEST(Peft, WritesWhatItReads) {
+// In training, too, where their input is dropped.
+TEST(Peft, NewMagnitudesChangeNothing) {
+  const HfModel base(kGolden + "base");
+  for (const double dropout : {0.0, 0.5}) {
+    const LoraConfig lora{.rank = 3,
+                          .alpha = 5,
+                          .dropout = dropout,
+                          .dora = true,
+                          .targets = {"q_proj", "v_proj", "o_proj", "up_proj"}};
+    expect_close(logits(base, nullptr, lora), expected("plain"));
+  }
+}
+
+MergedModel merged_with(const char* adapter_name) {
+  auto adapter = std::make_unique<PeftAdapter>(kGolden + adapter_name);
+  const LoraConfig lora = adapter->lora();
+  return {std::make_unique<HfModel>(kGolden + "base"), std::move(adapter), lora};
+}
+
+TEST(Peft, MergedWeightsComputeTheSame) {
+  expect_close(logits(merged_with("adapter"), nullptr), expected("adapted"));
+  expect_close(logits(merged_with("dora"), nullptr), expected_dora("logits"));
+}
+
+// Any columns of any rows are those of the whole weight.
+TEST(Peft, MergedWeightsAreReadInParts) {
+  for (const char* name : {"adapter", "dora"}) {
+    const MergedModel merged = merged_with(name);
+    const ModelConfig& config = merged.config();
+    const ModelParameter weight{
+        "model.layers.1.mlp.down_proj.weight", {config.hidden_size, config.intermediate_size}, {}};
+    const int64_t columns = config.intermediate_size;
+    std::vector<double> whole(static_cast<size_t>(config.hidden_size * columns));
+    const auto read = [&](const TensorBox& box, int64_t begin, std::vector<double>& into) {
+      merged.read(config, weight, box, begin,
+                  Tensor(into.data(), DType::kF64, Shape{std::ssize(into)}));
+    };
+    read(whole_box(weight.shape), 0, whole);
+    const TensorBox box{.start = {3, 5}, .extent = {4, 7}};
+    for (int64_t begin = 0; begin < box.numel(); ++begin) {
+      std::vector<double> part(static_cast<size_t>(std::min<int64_t>(9, box.numel() - begin)));
+      read(box, begin, part);
+      for (size_t i = 0; i < part.size(); ++i) {
+        const int64_t at = begin + static_cast<int64_t>(i);
+        ASSERT_EQ(part[i], whole[static_cast<size_t>((3 + at / 7) * columns + 5 + at % 7)])
+            << name << " " << at;
+      }
+    }
+  }
+}
+
+// The gradients of A, B and m after a loss of the next tokens, in float64.
+TEST(Peft, MagnitudesLearnWhatTheyDoThere) {
+  const HfModel base(kGolden + "base");
+  const PeftAdapter adapter(kGolden + "dora");
+  const std::vector<double> ids = expected("input_ids");
+  const int64_t n = std::ssize(ids) - 1;
+  RunConfig config;
+  config.model = base.config();
+  config.dtype = DType::kF64;
+  config.sequence_length = n;
+  config.train_steps = 2;
+  config.micro_batch_size = config.train_batch_size = 1;
+  config.gradient_accumulation_steps = 1;
+  config.finetune.lora = adapter.lora();
+  MicroBatch batch = shape_of_micro_batch(1, n);
+  batch.valid_targets = n;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    batch.tokens[at] = static_cast<int32_t>(ids[at]);
+    batch.targets[at] = static_cast<int32_t>(ids[at + 1]);
+    batch.positions[at] = static_cast<int32_t>(i);
+    batch.rows[at] = i;
+  }
+  run_threads(1,
+              [&](Communicator& world) {
+                const Groups groups(world, config.parallel, 1);
+                Ctx ctx(1, "test");
+                TrainState state(config, groups.layout);
+                TrainStep step(config, state, groups, ctx);
+                const ArenaPlan plan = start_fresh(state, step, ctx);
+                base.load(ctx, state.model, state.store);
+                adapter.load_adapters(ctx, state.model, state.store);
+                const StepResult result = step.run(0, {batch}, plan);
+                const double loss = expected_dora("loss").front();
+                EXPECT_NEAR(result.loss, loss, 1e-6 * loss);
+                int compared = 0;
+                for (ParamHandle h = 0; h < std::ssize(state.store.specs()); ++h) {
+                  const ParameterSpec& spec = state.store.specs()[static_cast<size_t>(h)];
+                  if (!spec.adapter) continue;
+                  const std::vector<double> want = expected_dora(spec.name.c_str());
+                  const Tensor all = state.store.flat_gradients();
+                  const FlatRange range = state.store.range(h);
+                  const std::vector<double> got = to_doubles(all.slice(0, range.begin, range.end));
+                  double largest = 0;
+                  for (const double g : want) largest = std::max(largest, std::abs(g));
+                  for (size_t i = 0; i < want.size(); ++i)
+                    ASSERT_NEAR(got[i], want[i], 2e-6 * largest) << spec.name;
+                  ++compared;
+                }
+                EXPECT_EQ(compared, 2 * 5 * 3);
+              },
+              {});
+}
+
+TEST(Peft, ListsWhatTrainingCannotBeginWith) {
+  const ModelConfig config = HfModel(kGolden + "base").config();
+  const PeftAdapter adapter(kGolden + "dora");
+  adapter.check_beginning(config, adapter.lora());
+  LoraConfig other = adapter.lora();
+  other.rank = 8;
+  other.alpha = 2.5;
+  other.dora = false;
+  other.targets = {"q_proj", "k_proj"};
+  try {
+    adapter.check_beginning(config, other);
+    FAIL() << "is not refused";
+  } catch (const InputError& e) {
+    const std::string what = e.what();
+    for (const char* said :
+         {"finetune.lora.rank is 8, its r 4", "finetune.lora.alpha is 2.5, its lora_alpha 6",
+          "finetune.lora.use_dora is false, its use_dora true",
+          "missing: base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight",
+          "left over: base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight"})
+      EXPECT_NE(what.find(said), std::string::npos) << said << " in " << what;
+  }
+}
+
+void expect_written_as_read(const std::string& name) {
   const ScratchDirectory dir;
   const HfModel base(kGolden + "base");
-  const PeftAdapter adapter(kGolden + "adapter");
+  const PeftAdapter adapter(kGolden + name);
   write_peft_adapter(adapter.lora(), base.config(), adapter, "base", dir / "adapter");
-  const SafetensorsReader theirs(kGolden + "adapter/adapter_model.safetensors"),
+  const SafetensorsReader theirs(kGolden + name + "/adapter_model.safetensors"),
       ours(dir / "adapter/adapter_model.safetensors");
   ASSERT_EQ(ours.entries().size(), theirs.entries().size());
   for (const SafetensorsEntry& entry : theirs.entries()) {
@@ -96,11 +231,15 @@ TEST(Peft, WritesWhatItReads) {
     EXPECT_EQ(found->shape, entry.shape);
     EXPECT_EQ(to_doubles(ours.tensor(entry.name)), to_doubles(theirs.tensor(entry.name)));
   }
-  std::ifstream a(kGolden + "adapter/adapter_config.json"), b(dir / "adapter/adapter_config.json");
+  std::ifstream a(kGolden + name + "/adapter_config.json"), b(dir / "adapter/adapter_config.json");
   auto wanted = nlohmann::json::parse(a), written = nlohmann::json::parse(b);
   for (auto* config : {&wanted, &written})
     std::sort((*config)["target_modules"].begin(), (*config)["target_modules"].end());
   for (const auto& [key, value] : written.items()) EXPECT_EQ(value, wanted[key]) << key;
+}
+TEST(Peft, WritesWhatItReads) {
+  expect_written_as_read("adapter");
+  expect_written_as_read("dora");
 }
 
 TEST(Peft, SaysWhatDoesNotFit) {

@@ -1,0 +1,46 @@
+// Kernels of engine/ops/weight_norm.h.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+template <class T>
+struct AdaptedRowSquares {
+  using F = compute_t<T>;
+  F* squares;
+  const T *w, *a, *b;
+  int64_t rows, columns, rank;
+  F scale;
+};
+
+template <class T>
+struct ScaleOutputs {
+  using F = compute_t<T>;
+  T* y;
+  const T *x, *m;  // m, squares: null where g is 1
+  const F* squares;
+  int64_t rows, columns;
+  int64_t y_row, x_row;  // strides
+  F shift;
+  bool accumulate;
+};
+
+template <class T>
+struct MagnitudeBackward {
+  using F = compute_t<T>;
+  F* dm;
+  const T *dy, *u;
+  const F* squares;
+  F* partial;  // (blocks, columns)
+  int64_t rows, columns, blocks;
+  int64_t dy_row, u_row;  // strides
+  bool accumulate;
+};
+
+TRIREME_CPU_KERNEL(adapted_row_squares, (const AdaptedRowSquares<T>& a, int threads))
+TRIREME_CPU_KERNEL(scale_outputs, (const ScaleOutputs<T>& a, int threads))
+TRIREME_CPU_KERNEL(magnitude_backward, (const MagnitudeBackward<T>& a, int threads))
+
+}  // namespace trireme::cpu
