@@ -50,8 +50,8 @@ MicroBatchGraphs::MicroBatchGraphs(const RunConfig& config, const Groups& groups
       stage_(stage),
       ctx_(ctx) {
   const ModelConfig& model = config.model;
-  dropout_ =
-      std::max({model.residual_dropout, model.embedding_dropout, model.attention_dropout}) > 0;
+  dropout_ = std::max({model.residual_dropout, model.embedding_dropout, model.attention_dropout,
+                       config.finetune.lora.dropout}) > 0;
   if (ctx.gpu == nullptr || !config.cuda_graphs) return;
   why_not_ = in_the_way(config, groups, program, ctx, served_);
   on_ = why_not_.empty();
