@@ -63,7 +63,7 @@ std::vector<int32_t> ids_of(const nlohmann::json& value, const Tokenizer& tokeni
 
 // A list of messages, or an object with them and what else the template reads.
 nlohmann::ordered_json conversation_of(const std::string& input, const std::string& what) {
-  auto given = parse_strict_json<nlohmann::ordered_json>(input, what);
+  auto given = parse_strict_json<nlohmann::ordered_json>(input, what, {.keys_per_object = 4096});
   if (given.is_array()) given = {{"messages", given}};
   if (!given.is_object() || !given.contains("messages"))
     fail_input(what, " is neither a list of messages nor an object with \"messages\"");
@@ -78,7 +78,12 @@ void tokenize_chat(const TokenizeArguments& a) {
                                                   : read_small_file(a.chat_template));
   const ConversationWriter writer(chat, *tokenizer, a.parse_special);
   const auto show = [&](const std::string& input, const std::string& what) {
-    const WrittenConversation written = writer.write(conversation_of(input, what));
+    WrittenConversation written;
+    try {
+      written = writer.write(conversation_of(input, what));
+    } catch (const InputError& e) {
+      fail_input(std::string(e.what()).starts_with(what) ? "" : what + ": ", e.what());
+    }
     if (a.render)
       return print(a.jsonl ? nlohmann::json{{"text", written.text}}.dump() + "\n" : written.text);
     // The template has written the special tokens out.
@@ -89,7 +94,8 @@ void tokenize_chat(const TokenizeArguments& a) {
   if (!a.jsonl) return show(standard_input(), "the input");
   std::string line;
   for (size_t number = 1; std::getline(std::cin, line); ++number)
-    show(line, concat("line ", number, " of the input"));
+    if (line.find_first_not_of(" \t\r") != std::string::npos)
+      show(line, concat("line ", number, " of the input"));
 }
 
 void tokenize(const TokenizeArguments& a) {

@@ -7,6 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/observe/log.h"
 #include "training/data/shuffle.h"
 
 namespace trireme {
@@ -61,6 +62,10 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
                                   .drop_long = finetune.drop_long,
                                   .threads = threads};
   const auto set = std::make_shared<const ExampleSet>(finetune.train_files, reader, options);
+  if (const int64_t n = set->stats().spelling_markup; n > 0 && !finetune.parse_special)
+    log_warning(n, " records of text, which no template wrote, spell special tokens such as ",
+                "<|im_end|>, and are learned as that text; finetune.parse_special true makes the "
+                "tokens of them");
   const Split split = split_items(set->items(), finetune.val_size, config.seed);
   ExampleSource::Options source{.sequence_length = config.sequence_length,
                                 .packing = finetune.packing,

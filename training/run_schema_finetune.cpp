@@ -38,9 +38,10 @@ void add_finetune_keys(Schema& s) {
            "data.tokenizer")
       .or_null()
       .alias({"chat_template", "chat_template_path"});
-  s.boolean("finetune.parse_special", false,
-            "special tokens that a message spells (<|im_end|>) are those tokens, as in "
-            "HuggingFace's apply_chat_template; false: only what the template writes is markup");
+  s.boolean(
+      "finetune.parse_special", false,
+      "special tokens that a message, text or string prompt spells (<|im_end|>) are those "
+      "tokens, as in HuggingFace's tokenizers; false: only what the template writes is markup");
   s.number("finetune.num_train_epochs", "null",
            "times that every example is seen: train_steps \"auto\" follows; examples beyond are "
            "not, though the last batch is then smaller; null: train_steps alone says")

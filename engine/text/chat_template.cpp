@@ -119,6 +119,7 @@ RenderedChat ChatTemplate::render(const nlohmann::ordered_json& variables,
   globals->set("namespace", Function(make_namespace));
   globals->set("raise_exception", Function(raise_exception));
   globals->set("strftime_now", strftime_at(now));
+  for (const char* absent : {"tools", "documents"}) globals->set(absent, jinja::from_json(nullptr));
   for (const auto& [name, value] : variables.items()) globals->set(name, jinja::from_json(value));
   jinja::Budget budget(limits.steps);
   jinja::Renderer renderer{

@@ -40,8 +40,8 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // variables: an object: "messages", "tools", "add_generation_prompt", "bos_token" ... now: what
-  // strftime_now tells. InputError for what the template refuses (raise_exception) and for its faults. May be
+  // variables: an object: "messages", "tools", "add_generation_prompt", "bos_token" ...; "tools" and "documents"
+  // are null unless they are given, as in transformers. now: what strftime_now tells. InputError for what the template refuses (raise_exception) and for its faults. May be
   // called by several threads.
   RenderedChat render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
                       std::time_t now = std::time(nullptr)) const;

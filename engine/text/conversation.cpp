@@ -3,22 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/io/strict_json.h"
 
 namespace trireme {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Characters that stand for nothing in any text (Unicode 23.7, noncharacters): U+FDD0 to U+FDEF. One that no
-// message has is put into what spells a special token, and found again in what the template made of it.
-std::string mark_absent_from(const Json& variables) {
-  const std::string text = variables.dump(-1, ' ', false, Json::error_handler_t::replace);
-  for (char last = '\x90'; last <= '\xAF'; ++last) {
-    std::string mark = {'\xEF', '\xB7', last};
-    if (text.find(mark) == std::string::npos) return mark;
-  }
-  fail_input("a conversation uses every one of the noncharacters U+FDD0 to U+FDEF");
-}
 
 size_t end_of_character(const std::string& text, size_t at) {
   do ++at;
@@ -51,9 +41,10 @@ Json marked(const Json& value, const Trie& specials, const std::string& mark) {
     return out;
   }
   if (!value.is_object()) return value;
-  Json out = Json::object();
+  // Names that differ still do: no look-up, which would take the square of their number.
+  Json::object_t out;
   for (const auto& [name, item] : value.items())
-    out[marked(name, specials, mark)] = marked(item, specials, mark);
+    out.push_back({marked(name, specials, mark), marked(item, specials, mark)});
   return out;
 }
 
@@ -82,7 +73,37 @@ void take_out(const std::string& mark, WrittenConversation& written) {
   written.text = std::move(out);
 }
 
-Trie specials_of(const Tokenizer& tokenizer) {
+// Data sets hold tools as text, because their columns have one type.
+void read_tools(Json& variables) {
+  const auto found = variables.find("tools");
+  if (found == variables.end() || !found->is_string()) return;
+  Json& tools = *found;
+  const auto text = tools.get<std::string>();
+  tools =
+      text.empty() ? Json() : parse_strict_json<Json>(text, "\"tools\"", {.keys_per_object = 4096});
+  if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
+}
+
+void check_messages(const Json& variables) {
+  const auto found = variables.find("messages");
+  if (found == variables.end()) return;
+  if (!found->is_array()) fail_input("\"messages\" is no list of messages");
+  for (const Json& message : *found)
+    if (!message.is_object()) fail_input("\"messages\" holds what is no object");
+}
+
+}  // namespace
+
+std::string unused_noncharacter(const Json& value) {
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (char last = '\x90'; last <= '\xAF'; ++last) {
+    std::string mark = {'\xEF', '\xB7', last};
+    if (text.find(mark) == std::string::npos) return mark;
+  }
+  fail_input("a conversation uses every one of the noncharacters U+FDD0 to U+FDEF");
+}
+
+Trie special_tokens(const Tokenizer& tokenizer) {
   std::vector<std::pair<std::string, int32_t>> entries;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (!tokenizer.is_control(id)) continue;
@@ -92,14 +113,17 @@ Trie specials_of(const Tokenizer& tokenizer) {
   return Trie(std::move(entries));
 }
 
-}  // namespace
-
 ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                        bool as_markup)
-    : chat_(chat), tokenizer_(tokenizer), specials_(as_markup ? Trie() : specials_of(tokenizer)) {}
+    : chat_(chat),
+      tokenizer_(tokenizer),
+      specials_(as_markup ? Trie() : special_tokens(tokenizer)) {}
 
 WrittenConversation ConversationWriter::write(Json variables) const {
-  const std::string mark = mark_absent_from(variables);
+  check_messages(variables);
+  read_tools(variables);
+  // A mark is put into what spells a special token, and found again in what the template made of it.
+  const std::string mark = unused_noncharacter(variables);
   Json given = marked(variables, specials_, mark);
   const auto set_own = [&](const char* name, int32_t id) {
     if (variables.contains(name))

@@ -19,6 +19,13 @@ struct WrittenConversation : RenderedChat {
   std::vector<size_t> breaks;
 };
 
+// A character that stands for nothing in any text (Unicode 23.7, noncharacters U+FDD0 to U+FDEF) and that no
+// string of the value has: to mark places with. InputError where all of them are used.
+std::string unused_noncharacter(const nlohmann::ordered_json& value);
+
+// What spells the tokenizer's special tokens, with their ids.
+Trie special_tokens(const Tokenizer& tokenizer);
+
 class ConversationWriter {
  public:
   // Both must outlive this object. as_markup: special tokens in messages are those tokens, as in
@@ -26,7 +33,8 @@ class ConversationWriter {
   ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer, bool as_markup = false);
 
   // variables: as of ChatTemplate::render(); bos_token and eos_token are the tokenizer's unless they are
-  // given.
+  // given. "tools" may be the text of the list, as data sets have it. InputError where "messages" is no list of
+  // objects.
   WrittenConversation write(nlohmann::ordered_json variables) const;
 
  private:

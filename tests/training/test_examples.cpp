@@ -74,6 +74,140 @@ TEST(Examples, OtherForms) {
   EXPECT_EQ(read("", R"({"prompt": "<|endoftext|>", "completion": "b"})"), "<|endoftext|>[b$]");
 }
 
+// Records as data sets have them.
+TEST(Examples, WordsOfOthers) {
+  EXPECT_EQ(read(kTemplate, R"({"system": "s", "conversations": [{"from": "human", "value": "a"},
+                                {"from": "gpt", "value": "b"}]})"),
+            "<system>s$<user>a$<assistant>[b$]");
+  constexpr const char* kTools =
+      "{% if tools is not none %}{% for t in tools %}{{ t.name }};{% endfor %}{% endif %}"
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  constexpr const char* kMessages =
+      R"("messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})";
+  EXPECT_EQ(read(kTools, concat("{", kMessages).c_str()), "<user>a<assistant>[b]");
+  for (const char* tools : {R"("[{\"name\": \"t\"}]")", R"([{"name": "t"}])"})
+    EXPECT_EQ(read(kTools, concat("{\"tools\": ", tools, ", ", kMessages).c_str()),
+              "t;<user>a<assistant>[b]");
+  EXPECT_EQ(read(kTools, concat(R"({"tools": "", )", kMessages).c_str()), "<user>a<assistant>[b]");
+}
+
+TEST(Examples, MessagesWithoutWeightAreNotLearned) {
+  for (const char* no : {R"("weight": 0)", R"("train": false)"}) {
+    const std::string record =
+        concat(R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", )", no,
+               R"(, "content": "b"}, {"role": "user", "content": "c"},
+                  {"role": "assistant", "weight": 1, "train": true, "content": "d"}]})");
+    const std::string wanted = "<user>a$<assistant>b$<user>c$<assistant>[d$]";
+    EXPECT_EQ(read(kTemplate, record.c_str()), wanted);
+    EXPECT_EQ(read(kMarked, record.c_str()), wanted);
+    EXPECT_EQ(read(kTemplate, record.c_str(), false),
+              "[<user>a$<assistant>]b[$<user>c$<assistant>d$]");
+  }
+  EXPECT_THROW(read(kTemplate, R"({"messages": [{"role": "user", "weight": 0.5}]})"), InputError);
+}
+
+// Answers of earlier turns lose their thinking, as in Qwen3's template.
+constexpr const char* kThinks = R"({%- set ns = namespace(last=0) -%}
+{%- for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}{% endfor -%}
+{%- for m in messages -%}
+{%- set content = m.content -%}
+{%- if m.role == 'assistant' -%}
+{%- set thought = '' -%}
+{%- if '</think>' in content -%}
+{%- set thought = content.split('</think>')[0].split('<think>')[-1].strip('\n') -%}
+{%- set content = content.split('</think>')[-1].lstrip('\n') -%}
+{%- endif -%}
+{{ '<assistant>' }}{% if loop.index0 > ns.last %}{{ '<think>' + thought + '</think>' }}{% endif %}
+{{- content + eos_token + '\n' -}}
+{%- else -%}{{ '<' + m.role + '>' + content + eos_token + '\n' }}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<assistant>' }}{%- endif -%})";
+
+TEST(Examples, TemplatesThatDropWhatWasThoughtAreAskedWithMarks) {
+  EXPECT_EQ(
+      read(kThinks, kTalk),
+      "<system>s$\n<user>hi$\n<assistant>[ho$\n]<user>on$\n<assistant>[<think></think>no$\n]");
+  EXPECT_EQ(read(kThinks, R"({"messages": [{"role": "user", "content": "<assistant>a"},
+      {"role": "assistant", "content": "<think>\nt\n</think>\n\nb "},
+      {"role": "user", "content": "c"},
+      {"role": "assistant", "content": "<think>\nu\n</think>\n\nd"}]})"),
+            "<user><assistant>a$\n<assistant>[b $\n]<user>c$\n<assistant>[<think>u</think>d$\n]");
+  EXPECT_EQ(read(kThinks, R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b", "weight": 0}, {"role": "user", "content": "c"},
+      {"role": "assistant", "content": "d"}, {"role": "assistant", "content": "e"}]})"),
+            "<user>a$\n<assistant>b$\n<user>c$\n<assistant>[<think></think>d$\n]<assistant>"
+            "[<think></think>e$\n]");
+}
+
+// The mark of an answer's end is another one where more follows, as in gpt-oss's; and the generation prompt says
+// more than what stands before an answer, as in DeepSeek-V3's.
+TEST(Examples, TemplatesThatEndTheLastAnswerInAnotherWayAreAskedWithMarks) {
+  constexpr const char* kReturns =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if loop.last %}{{ '<|endoftext|>' }}"
+      "{% else %}{{ eos_token }}{% endif %}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  EXPECT_EQ(read(kReturns, kTalk), read(kTemplate, kTalk));
+  constexpr const char* kReturnsText =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ '.' if loop.last else '|' }}"
+      "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+  EXPECT_THROW(read(kReturnsText, kTalk), InputError);
+  constexpr const char* kAsksMore =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}"
+      "{% if add_generation_prompt %}<assistant><think>{% endif %}";
+  EXPECT_EQ(read(kAsksMore, kTalk), read(kTemplate, kTalk));
+  EXPECT_EQ(read(kAsksMore, R"({"prompt": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}],
+      "completion": [{"role": "assistant", "content": "d"}]})"),
+            "<user>a$<assistant>b$<user>c$<assistant>[d$]");
+}
+
+TEST(Examples, TextWithMarkupIsTextUnlessItIsAskedToBeParsed) {
+  const auto tokenizer = make_byte_tokenizer();
+  const ExampleReader text(*tokenizer, "", true), parsed(*tokenizer, "", true, true);
+  for (const char* record :
+       {R"({"text": "a<|endoftext|>b"})", R"({"prompt": "a<|endoftext|>", "completion": "b"})"}) {
+    const Json json = Json::parse(record);
+    EXPECT_EQ(text.read(json).tokens.size(), std::string("a<|endoftext|>b").size() + 1);
+    EXPECT_TRUE(text.read(json).spells_markup);
+    EXPECT_EQ(parsed.read(json).tokens, (std::vector<int32_t>{'a', 256, 'b', 256}));
+    EXPECT_FALSE(parsed.read(json).spells_markup);
+  }
+  EXPECT_FALSE(text.read(Json::parse(R"({"text": "a"})")).spells_markup);
+}
+
+std::string read_pair(const char* record) {
+  const auto tokenizer = make_byte_tokenizer();
+  const auto [chosen, rejected] =
+      ExampleReader(*tokenizer, kTemplate, true).read_pair(Json::parse(record));
+  return concat(shown(chosen), " ", shown(rejected));
+}
+
+TEST(Examples, PairsOfOtherForms) {
+  const std::string wanted = "<user>p$<assistant>[yes$] <user>p$<assistant>[no$]";
+  const std::string
+      yes = R"([{"role": "user", "content": "p"}, {"role": "assistant", "content": "yes"}])",
+      no = R"([{"role": "user", "content": "p"}, {"role": "assistant", "content": "no"}])";
+  const auto pair = [&](const char* prompt) {
+    return read_pair(
+        concat("{", prompt, R"("chosen": )", yes, R"(, "rejected": )", no, "}").c_str());
+  };
+  EXPECT_EQ(pair(""), wanted);
+  EXPECT_EQ(pair(R"("prompt": "p", )"), wanted);
+  EXPECT_EQ(pair(R"("prompt": [{"role": "user", "content": "p"}], )"), wanted);
+  EXPECT_EQ(read_pair(R"({"prompt": "p", "chosen": [{"role": "assistant", "content": "yes"}],
+                          "rejected": [{"role": "assistant", "content": "no"}]})"),
+            wanted);
+  EXPECT_EQ(read_pair(R"({"prompt": [{"role": "user", "content": "p"}], "chosen": "yes",
+                          "rejected": "no"})"),
+            wanted);
+  EXPECT_EQ(read_pair(R"({"chosen": "p q yes", "rejected": "p q no"})"), "p q[ yes$] p q[ no$]");
+  EXPECT_THROW(read_pair(R"({"chosen": "yes", "rejected": "no"})"), InputError);
+  EXPECT_THROW(read_pair(R"({"chosen": [{"role": "assistant", "content": "yes"}],
+                             "rejected": [{"role": "assistant", "content": "no"}]})"),
+               InputError);
+}
+
 TEST(Examples, PairsShareThePrompt) {
   const auto tokenizer = make_byte_tokenizer();
   const auto [chosen, rejected] =
@@ -155,7 +289,11 @@ TEST(ExampleSet, LongExamplesLoseTheirEndsOrAreLeftOut) {
   EXPECT_EQ(kept->items(), 3);
   EXPECT_EQ(kept->stats().records, 4);
   EXPECT_EQ(kept->stats().truncated, 1);
-  EXPECT_EQ(kept->stats().dropped_unlearned, 1);  // nothing is left of its answer
+  EXPECT_EQ(kept->stats().dropped_cut, 1);  // nothing is left of its answer
+  EXPECT_EQ(kept->stats().dropped_unlearned, 0);
+  EXPECT_NE(kept->describe().find("1 dropped: cut before the answer (longest 10 tokens)"),
+            std::string::npos)
+      << kept->describe();
   EXPECT_EQ(kept->length(1), 6);
   EXPECT_EQ(kept->stats().targets, 2 + 3 + 4);
   const auto whole = load(file, {.sequence_length = 6, .vocab_size = 257, .drop_long = true});
@@ -163,6 +301,38 @@ TEST(ExampleSet, LongExamplesLoseTheirEndsOrAreLeftOut) {
   EXPECT_EQ(whole->stats().dropped_long, 2);
   EXPECT_THROW(load(file, {.sequence_length = 6, .vocab_size = 256}), InputError);
   EXPECT_THROW(load(file, {.sequence_length = 1, .vocab_size = 257, .drop_long = true}),
+               InputError);
+}
+
+TEST(ExampleSet, ItsFingerprintIsThatOfTokensAndMasks) {
+  const Example a{{1, 2, 3}, {0, 1, 1}}, mask{{1, 2, 3}, {0, 0, 1}}, token{{1, 2, 4}, {0, 1, 1}};
+  const Example first{{1, 2}, {0, 1}}, second{{3, 4, 5, 6}, {0, 1, 1, 1}};
+  const auto of = [](std::vector<Example> documents) {
+    return ExampleSet(documents).fingerprint();
+  };
+  EXPECT_EQ(of({a}), of({a}));
+  const std::set<std::string> all{of({a}),    of({mask}),          of({token}),
+                                  of({a, a}), of({first, second}), of({second, first})};
+  EXPECT_EQ(all.size(), 6u);
+}
+
+TEST(ExampleSet, RecordsWithoutAnAssistantAreToldApart) {
+  const ScratchDirectory dir;
+  std::ofstream(dir / "a.jsonl") << R"({"messages": [{"role": "user", "content": "a"}]})"
+                                 << "\n"
+                                 << R"({"text": "abc"})"
+                                 << "\n";
+  const auto tokenizer = make_byte_tokenizer();
+  const ExampleReader reader(*tokenizer, kTemplate, true);
+  const ExampleSet set({dir / "a.jsonl"}, reader, {.sequence_length = 8, .vocab_size = 257});
+  EXPECT_EQ(set.stats().dropped_unlearned, 1);
+  EXPECT_NE(set.describe().find("no message of role assistant"), std::string::npos);
+  std::ofstream many(dir / "b.jsonl");
+  many << R"({"text": "abc")";
+  for (int i = 0; i < 4097; ++i) many << concat(", \"", i, "\": 0");
+  many << "}\n";
+  many.close();
+  EXPECT_THROW(ExampleSet({dir / "b.jsonl"}, reader, {.sequence_length = 8, .vocab_size = 257}),
                InputError);
 }
 

@@ -4,68 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "training/data/message_place.h"
 
 namespace trireme {
-namespace {
 
 using Json = ExampleReader::Json;
-
-const Json* member(const Json& record, const char* name) {
-  const auto found = record.find(name);
-  return found == record.end() || found->is_null() ? nullptr : &*found;
-}
-
-std::string text_of(const Json& record, const char* name) {
-  const Json* value = member(record, name);
-  if (value == nullptr) return "";
-  if (!value->is_string()) fail_input("\"", name, "\" is no string");
-  return value->get<std::string>();
-}
-
-void check_messages(const Json& messages, const char* name) {
-  if (!messages.is_array()) fail_input("\"", name, "\" is no list of messages");
-  for (const Json& message : messages)
-    if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
-      fail_input("\"", name, "\" holds a message without a \"role\"");
-}
-
-bool is_assistant(const Json& message) { return message["role"] == "assistant"; }
-
-// ShareGPT's words for who speaks.
-Json messages_of_conversations(const Json& turns) {
-  if (!turns.is_array()) fail_input("\"conversations\" is no list");
-  Json messages = Json::array();
-  for (const Json& turn : turns) {
-    if (!turn.is_object()) fail_input("\"conversations\" holds what is no object");
-    const std::string from = text_of(turn, "from");
-    const std::string role = from == "human"         ? "user"
-                             : from == "gpt"         ? "assistant"
-                             : from == "observation" ? "tool"
-                                                     : from;
-    if (role.empty()) fail_input("\"conversations\" holds a turn without \"from\"");
-    messages.push_back({{"role", role}, {"content", text_of(turn, "value")}});
-  }
-  return messages;
-}
-
-// Taori et al. 2023, the text that Alpaca was trained with.
-std::string alpaca_prompt(const std::string& instruction, const std::string& input) {
-  if (input.empty())
-    return concat(
-        "Below is an instruction that describes a task. Write a response that appropriately "
-        "completes the request.\n\n### Instruction:\n",
-        instruction, "\n\n### Response:\n");
-  return concat(
-      "Below is an instruction that describes a task, paired with an input that provides further "
-      "context. Write a response that appropriately completes the request.\n\n### Instruction:\n",
-      instruction, "\n\n### Input:\n", input, "\n\n### Response:\n");
-}
-
-Json message(const char* role, std::string content) {
-  return {{"role", role}, {"content", std::move(content)}};
-}
-
-}  // namespace
 
 bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& tokens,
                       std::string_view text, bool markup,
@@ -92,11 +35,14 @@ bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& to
 }
 
 ExampleReader::ExampleReader(const Tokenizer& tokenizer, const std::string& chat_template,
-                             bool assistant_only, bool markup_in_messages)
-    : tokenizer_(tokenizer), assistant_only_(assistant_only) {
+                             bool assistant_only, bool parse_special)
+    : tokenizer_(tokenizer),
+      specials_(special_tokens(tokenizer)),
+      assistant_only_(assistant_only),
+      parse_special_(parse_special) {
   if (chat_template.empty()) return;
   template_ = std::make_unique<const ChatTemplate>(chat_template);
-  writer_ = std::make_unique<const ConversationWriter>(*template_, tokenizer, markup_in_messages);
+  writer_ = std::make_unique<const ConversationWriter>(*template_, tokenizer, parse_special);
 }
 
 WrittenConversation ExampleReader::render(const Json& messages, const Json& record,
@@ -105,39 +51,136 @@ WrittenConversation ExampleReader::render(const Json& messages, const Json& reco
     fail_input("messages need a chat template, and tokenizer ", tokenizer_.name(),
                " has none: give finetune.chat_template");
   Json variables = {{"messages", messages}, {"add_generation_prompt", generation_prompt}};
-  if (const Json* tools = member(record, "tools")) variables["tools"] = *tools;
+  if (const Json* tools = record_member(record, "tools")) variables["tools"] = *tools;
   return writer_->write(std::move(variables));
 }
 
 // The first messages and the beginning of an answer to them.
 std::string ExampleReader::written(const Json& messages, size_t count, const Json& record) const {
-  const auto last = messages.begin() + static_cast<std::ptrdiff_t>(count);
-  return count == 0 ? std::string() : render(Json(messages.begin(), last), record, true).text;
+  return count == 0 ? std::string() : render(first_of(messages, count), record, true).text;
 }
 
-ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, const Json& record,
-                                                      const RenderedChat& chat) const {
-  if (!chat.generated.empty()) return chat.generated;
-  Ranges ranges;
-  for (size_t i = 0; i < messages.size(); ++i) {
-    if (!is_assistant(messages[i])) continue;
-    const auto upto = messages.begin() + static_cast<std::ptrdiff_t>(i + 1);
+// The ranges of the answers from a message on, by what the text gains with each; false where the template writes
+// one in another way when it is the last.
+bool ExampleReader::add_gained(const Json& messages, const Json& record, const std::string& text,
+                               size_t from, Ranges& ranges) const {
+  for (size_t i = from; i < messages.size(); ++i) {
+    if (!is_assistant(messages[i]) || !may_be_learned(messages[i])) continue;
     const std::string before = written(messages, i, record);
-    const std::string after = render(Json(messages.begin(), upto), record, false).text;
-    if (!after.starts_with(before) || !chat.text.starts_with(after))
-      fail_input("the chat template writes message ", i + 1,
-                 " in another way when it is the last: mark what an assistant writes in the "
-                 "template with {% generation %} and {% endgeneration %}");
+    const std::string after = render(first_of(messages, i + 1), record, false).text;
+    if (!after.starts_with(before) || !text.starts_with(after)) return false;
     ranges.emplace_back(before.size(), after.size());
   }
+  return true;
+}
+
+// The bytes from the first to the last text of a message.
+ExampleReader::Range ExampleReader::said(const Json& messages, size_t index, const Json& record,
+                                         const std::string& text) const {
+  const std::string mark = unused_noncharacter(messages);
+  std::string marked = render(with_marks(messages, index, mark), record, false).text;
+  const auto place = take_out_marks(marked, mark);
+  if (!place || marked != text)
+    fail_input("nobody can tell where the chat template writes message ", index + 1,
+               ": mark what an assistant writes in the template with {% generation %} and "
+               "{% endgeneration %}");
+  return *place;
+}
+
+// Behind white space and one special token that a text begins with; 0: it does not.
+size_t ExampleReader::behind_special(std::string_view text) const {
+  const size_t first = text.find_first_not_of(" \n");
+  size_t end = 0;
+  if (first != std::string_view::npos)
+    specials_.for_each_prefix(text, first, [&](size_t at, int32_t) { end = at; });
+  return end;
+}
+
+size_t ExampleReader::end_of_answer(const Json& messages, size_t index, const Json& record,
+                                    const std::string& text, size_t said_until) const {
+  const Json upto = first_of(messages, index + 1);
+  const std::string last = render(upto, record, false).text;
+  const std::string closing = last.substr(said(upto, index, record, last).second);
+  const std::string_view rest = std::string_view(text).substr(said_until);
+  if (rest.starts_with(closing)) return said_until + closing.size();
+  const bool one_token = closing.find_first_not_of(" \n", behind_special(closing)) == closing.npos;
+  const size_t end = behind_special(rest);
+  if (!one_token || closing.empty() || end == 0)
+    fail_input("the chat template ends message ", index + 1,
+               " in another way when it is the last: mark what an assistant writes in the "
+               "template with {% generation %} and {% endgeneration %}");
+  return said_until + end;
+}
+
+ExampleReader::Range ExampleReader::marked_range(const Json& messages, size_t index,
+                                                 const Json& record,
+                                                 const WrittenConversation& chat,
+                                                 size_t after) const {
+  auto [begin, end] = said(messages, index, record, chat.text);
+  if (begin < after)
+    fail_input("the chat template writes message ", index + 1, " before the one before it");
+  const std::string asked = index == 0 ? "" : written(messages, index, record);
+  const std::string unasked =
+      index == 0 ? "" : render(first_of(messages, index), record, false).text;
+  const std::string prompt = asked.starts_with(unasked) ? asked.substr(unasked.size()) : "";
+  const size_t at = prompt.empty() || prompt.size() > begin
+                        ? std::string::npos
+                        : chat.text.rfind(prompt, begin - prompt.size());
+  const bool is_said = at != std::string::npos && std::ranges::any_of(chat.breaks, [&](size_t b) {
+                         return b > at && b <= at + prompt.size();
+                       });
+  const size_t said_until = end;
+  if (at != std::string::npos && at >= after && !is_said) begin = at + prompt.size();
+  return {begin, end_of_answer(messages, index, record, chat.text, said_until)};
+}
+
+// Of the assistant's messages from number `from` on.
+ExampleReader::Ranges ExampleReader::assistant_ranges(const Json& messages, const Json& record,
+                                                      const WrittenConversation& chat,
+                                                      size_t from) const {
+  Ranges ranges;
+  if (!chat.generated.empty()) {
+    ranges = chat.generated;
+    leave_out_unlearned(messages, record, chat.text, ranges);
+    return ranges;
+  }
+  if (add_gained(messages, record, chat.text, from, ranges)) return ranges;
+  ranges.clear();
+  size_t after = 0;
+  for (size_t i = from; i < messages.size(); ++i) {
+    if (!is_assistant(messages[i]) || !may_be_learned(messages[i])) continue;
+    ranges.push_back(marked_range(messages, i, record, chat, after));
+    after = ranges.back().second;
+  }
   return ranges;
+}
+
+// Takes away what messages say that are not to be learned: of an assistant's marked range all.
+void ExampleReader::leave_out_unlearned(const Json& messages, const Json& record,
+                                        const std::string& text, Ranges& ranges) const {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (may_be_learned(messages[i])) continue;
+    const Range place = said(messages, i, record, text);
+    Ranges left;
+    for (const auto& [begin, end] : ranges) {
+      const bool touches = begin < place.second && place.first < end;
+      if (touches && is_assistant(messages[i]) && assistant_only_) continue;
+      if (begin < (touches ? place.first : end))
+        left.emplace_back(begin, touches ? place.first : end);
+      if (touches && place.second < end) left.emplace_back(place.second, end);
+    }
+    ranges = std::move(left);
+  }
 }
 
 Example ExampleReader::conversation(const Json& messages, const Json& record) const {
   check_messages(messages, "messages");
   const WrittenConversation chat = render(messages, record, false);
-  const Ranges learned =
-      assistant_only_ ? assistant_ranges(messages, record, chat) : Ranges{{0, chat.text.size()}};
+  Ranges learned{{0, chat.text.size()}};
+  if (assistant_only_)
+    learned = assistant_ranges(messages, record, chat, 0);
+  else
+    leave_out_unlearned(messages, record, chat.text, learned);
   return tokenize(chat.text, learned, {.parse_special = true, .breaks = chat.breaks});
 }
 
@@ -147,68 +190,77 @@ Example ExampleReader::answer(const Json& prompt, const Json& completion,
     const auto asked = prompt.get<std::string>();
     return document(asked + completion.get<std::string>(), assistant_only_ ? asked.size() : 0);
   }
-  check_messages(prompt, "prompt");
+  Json messages =
+      prompt.is_string() ? Json::array({text_message("user", prompt.get<std::string>())}) : prompt;
+  check_messages(messages, "prompt");
   check_messages(completion, "completion");
-  Json messages = prompt;
+  const size_t asked = messages.size();
   messages.insert(messages.end(), completion.begin(), completion.end());
-  const std::string before = written(messages, prompt.size(), record);
-  const WrittenConversation written_out = render(messages, record, false);
-  const std::string& text = written_out.text;
-  if (!text.starts_with(before))
-    fail_input("the chat template does not begin the completion as its generation prompt does");
-  const size_t from = assistant_only_ ? before.size() : 0;
-  return tokenize(text, {{from, text.size()}},
-                  {.parse_special = true, .breaks = written_out.breaks});
+  const std::string before = written(messages, asked, record);
+  const WrittenConversation chat = render(messages, record, false);
+  Ranges learned{{assistant_only_ ? before.size() : 0, chat.text.size()}};
+  if (assistant_only_ && !chat.text.starts_with(before)) {
+    WrittenConversation whole = chat;
+    whole.generated.clear();  // they are the prompt's too
+    learned = assistant_ranges(messages, record, whole, asked);
+  } else {
+    leave_out_unlearned(messages, record, chat.text, learned);
+  }
+  return tokenize(chat.text, learned, {.parse_special = true, .breaks = chat.breaks});
 }
 
 Example ExampleReader::alpaca(const Json& record) const {
-  const std::string instruction = text_of(record, "instruction"), input = text_of(record, "input");
-  const std::string output = text_of(record, "output"), system = text_of(record, "system");
+  const std::string instruction = record_text(record, "instruction"),
+                    input = record_text(record, "input");
+  const std::string output = record_text(record, "output"), system = record_text(record, "system");
   if (template_ == nullptr) {
     const std::string prompt = alpaca_prompt(instruction, input);
     return document(prompt + output, assistant_only_ ? prompt.size() : 0);
   }
   Json messages = Json::array();
-  if (!system.empty()) messages.push_back(message("system", system));
+  if (!system.empty()) messages.push_back(text_message("system", system));
   messages.push_back(
-      message("user", input.empty() ? instruction : concat(instruction, "\n", input)));
-  messages.push_back(message("assistant", output));
+      text_message("user", input.empty() ? instruction : concat(instruction, "\n", input)));
+  messages.push_back(text_message("assistant", output));
   return conversation(messages, record);
 }
 
 Example ExampleReader::document(const std::string& text, size_t learned_from) const {
-  Example example = tokenize(text, {{learned_from, text.size()}}, {.add_special = true});
+  // What the tokenizer puts before a text is not put before one that has it.
+  const int32_t bos = tokenizer_.bos_id();
+  const bool has_beginning = parse_special_ && bos >= 0 && text.starts_with(tokenizer_.token(bos));
+  Example example = tokenize(text, {{learned_from, text.size()}},
+                             {.add_special = !has_beginning, .parse_special = parse_special_});
   const int32_t end = tokenizer_.eod_id();
   if (end >= 0 && (example.tokens.empty() || example.tokens.back() != end)) {
     example.tokens.push_back(end);
     example.learned.push_back(1);
   }
+  for (size_t at = 0; !parse_special_ && !example.spells_markup && at < text.size(); ++at)
+    if (specials_.can_begin_with(text[at]))
+      specials_.for_each_prefix(text, at, [&](size_t, int32_t) { example.spells_markup = true; });
   return example;
 }
 
 Example ExampleReader::read(const Json& record) const {
   if (!record.is_object()) fail_input("is no object");
-  if (const Json* messages = member(record, "messages")) return conversation(*messages, record);
-  if (const Json* turns = member(record, "conversations"))
-    return conversation(messages_of_conversations(*turns), record);
-  const Json* prompt = member(record, "prompt");
-  const Json* completion = member(record, "completion");
+  const auto member = [&](const char* name) { return record_member(record, name); };
+  if (const Json* messages = member("messages")) return conversation(*messages, record);
+  if (member("conversations") != nullptr)
+    return conversation(messages_of_conversations(record), record);
+  const Json *prompt = member("prompt"), *completion = member("completion");
   if (prompt != nullptr && completion != nullptr) return answer(*prompt, *completion, record);
-  if (member(record, "instruction") != nullptr && member(record, "output") != nullptr)
-    return alpaca(record);
-  if (member(record, "text") != nullptr) return document(text_of(record, "text"), 0);
+  if (member("instruction") != nullptr && member("output") != nullptr) return alpaca(record);
+  if (member("text") != nullptr) return document(record_text(record, "text"), 0);
   fail_input("has none of these: \"messages\", \"conversations\", \"prompt\" with \"completion\", ",
              "\"instruction\" with \"output\", \"text\"");
 }
 
 std::array<Example, 2> ExampleReader::read_pair(const Json& record) const {
   if (!record.is_object()) fail_input("is no object");
-  const Json* prompt = member(record, "prompt");
-  const Json* chosen = member(record, "chosen");
-  const Json* rejected = member(record, "rejected");
-  if (prompt == nullptr || chosen == nullptr || rejected == nullptr)
-    fail_input("has not all of \"prompt\", \"chosen\" and \"rejected\"");
-  return {answer(*prompt, *chosen, record), answer(*prompt, *rejected, record)};
+  const Json pair = answer_pair(record);
+  return {answer(pair["prompt"], pair["chosen"], record),
+          answer(pair["prompt"], pair["rejected"], record)};
 }
 
 Example ExampleReader::tokenize(const std::string& text, const Ranges& learned,

@@ -10,6 +10,7 @@
 #include "engine/core/error.h"
 #include "engine/core/parallel_for.h"
 #include "engine/core/tensor.h"
+#include "engine/io/checksum.h"
 #include "engine/io/strict_json.h"
 #include "engine/io/text_reader.h"
 #include "engine/ops/cross_entropy.h"
@@ -21,6 +22,9 @@ namespace {
 // Text gathered before the threads are let loose on it.
 constexpr size_t kBatchBytes = size_t{8} << 20;
 
+// Of any object of a record.
+constexpr size_t kMostKeys = 4096;
+
 int64_t targets_of(const Example& example) {
   if (example.tokens.empty()) return 0;
   return std::count(example.learned.begin() + 1, example.learned.end(), uint8_t{1});
@@ -28,7 +32,8 @@ int64_t targets_of(const Example& example) {
 
 std::vector<Example> read_item(const ExampleReader& reader, const std::string& line,
                                const std::string& place, bool pair) {
-  const auto record = parse_strict_json<ExampleReader::Json>(line, place);
+  const auto record =
+      parse_strict_json<ExampleReader::Json>(line, place, {.keys_per_object = kMostKeys});
   try {
     if (!pair) return {reader.read(record)};
     auto [chosen, rejected] = reader.read_pair(record);
@@ -84,7 +89,14 @@ void ExampleSet::add_item(std::vector<Example>& documents, const ExampleSetOptio
   ++stats_.records;
   const auto most = static_cast<size_t>(options.sequence_length / documents_per_item_ + 1);
   bool cut = false;
+  int64_t longest = 0;
+  const auto unlearned = [&] {
+    return std::ranges::any_of(documents, [](const Example& d) { return targets_of(d) == 0; });
+  };
+  const bool nothing_to_learn = unlearned();
   for (Example& document : documents) {
+    if (document.spells_markup && &document == documents.data()) ++stats_.spelling_markup;
+    longest = std::max(longest, std::ssize(document.tokens));
     for (const int32_t token : document.tokens)
       if (token >= options.vocab_size)
         fail_input(place, ": token ", token, " is outside the model's vocabulary of ",
@@ -98,8 +110,13 @@ void ExampleSet::add_item(std::vector<Example>& documents, const ExampleSetOptio
     ++stats_.dropped_long;
     return;
   }
-  if (std::ranges::any_of(documents, [](const Example& d) { return targets_of(d) == 0; })) {
+  if (nothing_to_learn) {
     ++stats_.dropped_unlearned;
+    return;
+  }
+  if (unlearned()) {
+    ++stats_.dropped_cut;
+    stats_.longest_cut = std::max(stats_.longest_cut, longest);
     return;
   }
   stats_.truncated += cut ? 1 : 0;
@@ -143,8 +160,19 @@ std::string ExampleSet::describe() const {
   };
   add(stats_.truncated, "truncated");
   add(stats_.dropped_long, "dropped: longer than a sequence");
-  add(stats_.dropped_unlearned, "dropped: nothing in them is learned");
+  add(stats_.dropped_cut, "dropped: cut before the answer");
+  if (stats_.dropped_cut > 0) out += concat(" (longest ", stats_.longest_cut, " tokens)");
+  add(stats_.dropped_unlearned,
+      "dropped: nothing to learn in them (no message of role assistant, or none with a weight)");
   return out;
+}
+
+std::string ExampleSet::fingerprint() const {
+  ChecksumStream sum;
+  sum.update(std::as_bytes(std::span(begin_)));
+  sum.update(std::as_bytes(std::span(tokens_)));
+  sum.update(std::as_bytes(std::span(learned_)));
+  return checksum_text(sum.value());
 }
 
 ExampleSource::ExampleSource(std::shared_ptr<const ExampleSet> set,

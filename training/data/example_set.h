@@ -27,7 +27,10 @@ class ExampleSet {
     int64_t records = 0;
     int64_t truncated = 0;          // items that lost the end of a document
     int64_t dropped_long = 0;       // the same, left out
-    int64_t dropped_unlearned = 0;  // nothing of them is learned, perhaps since they were truncated
+    int64_t dropped_cut = 0;        // nothing of an answer is left since they were truncated
+    int64_t longest_cut = 0;        // tokens of the longest of those
+    int64_t dropped_unlearned = 0;  // nothing of them is to be learned
+    int64_t spelling_markup = 0;    // records whose text spells special tokens and is text
     int64_t tokens = 0;             // of the items kept
     int64_t targets = 0;            // of them, with loss
   };
@@ -50,6 +53,8 @@ class ExampleSet {
   Document document(int64_t d) const;
   const Stats& stats() const { return stats_; }
   std::string describe() const;  // sizes and what was left out
+  // Of all tokens and of which are learned, 16 hex digits: equal where the same is learned in the same order.
+  std::string fingerprint() const;
 
  private:
   void add_item(std::vector<Example>& documents, const ExampleSetOptions& options,

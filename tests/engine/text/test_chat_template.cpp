@@ -25,8 +25,7 @@ TEST(ChatTemplate, WritesWhatJinja2Writes) {
   for (const Json& c : file["cases"]) {
     Json variables = {{"add_generation_prompt", false},
                       {"bos_token", "<|endoftext|>"},
-                      {"eos_token", "<|endoftext|>"},
-                      {"tools", nullptr}};
+                      {"eos_token", "<|endoftext|>"}};
     variables.update(file["conversations"][c["conversation"].get<std::string>()]);
     const auto source = c["template"].get<std::string>();
     SCOPED_TRACE(source.substr(0, 60) + " with " + c["conversation"].get<std::string>());

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/error.h"
 #include "engine/text/conversation.h"
 #include "engine/text/tokenizer_json.h"
 
@@ -77,6 +78,24 @@ TEST(Conversation, NamesAndToolsAreGuardedAndOtherCharactersKept) {
             "[{\"<|endoftext|>\": \"<|endoftext|>\"}]\xEF\xB7\x90 and <|endoftext|><|endoftext|>");
   EXPECT_EQ(written.breaks.size(), 3u);
   EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, written)), 1);
+}
+
+TEST(Conversation, ToolsAreNullOrReadFromText) {
+  const ChatTemplate chat(
+      "{{ tools is none }}{{ documents is none }}{% if tools is not none %}{{ tools[0].name }}{% "
+      "endif %}");
+  const auto tokenizer = make_byte_tokenizer();
+  const ConversationWriter writer(chat, *tokenizer);
+  EXPECT_EQ(writer.write(saying("a")).text, "TrueTrue");
+  Json given = saying("a");
+  given["tools"] = R"([{"name": "t"}])";
+  EXPECT_EQ(writer.write(given).text, "FalseTruet");
+  for (const char* wrong : {"{", R"({"name": "t"})", "3"}) {
+    given["tools"] = wrong;
+    EXPECT_THROW(writer.write(given), InputError) << wrong;
+  }
+  EXPECT_THROW(writer.write({{"messages", "abc"}}), InputError);
+  EXPECT_THROW(writer.write({{"messages", {"abc"}}}), InputError);
 }
 
 // Without its markup a message is the tokens that it is when nothing is parsed.

@@ -1,0 +1,34 @@
+// What the forms of fine-tuning records have in common: messages.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace trireme {
+
+using RecordJson = nlohmann::ordered_json;
+
+// The member; nullptr where there is none, or it is null.
+const RecordJson* record_member(const RecordJson& record, const char* name);
+// A member that is text, "" where there is none. InputError for anything else.
+std::string record_text(const RecordJson& record, const char* name);
+
+// InputError where it is no list of objects with a "role", or the "weight" of one is neither 0 nor 1.
+void check_messages(const RecordJson& messages, const char* name);
+RecordJson first_of(const RecordJson& messages, size_t count);
+bool is_assistant(const RecordJson& message);
+// Whether a message may have loss: "weight": 0 (OpenAI's word) and "train": false (Axolotl's) say no.
+bool may_be_learned(const RecordJson& message);
+RecordJson text_message(const char* role, std::string content);
+
+// {"conversations": [{"from": ..., "value": ...}], "system": ...}, ShareGPT's words.
+RecordJson messages_of_conversations(const RecordJson& record);
+// Taori et al. 2023, the text that Alpaca was trained with.
+std::string alpaca_prompt(const std::string& instruction, const std::string& input);
+
+// A pair of answers to one prompt, {"prompt", "chosen", "rejected"}: each text, or each a list of messages. Answers
+// that are conversations may repeat the prompt, and the prompt may be absent: what they begin with alike is the
+// prompt then. A prompt or an answer that is text beside messages is a message of the user's, or of the assistant's.
+RecordJson answer_pair(const RecordJson& record);
+
+}  // namespace trireme
