@@ -236,10 +236,8 @@ class Reader {
   }
 
   void record(const Key& key, const std::string& path, Json value) {
-    if (const auto earlier = found.find(key.path); earlier != found.end()) {
-      const std::string other = join_path(prefix_, earlier->second.spelled);
-      return fail(path, concat("means the same as ", other, ", which is given too; keep one"));
-    }
+    const auto earlier = found.find(key.path);
+    const bool again = earlier != found.end();
     std::string problem;
     if (key.status == KeyStatus::kImplemented) {
       problem = check_value(key, value);
@@ -249,6 +247,14 @@ class Reader {
       problem = foreign_problem(key, value);
     }
     if (!problem.empty()) fail(path, problem);
+    // Programs write a value under its old and its new name: that is no contradiction.
+    if (again && !(value == earlier->second.value) && !value.is_null() &&
+        !earlier->second.value.is_null() && problem.empty() && earlier->second.valid) {
+      const std::string other = join_path(prefix_, earlier->second.spelled);
+      return fail(path, concat("means the same as ", other, ", which is ",
+                               shown(earlier->second.value), "; keep one"));
+    }
+    if (again && (value.is_null() || !problem.empty())) return;
     found[key.path] = {std::move(value), path, problem.empty()};
   }
 
