@@ -10,6 +10,7 @@
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/core/lfs_pointer.h"
 
 namespace trireme {
 namespace {
@@ -143,6 +144,7 @@ Json parse_json_file(const std::string& path) {
     content.append(piece.data(), static_cast<size_t>(file.gcount()));
   if (file.bad()) fail_input(path, ": cannot be read: ", std::strerror(errno));
   if (content.empty()) fail_input(path, ": is empty");
+  refuse_lfs_pointer(content, path);
   return parse_json(content, path);
 }
 

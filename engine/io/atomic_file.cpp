@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "engine/core/error.h"
+#include "engine/core/lfs_pointer.h"
 
 namespace trireme {
 namespace {
@@ -208,6 +209,7 @@ std::string read_small_file(const std::string& path, int64_t max_bytes) {
   if (!in.read(contents.data(), static_cast<std::streamsize>(bytes))) {
     fail_file("read", path, errno != 0 ? errno : EIO);
   }
+  refuse_lfs_pointer(contents, path);
   return contents;
 }
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <set>
 
+#include "engine/core/lfs_pointer.h"
+
 namespace trireme {
 namespace {
 
@@ -57,6 +59,7 @@ class Cursor {
     at_ += bytes;
     return out;
   }
+  std::span<const std::byte> rest() const { return file_.subspan(at_); }
   int64_t at() const { return static_cast<int64_t>(at_); }
   uint64_t left() const { return file_.size() - at_; }
 
@@ -85,6 +88,7 @@ class Parser {
 
  private:
   void read_magic() {
+    refuse_lfs_pointer(in_.rest(), path_);
     const auto magic = in_.take(4, "the magic");
     if (std::memcmp(magic.data(), "GGUF", 4) != 0) fail_input(path_, ": is no GGUF file");
     const auto version = in_.number<uint32_t>();

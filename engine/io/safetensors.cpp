@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "engine/core/lfs_pointer.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
@@ -114,6 +115,7 @@ void check_cover(SafetensorsHeader& header, int64_t data_bytes, const std::strin
 
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size,
                                            const std::string& path) {
+  refuse_lfs_pointer(file, path);
   if (file_size < 8 || file.size() < 8) {
     fail_input(path, ": not a safetensors file: ", file_size, " bytes, at least 8 are needed");
   }

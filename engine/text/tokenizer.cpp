@@ -78,11 +78,19 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
     if (const auto file = std::filesystem::path(spec) / name;
         std::filesystem::is_regular_file(file))
       return load_tokenizer(file.string());
-  fail_input("unknown tokenizer \"", spec,
-             "\": give \"byte\", the path of a tokenizer.json or of a ",
-             "SentencePiece model (a file ending in .model), a .gguf, or a directory that holds ",
-             "one of the former; a model of a hub is downloaded first: hf download ",
-             spec.empty() ? "NAME" : spec, " --local-dir DIR");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(spec, ignored))
+    fail_input("tokenizer \"", spec, "\": the directory holds neither tokenizer.json nor ",
+               "tokenizer.model; give \"byte\", or the path of one of these or of a .gguf");
+  const bool there = std::filesystem::exists(spec, ignored);
+  fail_input(
+      "unknown tokenizer \"", spec, "\": give \"byte\", the path of a tokenizer.json or of a ",
+      "SentencePiece model (a file ending in .model), a .gguf, or a directory that holds ",
+      "one of the former", there ? "" : "; a model of a hub is downloaded first: hf download ",
+      there          ? ""
+      : spec.empty() ? "NAME"
+                     : spec,
+      there ? "" : " --local-dir DIR");
 }
 
 std::string StreamDecoder::push(int32_t id) {
