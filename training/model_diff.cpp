@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -28,7 +29,9 @@ struct Side {
 
 Side open_side(const std::string& path) {
   Side side;
-  if (path.ends_with(".safetensors"))
+  std::error_code ignored;
+  const bool config = std::filesystem::exists(std::filesystem::path(path) / "config.json", ignored);
+  if (holds_safetensors(path) && !config)
     side.file = std::make_unique<SafetensorsDirectory>(path);
   else
     side.model = open_any_model(path);
@@ -108,8 +111,7 @@ bool compare(const Item& a, const Item& b, const DiffOptions& options, TensorDif
 
 ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options) {
   const Side left = open_side(a), right = open_side(b);
-  const bool by_parameter =
-      left.model && right.model && std::string(left.model->kind()) != right.model->kind();
+  const bool by_parameter = left.model && right.model;
   const auto of_left = by_parameter ? items_by_parameter(left) : items_by_tensor(left);
   const auto of_right = by_parameter ? items_by_parameter(right) : items_by_tensor(right);
   ModelDiff diff;

@@ -27,8 +27,9 @@ struct ModelDiff {
   std::vector<TensorDifference> differences;
 };
 
-// Models of one kind, and .safetensors files, are compared by the names in the files; models of two kinds by the
-// names of their parameters. Streaming.
+// Models are compared by the names of their parameters, which the names in the files may differ from: a hub's
+// GPT-2 has them without their prefix. Where a side is a .safetensors file, or a directory of such without a
+// configuration, the names in the files are compared. Streaming.
 ModelDiff diff_models(const std::string& a, const std::string& b, const DiffOptions& options = {});
 
 }  // namespace trireme

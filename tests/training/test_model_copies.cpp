@@ -169,5 +169,42 @@ TEST(ModelCopies, DiffFindsWhatDiffers) {
   EXPECT_EQ(rounded.differences.size(), 3U) << "bfloat16 keeps 8 bits";
 }
 
+// A hub's GPT-2 has the names of its tensors without their prefix; what we write of it has them with it.
+TEST(ModelCopies, DiffOfModelsIsByParameter) {
+  const ScratchDirectory dir;
+  HfFiles files("gpt2", DType::kF32);
+  files.drop_prefix("transformer.");
+  files.tensors["h.0.attn.bias"] = {DType::kF32, {2, 2}, {1, 2, 3, 4}};
+  files.write(dir / "hub");
+  write_hf_directory(HfModel(dir / "hub"), dir / "ours", {.dtype = DType::kF32});
+  const ModelDiff same = diff_models(dir / "hub", dir / "ours");
+  EXPECT_TRUE(same.differences.empty()) << same.differences.front().name;
+  EXPECT_GT(same.tensors, 20);
+  files.tensors["ln_f.weight"].values[1] += 0.5;
+  files.write(dir / "other");
+  const ModelDiff other = diff_models(dir / "other", dir / "ours");
+  ASSERT_EQ(other.differences.size(), 1U);
+  EXPECT_EQ(other.differences[0].name, "transformer.ln_f.weight");
+  // Without a configuration the names in the files are all there is.
+  fs::remove(dir / "hub/config.json");
+  EXPECT_GT(diff_models(dir / "hub", dir / "ours").differences.size(), 20U);
+}
+
+TEST(ModelCopies, EndsOfTextsStayAList) {
+  const ScratchDirectory dir;
+  HfFiles files("llama", DType::kF32);
+  files.config()["eos_token_id"] = {3, 5};
+  files.write(dir / "hf");
+  std::ofstream(dir / "hf/generation_config.json") << R"({"eos_token_id": [3, 5, 7], "top_k": 4})";
+  write_hf_directory(HfModel(dir / "hf"), dir / "out", {.dtype = DType::kF32});
+  const auto json = [&](const char* name) {
+    std::ifstream in(dir / name);
+    return Json::parse(in);
+  };
+  EXPECT_EQ(json("out/config.json")["eos_token_id"], (Json{3, 5, 7}));
+  EXPECT_EQ(json("out/generation_config.json"), json("hf/generation_config.json"))
+      << "there is no tokenizer, and yet it is copied";
+}
+
 }  // namespace
 }  // namespace trireme::test
