@@ -103,6 +103,9 @@ class QuantizedSource : public TensorSource {
   Matrix with_groups(Matrix m) const {
     const int64_t packed = 32 / q_.bits;
     const bool gptq = q_.method == Quantization::Method::kGptq;
+    // A shape with a 0 may hold any other number.
+    for (const int64_t size : m.codes->shape)
+      if (size > INT64_MAX / packed) fail(m, concat("its codes are ", shape_text(m.codes->shape)));
     m.in = m.codes->shape[0] * (gptq ? packed : 1);
     m.out = m.codes->shape[1] * (gptq ? 1 : packed);
     m.zeros = &part(m, ".qzeros");

@@ -10,6 +10,8 @@
 #include "tests/support/scratch_directory.h"
 #include "training/checkpoint_model.h"
 #include "training/model_diff.h"
+#include "training/run_config.h"
+#include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/hf_writer.h"
 
@@ -58,6 +60,39 @@ TEST(QuantizedModel, EveryNumber) {
       }
     }
   }
+}
+
+// A run may name such a directory for its model's sizes, and a .gguf.
+TEST(QuantizedModel, AreTheModelOfARun) {
+  for (const char* kind : kKinds)
+    EXPECT_TRUE(load_model_config(folder(kind)) == HfModel(folder(kind)).config()) << kind;
+  const ScratchDirectory dir;
+  const auto run = [&](const std::string& model) {
+    return read_run_config(
+               {{"model", model}, {"train_steps", 1}, {"data", {{"data_path", dir / "tokens"}}}}, 1)
+        .model;
+  };
+  EXPECT_TRUE(run(folder("gptq")) == HfModel(folder("gptq")).config());
+  const HfModel source(folder("fp8"));
+  write_gguf(source, dir / "x.gguf", {.type = "F32"});
+  EXPECT_TRUE(run(dir / "x.gguf") == open_model_source(dir / "x.gguf")->config());
+}
+
+// Nothing is read of a tensor without elements, but its shape is multiplied.
+TEST(QuantizedModel, AShapeThatOverflowsIsRefused) {
+  const ScratchDirectory dir;
+  fs::copy_file(folder("awq") + "/config.json", dir / "config.json");
+  const std::string header =
+      R"({"a.qweight": {"dtype": "I32", "shape": [0, 4611686018427387904], "data_offsets": [0, 0]},
+          "a.qzeros": {"dtype": "I32", "shape": [0, 1], "data_offsets": [0, 0]},
+          "a.scales": {"dtype": "F16", "shape": [0, 1], "data_offsets": [0, 0]}})";
+  std::ofstream out(dir / "model.safetensors", std::ios::binary);
+  const auto size = static_cast<uint64_t>(header.size());
+  out.write(reinterpret_cast<const char*>(&size), sizeof(size));
+  out << header;
+  out.close();
+  EXPECT_NE(refusal(dir.path()).find("its codes are (0, 4611686018427387904)"), std::string::npos)
+      << refusal(dir.path());
 }
 
 TEST(QuantizedModel, LeavesAsAnOrdinaryDirectory) {
