@@ -30,28 +30,49 @@ def sequences(vocabulary, length):
             for n in sorted({1, 7, max(1, length // 2), length})]
 
 
-def ours(args, batch):
+def fail(message):
+    print(f"verify_model.sh: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def longest(config):
+    """Tokens: the positions, by the factor more where they are counted before the scaling."""
+    scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    factor = 1.0
+    if scaling.get("rope_type", scaling.get("type")) in ("linear", "dynamic"):
+        factor = max(1.0, float(scaling.get("factor") or 1))
+    return int(config.max_position_embeddings * factor)
+
+
+def ours(args, ids):
+    """Of one sequence: frequencies of rope_type dynamic follow the longest of a call."""
     with tempfile.TemporaryDirectory() as folder:
         tokens, output = Path(folder) / "tokens.jsonl", Path(folder) / "logits.safetensors"
-        tokens.write_text("".join(json.dumps(ids) + "\n" for ids in batch))
+        tokens.write_text(json.dumps(ids) + "\n")
         command = [os.environ["TRIREME"], "logits", args.model, "--tokens", tokens, "--output", output, "--dtype", "fp32"]
         if args.tensor_parallel > 1:
             command += ["--tensor-parallel", str(args.tensor_parallel), "--ranks", str(args.tensor_parallel)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        file = load_file(output)
-    ends = file["cu_seqlens"].tolist()
-    return [file["logits"][a:b] for a, b in zip(ends, ends[1:])]
+        if subprocess.run(command, stdout=subprocess.DEVNULL).returncode != 0:
+            sys.exit(2)  # it has said why
+        return load_file(output)["logits"]
 
 
 def main():
     args = arguments()
     directory = args.against or args.model
+    if not (Path(directory) / "config.json").is_file():
+        fail(f"{directory} is no directory that transformers opens (no config.json): give --against DIR, the "
+             "HuggingFace directory of the same model")
     config = AutoConfig.from_pretrained(directory)
     text = getattr(config, "text_config", config)
+    most = longest(text)
+    if not 1 <= args.length <= most:
+        fail(f"--length {args.length}: the model takes 1 to {most} tokens")
     batch = sequences(text.vocab_size, args.length)
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
     worst = 0.0
-    for ids, mine in zip(batch, ours(args, batch)):
+    for ids in batch:
+        mine = ours(args, ids)
         with torch.no_grad():
             theirs = model(torch.tensor([ids])).logits[0].float()
         largest = theirs.abs().max().item()
