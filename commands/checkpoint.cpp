@@ -1,6 +1,7 @@
 #include "commands/checkpoint.h"
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -9,10 +10,14 @@
 #include "commands/checkpoint_copy.h"
 #include "commands/checkpoint_quantize.h"
 #include "commands/table.h"
+#include "engine/io/gguf.h"
 #include "engine/io/safetensors.h"
+#include "engine/io/safetensors_directory.h"
 #include "engine/io/sharded_checkpoint.h"
 #include "engine/observe/progress.h"
 #include "training/run_directory.h"
+#include "transformer/families/family.h"
+#include "transformer/gguf_model.h"
 
 namespace trireme {
 namespace {
@@ -21,12 +26,6 @@ struct CheckpointArguments {
   std::string path;
   bool tensors = false;
 };
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out = "(";
-  for (size_t d = 0; d < shape.size(); ++d) out += concat(d == 0 ? "" : ", ", shape[d]);
-  return out + ")";
-}
 
 void print_kinds(const CheckpointManifest& manifest) {
   struct Total {
@@ -100,9 +99,56 @@ bool is_safetensors(const std::string& path) {
   return std::filesystem::is_regular_file(path) && path.ends_with(".safetensors");
 }
 
+std::unique_ptr<TensorSource> open_tensors(const std::string& path) {
+  if (is_gguf(path)) return std::make_unique<GgufFile>(path);
+  return std::make_unique<SafetensorsDirectory>(path);
+}
+
+// What a model of others is, where its configuration is one that can be read.
+std::string describe_model(const std::string& path) {
+  try {
+    const std::unique_ptr<ModelSource> model = open_model_source(path);
+    return concat("model_type ", family_of(model->config().family).model_type, ", ",
+                  parameter_count(model->config()), " parameters");
+  } catch (const InputError& e) {
+    return concat("not opened as a model: ", e.what());
+  }
+}
+
+// The tensors as the files name and keep them, read or not by a model.
+void inspect_tensors(const CheckpointArguments& arguments) {
+  const std::unique_ptr<TensorSource> source = open_tensors(arguments.path);
+  std::map<std::string, std::array<int64_t, 3>> kinds;
+  for (const SourceTensor& t : source->tensors()) {
+    std::array<int64_t, 3>& total = kinds[t.dtype_name];
+    ++total[0];
+    total[1] += t.numel();
+    total[2] += t.bytes;
+  }
+  std::printf("%s: %zu tensors in %zu files\n", arguments.path.c_str(), source->tensors().size(),
+              source->files().size());
+  std::printf("%s\n\n", describe_model(arguments.path).c_str());
+  std::vector<std::vector<std::string>> rows = {{"dtype", "tensors", "elements", "bytes"}};
+  for (const auto& [dtype, total] : kinds)
+    rows.push_back(
+        {dtype, std::to_string(total[0]), std::to_string(total[1]), format_bytes(total[2])});
+  print_table(rows);
+  std::printf("\n");
+  if (!arguments.tensors) {
+    std::printf("--tensors lists every tensor\n");
+    return;
+  }
+  rows = {{"dtype", "bytes", "shape", "name"}};
+  for (const SourceTensor& t : source->tensors())
+    rows.push_back({t.dtype_name, format_bytes(t.bytes), shape_text(t.shape), t.name});
+  print_table(rows);
+}
+
 void inspect(const CheckpointArguments& arguments) {
   if (is_safetensors(arguments.path)) {
     inspect_safetensors(arguments.path);
+  } else if (is_model_source(arguments.path) || holds_safetensors(arguments.path)) {
+    inspect_tensors(arguments);
   } else {
     inspect_checkpoint(CheckpointReader(checkpoint_place(arguments.path)), arguments.tensors);
   }
@@ -129,7 +175,8 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
   CLI::App* command = parent.add_subcommand(name, description);
   command
       ->add_option("path", arguments->path,
-                   "A run, a step directory, or the directory that holds `latest`")
+                   "A run, a step directory, or the directory that holds `latest`; to inspect also "
+                   "a HuggingFace directory, a .gguf or a .safetensors file")
       ->required()
       ->type_name("PATH");
   command->callback([arguments, action] { action(*arguments); });
@@ -143,11 +190,11 @@ CLI::App* add_checkpoint_command(CLI::App& parent) {
       parent.add_subcommand("checkpoint", "Look into checkpoints, check, convert and compare them");
   command->require_subcommand(1);
   const auto arguments = std::make_shared<CheckpointArguments>();
-  CLI::App* list =
-      add_action(*command, "inspect",
-                 "Print what a checkpoint (or a .safetensors file) holds: tensors, sizes, "
-                 "training state",
-                 arguments, inspect);
+  CLI::App* list = add_action(
+      *command, "inspect",
+      "Print what a checkpoint, a model of others or a .safetensors file holds: tensors, "
+      "sizes, training state",
+      arguments, inspect);
   list->add_flag("-t,--tensors", arguments->tensors, "List every tensor");
   add_action(*command, "verify",
              "Read every byte and compare checksums; exit code 2 names the damaged shard",

@@ -17,6 +17,7 @@
 #include "training/model_diff.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_writer.h"
+#include "transformer/load_config.h"
 
 namespace trireme {
 namespace {
@@ -75,7 +76,7 @@ void merge_lora(const CopyArguments& args) {
 void import_from(const CopyArguments& args) {
   if (!is_model_source(args.from))
     fail_input(args.from, " is no model of others: a HuggingFace directory or a .gguf is imported",
-               hub_advice(args.from));
+               model_advice(args.from));
   const std::unique_ptr<ModelSource> source = open_model_source(args.from);
   CopyStatus status("import");
   const SavedCheckpoint saved =

@@ -19,6 +19,7 @@
 #include "parallel/device.h"
 #include "training/loaded_model.h"
 #include "transformer/sharding.h"
+#include "transformer/text_ends.h"
 
 namespace trireme {
 namespace {
@@ -103,6 +104,15 @@ std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& lo
   return tokenizer.encode(args.prompt, {.add_special = loaded.is_foreign()});
 }
 
+// The tokenizer's end, and those that the files beside it list.
+std::vector<int32_t> stop_tokens(const Arguments& args, const RunConfig& trained,
+                                 const Tokenizer& tokenizer) {
+  const std::string spec = args.tokenizer.empty() ? trained.data.tokenizer : args.tokenizer;
+  std::vector<int32_t> ends = tokenizer_ends(spec, tokenizer.vocab_size());
+  if (tokenizer.eod_id() >= 0) ends.push_back(tokenizer.eod_id());
+  return ends;
+}
+
 // One text; printed on rank 0, of a conversation the answer.
 void generate_one(const Arguments& args, const GenerateOptions& options, LoadedModel& loaded,
                   const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
@@ -147,7 +157,7 @@ void run(const Arguments& args, const CommandLine& line) {
   for (int n = 0; n < args.samples; ++n) {
     GenerateOptions options = args.options;
     options.sampling.seed += static_cast<uint64_t>(n);
-    options.stop_token = tokenizer->eod_id();
+    options.stop_tokens = stop_tokens(args, loaded.run_config(), *tokenizer);
     options.vocab_size = tokenizer->vocab_size();
     options.groups = &groups;
     if (n > 0 && world->rank() == 0) std::printf("\n---\n");

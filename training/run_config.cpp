@@ -20,6 +20,8 @@
 #include "training/read_optimization.h"
 #include "training/read_parallel.h"
 #include "transformer/families/family.h"
+#include "transformer/gguf_model.h"
+#include "transformer/load_config.h"
 
 namespace trireme {
 namespace {
@@ -179,16 +181,24 @@ RunConfig read_checked(const Json& json, int world_size, ConfigReport& report,
   return config;
 }
 
-// Replaces a path under "model" by the object in that file. `folder`: what the path is relative to.
-// Returns the file, or "" when the model is not a path.
-std::string inline_model(Json& document, const std::filesystem::path& folder) {
+// Replaces a path under "model" by the object in that file; models of others in our words, with a note on what
+// they say that is passed over. `folder`: what the path is relative to. Returns the file, or "" when the model
+// is not a path.
+std::string inline_model(Json& document, const std::filesystem::path& folder,
+                         std::vector<std::string>& notes) {
   if (!document.is_object() || !document.contains("model")) return "";
   Json& model = document["model"];
   const bool wrapped = model.is_object() && model.size() == 1 && model.contains("config");
   const Json path = wrapped ? model["config"] : model;
   if (!path.is_string()) return "";
-  std::string file = model_config_file((folder / path.get<std::string>()).string());
-  model = parse_json_file(file);
+  const std::string given = (folder / path.get<std::string>()).string();
+  if (is_gguf(given)) {
+    model = model_config_to_json(load_model_config(given, notes));
+    return given;
+  }
+  const std::string file = model_config_file(given);
+  const bool of_others = std::filesystem::path(file).filename() == "config.json";
+  model = of_others ? model_config_to_json(load_model_config(file, notes)) : parse_json_file(file);
   return file;
 }
 
@@ -230,7 +240,8 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
       changes.push_back(std::move(change));
     }
   }
-  const std::string model_file = inline_model(document, folder);
+  std::vector<std::string> notes;
+  const std::string model_file = inline_model(document, folder, notes);
   for (const Override& change : changes) apply_override(run_schema(), change, document, report);
   take_from_weights(document);
   const CountSequences count = [](const RunConfig& read_so_far) {
@@ -238,15 +249,18 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
   };
   RunConfig config = read_checked(document, world_size, report, sequences ? sequences : count);
   report.throw_if_errors(title_of(path, model_file));
+  config.notes.insert(config.notes.begin(), notes.begin(), notes.end());
   return config;
 }
 
 RunConfig read_run_config(const Json& json, int world_size) {
   Json document = json;
   ConfigReport report;
-  const std::string model_file = inline_model(document, {});
+  std::vector<std::string> notes;
+  const std::string model_file = inline_model(document, {}, notes);
   RunConfig config = read_checked(document, world_size, report);
   report.throw_if_errors(title_of("configuration", model_file));
+  config.notes.insert(config.notes.begin(), notes.begin(), notes.end());
   return config;
 }
 

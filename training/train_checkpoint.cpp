@@ -6,6 +6,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/transfer.h"
 #include "training/checkpoint_model.h"
+#include "transformer/load_config.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
@@ -222,7 +223,7 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader) {
 NewestCheckpoint find_checkpoint(const std::string& path) {
   namespace fs = std::filesystem;
   if (!fs::exists(path))
-    fail_input(path, ": no such run, checkpoint or model directory", hub_advice(path));
+    fail_input(path, ": no such run, checkpoint or model directory", model_advice(path));
   if (fs::exists(fs::path(path) / kManifestName)) {
     if (const std::vector<std::string> damage = CheckpointReader(path).verify(); !damage.empty())
       fail_input(
@@ -237,7 +238,8 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
   if (newest.directory.empty())
     fail_input(path,
                " holds no whole checkpoint; give a run directory, its checkpoints/ folder or "
-               "one step-NNNNNNNN folder");
+               "one step-NNNNNNNN folder",
+               model_advice(path));
   return newest;
 }
 

@@ -107,8 +107,8 @@ class Writer {
         break;
       case RopeType::kDynamic: fail_said("rope_scaling");
     }
+    plain.original_positions = s.original_positions;
     if (s.type != RopeType::kLinear) {
-      plain.original_positions = s.original_positions;
       // For llama3 nobody else reads it.
       out_[key("rope.scaling.original_context_length")] = s.original_positions;
     }

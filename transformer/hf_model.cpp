@@ -1,17 +1,29 @@
 #include "transformer/hf_model.h"
 
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "engine/config/parse.h"
 #include "engine/io/quantized_source.h"
+#include "engine/observe/log.h"
 #include "transformer/families/family.h"
+#include "transformer/load_config.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A directory is opened several times where it is base, source of defaults and tokenizer at once.
+void say_once(const std::string& line) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(line).second) log_info(line);
+}
 
 // "quantization_config" of config.json.
 Quantization read_quantization(const Json& json, const std::string& file) {
@@ -63,16 +75,14 @@ std::string spelling_of(const std::string& prefix, const TensorSource& tensors) 
 
 HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   const std::string file = model_config_file(directory);
-  Json json = parse_json_file(file);
+  const Json json = parse_json_file(file);
   std::optional<Quantization> quantization;
-  if (json.is_object() && json.contains("quantization_config")) {
-    if (!json["quantization_config"].is_null())
-      quantization = read_quantization(json["quantization_config"], file);
-    json.erase("quantization_config");
-  }
-  ConfigReport report;
-  config_ = read_model_config(json, "", report);
-  report.throw_if_errors(file);
+  if (json.is_object() && json.contains("quantization_config") &&
+      !json["quantization_config"].is_null())
+    quantization = read_quantization(json["quantization_config"], file);
+  std::vector<std::string> notes;
+  config_ = load_model_config(directory, notes);
+  for (const std::string& note : notes) say_once(note);
   auto files = std::make_unique<SafetensorsDirectory>(directory);
   if (quantization.has_value())
     tensors_ = dequantised(std::move(files), *quantization);
@@ -98,11 +108,13 @@ ParameterPlace HfModel::place(const ModelConfig& config, const std::string& para
 }
 
 bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {
-  // Beside the language model: what sees images.
-  if (theirs_.find("language_model.") != std::string::npos && !tensor.starts_with(theirs_))
-    return tensor.find("vision_tower.") != std::string::npos ||
-           tensor.find("multi_modal_projector.") != std::string::npos;
-  return hf_tensor_is_ignored(config, tensor);
+  if (hf_tensor_is_ignored(config, tensor)) return true;
+  if (theirs_.find("language_model.") == std::string::npos || tensor.starts_with(theirs_))
+    return false;
+  // Beside the language model: what sees images, and the head of a tied one under any name.
+  return (config.tie_word_embeddings && tensor.ends_with("lm_head.weight")) ||
+         tensor.find("vision_tower.") != std::string::npos ||
+         tensor.find("multi_modal_projector.") != std::string::npos;
 }
 
 bool is_hf_model(const std::string& path) {

@@ -9,6 +9,7 @@
 #include "engine/io/safetensors.h"
 #include "engine/io/safetensors_directory.h"
 #include "transformer/families/family.h"
+#include "transformer/text_ends.h"
 
 namespace trireme {
 namespace {
@@ -116,6 +117,13 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
                      const HfWriteOptions& options) {
   Json json = model_config_to_json(source.config());
   json["torch_dtype"] = dtype_name(options.dtype.value_or(source.dtype()));
+  // All ends, the end of a document first: a configuration of ours keeps that one alone.
+  const int64_t end_of_document = source.config().eos_token_id;
+  Json ends = Json::array({end_of_document});
+  const std::string beside = source.tokenizer().empty() ? source.path() : source.tokenizer();
+  for (const int32_t end : tokenizer_ends(beside, source.config().vocab_size))
+    if (end != end_of_document) ends.push_back(end);
+  if (end_of_document >= 0 && ends.size() > 1) json["eos_token_id"] = ends;
   if (!options.quantization.has_value()) return json;
   // Of the matrices that programs would take for linear layers.
   std::vector<std::string> kept;
@@ -134,12 +142,15 @@ void write_configs(const ModelSource& source, const std::string& directory,
   const auto write = [&](const char* name, const Json& json) {
     write_file_atomically(directory + "/" + name, json.dump(2) + "\n");
   };
-  const ModelConfig& config = source.config();
-  const auto id = [](int64_t token) { return token < 0 ? Json() : Json(token); };
-  if (!fs::exists(directory + "/generation_config.json"))
+  const std::string theirs = (fs::path(source.path()) / "generation_config.json").string();
+  const std::string ours = directory + "/generation_config.json";
+  std::error_code ignored;
+  if (!fs::exists(ours) && fs::is_regular_file(theirs, ignored))
+    write_file_atomically(ours, read_small_file(theirs));
+  if (!fs::exists(ours))
     write("generation_config.json", {{"_from_model_config", true},
-                                     {"bos_token_id", id(config.bos_token_id)},
-                                     {"eos_token_id", id(config.eos_token_id)}});
+                                     {"bos_token_id", config_json["bos_token_id"]},
+                                     {"eos_token_id", config_json["eos_token_id"]}});
   write("config.json", config_json);
 }
 

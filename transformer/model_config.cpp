@@ -1,33 +1,56 @@
 #include "transformer/model_config.h"
 
-#include <filesystem>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
 
-// A token id, null, or a list of ids of which the first is taken (Llama 3 lists several ends).
+// A token id, null, or a list of ids of which the first is the end of a document (Llama 3 has several ends;
+// transformer/text_ends.h has them all).
 int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_t vocab_size,
                       ConfigReport& report) {
+  constexpr size_t kMost = 1024;
   if (!values.valid(key) || !values.valid("vocab_size")) return -1;
-  Json value = values.raw(key);
-  if (value.is_array() && !value.empty()) {
-    report.note(values.spelled(key), concat("the first of ", shown(value), " is used"));
-    value = Json(value.front());
-  }
+  const Json& value = values.raw(key);
   if (value.is_null()) return -1;
-  const bool fits = value.is_number_integer() && value >= 0 && value < vocab_size;
-  if (fits) return value.get<int64_t>();
+  const Json list = value.is_array() ? value : Json::array({value});
+  const bool fits = list.size() <= kMost && std::ranges::all_of(list, [&](const Json& id) {
+                      return id.is_number_integer() && id >= 0 && id < vocab_size;
+                    });
+  if (fits) return list.empty() ? -1 : list.front().get<int64_t>();
   // HuggingFace's default ids belong to its default vocabulary.
   if (values.given(key))
-    report.error(values.spelled(key), concat("must be null or a token id below vocab_size ",
-                                             vocab_size, ", got ", shown(value)));
+    report.error(values.spelled(key), concat("must be null, a token id below vocab_size ",
+                                             vocab_size, " or a list of such, got ", shown(value)));
   return -1;
+}
+
+// Sizes within the bounds of their keys could still ask for more than any memory holds: a list of all
+// parameters, or numbers of bytes beyond 64 bits.
+void check_product(const ModelConfig& c, const std::string& place, ConfigReport& report) {
+  constexpr double kMostExperts = 1 << 18, kMostParameters = 1e15;
+  const double experts = static_cast<double>(c.num_layers) * static_cast<double>(c.moe.experts);
+  if (experts > kMostExperts)
+    report.error(place, concat(c.num_layers, " layers of ", c.moe.experts, " experts are ", experts,
+                               ", at most ", kMostExperts, " are built"));
+  const auto width = static_cast<double>(c.hidden_size);
+  const double heads = static_cast<double>(c.head_dim) * 2 *
+                       (static_cast<double>(c.num_heads) + static_cast<double>(c.num_kv_heads));
+  const double mlp =
+      static_cast<double>(c.intermediate_size) +
+      static_cast<double>(c.moe.experts) * static_cast<double>(c.moe.intermediate_size) +
+      static_cast<double>(c.moe.shared_intermediate_size);
+  const double all = width * (static_cast<double>(c.num_layers) * (heads + 3 * mlp) +
+                              2 * static_cast<double>(c.vocab_size) +
+                              (c.learned_positions ? static_cast<double>(c.max_positions) : 0));
+  if (all > kMostParameters)
+    report.error(place, concat("the sizes make a model of ", all, " parameters, at most ",
+                               kMostParameters, " are built"));
 }
 
 // "gpt2, llama and deepseek"
@@ -83,23 +106,7 @@ ModelConfig read_model_config(const Json& json, const std::string& path, ConfigR
   family->read(values, config, report);
   config.bos_token_id = read_token_id(values, "bos_token_id", config.vocab_size, report);
   config.eos_token_id = read_token_id(values, "eos_token_id", config.vocab_size, report);
-  return config;
-}
-
-std::string model_config_file(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(path, ignored)) return path;
-  std::string file = (std::filesystem::path(path) / "config.json").string();
-  if (!std::filesystem::exists(file, ignored))
-    fail_input(path, ": holds no config.json, so it is no HuggingFace model directory");
-  return file;
-}
-
-ModelConfig load_model_config(const std::string& path) {
-  const std::string file = model_config_file(path);
-  ConfigReport report;
-  ModelConfig config = read_model_config(parse_json_file(file), "", report);
-  report.throw_if_errors(file);
+  check_product(config, path.empty() ? "model" : path, report);
   return config;
 }
 

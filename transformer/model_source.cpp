@@ -10,6 +10,7 @@
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
+#include "transformer/load_config.h"
 
 namespace trireme {
 namespace {
@@ -312,7 +313,7 @@ std::unique_ptr<ModelSource> open_model_source(const std::string& path) {
   if (is_hf_model(path)) return std::make_unique<HfModel>(path);
   if (is_gguf(path)) return std::make_unique<GgufModel>(path);
   fail_input(path, " is neither a HuggingFace directory (config.json and safetensors) nor a .gguf",
-             hub_advice(path));
+             model_advice(path));
 }
 
 std::string hub_advice(const std::string& path) {

@@ -98,6 +98,8 @@ int64_t longest_sequence(const RopeScaling& scaling, int64_t positions) {
   };
   switch (scaling.type) {
     case RopeType::kLinear:
+      if (scaling.original_positions > 0) return positions;
+      [[fallthrough]];
     case RopeType::kDynamic: return std::max(positions, times(positions));
     case RopeType::kYarn: return std::max(positions, times(scaling.original_positions));
     default: return positions;

@@ -151,7 +151,7 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
   std::span<const int32_t> ids = prompt;
   for (int64_t n = 0; n < limit; ++n) {
     const SampledToken token = decoder.next(ids);
-    if (token.id == options.stop_token) {
+    if (std::ranges::find(options.stop_tokens, token.id) != options.stop_tokens.end()) {
       out.reason = StopReason::kStopToken;
       break;
     }

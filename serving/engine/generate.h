@@ -13,7 +13,7 @@ namespace trireme {
 struct GenerateOptions {
   SamplingParams sampling;
   int64_t max_new_tokens = 256;
-  int32_t stop_token = -1;  // ends the text and is not part of it; -1: none
+  std::vector<int32_t> stop_tokens;  // each ends the text and is not part of it
   // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
   // rows of the padding were hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;

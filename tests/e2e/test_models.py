@@ -39,6 +39,34 @@ class Models(CommandTest):
         self.assert_refused("generate", "x.gguf", says=["x.gguf", "truncated"])
         self.assert_refused("generate", "x.gguf", "--ranks", "2", says=["x.gguf", "truncated"])
 
+    def test_generation_ends_at_any_of_several_ends(self):
+        folder = self.model("model")
+        words = {chr(33 + i): i for i in range(61)}
+        tokenizer = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
+                     "post_processor": None, "decoder": None,
+                     "model": {"type": "BPE", "vocab": words, "merges": []}}
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        arguments = ("generate", "model", "--prompt", "!\"#", "--temperature", "0", "--max-new-tokens", "5")
+        text, _ = self.trireme(*arguments)
+        self.assertEqual(len(text.strip()), 8)
+        third = words[text.strip()[5]]
+        (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [60, third]}))
+        ended, _ = self.trireme(*arguments)
+        self.assertTrue(text.startswith(ended.strip()))
+        self.assertLess(len(ended.strip()), 6)
+
+    def test_inspect_lists_models_of_others(self):
+        self.model("model")
+        out, _ = self.trireme("checkpoint", "inspect", "model")
+        self.assertIn("model_type llama", out)
+        self.assertIn("F64", out)
+        self.trireme("checkpoint", "convert", "model", "x.gguf", "--dtype", "fp32")
+        out, _ = self.trireme("checkpoint", "inspect", "x.gguf", "--tensors")
+        self.assertIn("token_embd.weight", out)
+        (self.folder / "model/config.json").unlink()
+        out, _ = self.trireme("checkpoint", "inspect", "model")
+        self.assertIn("no config.json", out)
+
     def test_diff_says_by_its_exit_code(self):
         self.model("a")
         self.trireme("checkpoint", "export", "a", "b", "--dtype", "bf16")

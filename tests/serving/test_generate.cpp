@@ -88,11 +88,11 @@ TEST_P(GenerateTest, StopsAtTheStopTokenTheContextAndTheCaller) {
   EXPECT_EQ(full.reason, StopReason::kContextFull);
   EXPECT_EQ(full.tokens.size(),
             static_cast<size_t>(f.model.config().max_positions) - prompt.size());
-  options.stop_token = full.tokens[4];
+  options.stop_tokens = {-1, full.tokens[4], full.tokens[2]};
   const Generation stopped = generate(f.model, f.store, f.ctx, prompt, options);
   EXPECT_EQ(stopped.reason, StopReason::kStopToken);
   EXPECT_LE(stopped.tokens.size(), 4u);
-  options.stop_token = -1;
+  options.stop_tokens.clear();
   int calls = 0;
   generate(f.model, f.store, f.ctx, prompt, options, [&](int32_t) { return ++calls < 3; });
   EXPECT_EQ(calls, 3);

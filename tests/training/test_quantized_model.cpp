@@ -68,8 +68,12 @@ TEST(QuantizedModel, AreTheModelOfARun) {
     EXPECT_TRUE(load_model_config(folder(kind)) == HfModel(folder(kind)).config()) << kind;
   const ScratchDirectory dir;
   const auto run = [&](const std::string& model) {
-    return read_run_config(
-               {{"model", model}, {"train_steps", 1}, {"data", {{"data_path", dir / "tokens"}}}}, 1)
+    return read_run_config({{"model", model},
+                            {"train_steps", 1},
+                            {"train_batch_size", 1},
+                            {"output_dir", dir / "run"},
+                            {"data", {{"data_path", dir / "tokens"}}}},
+                           1)
         .model;
   };
   EXPECT_TRUE(run(folder("gptq")) == HfModel(folder("gptq")).config());

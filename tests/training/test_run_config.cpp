@@ -123,7 +123,7 @@ TEST(RunConfig, CrossChecks) {
   EXPECT_EQ(problem({"optimizer.params.betas=[0.9]"}),
             "optimizer.params.betas: must be two numbers from 0 up to below 1, got [0.9]");
   EXPECT_EQ(problem({"optimizer.params.betas=[0.9,0.9]", "adam_beta1=0.8"}),
-            "adam_beta1: means the same as optimizer.params.betas, which is [0.9,0.9]; keep one");
+            "adam_beta1: means the same as optimizer.params.betas, which is given too; keep one");
   EXPECT_EQ(problem({"optimizer.params.momentum=0.9"}),
             "optimizer.params.momentum: is for SGD, not for optimizer.type AdamW; see "
             "optimizer.params.betas");

@@ -179,6 +179,8 @@ TEST(Families, TheTextPartOfGemma3) {
   EXPECT_EQ(c.head_dim, 256);
   EXPECT_EQ(c.rope_scaling.factor, 8.0);
   EXPECT_EQ(c.eos_token_id, 1);
+  // What max_position_embeddings says is with the factor of 8 already.
+  EXPECT_EQ(longest_sequence(c), 131072);
   EXPECT_NEAR(static_cast<double>(parameter_count(c)), 3.88e9, 0.005e9);
   bool told = false;
   for (const std::string& note : got.notes) told |= note.find("text_config") != std::string::npos;

@@ -8,6 +8,8 @@
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
 #include "transformer/families/family.h"
+#include "transformer/load_config.h"
+#include "transformer/text_ends.h"
 
 namespace trireme {
 namespace {
@@ -244,10 +246,18 @@ TEST(ModelConfig, SizesMustFit) {
             "model.resid_pdrop: must be at least 0 and below 1, got 1.0");
   EXPECT_EQ(problem(llama(R"(, "rms_norm_eps": 0)")),
             "model.rms_norm_eps: must be above 0 and at most 1, got 0");
-  EXPECT_EQ(problem(llama(R"(, "eos_token_id": 32000)")),
-            "model.eos_token_id: must be null or a token id below vocab_size 32000, got 32000");
-  EXPECT_EQ(problem(llama(R"(, "bos_token_id": "<s>")")),
-            "model.bos_token_id: must be null or a token id below vocab_size 32000, got \"<s>\"");
+  EXPECT_EQ(
+      problem(llama(R"(, "eos_token_id": 32000)")),
+      "model.eos_token_id: must be null, a token id below vocab_size 32000 or a list of such, "
+      "got 32000");
+  EXPECT_EQ(
+      problem(llama(R"(, "eos_token_id": [1, 32000])")),
+      "model.eos_token_id: must be null, a token id below vocab_size 32000 or a list of such, "
+      "got [1,32000]");
+  EXPECT_EQ(
+      problem(llama(R"(, "bos_token_id": "<s>")")),
+      "model.bos_token_id: must be null, a token id below vocab_size 32000 or a list of such, "
+      "got \"<s>\"");
   Json huge = llama();
   huge["vocab_size"] = 1e300;
   EXPECT_EQ(problem(huge), "model.vocab_size: must be an integer, got 1e+300");
@@ -269,8 +279,9 @@ TEST(ModelConfig, MissingAndUnknownKeys) {
   EXPECT_EQ(problem(missing), "model.hidden_size: is required: width of the residual stream");
   EXPECT_EQ(problem(gpt2(R"(, "n_hed": 12)")),
             "model.n_hed: unknown key; did you mean \"n_head\"?");
-  EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 768)")),
-            "model.hidden_size: means the same as model.n_embd, which is given too; keep one");
+  EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 769)")),
+            "model.hidden_size: means the same as model.n_embd, which is 768; keep one");
+  EXPECT_EQ(problem(gpt2(R"(, "hidden_size": 768)")), "");
   // HuggingFace's default ids belong to its default vocabulary, so a smaller one has none.
   Json bytes = gpt2();
   bytes["vocab_size"] = 257;
@@ -297,12 +308,37 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
   std::ofstream(file) << llama().dump();
   EXPECT_EQ(load_model_config(file), read(llama()));
   EXPECT_EQ(load_model_config(scratch.path()), read(llama()));
-  std::ofstream(file) << llama(R"(, "hiden_act": "silu")").dump();
+  // Others write what they like into config.json; files of another name are ours.
+  std::ofstream(file) << llama(R"(, "hiden_act": "silu", "some.program": {"a": 1},
+                                  "quantization_config": {"bits": 4},
+                                  "rope_scaling": {"odd": 1}, "eos_token_id": 5)")
+                             .dump();
+  std::ofstream(scratch / "generation_config.json") << R"({"eos_token_id": [7, 5, 9], "top_k": 3})";
+  std::vector<std::string> notes;
+  EXPECT_EQ(load_model_config(scratch.path(), notes), read(llama(R"(, "eos_token_id": 5)")));
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0], file +
+                          ": keys that are not known here are passed over: \"hiden_act\", "
+                          "\"some.program\", \"rope_scaling.odd\"");
+  EXPECT_EQ(text_ends(scratch.path(), 32000), (std::vector<int32_t>{5, 7, 9}));
+  EXPECT_EQ(text_ends(scratch.path(), 8), (std::vector<int32_t>{5, 7})) << "9 is none";
+  EXPECT_EQ(tokenizer_ends(scratch / "tokenizer.json", 8), (std::vector<int32_t>{5, 7}));
+  EXPECT_TRUE(tokenizer_ends("byte", 8).empty());
+  std::filesystem::copy(file, scratch / "model.json");
   try {
-    load_model_config(scratch.path());
+    load_model_config(scratch / "model.json");
     FAIL();
   } catch (const InputError& e) {
-    EXPECT_EQ(e.what(), file + ": hiden_act: unknown key; did you mean \"hidden_act\"?");
+    EXPECT_NE(std::string(e.what()).find("hiden_act: unknown key; did you mean \"hidden_act\"?"),
+              std::string::npos);
+  }
+  std::ofstream(file) << llama(R"(, "odd": 1, "rope_interleaved": true)").dump();
+  try {
+    load_model_config(scratch.path());
+    FAIL() << "it changes the mathematics";
+  } catch (const InputError& e) {
+    EXPECT_EQ(e.what(),
+              file + ": rope_interleaved: true is not available in this version; only false is");
   }
 }
 
@@ -314,7 +350,8 @@ TEST(ModelConfig, EveryKeyHasHelp) {
 
 Json moe(const std::string& type, const std::string& more = "") {
   return parse_json(concat(R"({"model_type": ")", type, R"(", "vocab_size": 1000, "hidden_size": 64,
-      "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4)",
+      "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
+      "num_key_value_heads": 2)",
                            more, "}"),
                     type);
 }
@@ -322,6 +359,18 @@ Json moe(const std::string& type, const std::string& more = "") {
 TEST(MoeConfig, FamiliesHaveHuggingFacesDefaults) {
   const ModelConfig mixtral = read(moe("mixtral"));
   EXPECT_EQ(mixtral.family, ModelFamily::kMixtral);
+  // Absent it is transformers' number, null as many as heads.
+  const auto kv_heads = [](const char* type, bool null) {
+    Json json = moe(type);
+    json["num_attention_heads"] = 32;
+    json["hidden_size"] = 512;
+    json.erase("num_key_value_heads");
+    if (null) json["num_key_value_heads"] = nullptr;
+    return read(json).num_kv_heads;
+  };
+  EXPECT_EQ(kv_heads("mixtral", false), 8);
+  EXPECT_EQ(kv_heads("qwen2_moe", false), 16);
+  EXPECT_EQ(kv_heads("mixtral", true), 32);
   EXPECT_EQ(mixtral.moe.experts, 8);
   EXPECT_EQ(mixtral.moe.experts_per_token, 2);
   EXPECT_EQ(mixtral.moe.intermediate_size, 96);

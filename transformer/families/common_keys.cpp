@@ -23,7 +23,31 @@ constexpr const char* kHarmless =
     "no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences "
     "output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id "
     "remove_invalid_values exponential_decay_length_penalty suppress_tokens "
-    "begin_suppress_tokens";
+    "begin_suppress_tokens "
+    // Of programs that are not transformers, and of code that a directory brings along.
+    "auto_map is_llama_config max_sequence_length unsloth_fixed unsloth_version _num_labels";
+
+// What other programs compute by these keys, whatever the model_type, is not built.
+struct ChangedMathematics {
+  const char* key;
+  std::vector<std::string> trivial;
+  const char* what;
+};
+const std::vector<ChangedMathematics>& changed_mathematics() {
+  static const std::vector<ChangedMathematics> rows = {
+      {"rope_interleaved", {"false"}, "rotary positions of neighbouring elements"},
+      {"alibi", {"false"}, "positions by biases of the attention"},
+      {"clip_qkv", {}, "clipped queries, keys and values"},
+      {"attn_logit_softcapping", {}, "attention logits capped by tanh"},
+      {"final_logit_softcapping", {}, "logits capped by tanh"},
+      {"use_bidirectional_attention", {"false"}, "attention to later tokens"},
+      {"logit_scale", {"1"}, "scaled logits"},
+      {"logits_scaling", {"1"}, "scaled logits"},
+      {"embedding_multiplier", {"1"}, "a scaled embedding"},
+      {"residual_multiplier", {"1"}, "scaled branches"},
+      {"attention_multiplier", {}, "another scale of the softmax"}};
+  return rows;
+}
 
 void add_llama_sizes(Schema& schema, const LlamaDefaults& preset) {
   schema.integer("num_hidden_layers", "", "transformer blocks")
@@ -67,6 +91,8 @@ void add_common_keys(Schema& schema, const char* vocab_default) {
   schema.refused("pruned_heads", {"{}"}, "pruned heads are not modelled");
   schema.unavailable("add_cross_attention", {"false"}, "cross attention");
   schema.unavailable("quantization_config", {}, "quantised weights");
+  for (const ChangedMathematics& row : changed_mathematics())
+    schema.unavailable(row.key, row.trivial, row.what);
 }
 
 void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
@@ -83,7 +109,8 @@ void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
   schema.boolean("tie_word_embeddings", preset.tied, "the head uses the token embedding's weights");
   schema.any("bos_token_id", preset.bos, "token id", "token id that begins a text").or_null();
   schema
-      .any("eos_token_id", preset.eos, "token id", "token id that ends a text; of a list the first")
+      .any("eos_token_id", preset.eos, "token id or list of such",
+           "token id that ends a text, or a list of such")
       .or_null();
   add_common_keys(schema, preset.vocab);
 }

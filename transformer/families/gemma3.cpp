@@ -32,9 +32,6 @@ void add_keys(Schema& schema) {
       .above(0);
   add_pattern_window_keys(schema);
   add_layered_rope_keys(schema, "1000000", "10000");
-  schema.unavailable("attn_logit_softcapping", {}, "attention logits capped by tanh");
-  schema.unavailable("final_logit_softcapping", {}, "logits capped by tanh");
-  schema.unavailable("use_bidirectional_attention", {"false"}, "attention to later tokens");
   schema.ignored("cache_implementation");
 }
 

@@ -44,7 +44,10 @@ void add_keys(Schema& schema) {
   schema.number("attn_pdrop", "0.1", "dropout of attention probabilities").at_least(0).below(1);
   schema.boolean("tie_word_embeddings", true, "the head uses the token embedding's weights");
   schema.any("bos_token_id", "50256", "token id", "token id that begins a text").or_null();
-  schema.any("eos_token_id", "50256", "token id", "token id that ends a text").or_null();
+  schema
+      .any("eos_token_id", "50256", "token id or list of such",
+           "token id that ends a text, or a list of such")
+      .or_null();
   schema
       .choice("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh"},
               "the MLP's activation; both words name GELU's tanh form")

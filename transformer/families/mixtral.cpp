@@ -14,7 +14,9 @@ constexpr ExpertKeys kExperts{.experts = "num_local_experts",
                               .mixed = false};
 
 void add_keys(Schema& schema) {
-  add_llama_keys(schema, {.positions = "131072", .rope_theta = "1000000", .norm_eps = "1e-05"});
+  add_llama_keys(
+      schema,
+      {.positions = "131072", .rope_theta = "1000000", .norm_eps = "1e-05", .kv_heads = "8"});
   add_window_key(schema, "null");
   add_expert_keys(schema, kExperts);
   add_routing_keys(schema);

@@ -18,7 +18,7 @@ constexpr ExpertKeys kExperts{.experts = "num_experts",
 constexpr WindowLayers kWindows = WindowLayers::kEvenBelow;
 
 void add_keys(Schema& schema) {
-  add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null"});
+  add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "16"});
   schema.boolean("qkv_bias", true, "biases of the q, k and v projections");
   add_qwen_window_keys(schema, kWindows);
   add_expert_keys(schema, kExperts);

@@ -1,5 +1,6 @@
 #include "transformer/families/rope_keys.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
@@ -228,6 +229,10 @@ void read_layered_rope_keys(const ConfigValues& values, ModelConfig& config, Con
     report.error(values.spelled(factor), "is required by rope_type linear");
   config.rope_scaling.type = RopeType::kLinear;
   config.rope_scaling.factor = values.given(factor) ? values.number(factor) : 1;
+  // Published ones say the longer length in max_position_embeddings: 131072 with a factor of 8.
+  config.rope_scaling.original_positions = std::max(
+      int64_t{1},
+      static_cast<int64_t>(static_cast<double>(config.max_positions) / config.rope_scaling.factor));
 }
 
 void write_layered_rope_keys(const ModelConfig& config, Json& json) {
