@@ -71,9 +71,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& 
         " names no tokenizer (a run's data.tokenizer, tokenizer.json or tokenizer.model in a "
         "HuggingFace directory); give --tokenizer byte, a tokenizer.json or a .model");
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
-  if (tokenizer->vocab_size() > trained.model.vocab_size)
-    fail_input("tokenizer ", spec, " has ", tokenizer->vocab_size(), " ids, the model only ",
-               trained.model.vocab_size);
+  check_ids_fit(*tokenizer, trained.model.vocab_size);
   return tokenizer;
 }
 

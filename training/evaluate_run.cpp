@@ -66,9 +66,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const EvaluateOptions& options, const Ru
   const std::string& spec = options.tokenizer.empty() ? trained.data.tokenizer : options.tokenizer;
   if (spec.empty()) fail_input(options.model, ": names no tokenizer; give --tokenizer PATH");
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
-  if (tokenizer->vocab_size() > trained.model.vocab_size)
-    fail_input("tokenizer ", spec, " has ", tokenizer->vocab_size(), " ids, the model only ",
-               trained.model.vocab_size);
+  check_ids_fit(*tokenizer, trained.model.vocab_size);
   return tokenizer;
 }
 

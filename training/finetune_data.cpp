@@ -51,9 +51,7 @@ Split split_items(int64_t items, double val_size, uint64_t seed) {
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int threads) {
   const FinetuneConfig& finetune = config.finetune;
   const auto tokenizer = load_tokenizer(config.data.tokenizer);
-  if (tokenizer->vocab_size() > config.model.vocab_size)
-    fail_input("tokenizer ", tokenizer->name(), " has ", tokenizer->vocab_size(),
-               " ids, more than the model's vocabulary of ", config.model.vocab_size);
+  check_ids_fit(*tokenizer, config.model.vocab_size);
   const ExampleReader reader(*tokenizer, template_source(config), finetune.assistant_only_loss,
                              finetune.parse_special);
   const ExampleSetOptions options{.sequence_length = config.sequence_length,

@@ -125,13 +125,25 @@ void SafetensorsDirectory::open_indexed(const std::string& index) {
   std::set<std::string> files;
   for (const auto& [tensor, file] : weight_map) files.insert(file);
   std::vector<std::string> absent;
+  std::string damaged;
   std::error_code ignored;
-  for (const std::string& file : files)
-    if (!fs::exists(fs::path(path()) / file, ignored)) absent.push_back(file);
+  for (const std::string& file : files) {
+    const fs::path place = fs::path(path()) / file;
+    if (!fs::exists(place, ignored)) {
+      absent.push_back(file);
+      continue;
+    }
+    try {
+      add_file(place.string());
+    } catch (const InputError& error) {
+      damaged += concat("\n  ", error.what());
+    }
+  }
   if (!absent.empty())
-    fail_input(path(), ": ", absent.size(), " of ", files.size(), " shards that ",
-               kSafetensorsIndex, " names are missing: ", listed(absent), "; download them again");
-  for (const std::string& file : files) add_file((fs::path(path()) / file).string());
+    damaged = concat("\n  ", absent.size(), " of ", files.size(), " shards that ",
+                     kSafetensorsIndex, " names are missing: ", listed(absent), damaged);
+  if (!damaged.empty())
+    fail_input(path(), ": its weights are not whole; download these files again:", damaged);
   std::vector<std::string> missing, left_over;
   for (const auto& [tensor, file] : weight_map) {
     const SourceTensor* found = find(tensor);

@@ -57,6 +57,15 @@ void Tokenizer::check_id(int32_t id) const {
                 vocab_size(), " of tokenizer ", name());
 }
 
+void check_ids_fit(const Tokenizer& tokenizer, int64_t model_ids) {
+  const int64_t ids = tokenizer.vocab_size();
+  if (ids <= model_ids) return;
+  fail_input("tokenizer ", tokenizer.name(), " has ", ids, " ids, the model only ", model_ids,
+             " (vocab_size): it has no row for ", model_ids,
+             ids == model_ids + 1 ? "" : concat(" to ", ids - 1),
+             "; give the tokenizer that the model came with (--tokenizer, data.tokenizer)");
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids) const {
   std::string out;
   bool at_start = true;

@@ -47,6 +47,10 @@ class Tokenizer {
                                            const EncodeOptions& options) const = 0;
 };
 
+// InputError where a model with a table of `model_ids` rows has none for some of the tokenizer's ids. The reverse,
+// a padded table, is usual: the ids beyond the tokenizer's are never drawn.
+void check_ids_fit(const Tokenizer& tokenizer, int64_t model_ids);
+
 // "byte": the 256 bytes as ids 0..255 and <|endoftext|> = 256 (bos and eod); vocab_size 257.
 // Else the path of a HuggingFace tokenizer.json, of a SentencePiece model, which must end in ".model", of a
 // .gguf file, or of a directory that holds one of the former (tokenizer.json first, then tokenizer.model).

@@ -172,7 +172,31 @@ class JsonTokenizer : public Tokenizer {
       tokens_[static_cast<size_t>(t.id)] = {t.content, decoder.bytes(looks), t.special};
       ids_.insert_or_assign(t.content, t.id);
     }
+    refuse_holes();
     decoder_ = std::make_unique<TokenDecoder>(std::move(decoder));
+  }
+
+  // An id without a token may be drawn by a model and has no text: as a rule added tokens were lost.
+  void refuse_holes() const {
+    constexpr int64_t kMostListed = 8;
+    std::string listed;
+    int64_t holes = 0, ranges = 0;
+    const auto size = std::ssize(tokens_);
+    const auto is_hole = [&](int64_t id) { return tokens_[static_cast<size_t>(id)].text.empty(); };
+    for (int64_t id = 0; id < size; ++id) {
+      if (!is_hole(id)) continue;
+      const int64_t first = id;
+      while (id + 1 < size && is_hole(id + 1)) ++id;
+      holes += id - first + 1;
+      if (++ranges > kMostListed) continue;
+      listed += concat(ranges == 1 ? "" : ", ", first, first == id ? "" : concat(" to ", id));
+    }
+    if (holes == 0) return;
+    fail_input(
+        name_, ": ", holes, " of the ids from 0 to ", size - 1, " have no token: ", listed,
+        ranges > kMostListed ? ", and more" : "",
+        "; added tokens may have been lost: download the file again, or name each of them in "
+        "\"added_tokens\"");
   }
 
   void encode_words(std::string text, bool first, std::vector<int32_t>& ids) const {

@@ -183,7 +183,8 @@ TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
               {"missing (2)", "model.norm.weight", "model.layers.1.mlp.up_proj.weight",
                "left over (1)", "model.layers.9.what", "wrong (2)",
                "gate_proj.weight is (24, 40), the config wants (40, 24)",
-               "input_layernorm.weight is I32, weights are floating-point"});
+               "input_layernorm.weight is I32, weights are floating-point", "quantization_config",
+               "take both from one"});
 }
 
 TEST(HfModel, PaddedVocabularyAndMissingHead) {
@@ -212,7 +213,9 @@ TEST(HfModel, MissingTruncatedAndDisagreeingShards) {
   std::filesystem::rename(dir / "away", dir / "model-1.safetensors");
   std::filesystem::resize_file(dir / "model-2.safetensors",
                                std::filesystem::file_size(dir / "model-2.safetensors") - 5);
-  expect_says(open_refusal(dir.path()), {"model-2.safetensors", "truncated"});
+  std::filesystem::remove(dir / "model-0.safetensors");
+  expect_says(open_refusal(dir.path()), {"1 of 3 shards", "missing: model-0.safetensors",
+                                         "model-2.safetensors", "truncated"});
   files.write(dir.path(), 3);
   std::filesystem::copy_file(dir / "model-0.safetensors", dir / "model-1.safetensors",
                              std::filesystem::copy_options::overwrite_existing);

@@ -121,6 +121,25 @@ TEST(TokenizerFiles, ADirectoryIsItsTokenizer) {
   }
 }
 
+TEST(TokenizerFiles, HolesAmongTheIdsAreListed) {
+  json content = golden("words")["tokenizer"];
+  json& added = content["added_tokens"];  // 0, which the model has too, and 273 to 276
+  ASSERT_EQ(added.size(), 5U);
+  added.erase(3);
+  added.erase(1);
+  try {
+    tokenizer_of(content);
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("2 of the ids from 0 to 276 have no token: 273, 275;"),
+              std::string::npos)
+        << e.what();
+  }
+  content["added_tokens"].erase(2);  // the last: a smaller vocabulary
+  content["added_tokens"].erase(1);
+  EXPECT_EQ(tokenizer_of(content)->vocab_size(), 273);
+}
+
 struct Damage {
   const char* pointer;  // where in gpt2's file
   const char* value;
