@@ -15,6 +15,13 @@ std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig&, int) {
   fail_input("finetune.train_file is not opened here");
 }
+void ModelSource::read(const ModelConfig&, const ModelParameter&, const TensorBox&, int64_t,
+                       const Tensor&) const {
+  TRIREME_UNREACHABLE("parameters of a fuzzed model");
+}
+std::string ModelSource::settings() const {
+  TRIREME_UNREACHABLE("settings of a fuzzed model are its own");
+}
 int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
 
 bool is_adapter_target(const ModelConfig&, const std::string&) { return true; }
