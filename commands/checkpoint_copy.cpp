@@ -41,10 +41,14 @@ std::optional<DType> dtype_of(const CopyArguments& args) {
   fail_input("--dtype ", args.dtype, " is for GGUF; here fp32, bf16 and fp16 are available");
 }
 
-void report(const char* what, const CopyArguments& args, int64_t bytes, double seconds,
-            const std::string& rest) {
-  console_print(Stream::kOut, concat(what, " ", args.from, " -> ", args.to, ": ",
-                                     format_bytes(bytes), " in ", format_duration(seconds), rest));
+// kept: of `bytes`, what was there already of an interrupted copy.
+void report(const char* what, const CopyArguments& args, int64_t bytes, int64_t kept,
+            double seconds, const std::string& rest = "") {
+  std::string line = concat(what, " ", args.from, " -> ", args.to, ": ", format_bytes(bytes),
+                            " in ", format_duration(seconds), " (",
+                            speed_text(static_cast<double>(bytes - kept) / seconds), ")", rest);
+  if (kept > 0) line += concat(", ", format_bytes(kept), " kept from an interrupted copy");
+  console_print(Stream::kOut, line);
 }
 
 void export_to(const CopyArguments& args) {
@@ -54,10 +58,8 @@ void export_to(const CopyArguments& args) {
   const HfWritten written = write_hf_directory(
       *source, args.to,
       {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
-  std::string rest = concat(", ", written.files, written.files == 1 ? " file" : " files");
-  if (written.kept > 0)
-    rest += concat(", ", written.kept, " of them kept from an interrupted export");
-  report("exported", args, written.bytes, status.seconds(), rest);
+  report("exported", args, written.bytes, written.kept_bytes, status.seconds(),
+         concat(", ", written.files, written.files == 1 ? " file" : " files"));
   if (written.tokenizer_files.empty())
     log_warning("no tokenizer files: the model names none that HuggingFace could read (",
                 source->tokenizer().empty() ? "none at all" : source->tokenizer(), ")");
@@ -70,7 +72,8 @@ void merge_lora(const CopyArguments& args) {
   const HfWritten written = write_hf_directory(
       *source, args.to,
       {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
-  report("merged", args, written.bytes, status.seconds(), concat(" with ", args.adapters));
+  report("merged", args, written.bytes, written.kept_bytes, status.seconds(),
+         concat(" with ", args.adapters));
 }
 
 void import_from(const CopyArguments& args) {
@@ -81,7 +84,7 @@ void import_from(const CopyArguments& args) {
   CopyStatus status("import");
   const SavedCheckpoint saved =
       import_model(*source, args.to, {.dtype = dtype_of(args), .progress = status.progress()});
-  report("imported", args, saved.bytes, status.seconds(), "");
+  report("imported", args, saved.bytes, saved.kept, status.seconds());
 }
 
 // What a tensor type is called there; F16 is what all programs read.
@@ -103,7 +106,7 @@ void to_gguf(const CopyArguments& args) {
   const GgufWritten written = write_gguf(
       *source, args.to,
       {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});
-  report("converted", args, written.bytes, status.seconds(), "");
+  report("converted", args, written.bytes, written.kept, status.seconds());
   if (words.empty())
     log_warning("no tokenizer in the file: the model has none that it could hold (",
                 tokenizer.empty() ? "none at all" : tokenizer, ")");

@@ -66,6 +66,11 @@ std::string gguf_type_of(DType dtype) {
   return dtype == DType::kF16 ? "F16" : "F32";
 }
 
+void say_kept(int64_t bytes) {
+  if (bytes > 0)
+    log_warning(format_bytes(bytes), " kept from an interrupted copy; the table is of the rest");
+}
+
 QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::string& type,
                                    int64_t& bytes) {
   if (std::filesystem::exists(args.to)) fail_input(args.to, " exists; remove it or give another");
@@ -79,6 +84,7 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
                                           .tokenizer = words,
                                           .progress = status.progress()});
   bytes = written.bytes;
+  say_kept(written.kept);
   if (words.empty()) log_warning("no tokenizer in the file: the model has none that it could hold");
   return written.report;
 }
@@ -92,9 +98,7 @@ QuantisationReport write_directory(const QuantizeArguments& args, const Quantiza
       *source, args.to,
       {.max_shard_bytes = shard, .progress = status.progress(), .quantization = quantization});
   bytes = written.bytes;
-  if (written.kept > 0)
-    log_warning(written.kept, " of ", written.files,
-                " files kept from an interrupted run; the table is of the others");
+  say_kept(written.kept_bytes);
   return written.report;
 }
 

@@ -1,7 +1,9 @@
-// A line at the bottom of a terminal while something is copied: what, how much of it, how long it will take.
+// While something is copied: what, how much of it, how fast, how long it will take. A line at the bottom of a
+// terminal; elsewhere one in the log twice a minute.
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "transformer/file_tensor.h"
 
@@ -9,7 +11,7 @@ namespace trireme {
 
 class CopyStatus {
  public:
-  explicit CopyStatus(const char* what) : what_(what), start_(Clock::now()) {}
+  explicit CopyStatus(const char* what) : what_(what), start_(Clock::now()), logged_(start_) {}
   ~CopyStatus();  // removes the line
   CopyStatus(const CopyStatus&) = delete;
   CopyStatus& operator=(const CopyStatus&) = delete;
@@ -21,7 +23,10 @@ class CopyStatus {
   using Clock = std::chrono::steady_clock;
   void update(int64_t done, int64_t total);
   const char* what_;
-  Clock::time_point start_, drawn_;
+  int64_t first_ = -1;  // bytes at the first update: what was there already does not count as speed
+  Clock::time_point start_, began_, drawn_, logged_;
 };
+
+std::string speed_text(double bytes_per_second);  // "0.53 GB/s"
 
 }  // namespace trireme

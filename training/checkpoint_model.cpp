@@ -9,6 +9,7 @@
 #include "transformer/hf_writer.h"
 #include "transformer/merged_model.h"
 #include "transformer/peft_adapter.h"
+#include "transformer/unfinished_copy.h"
 
 namespace trireme {
 namespace {
@@ -165,46 +166,71 @@ RunConfig foreign_state_config(const Json& state, const std::string& checkpoint)
       beside ? (fs::path(checkpoint).parent_path() / kTokenizerFolder / name).string() : name);
 }
 
-SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
-                             const ImportOptions& options) {
-  std::error_code error;
-  if (fs::exists(root, error) && !fs::is_empty(root, error))
-    fail_input(root, " is not empty; remove it or give another directory");
-  const ModelConfig& model = source.config();
-  source.check(model);
-  const std::vector<ModelParameter> parameters = model_parameters(model);
+namespace {
+
+// A part for each parameter. No data in memory: the address says which parameter it is.
+std::vector<CheckpointPart> parts_of(const ModelSource& source,
+                                     const std::vector<ModelParameter>& parameters,
+                                     const std::optional<DType>& wanted) {
   std::vector<CheckpointPart> parts;
-  int64_t total = 0, done = 0;
-  const DType most = options.dtype.value_or(source.dtype());
+  const DType most = wanted.value_or(source.dtype());
   for (const ModelParameter& p : parameters) {
-    const DType dtype =
-        p.router ? sum_dtype(most) : options.dtype.value_or(source.parameter_dtype(model, p.name));
-    // No data in memory: the address says which parameter it is.
+    const DType dtype = p.router ? sum_dtype(most)
+                                 : wanted.value_or(source.parameter_dtype(source.config(), p.name));
     parts.push_back({p.router ? kKindRouter : kKindParam,
                      p.name,
                      p.shape,
                      {},
                      0,
                      ConstTensor(&p, dtype, Shape(std::span<const int64_t>(p.shape)))});
-    total += parts.back().data.bytes();
   }
-  RunConfig config = foreign_run_config(model, most, "");
-  config.data.tokenizer = import_tokenizer(source.tokenizer(), root);
-  const auto read = [&](const ConstTensor& data, const auto& take) {
-    const auto& p = *static_cast<const ModelParameter*>(data.raw());
-    const FileTensor whole{p.name, p.shape, false, p.router, {{p, {}}}};
-    for_each_piece(source, model, whole, data.dtype(), [&](const ConstTensor& piece) {
-      take({static_cast<const std::byte*>(piece.raw()), static_cast<size_t>(piece.bytes())});
-      done += piece.bytes();
-      if (options.progress) options.progress(done, total);
-    });
-  };
-  try {
-    return save_checkpoint({.root = root, .step = 0, .read = read}, parts, foreign_state(config));
-  } catch (...) {
-    remove_tree((fs::path(root) / kTokenizerFolder).string());
-    throw;
+  return parts;
+}
+
+}  // namespace
+
+SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
+                             const ImportOptions& options) {
+  const ModelConfig& model = source.config();
+  source.check(model);
+  const std::vector<ModelParameter> parameters = model_parameters(model);
+  const std::vector<CheckpointPart> parts = parts_of(source, parameters, options.dtype);
+  int64_t total = 0;
+  for (const CheckpointPart& part : parts) total += part.data.bytes();
+  UnfinishedCopy copy(
+      source, root, "import.json",
+      concat("a checkpoint of ",
+             options.dtype.has_value() ? text(*options.dtype) : "the types that there are"));
+  const std::string name = step_directory_name(0), directory = concat(root, "/", name);
+  SavedCheckpoint saved;
+  saved.directory = directory;
+  saved.bytes = saved.kept = total;
+  if (fs::exists(fs::path(directory) / kManifestName)) {  // all that a kill left to be done
+    write_file_atomically(root + "/latest", name + "\n");
+  } else {
+    RunConfig config = foreign_run_config(model, options.dtype.value_or(source.dtype()), "");
+    config.data.tokenizer = import_tokenizer(source.tokenizer(), root);
+    PieceStream stream(source, model);
+    const auto read = [&](const ConstTensor& data, int64_t first, const SaveOptions::Take& take) {
+      const auto& p = *static_cast<const ModelParameter*>(data.raw());
+      const FileTensor whole{p.name, p.shape, false, p.router, {{p, {}}}};
+      stream.add(whole, data.dtype(), first, [take](const ConstTensor& piece) {
+        take({static_cast<const std::byte*>(piece.raw()), static_cast<size_t>(piece.bytes())});
+      });
+    };
+    const auto tell = [&](int64_t done) {
+      if (options.progress) options.progress(std::min(done, total), total);
+    };
+    saved = save_checkpoint({.root = root,
+                             .step = 0,
+                             .read = read,
+                             .finish_reading = [&] { stream.finish(); },
+                             .progress = tell,
+                             .resume_as = copy.identity()},
+                            parts, foreign_state(config));
   }
+  copy.finish();
+  return saved;
 }
 
 }  // namespace trireme

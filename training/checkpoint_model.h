@@ -52,7 +52,8 @@ struct ImportOptions {
   CopyProgress progress = {};
 };
 // Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in root/tokenizer.
-// Whole or absent. InputError where `root` holds checkpoints.
+// Whole or absent; one that was interrupted goes on where the same is asked again (transformer/unfinished_copy.h).
+// InputError where `root` holds anything else.
 SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
                              const ImportOptions& options);
 

@@ -10,7 +10,8 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{64} << 20;
+constexpr int64_t kPieceBytes = int64_t{16} << 20;
+constexpr int kPieces = 4;
 
 int64_t rows_of(const ModelParameter& p) { return p.shape[0]; }
 int64_t columns_of(const ModelParameter& p) { return p.shape.size() == 1 ? 1 : p.shape[1]; }
@@ -140,34 +141,52 @@ DType file_dtype(const ModelSource& source, const FileTensor& tensor) {
   return dtype;
 }
 
-void for_each_piece(const ModelSource& source, const ModelConfig& config, const FileTensor& tensor,
-                    DType dtype, const std::function<void(const ConstTensor&)>& use) {
-  const int64_t rows = tensor.rows(), width = tensor.columns();
-  const int64_t most = std::clamp<int64_t>(kPieceBytes / (width * dtype_size(dtype)), 1, rows);
-  const Buffer block("tensor of a file", most * width * dtype_size(dtype));
-  for (int64_t first = 0; first < rows; first += most) {
-    const int64_t count = std::min(most, rows - first);
-    const Tensor piece = block.tensor(dtype, Shape{count * width});
+PieceStream::PieceStream(const ModelSource& source, const ModelConfig& config)
+    : source_(source), config_(config), behind_(kPieces) {}
+
+void PieceStream::add(const FileTensor& tensor, DType dtype, int64_t first, const Use& use) {
+  try {
+    read(tensor, dtype, first, use);
+  } catch (...) {
+    behind_.abandon();
+    throw;
+  }
+}
+
+void PieceStream::read(const FileTensor& tensor, DType dtype, int64_t first, const Use& use) {
+  const int64_t rows = tensor.rows(), width = tensor.columns(), size = dtype_size(dtype);
+  const int64_t most = std::clamp<int64_t>(kPieceBytes / (width * size), 1, rows);
+  int64_t passed_over = first % width;  // of the first row
+  for (int64_t row = first / width; row < rows; row += most) {
+    const int64_t count = std::min(most, rows - row);
+    const Tensor piece(behind_.block(count * width * size).data(), dtype, Shape{count * width});
     if (tensor.transposed)
-      read_columns(source, config, tensor, first, count, piece);
+      read_columns(source_, config_, tensor, row, count, piece);
     else
-      read_rows(source, config, tensor, first, count, piece);
-    use(piece);
+      read_rows(source_, config_, tensor, row, count, piece);
+    behind_.push([piece, passed_over, use](std::span<std::byte>) {
+      use(piece.slice(0, passed_over, piece.numel()));
+    });
+    passed_over = 0;
   }
 }
 
 std::string fingerprint(const ModelSource& source) {
   ChecksumStream sum;
+  const auto add_text = [&](const std::string& words) {
+    sum.update(std::as_bytes(std::span(words)));
+  };
   for (const std::string& file : source.tensors().files()) {
+    add_text(file);
     struct stat info {};
     if (::stat(file.c_str(), &info) != 0) continue;
     const int64_t facts[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
     sum.update(std::as_bytes(std::span(facts)));
   }
-  std::string digits(16, '0');
-  uint64_t value = sum.value();
-  for (size_t i = digits.size(); i-- > 0; value >>= 4) digits[i] = "0123456789abcdef"[value & 15];
-  return digits;
+  for (const SourceTensor& t : source.tensors().tensors())
+    add_text(concat(t.name, t.dtype_name, shape_text(t.shape)));
+  add_text(source.settings());
+  return checksum_text(sum.value());
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/io/write_behind.h"
 #include "transformer/model_source.h"
 
 namespace trireme {
@@ -34,15 +35,30 @@ std::vector<FileTensor> file_tensors(const ModelConfig& config, const PlaceOf& p
 // source's dtype().
 DType file_dtype(const ModelSource& source, const FileTensor& tensor);
 
-// Calls use(values) for all values of a tensor in the file's order, in pieces of whole rows of at most 64 MiB
-// (one row, where it is larger): contiguous tensors of rank 1 and `dtype`.
-void for_each_piece(const ModelSource& source, const ModelConfig& config, const FileTensor& tensor,
-                    DType dtype, const std::function<void(const ConstTensor& values)>& use);
+// The values of tensors in the file's order, read here while a second thread uses what was read before: pieces of
+// whole rows of at most 16 MiB (one row, where it is larger), contiguous, of rank 1. Four pieces exist at most.
+class PieceStream {
+ public:
+  using Use = std::function<void(const ConstTensor& values)>;
+  PieceStream(const ModelSource& source, const ModelConfig& config);
+  // The values of a tensor from number `first` on, as `dtype`. `use` is called in the second thread, after those
+  // of all tensors before, until finish() has returned; what it throws is thrown by add() or finish(). After
+  // either has thrown, whatever it was, none is called any more.
+  void add(const FileTensor& tensor, DType dtype, int64_t first, const Use& use);
+  void finish() { behind_.finish(); }
+
+ private:
+  void read(const FileTensor& tensor, DType dtype, int64_t first, const Use& use);
+  const ModelSource& source_;
+  const ModelConfig& config_;
+  WriteBehind behind_;
+};
 
 // Called with the bytes written and to be written.
 using CopyProgress = std::function<void(int64_t done, int64_t total)>;
 
-// What tells two states of a source's files apart: their sizes and times of change, as 16 hex digits.
+// What tells two states of a source apart: sizes and times of change of its files, what they say of their tensors,
+// and what else decides about the values; as 16 hex digits.
 std::string fingerprint(const ModelSource& source);
 
 }  // namespace trireme

@@ -1,4 +1,7 @@
 // write_gguf() of gguf_model.h.
+#include <memory>
+
+#include "engine/observe/log.h"
 #include "transformer/gguf_model.h"
 
 namespace trireme {
@@ -49,7 +52,6 @@ class GgufExport {
         described.back().shape = {experts, t.rows() / experts, t.columns()};
       }
       if (t.shape.size() == 2 && t.shape[0] == 1) described.back().shape = {t.shape[1]};
-      total_ += t.numel();
       quantised_ = quantised_ || described.back().type->encode != nullptr;
     }
     if (!options_.linear.empty() && !quantised_) fail_none_fits();
@@ -57,23 +59,48 @@ class GgufExport {
     const Shape count{std::ssize(factors)};
     if (!factors.empty())
       described.push_back({"rope_freqs.weight", gguf_type("F32"), {std::ssize(factors)}});
-    GgufWriter writer(path, metadata, described);
-    for (size_t i = 0; i < tensors.size(); ++i) write(writer, tensors[i], *described[i].type);
-    if (!factors.empty()) writer.write(ConstTensor(factors.data(), DType::kF32, count));
+    GgufWriter writer(path, metadata, described, fingerprint(source_));
+    if (writer.file().begun_anew())
+      log_warning(path, ": begun anew: the model, or what is asked for, is not what it was when ",
+                  "the file was interrupted");
+    PieceStream stream(source_, source_.config());
+    bool kept = true;  // up to here
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const int64_t first = kept ? writer.skip_kept() : 0;
+      if (first > 0) tell(writer);
+      kept = kept && first == tensors[i].numel();
+      if (!kept) write(stream, writer, tensors[i], *described[i].type, first);
+    }
+    stream.finish();
+    if (!factors.empty() && !(kept && writer.skip_kept() > 0))
+      writer.write(ConstTensor(factors.data(), DType::kF32, count));
+    written_.kept = writer.file().kept();
     writer.commit();
     written_.bytes = writer.bytes();
     return std::move(written_);
   }
 
  private:
-  void write(GgufWriter& writer, const FileTensor& t, const GgufType& type) {
-    RoundingError error;
-    for_each_piece(source_, source_.config(), t, DType::kF32, [&](const ConstTensor& values) {
+  void tell(const GgufWriter& writer) const {
+    if (options_.progress) options_.progress(writer.file().size(), writer.bytes());
+  }
+  // From value `first` on.
+  void write(PieceStream& stream, GgufWriter& writer, const FileTensor& t, const GgufType& type,
+             int64_t first) {
+    struct State {
+      int64_t numbers;
+      RoundingError error = {};
+    };
+    const auto state = std::make_shared<State>(State{first});
+    stream.add(t, DType::kF32, first, [this, &writer, &t, &type, state](const ConstTensor& values) {
       if (type.encode != nullptr) check_finite(t.name, values);
-      error.add(writer.write(values));
-      done_ += values.numel();
-      if (options_.progress) options_.progress(done_ * 4, total_ * 4);
+      state->error.add(writer.write(values));
+      tell(writer);
+      state->numbers += values.numel();
+      if (state->numbers == t.numel()) end_tensor(t, type, state->error);
     });
+  }
+  void end_tensor(const FileTensor& t, const GgufType& type, const RoundingError& error) {
     check_finite(t.name, error);
     if (!options_.linear.empty())
       written_.report.add(type.name, t.name, t.numel() * dtype_size(file_dtype(source_, t)),
@@ -92,7 +119,6 @@ class GgufExport {
   const ModelSource& source_;
   const GgufWriteOptions& options_;
   GgufWritten written_;
-  int64_t total_ = 0, done_ = 0;
   bool quantised_ = false;
 };
 

@@ -51,10 +51,12 @@ struct GgufWriteOptions {
 };
 struct GgufWritten {
   int64_t bytes = 0;          // of the file
-  QuantisationReport report;  // with `linear`
+  int64_t kept = 0;           // of them, from an interrupted writer
+  QuantisationReport report;  // with `linear`, of what is not kept
 };
-// Streaming; the file is whole or absent. Rows that are no whole blocks of the type are Q8_0 in its place, else
-// F16, in a file of bfloat16 BF16 and of float32 F32. InputError for `linear` where the source is quantised already.
+// Streaming; the file is whole or absent, and goes on where the same was interrupted (AtomicFile). Rows that are no
+// whole blocks of the type are Q8_0 in its place, else F16, in a file of bfloat16 BF16 and of float32 F32. InputError
+// for `linear` where the source is quantised already.
 GgufWritten write_gguf(const ModelSource& source, const std::string& path,
                        const GgufWriteOptions& options);
 

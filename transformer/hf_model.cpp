@@ -76,6 +76,7 @@ std::string spelling_of(const std::string& prefix, const TensorSource& tensors) 
 HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   const std::string file = model_config_file(directory);
   const Json json = parse_json_file(file);
+  settings_ = json.dump();
   std::optional<Quantization> quantization;
   if (json.is_object() && json.contains("quantization_config") &&
       !json["quantization_config"].is_null())

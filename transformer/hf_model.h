@@ -15,14 +15,16 @@ class HfModel : public ModelSource {
   explicit HfModel(const std::string& directory);
   const char* kind() const override { return "hf"; }
   std::string tokenizer() const override;
+  std::string settings() const override { return settings_; }
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
 
  protected:
   bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;
 
  private:
-  std::string prefix_;  // of our names
-  std::string theirs_;  // what stands in its place in the files
+  std::string settings_;  // the text of config.json, which says how weights are quantised too
+  std::string prefix_;    // of our names
+  std::string theirs_;    // what stands in its place in the files
 };
 
 // A directory with config.json and safetensors in it, or with the former and nothing of a run.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
@@ -10,12 +11,13 @@
 #include "engine/io/safetensors_directory.h"
 #include "transformer/families/family.h"
 #include "transformer/text_ends.h"
+#include "transformer/unfinished_copy.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kMarker = "export.json";
+const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
 // What a tensor of the model becomes in the files.
 struct Written {
@@ -98,21 +100,6 @@ bool is_whole(const std::string& path, const std::string& header, int64_t bytes)
                     reinterpret_cast<const char*>(file.bytes().data()));
 }
 
-// Begins an export, or finds that one began here.
-void mark(const std::string& directory, const std::string& marker) {
-  const std::string path = directory + "/" + kMarker;
-  std::error_code error;
-  if (fs::exists(path, error)) {
-    if (read_small_file(path) == marker) return;
-    fail_input(directory, " holds an unfinished export of something else; remove it or give ",
-               "another directory");
-  }
-  if (fs::exists(directory, error) && !fs::is_empty(directory, error))
-    fail_input(directory, " is not empty; remove it or give another directory");
-  make_directories(directory);
-  write_file_atomically(path, marker);
-}
-
 Json config_to_write(const ModelSource& source, const std::vector<std::vector<Written>>& shards,
                      const HfWriteOptions& options) {
   Json json = model_config_to_json(source.config());
@@ -154,58 +141,108 @@ void write_configs(const ModelSource& source, const std::string& directory,
   write("config.json", config_json);
 }
 
+// Files of weights, as far as they are not there already.
 class ShardWriter {
  public:
-  ShardWriter(const ModelSource& source, const HfWriteOptions& options, HfWritten& written,
-              int64_t total)
-      : source_(source), options_(options), written_(written), total_(total) {}
+  ShardWriter(const ModelSource& source, const HfWriteOptions& options, const std::string& identity,
+              HfWritten& written, int64_t total)
+      : source_(source), options_(options), identity_(identity), written_(written), total_(total) {}
 
   void write(const std::string& path, const std::vector<Written>& shard) {
-    SafetensorsWriter writer(path, specs_of(shard), {{"format", "pt"}});
-    for (const Written& w : shard) w.quantised ? quantise(writer, w) : copy(writer, w);
-    writer.commit();
-  }
-
- private:
-  void done(int64_t bytes) {
+    const std::vector<SafetensorsSpec> specs = specs_of(shard);
+    int64_t bytes = 0;
+    for (const Written& w : shard) bytes += w.bytes;
+    ++written_.files;
+    if (is_whole(path, safetensors_header(specs, kMetadata), bytes)) {
+      ++written_.kept;
+      written_.kept_bytes += bytes;
+    } else {
+      SafetensorsWriter writer(path, specs, kMetadata, identity_);
+      written_.kept_bytes += std::max<int64_t>(0, writer.file().kept() - writer.data_start());
+      write_tensors(writer, shard);
+      writer.commit();
+    }
     written_.bytes += bytes;
     if (options_.progress) options_.progress(written_.bytes, total_);
   }
-  void copy(SafetensorsWriter& writer, const Written& w) {
-    for_each_piece(source_, source_.config(), *w.tensor, w.dtype, [&](const ConstTensor& piece) {
-      writer.write(piece);
-      done(piece.bytes());
-    });
-    if (options_.quantization.has_value())
-      written_.report.add(text(w.dtype), w.tensor->name, w.bytes, w.bytes, {});
+
+ private:
+  void write_tensors(SafetensorsWriter& writer, const std::vector<Written>& shard) {
+    PieceStream stream(source_, source_.config());
+    std::vector<const Written*> written;
+    bool kept = true;  // up to here
+    for (const Written& w : shard) {
+      const int64_t first = kept ? skip_kept(writer, w) : 0;
+      if (first > 0) tell(writer);
+      if (first == w.tensor->numel()) continue;
+      kept = false;
+      w.quantised ? quantise(stream, writer, w) : copy(stream, writer, w, first);
+      written.push_back(&w);
+    }
+    stream.finish();
+    for (const Written* w : written) report_copied(*w);
   }
-  void quantise(SafetensorsWriter& writer, const Written& w) {
-    const FileTensor& t = *w.tensor;
-    const Quantization quantization = options_.quantization.value_or(Quantization{});
-    MatrixQuantiser quantiser(quantization, t.rows(), t.columns());
-    int64_t shown = 0, numbers = 0;
-    for_each_piece(source_, source_.config(), t, DType::kF32, [&](const ConstTensor& piece) {
-      check_finite(t.name, piece);
-      quantiser.add({piece.as<float>(), static_cast<size_t>(piece.numel())});
-      numbers += piece.numel();
-      const auto share =
-          static_cast<int64_t>(static_cast<double>(w.bytes) * static_cast<double>(numbers) /
-                               static_cast<double>(t.numel()));
-      done(share - shown);
-      shown = share;
+  // What is quantised is written at its end only: all of it is kept, or it is made anew and passed over as far as
+  // it is there.
+  static int64_t skip_kept(SafetensorsWriter& writer, const Written& w) {
+    if (!w.quantised) return writer.skip_kept(w.tensor->numel(), w.dtype);
+    return writer.skip_kept_whole(w.bytes) ? w.tensor->numel() : 0;
+  }
+  void tell(const SafetensorsWriter& writer) const {
+    if (options_.progress)
+      options_.progress(written_.bytes + writer.file().size() - writer.data_start(), total_);
+  }
+  void copy(PieceStream& stream, SafetensorsWriter& writer, const Written& w, int64_t first) {
+    stream.add(*w.tensor, w.dtype, first, [this, &writer](const ConstTensor& piece) {
+      writer.write(piece);
+      tell(writer);
     });
-    check_finite(t.name, quantiser.error());
+  }
+  void quantise(PieceStream& stream, SafetensorsWriter& writer, const Written& w) {
+    struct State {
+      MatrixQuantiser quantiser;
+      int64_t numbers = 0;
+    };
+    const FileTensor& t = *w.tensor;
+    const auto state = std::make_shared<State>(
+        MatrixQuantiser(options_.quantization.value_or(Quantization{}), t.rows(), t.columns()));
+    stream.add(t, DType::kF32, 0, [this, &writer, &w, state](const ConstTensor& piece) {
+      check_finite(w.tensor->name, piece);
+      state->quantiser.add({piece.as<float>(), static_cast<size_t>(piece.numel())});
+      state->numbers += piece.numel();
+      if (state->numbers == w.tensor->numel()) end_quantised(writer, w, state->quantiser);
+    });
+  }
+  void end_quantised(SafetensorsWriter& writer, const Written& w,
+                     const MatrixQuantiser& quantiser) {
+    check_finite(w.tensor->name, quantiser.error());
     for (const std::vector<std::byte>& part : quantiser.parts()) writer.write(part);
-    done(w.bytes - shown);
-    written_.report.add(quantization_name(quantization), t.name, t.numel() * dtype_size(w.dtype),
-                        w.bytes, quantiser.error());
+    tell(writer);
+    const Quantization quantization = options_.quantization.value_or(Quantization{});
+    written_.report.add(quantization_name(quantization), w.tensor->name,
+                        w.tensor->numel() * dtype_size(w.dtype), w.bytes, quantiser.error());
+  }
+  void report_copied(const Written& w) {
+    if (options_.quantization.has_value() && !w.quantised)
+      written_.report.add(text(w.dtype), w.tensor->name, w.bytes, w.bytes, {});
   }
 
   const ModelSource& source_;
   const HfWriteOptions& options_;
+  const std::string& identity_;
   HfWritten& written_;
   int64_t total_;
 };
+
+// What decides about the bytes, beside the source.
+std::string asked(const HfWriteOptions& options, const Json& config) {
+  return concat("a HuggingFace directory of ",
+                options.dtype.has_value() ? text(*options.dtype) : "the types that there are",
+                config.contains("quantization_config")
+                    ? ", quantised " + config["quantization_config"].dump()
+                    : std::string(),
+                ", in files of ", options.max_shard_bytes, " bytes");
+}
 
 void check_any_fits(const std::vector<std::vector<Written>>& shards) {
   for (const auto& shard : shards)
@@ -257,32 +294,17 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
   const auto shards = divide(source, tensors, options);
   if (options.quantization.has_value()) check_any_fits(shards);
   const Json config_json = config_to_write(source, shards, options);
-  const Json marker = {{"source", fs::absolute(source.path()).string()},
-                       {"state", fingerprint(source)},
-                       {"dtype", options.dtype.has_value() ? text(*options.dtype) : "as it is"},
-                       {"quantization", config_json.value("quantization_config", Json())},
-                       {"max_shard_bytes", options.max_shard_bytes}};
-  mark(directory, marker.dump(2) + "\n");
-
+  UnfinishedCopy copy(source, directory, "export.json", asked(options, config_json));
   HfWritten written;
   int64_t total = 0;
   for (const auto& shard : shards)
     for (const Written& w : shard) total += w.bytes;
   std::map<std::string, std::string> weight_map;
-  ShardWriter writer(source, options, written, total);
+  ShardWriter writer(source, options, copy.identity(), written, total);
   for (size_t s = 0; s < shards.size(); ++s) {
-    const std::string name = shard_name(s, shards.size()), path = concat(directory, "/", name);
-    const std::vector<SafetensorsSpec> specs = specs_of(shards[s]);
-    int64_t bytes = 0;
-    for (const Written& w : shards[s]) bytes += w.bytes;
-    for (const SafetensorsSpec& spec : specs) weight_map[spec.name] = name;
-    ++written.files;
-    if (is_whole(path, safetensors_header(specs, {{"format", "pt"}}), bytes)) {
-      ++written.kept;
-      written.bytes += bytes;
-      continue;
-    }
-    writer.write(path, shards[s]);
+    const std::string name = shard_name(s, shards.size());
+    for (const SafetensorsSpec& spec : specs_of(shards[s])) weight_map[spec.name] = name;
+    writer.write(concat(directory, "/", name), shards[s]);
   }
   if (shards.size() > 1)
     write_file_atomically(
@@ -290,7 +312,7 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
         Json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n");
   written.tokenizer_files = copy_tokenizer(source.tokenizer(), directory);
   write_configs(source, directory, config_json);
-  remove_tree(directory + "/" + kMarker);
+  copy.finish();
   return written;
 }
 

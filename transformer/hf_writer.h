@@ -1,9 +1,9 @@
 // Writes a model as a HuggingFace directory: config.json, generation_config.json, the weights in one file or in
 // shards with an index, and the tokenizer's files.
 //
-// Streaming: a piece of one tensor is in memory at a time. Every file is whole or absent. An interrupted export
-// goes on: shards that are whole are kept, as long as the same is asked of the same source (export.json in the
-// directory remembers, until all is written).
+// Streaming: a few pieces of tensors are in memory at a time. Every file is whole or absent. An interrupted export
+// goes on: files that are whole are kept, and of one that is not all but its last MiB, as long as the same is asked
+// of the same source (unfinished_copy.h; config.json comes last).
 #pragma once
 
 #include <optional>
@@ -24,9 +24,10 @@ struct HfWriteOptions {
 };
 
 struct HfWritten {
-  int64_t bytes = 0;  // of the weights
-  int files = 0;      // with weights
-  int kept = 0;       // of them, from an interrupted export
+  int64_t bytes = 0;       // of the weights
+  int files = 0;           // with weights
+  int kept = 0;            // of them, from an interrupted export
+  int64_t kept_bytes = 0;  // of the weights, whole files included
   std::vector<std::string> tokenizer_files;
   QuantisationReport report;  // with a quantization; of the files that are not kept
 };

@@ -113,6 +113,10 @@ void MergedModel::read_scaled(const ModelConfig& config, const ModelParameter& p
   }
 }
 
+std::string MergedModel::settings() const {
+  return concat(base_->settings(), " ", lora_.rank, " ", lora_.scale(), " ", lora_.dora);
+}
+
 void MergedModel::read(const ModelConfig& config, const ModelParameter& parameter,
                        const TensorBox& box, int64_t begin, const Tensor& destination) const {
   const std::string& name = parameter.name;

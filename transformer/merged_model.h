@@ -17,6 +17,7 @@ class MergedModel : public ModelSource {
               const LoraConfig& lora);
   const char* kind() const override { return base_->kind(); }
   std::string tokenizer() const override { return base_->tokenizer(); }
+  std::string settings() const override;
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override {
     return base_->place(config, parameter);
   }

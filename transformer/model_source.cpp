@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "engine/ops/transfer.h"
@@ -147,9 +148,10 @@ std::string shape_problem(const SourceTensor& tensor, const ExpectedTensor& expe
                                 : shape_text(expected.shape);
   std::string why =
       concat(tensor.name, " is ", shape_text(tensor.shape), ", the config wants ", shape);
-  if (expected.vocabulary && found.columns == wanted.columns && found.rows > wanted.rows)
-    why += concat(": a padded table; vocab_size ", config.vocab_size, " -> ", found.rows,
-                  " in config.json takes all of its rows");
+  if (expected.vocabulary && found.columns == wanted.columns)
+    why += concat(found.rows > wanted.rows ? ": a padded table; vocab_size " : ": vocab_size ",
+                  config.vocab_size, " -> ", found.rows,
+                  " in config.json takes all of its rows, and no more");
   return why;
 }
 
@@ -189,6 +191,8 @@ DType ModelSource::parameter_dtype(const ModelConfig& config, const std::string&
   return tensor->quantised ? dtype() : *tensor->dtype;
 }
 
+std::string ModelSource::settings() const { return model_config_to_json(config_).dump(); }
+
 void ModelSource::check(const ModelConfig& config) const {
   const std::map<std::string, ExpectedTensor> expected = expected_tensors(*this, config);
   std::vector<std::string> missing, left_over, wrong;
@@ -201,7 +205,8 @@ void ModelSource::check(const ModelConfig& config) const {
     if (const std::string why = shape_problem(*tensor, e, config); !why.empty())
       wrong.push_back(why);
     else if (!tensor->dtype.has_value() || !is_float(*tensor->dtype))
-      wrong.push_back(concat(name, " is ", tensor->dtype_name, ", weights are floating-point"));
+      wrong.push_back(concat(name, " is ", tensor->dtype_name, ", weights are floating-point (",
+                             "quantised ones need their quantization_config in config.json)"));
   }
   for (const SourceTensor& tensor : tensors_->tensors())
     if (!expected.contains(tensor.name) && !is_ignored(config, tensor.name))
@@ -213,7 +218,8 @@ void ModelSource::check(const ModelConfig& config) const {
              listed("left over", left_over), listed("wrong", wrong),
              head ? "\n  a model without its head: set tie_word_embeddings to true in config.json "
                     "if the head is the embedding's"
-                  : "");
+                  : "\n  the configuration and the weights may be of different downloads: take "
+                    "both from one");
 }
 
 void ModelSource::read(const ModelConfig& config, const ModelParameter& parameter,

@@ -47,6 +47,8 @@ class ModelSource {
   DType parameter_dtype(const ModelConfig& config, const std::string& parameter) const;
   // What load_tokenizer() takes; "" where the files hold none.
   virtual std::string tokenizer() const = 0;
+  // What decides about the values beside the tensors of the files, as text.
+  virtual std::string settings() const;
   virtual ParameterPlace place(const ModelConfig& config, const std::string& parameter) const = 0;
 
   // InputError that lists every tensor that a model of `config` needs and the files lack, every one that is

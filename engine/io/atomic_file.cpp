@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr size_t kPendingBytes = 64 << 10;
 constexpr size_t kLargestWrite = 1 << 30;  // Linux writes at most 2 GiB - 4 KiB in one call
+constexpr int64_t kStartedTogether = 8 << 20;
 
 std::string parent_of(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
@@ -52,7 +53,7 @@ ssize_t write_without_signal(int descriptor, const std::byte* data, size_t bytes
 // the name must still lead to the file that was locked.
 int open_locked(const std::string& temporary, const std::string& path) {
   for (;;) {
-    const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    const int descriptor = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (descriptor < 0) fail_file("create", temporary, errno);
     // Some network file systems have no locks: go on without.
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -100,22 +101,38 @@ void fail_file(const char* action, const std::string& path, int error_number,
              advice(error_number, path, bytes_needed));
 }
 
-AtomicFile::AtomicFile(std::string path, int64_t expected_bytes)
+AtomicFile::AtomicFile(std::string path, int64_t expected_bytes, const std::string& resume_as)
     : path_(std::move(path)), temporary_(path_ + ".tmp"), expected_(expected_bytes) {
   if (fs::is_directory(path_)) fail_file("write", path_, EISDIR);
-  if (expected_ > 0 && expected_ > free_bytes_at(path_)) {
-    fail_file("write", path_, ENOSPC, expected_);
-  }
   descriptor_ = open_locked(temporary_, path_);
-  if (::ftruncate(descriptor_, 0) != 0) fail("write", errno);
+  try {
+    open_temporary(resume_as);
+  } catch (...) {
+    discard();
+    throw;
+  }
   pending_.reserve(kPendingBytes);
+}
+
+void AtomicFile::open_temporary(const std::string& resume_as) {
+  if (!resume_as.empty())
+    journal_ =
+        std::make_unique<ResumeJournal>(path_ + ".journal", resume_as, descriptor_, checksum_);
+  written_ = started_ = kept();
+  if (::ftruncate(descriptor_, written_) != 0 || ::lseek(descriptor_, written_, SEEK_SET) < 0)
+    fail("write", errno);
+  if (expected_ - written_ > 0 && expected_ - written_ > free_bytes_at(path_))
+    fail("write", ENOSPC);
 }
 
 AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::discard() noexcept {
   if (descriptor_ < 0) return;
-  ::unlink(temporary_.c_str());
+  if (journal_ == nullptr || journal_->empty()) {
+    ::unlink(temporary_.c_str());
+    if (journal_ != nullptr) journal_->remove();
+  }
   ::close(descriptor_);
   descriptor_ = -1;
 }
@@ -140,6 +157,10 @@ void AtomicFile::put(std::span<const std::byte> bytes) {
     written_ += written;
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
+  if (written_ - started_ < kStartedTogether) return;
+  // Not waited for; where the file system cannot, commit() does it all.
+  ::sync_file_range(descriptor_, started_, written_ - started_, SYNC_FILE_RANGE_WRITE);
+  started_ = written_;
 }
 
 void AtomicFile::flush() {
@@ -147,15 +168,49 @@ void AtomicFile::flush() {
   pending_.clear();
 }
 
-void AtomicFile::write(std::span<const std::byte> bytes) {
-  TRIREME_CHECK(descriptor_ >= 0, "write to ", path_, " after commit or failure");
+void AtomicFile::append(std::span<const std::byte> bytes) {
   checksum_.update(bytes);
-  size_ += static_cast<int64_t>(bytes.size());
+  size_ += std::ssize(bytes);
   if (pending_.size() + bytes.size() > kPendingBytes) flush();
   if (bytes.size() > kPendingBytes) {
     put(bytes);
   } else {
     pending_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  TRIREME_CHECK(descriptor_ >= 0, "write to ", path_, " after commit or failure");
+  const auto kept_of_it = std::clamp<int64_t>(kept() - size_, 0, std::ssize(bytes));
+  size_ += kept_of_it;
+  bytes = bytes.subspan(static_cast<size_t>(kept_of_it));
+  if (journal_ == nullptr) return append(bytes);
+  while (!bytes.empty()) {
+    const int64_t to_step = kJournalStep - size_ % kJournalStep;
+    const auto n = static_cast<size_t>(std::min(std::ssize(bytes), to_step));
+    append(bytes.first(n));
+    bytes = bytes.subspan(n);
+    if (size_ % kJournalStep != 0) continue;
+    flush();
+    journal_->append(checksum_.value());
+  }
+}
+
+void AtomicFile::skip(int64_t bytes) {
+  TRIREME_CHECK(bytes == 0 || (bytes > 0 && size_ + bytes <= kept()), path_, ": ", size_, " and ",
+                bytes, " bytes, ", kept(), " are kept");
+  size_ += bytes;
+}
+
+void AtomicFile::read_kept(int64_t offset, std::span<std::byte> destination) const {
+  TRIREME_CHECK(offset >= 0 && offset + std::ssize(destination) <= kept(), path_, ": bytes from ",
+                offset, " on are not kept");
+  while (!destination.empty()) {
+    const ssize_t got = ::pread(descriptor_, destination.data(), destination.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) fail_file("read", temporary_, got < 0 ? errno : EIO);
+    destination = destination.subspan(static_cast<size_t>(got));
+    offset += got;
   }
 }
 
@@ -170,6 +225,7 @@ void AtomicFile::sync() {
 
 void AtomicFile::commit() {
   sync();
+  if (journal_ != nullptr) journal_->remove();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) fail_file("write", path_, errno);

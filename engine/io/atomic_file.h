@@ -5,17 +5,23 @@
 // ones, never a part. What a killed process leaves under "<path>.tmp" is overwritten by the next
 // writer; two writers of one path at the same time are refused (advisory lock).
 //
+// A file that takes long can be resumable: what an interrupted writer of the same content left (by an error, a
+// kill or a full disk) stays under "<path>.tmp", with "<path>.journal" (resume_journal.h), and the next one goes
+// on with it: kept() bytes are there, and skip() passes over what need not be given again.
+//
 // Whatever the system refuses (no space, quota, permissions, read-only file system, file too large)
 // becomes one InputError that names the path, the bytes still needed and what to do.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "engine/io/checksum.h"
+#include "engine/io/resume_journal.h"
 
 namespace trireme {
 
@@ -23,12 +29,17 @@ class AtomicFile {
  public:
   // Creates "<path>.tmp". expected_bytes: the final size if known, checked against the free space
   // at once (so that a full disk is found before hours of writing), and named by later errors.
-  explicit AtomicFile(std::string path, int64_t expected_bytes = 0);
-  ~AtomicFile();  // without commit(): removes the temporary
+  // resume_as: all that decides about the content, as text; it makes the file resumable.
+  explicit AtomicFile(std::string path, int64_t expected_bytes = 0,
+                      const std::string& resume_as = "");
+  // Without commit(): removes the temporary, unless it is resumable and something of it is whole.
+  ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Appends. Small pieces are gathered in a buffer of 64 KiB, large ones go straight to the system.
+  // Appends. Small pieces are gathered in a buffer of 64 KiB, large ones go straight to the system, which is
+  // asked to bring them to the disk at once, so that commit() finds little left to do. Bytes that are kept
+  // already are passed over.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view characters);
   // Makes what was written durable under the temporary name: whatever a full disk can refuse is refused
@@ -37,11 +48,21 @@ class AtomicFile {
   // Makes it durable under its final name. Nothing may be written afterwards.
   void commit();
 
-  int64_t size() const { return size_; }                   // bytes written so far
-  uint64_t checksum() const { return checksum_.value(); }  // of all bytes written so far
+  int64_t kept() const { return journal_ == nullptr ? 0 : journal_->kept(); }
+  // What was there was of another content, and has been given up.
+  bool begun_anew() const { return journal_ != nullptr && journal_->begun_anew(); }
+  // The next bytes are among those that are kept; they are not given.
+  void skip(int64_t bytes);
+  void read_kept(int64_t offset, std::span<std::byte> destination) const;
+
+  int64_t size() const { return size_; }  // bytes written or skipped so far
+  // Of all bytes written so far; size() is at least kept().
+  uint64_t checksum() const { return checksum_.value(); }
   const std::string& path() const { return path_; }
 
  private:
+  void open_temporary(const std::string& resume_as);
+  void append(std::span<const std::byte> bytes);
   void flush();
   void put(std::span<const std::byte> bytes);
   [[noreturn]] void fail(const char* action, int error_number);
@@ -49,9 +70,11 @@ class AtomicFile {
 
   std::string path_, temporary_;
   int64_t expected_ = 0;
-  int64_t size_ = 0;     // given to write()
+  int64_t size_ = 0;     // given to write() or skipped
   int64_t written_ = 0;  // taken by the system
+  int64_t started_ = 0;  // on their way to the disk
   int descriptor_ = -1;
+  std::unique_ptr<ResumeJournal> journal_;  // of a resumable file
   std::string pending_;
   ChecksumStream checksum_;
 };

@@ -70,9 +70,14 @@ class GgufFile : public TensorSource {
 // Writes a file tensor after tensor without holding any of them.
 class GgufWriter {
  public:
-  // offset and bytes of `tensors` are set here; shapes and types are the caller's.
-  GgufWriter(const std::string& path, const GgufMetadata& metadata,
-             std::vector<GgufTensor> tensors);
+  // offset and bytes of `tensors` are set here; shapes and types are the caller's. resume_as: as AtomicFile's; the
+  // header is added to it.
+  GgufWriter(const std::string& path, const GgufMetadata& metadata, std::vector<GgufTensor> tensors,
+             const std::string& resume_as = "");
+  // Passes over the whole rows that are kept of the next tensor and returns how many values they are. Before the
+  // first write().
+  int64_t skip_kept();
+  const AtomicFile& file() const { return file_; }
   // The next values of the next tensor: float32, finite, whole blocks, contiguous. Returns how far from them
   // the file's are where they are quantised, else nothing.
   RoundingError write(const ConstTensor& values);
@@ -81,7 +86,8 @@ class GgufWriter {
 
  private:
   GgufWriter(const std::string& path, const std::string& header, std::vector<GgufTensor> tensors,
-             int64_t total);
+             int64_t total, const std::string& resume_as);
+  void end_tensor();
   AtomicFile file_;
   std::vector<GgufTensor> tensors_;
   size_t next_ = 0;

@@ -139,18 +139,19 @@ RoundingError encode(const GgufType& type, std::span<const float> numbers, std::
 }  // namespace
 
 GgufWriter::GgufWriter(const std::string& path, const GgufMetadata& metadata,
-                       std::vector<GgufTensor> tensors)
+                       std::vector<GgufTensor> tensors, const std::string& resume_as)
     : GgufWriter(
           path,
           [&] {
             place(tensors);
             return header_of(metadata, tensors);
           }(),
-          tensors, place(tensors)) {}
+          tensors, place(tensors), resume_as) {}
 
 GgufWriter::GgufWriter(const std::string& path, const std::string& header,
-                       std::vector<GgufTensor> tensors, int64_t data)
-    : file_(path, checked_add(std::ssize(header), data)),
+                       std::vector<GgufTensor> tensors, int64_t data, const std::string& resume_as)
+    : file_(path, checked_add(std::ssize(header), data),
+            resume_as.empty() ? "" : resume_as + header),
       tensors_(std::move(tensors)),
       data_start_(std::ssize(header)),
       total_(data_start_ + data) {
@@ -179,12 +180,27 @@ RoundingError GgufWriter::write(const ConstTensor& values) {
   file_.write(out);
   written_ += bytes;
   TRIREME_CHECK(written_ <= t.bytes, t.name, ": too many values");
-  if (written_ < t.bytes) return error;
+  if (written_ == t.bytes) end_tensor();
+  return error;
+}
+
+void GgufWriter::end_tensor() {
+  const GgufTensor& t = tensors_[next_];
   const int64_t end = data_start_ + round_up(t.offset + t.bytes, kAlignment);
   file_.write(std::string(static_cast<size_t>(end - file_.size()), '\0'));
   ++next_;
   written_ = 0;
-  return error;
+}
+
+int64_t GgufWriter::skip_kept() {
+  TRIREME_CHECK(next_ < tensors_.size() && written_ == 0, "within a tensor");
+  const GgufTensor& t = tensors_[next_];
+  const int64_t columns = t.shape.back(), row = columns / t.type->block * t.type->block_bytes;
+  const int64_t rows = std::min(t.bytes, std::max<int64_t>(0, file_.kept() - file_.size())) / row;
+  file_.skip(rows * row);
+  written_ = rows * row;
+  if (written_ == t.bytes) end_tensor();
+  return rows * columns;
 }
 
 void GgufWriter::commit() {

@@ -72,7 +72,7 @@ SafetensorsEntry read_entry(const std::string& name, const nlohmann::json& json,
   if (entry.begin > entry.end || entry.end > data_bytes) {
     fail_input(what, ": data_offsets [", entry.begin, ", ", entry.end,
                "] do not lie in the file's ", data_bytes,
-               " bytes of data; the file is truncated or damaged");
+               " bytes of data; the file is truncated or damaged: download it again");
   }
   int64_t bytes = 0;
   if (!tensor_bytes(entry.shape, known->size, bytes) || bytes != entry.bytes()) {
@@ -128,7 +128,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int6
   const auto header_bytes = static_cast<int64_t>(length);
   if (header_bytes > file_size - 8 || length > file.size() - 8) {
     fail_input(path, ": truncated: the header needs ", header_bytes, " bytes, ", file_size - 8,
-               " are there");
+               " are there; download it again");
   }
   const std::string_view header_text(reinterpret_cast<const char*>(file.data()) + 8, length);
   const JsonLimits limits{.depth = 4, .keys_per_object = 1 << 22};
@@ -242,15 +242,31 @@ int64_t total_bytes(const std::vector<SafetensorsSpec>& tensors) {
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path,
                                      const std::vector<SafetensorsSpec>& tensors,
-                                     const std::map<std::string, std::string>& metadata)
-    : SafetensorsWriter(path, safetensors_header(tensors, metadata), total_bytes(tensors)) {}
+                                     const std::map<std::string, std::string>& metadata,
+                                     const std::string& resume_as)
+    : SafetensorsWriter(path, safetensors_header(tensors, metadata), total_bytes(tensors),
+                        resume_as) {}
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::string& header,
-                                     int64_t data_bytes)
-    : file_(path, checked_add(static_cast<int64_t>(header.size()), data_bytes)),
+                                     int64_t data_bytes, const std::string& resume_as)
+    : file_(path, checked_add(static_cast<int64_t>(header.size()), data_bytes),
+            resume_as.empty() ? "" : resume_as + header),
       data_start_(static_cast<int64_t>(header.size())),
       total_(data_start_ + data_bytes) {
   file_.write(header);
+}
+
+int64_t SafetensorsWriter::skip_kept(int64_t elements, DType dtype) {
+  const int64_t size = dtype_size(dtype), left = std::max<int64_t>(0, file_.kept() - file_.size());
+  const int64_t kept = std::min(elements, left / size);
+  file_.skip(kept * size);
+  return kept;
+}
+
+bool SafetensorsWriter::skip_kept_whole(int64_t bytes) {
+  if (file_.kept() - file_.size() < bytes) return false;
+  file_.skip(bytes);
+  return true;
 }
 
 void SafetensorsWriter::write(std::span<const std::byte> bytes) { file_.write(bytes); }

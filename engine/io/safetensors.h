@@ -78,8 +78,15 @@ std::string safetensors_header(const std::vector<SafetensorsSpec>& tensors,
 // Writes one file tensor after tensor without holding any of them.
 class SafetensorsWriter {
  public:
+  // resume_as: as AtomicFile's; the header is added to it.
   SafetensorsWriter(const std::string& path, const std::vector<SafetensorsSpec>& tensors,
-                    const std::map<std::string, std::string>& metadata = {});
+                    const std::map<std::string, std::string>& metadata = {},
+                    const std::string& resume_as = "");
+  // Passes over what is kept of the next tensor; returns how many of its `elements` that are. Before the first
+  // write().
+  int64_t skip_kept(int64_t elements, DType dtype);
+  // The same of `bytes` that are kept together or not at all.
+  bool skip_kept_whole(int64_t bytes);
   // The next bytes of the data: the tensors in the order of `tensors`, in pieces of any size.
   void write(std::span<const std::byte> bytes);
   void write(const ConstTensor& contiguous);
@@ -88,7 +95,8 @@ class SafetensorsWriter {
   const AtomicFile& file() const { return file_; }
 
  private:
-  SafetensorsWriter(const std::string& path, const std::string& header, int64_t data_bytes);
+  SafetensorsWriter(const std::string& path, const std::string& header, int64_t data_bytes,
+                    const std::string& resume_as);
   AtomicFile file_;
   int64_t data_start_ = 0;
   int64_t total_ = 0;

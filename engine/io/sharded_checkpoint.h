@@ -44,21 +44,31 @@ struct SaveOptions {
   std::string root;  // the directory of all checkpoints of the run, created if absent
   int64_t step = 0;
   int64_t keep_last = 0;  // whole checkpoints to keep, the new one included; 0: all
-  // Gives the bytes of a part's data in order, in pieces: for data that does not lie in the host's memory.
-  // Empty: all of it does.
+  // Gives the bytes of a part's data from element `first` on, in order, in pieces: for data that does not lie in
+  // the host's memory. Empty: all of it does. Where finish_reading is given, `take` may be called in another
+  // thread, after all of the parts before, until that has returned.
   using Bytes = std::span<const std::byte>;
-  std::function<void(const ConstTensor& data, const std::function<void(Bytes)>& take)> read = {};
+  using Take = std::function<void(Bytes)>;
+  std::function<void(const ConstTensor& data, int64_t first, const Take& take)> read = {};
+  std::function<void()> finish_reading = {};
+  // Called with the bytes of this rank's shard that are written or kept, where `take` is called.
+  std::function<void(int64_t done)> progress = {};
+  // All that decides about the shards' bytes, for AtomicFile's resume_as: what an interrupted save of the same left
+  // is gone on with. One rank only.
+  std::string resume_as = {};
 };
 
 struct SavedCheckpoint {
   std::string directory;
   int64_t bytes = 0;                 // of all shards
+  int64_t kept = 0;                  // of them, from an interrupted save
   std::vector<std::string> removed;  // directories that keep_last pruned
   std::string warning;               // the checkpoint is safe, but pruning failed; else empty
 };
 
 // Collective over `ranks`. `state` (rank 0's) is stored as it is. InputError on *every* rank when any rank
-// fails (full disk: found before writing where the file system tells), and nothing is left behind then.
+// fails (full disk: found before writing where the file system tells), and nothing is left behind then but what
+// resume_as goes on with, under a name that no reader takes for a checkpoint.
 SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const std::vector<CheckpointPart>& parts,
                                 const nlohmann::ordered_json& state,

@@ -62,6 +62,44 @@ SafetensorsSpec spec_of(const CheckpointPart& part) {
   return {part_name(part), part.data.dtype(), whole ? box.extent : std::vector{part.data.numel()}};
 }
 
+// Adds what is kept of a part, which begins at `offset` of the file, to its checksum.
+void add_kept(const AtomicFile& file, int64_t offset, int64_t bytes, ChecksumStream& sum) {
+  std::vector<std::byte> block(static_cast<size_t>(std::min(bytes, kJournalStep)));
+  for (int64_t done = 0; done < bytes; done += std::ssize(block)) {
+    const auto piece =
+        std::span(block).first(static_cast<size_t>(std::min(bytes - done, std::ssize(block))));
+    file.read_kept(offset + done, piece);
+    sum.update(piece);
+  }
+}
+
+// Gives the data of all parts to the writer; sums: of each part.
+void write_parts(const SaveOptions& options, const std::vector<const CheckpointPart*>& order,
+                 SafetensorsWriter& writer, std::vector<ChecksumStream>& sums) {
+  bool kept = true;  // up to here
+  for (size_t i = 0; i < order.size(); ++i) {
+    const ConstTensor& data = order[i]->data;
+    const int64_t offset = kept ? writer.file().size() : 0;
+    const int64_t first = kept ? writer.skip_kept(data.numel(), data.dtype()) : 0;
+    const int64_t skipped = first * dtype_size(data.dtype());
+    add_kept(writer.file(), offset, skipped, sums[i]);
+    if (skipped > 0 && options.progress) options.progress(writer.file().size());
+    if (first == data.numel()) continue;
+    kept = false;
+    const auto take = [&options, &writer, &sum = sums[i]](SaveOptions::Bytes bytes) {
+      sum.update(bytes);
+      writer.write(bytes);
+      if (options.progress) options.progress(writer.file().size());
+    };
+    if (options.read)
+      options.read(data, first, take);
+    else
+      take({static_cast<const std::byte*>(data.raw()) + skipped,
+            static_cast<size_t>(data.bytes() - skipped)});
+  }
+  if (options.finish_reading) options.finish_reading();
+}
+
 // Writes this rank's shard and returns its description for rank 0's manifest.
 Json write_shard(const SaveOptions& options, const std::string& directory, const std::string& file,
                  const std::vector<CheckpointPart>& parts) {
@@ -69,29 +107,29 @@ Json write_shard(const SaveOptions& options, const std::string& directory, const
   std::vector<SafetensorsSpec> specs;
   specs.reserve(order.size());
   for (const CheckpointPart* part : order) specs.push_back(spec_of(*part));
-  SafetensorsWriter writer(directory + "/" + file, specs, {{"format", kCheckpointFormat}});
+  SafetensorsWriter writer(directory + "/" + file, specs, {{"format", kCheckpointFormat}},
+                           options.resume_as);
+  const int64_t kept = writer.file().kept();
+  std::vector<ChecksumStream> sums(order.size());
+  write_parts(options, order, writer, sums);
   Json entries = Json::array();
-  for (const CheckpointPart* part : order) {
+  int64_t offset = writer.data_start();
+  for (size_t i = 0; i < order.size(); ++i) {
+    const CheckpointPart* part = order[i];
     const TensorBox box = box_of(*part);
-    const int64_t offset = writer.file().size();
-    ChecksumStream sum;
-    const auto take = [&](std::span<const std::byte> bytes) {
-      sum.update(bytes);
-      writer.write(bytes);
-    };
-    if (options.read)
-      options.read(part->data, take);
-    else
-      take({static_cast<const std::byte*>(part->data.raw()),
-            static_cast<size_t>(part->data.bytes())});
     entries.push_back({part->kind, part->name, static_cast<int>(part->data.dtype()), part->shape,
                        box.start, box.extent, part->begin, part->data.numel(), offset,
-                       sum.value()});
+                       sums[i].value()});
+    offset += part->data.bytes();
   }
   const int64_t bytes = writer.file().size();
   const uint64_t sum = writer.file().checksum();
   writer.commit();
-  return {{"file", file}, {"bytes", bytes}, {"checksum", sum}, {"entries", std::move(entries)}};
+  return {{"file", file},
+          {"bytes", bytes},
+          {"checksum", sum},
+          {"kept", kept},
+          {"entries", std::move(entries)}};
 }
 
 CheckpointSlice& add_slice(std::map<std::pair<std::string, std::string>, CheckpointTensor>& tensors,
@@ -213,7 +251,7 @@ Json publish(const SaveOptions& options, const std::string& temporary,
 Json prepare(const SaveOptions& options, const std::string& temporary,
              const std::vector<Json>& reports) {
   make_directories(options.root);
-  sweep_leftovers(options.root);
+  if (options.resume_as.empty()) sweep_leftovers(options.root);
   int64_t total = 0;
   size_t writers = 0;
   for (const Json& report : reports) {
@@ -222,7 +260,7 @@ Json prepare(const SaveOptions& options, const std::string& temporary,
     writers += bytes > 0 ? 1 : 0;
   }
   TRIREME_CHECK(writers > 0, "a checkpoint without tensors");
-  if (total > free_bytes_at(options.root)) {
+  if (options.resume_as.empty() && total > free_bytes_at(options.root)) {
     fail_file("save a checkpoint in", options.root, ENOSPC, total);
   }
   make_directories(temporary);
@@ -252,7 +290,10 @@ SavedCheckpoint save_checkpoint(const SaveOptions& options,
                                 const nlohmann::ordered_json& state, const CheckpointRanks& ranks) {
   const std::string directory = options.root + "/" + step_directory_name(options.step);
   const std::string temporary = directory + ".tmp";
-  const auto undo = [&] { remove_tree(temporary); };
+  TRIREME_CHECK(options.resume_as.empty() || ranks.size == 1, "several ranks do not go on");
+  const auto undo = [&] {
+    if (options.resume_as.empty()) remove_tree(temporary);
+  };
   const auto count = [&]() -> Json {
     int64_t bytes = 0;
     for (const CheckpointPart& part : parts) {
@@ -273,11 +314,13 @@ SavedCheckpoint save_checkpoint(const SaveOptions& options,
   const auto finish = [&](const std::vector<Json>& reports) {
     TRIREME_CHECK(state.is_object() || state.is_null(), "the state is not a JSON object");
     const std::string state_text = state.is_null() ? "{}" : state.dump();
-    return publish(options, temporary, merge(reports, options.step, state_text));
+    Json published = publish(options, temporary, merge(reports, options.step, state_text));
+    published["kept"] = reports.front().value("kept", int64_t{0});
+    return published;
   };
   const Json done = agree(ranks, write, finish, undo);
-  return {directory, plan["bytes"], done.value("removed", std::vector<std::string>{}),
-          done.value("warning", "")};
+  return {directory, plan["bytes"], done.value("kept", int64_t{0}),
+          done.value("removed", std::vector<std::string>{}), done.value("warning", "")};
 }
 
 }  // namespace trireme

@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -105,17 +106,34 @@ def main():
                                          "--tensor-parallel", str(tp), "--ranks", str(tp)])
                     best = min(best or found, found)
                 line(f"{place}, " + ("dd" if tp == 0 else f"tensor-parallel {tp}"), *best, *([size / tp] if tp else []))
-        best = best_dd = None
-        for _ in range(args.rounds):
-            found = measure([args.trireme, "checkpoint", "import", args.model, folder / "ours"])
-            shutil.rmtree(folder / "ours")
-            best = min(best or found, found)
-            copied = dd(files, "conv=fsync", to=folder / "copy")
-            best_dd = min(best_dd or copied, copied)
-            for copy in folder.glob("copy*"):
-                copy.unlink()
-        line("dd to a file, with fsync", best_dd)
-        line("import", *best, size)
+        for cold in (True, False):
+            compare_import(args, files, folder, cold, line)
+
+
+def compare_import(args, files, folder, cold, line):
+    """dd to files and import in turn; the ratio is taken within each round."""
+    ways = (lambda: (dd(files, "conv=fsync", to=folder / "copy"), 0),
+            lambda: measure([args.trireme, "checkpoint", "import", args.model, folder / "ours"]))
+    rounds = []
+    for _ in range(args.rounds):
+        pair = []
+        for copy in ways:
+            os.sync()
+            if cold:
+                forget(files)
+            else:
+                dd(files)
+            pair.append(copy())
+            shutil.rmtree(folder / "ours", ignore_errors=True)
+            for written in folder.glob("copy*"):
+                written.unlink()
+        rounds.append(pair)
+    place = "disk" if cold else "cache"
+    line(f"{place}, dd to files, with fsync", statistics.median(own[0] for own, _ in rounds))
+    line(f"{place}, import", statistics.median(ours[0] for _, ours in rounds), max(ours[1] for _, ours in rounds),
+         sum(file.stat().st_size for file in files))
+    ratios = [own[0] / ours[0] for own, ours in rounds]
+    print(f"{place}, import at {statistics.median(ratios):.0%} of dd's speed ({', '.join(f'{r:.0%}' for r in ratios)})", flush=True)
 
 
 if __name__ == "__main__":
