@@ -11,6 +11,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/safetensors_directory.h"
+#include "engine/observe/log.h"
 #include "tests/support/scratch_directory.h"
 #include "transformer/families/family.h"
 #include "transformer/hf_model.h"
@@ -79,6 +80,7 @@ void read_every_tensor(const trireme::TensorSource& source) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const trireme::test::ScratchDirectory dir;
+  trireme::set_log_level(trireme::LogLevel::kError);  // unknown keys are noted
   const auto parts = parts_of(std::string(reinterpret_cast<const char*>(data), size));
   if (parts.size() < 2) return 0;
   write_directory(dir.path(), parts);
