@@ -7,6 +7,7 @@
 #include "engine/ops/transfer.h"
 #include "parallel/block_gather.h"
 #include "parallel/comm/collectives.h"
+#include "parallel/packed_weights.h"
 
 namespace trireme {
 namespace {
@@ -60,13 +61,18 @@ ParamHandle ParameterList::add_adapter(ParameterSpec spec) {
   return h;
 }
 
-ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sharding& sharding)
+ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sharding& sharding,
+                               const PackingConfig& packing)
     : specs_(list.specs()),
       dtype_(dtype),
       ranges_(list.specs().size()),
       written_(list.specs().size(), false),
       sharding_(sharding) {
   TRIREME_CHECK(sharding.stage >= 0 && sharding.stage <= 3, "ZeRO stage ", sharding.stage);
+  if (packing.enabled) {
+    for (ParameterSpec& spec : specs_) spec.packed = spec.linear && !is_trained(spec.region);
+    packed_ = std::make_unique<PackedWeights>(specs_, packing.double_quantization);
+  }
   for (int region = 0; region < kRegions; ++region) place(static_cast<Region>(region));
   cut_tiles();
 }
@@ -81,6 +87,10 @@ void ParameterStore::place(Region region) {
     FlatRange tile{flat_size_, flat_size_};
     for (; h < specs_.size() && specs_[h].block == block; ++h) {
       if (specs_[h].region != region) continue;
+      if (specs_[h].packed) {
+        count_ += specs_[h].local_shape().numel();
+        continue;
+      }
       if (!specs_[h].fused_with_previous) flat_size_ = round_up(flat_size_, kAlignment);
       const int64_t size = specs_[h].local_shape().numel();
       ranges_[h] = {flat_size_, checked_add(flat_size_, size)};
@@ -191,7 +201,8 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
 }
 
 void ParameterStore::allocate(Ctx& ctx, bool with_gradients) {
-  values_ = Buffer("parameters", value_bytes(), ctx.memory());
+  values_ = Buffer("parameters", value_bytes() - packed_bytes(), ctx.memory());
+  if (packed_ != nullptr) packed_->allocate(ctx);
   if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), ctx.memory());
   if (ctx.gpu == nullptr) return;
   // Alignment padding is updated, summed and saved with the rest: the host's memory comes as zeros.
@@ -207,10 +218,30 @@ void ParameterStore::check_fused(ParamHandle first, ParamHandle last) const {
                   specs_[static_cast<size_t>(h)].name, " is not fused with its predecessor");
 }
 
-Shape ParameterStore::fused_shape(ParamHandle first, ParamHandle last) const {
+int64_t ParameterStore::packed_bytes() const { return packed_ == nullptr ? 0 : packed_->bytes(); }
+
+void ParameterStore::pack(Ctx& ctx, ParamHandle h, const ReadBox& read) {
+  TRIREME_CHECK(packed(h), specs_[static_cast<size_t>(h)].name, " is not packed");
+  packed_->pack(ctx, h, read);
+}
+
+void ParameterStore::unpack(Ctx& ctx, ParamHandle first, ParamHandle last, const Tensor& w) const {
+  check_fused(first, last);
+  check_shape("unpack", "w", w, shape(first, last));
+  int64_t row = 0;
+  for (ParamHandle h = first; h <= last; ++h) {
+    const int64_t end = row + specs_[static_cast<size_t>(h)].local_shape()[0];
+    packed_->unpack(ctx, h, w.slice(0, row, end));
+    row = end;
+  }
+}
+
+Shape ParameterStore::shape(ParamHandle first, ParamHandle last) const {
   const Shape shape = specs_[static_cast<size_t>(first)].local_shape();
   if (first == last) return shape;
-  const int64_t elements = range(last).end - range(first).begin;
+  int64_t elements = 0;
+  for (ParamHandle h = first; h <= last; ++h)
+    elements += specs_[static_cast<size_t>(h)].local_shape().numel();
   if (shape.rank() == 1) return Shape{elements};
   TRIREME_CHECK(shape.rank() == 2, "fused parameter ", specs_[static_cast<size_t>(first)].name,
                 " has shape ", shape);
@@ -219,7 +250,8 @@ Shape ParameterStore::fused_shape(ParamHandle first, ParamHandle last) const {
 
 Tensor ParameterStore::value(ParamHandle first, ParamHandle last) const {
   check_fused(first, last);
-  const Shape shape = fused_shape(first, last);
+  TRIREME_CHECK(!packed(first), specs_[static_cast<size_t>(first)].name, " is in 4 bits");
+  const Shape shape = this->shape(first, last);
   const FlatRange part{range(first).begin, range(last).end};
   if (sharding_.stage >= 3) {
     const int block = block_of(first);
@@ -235,7 +267,7 @@ Tensor ParameterStore::value(ParamHandle first, ParamHandle last) const {
 GradientSlot ParameterStore::gradient(ParamHandle first, ParamHandle last) {
   check_fused(first, last);
   TRIREME_CHECK(trained(first), specs_[static_cast<size_t>(first)].name, " is frozen");
-  const Shape shape = fused_shape(first, last);
+  const Shape shape = this->shape(first, last);
   const DType dtype = gradient_dtype();
   const int block = block_of(first);
   if (sharding_.stage >= 2) open_gradients(block);
@@ -307,14 +339,26 @@ void fill_values(const Tensor& data, int threads, Value&& value) {
 
 }  // namespace
 
-void ParameterStore::initialize(Ctx& ctx, uint64_t seed) {
+void ParameterStore::initialize(Ctx& ctx, uint64_t seed, bool frozen) {
   for (size_t h = 0; h < specs_.size(); ++h) {
     const ParameterSpec& spec = specs_[h];
+    if (!frozen && !is_trained(spec.region)) continue;
     const RandomKey key{seed, stream_id(spec.name)};
     const auto initial = [&](int64_t index) {
       if (spec.init != InitKind::kNormal) return spec.init == InitKind::kOnes ? 1.0 : 0.0;
       return spec.init_std * philox_normal(key, static_cast<uint64_t>(index));
     };
+    if (spec.packed) {
+      pack(ctx, static_cast<ParamHandle>(h),
+           [&](const TensorBox& box, int64_t begin, const Tensor& piece) {
+             ParameterSpec part = spec;
+             part.box = box;
+             ElementIndex index = part.element_index();
+             index.offset = begin;
+             fill_values(piece, ctx.threads, [&](int64_t i) { return initial(index.of(i)); });
+           });
+      continue;
+    }
     value_map().for_each(ranges_[h], [&](const FlatRange& part, int64_t offset) {
       ElementIndex index = spec.element_index();
       index.offset = part.begin - ranges_[h].begin;

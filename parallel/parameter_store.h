@@ -16,6 +16,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ namespace trireme {
 
 struct Groups;
 class BlockGather;
+class PackedWeights;
 struct Ctx;
 struct AdapterPlan;  // transformer/lora.h
 
@@ -57,6 +59,8 @@ struct ParameterSpec {
   Region region = Region::kDense;
   PartialSum partial = PartialSum::kNone;
   bool adapter = false;  // added by add_adapter()
+  bool linear = false;   // a weight that only products read, each time all of it
+  bool packed = false;   // kept in 4 bits: set by the store, see PackingConfig
   // Holders of this box among the ranks of different tp, etp and pp index, and this rank's number
   // among them: number 0 counts in the gradient norm and writes the checkpoint.
   int copies = 1;
@@ -99,6 +103,13 @@ struct Sharding {
   const Place& of(Region region) const { return is_dense(region) ? dense : expert; }
 };
 
+// Which weights are kept in 4 bits (parallel/packed_weights.h): when enabled the frozen ones that are linear.
+struct PackingConfig {
+  bool enabled = false;
+  bool double_quantization = false;
+  bool operator==(const PackingConfig&) const = default;
+};
+
 struct PartialRange {
   PartialSum sum = PartialSum::kNone;
   FlatRange range;
@@ -113,7 +124,8 @@ struct GradientSlot {
 class ParameterStore {
  public:
   // Lays out the list; allocates nothing until allocate() is called, so that a plan can be made.
-  ParameterStore(const ParameterList& list, DType dtype, const Sharding& sharding = {});
+  ParameterStore(const ParameterList& list, DType dtype, const Sharding& sharding = {},
+                 const PackingConfig& packing = {});
   ~ParameterStore();
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
@@ -152,7 +164,8 @@ class ParameterStore {
   const ShardMap& state_map() const { return sharding_.stage >= 1 ? owned_trained_ : trained_; }
   const ShardMap& gradient_map() const { return sharding_.stage >= 2 ? owned_trained_ : trained_; }
   const ShardMap& value_map() const { return sharding_.stage >= 3 ? owned_ : whole_; }
-  int64_t value_bytes() const { return value_map().size() * dtype_size(dtype_); }
+  int64_t value_bytes() const { return value_map().size() * dtype_size(dtype_) + packed_bytes(); }
+  int64_t packed_bytes() const;  // of these in 4 bits
   int64_t gradient_bytes() const { return gradient_map().size() * dtype_size(gradient_dtype()); }
 
   // Stage 3: the values of `block` can be used until release(); `next` (-1: none) is the block acquired
@@ -160,6 +173,15 @@ class ParameterStore {
   void acquire(int block, int next = -1);
   void release(int block);
   int block_of(ParamHandle h) const { return specs_[static_cast<size_t>(h)].block; }
+
+  // Parameters in 4 bits have an empty flat range and no value(): pack() takes their elements, of any box of
+  // the logical tensor from `begin` on, float32 on the host; unpack() writes what value() would show.
+  using ReadBox =
+      std::function<void(const TensorBox& box, int64_t begin, const Tensor& destination)>;
+  bool packed(ParamHandle h) const { return specs_[static_cast<size_t>(h)].packed; }
+  void pack(Ctx& ctx, ParamHandle h, const ReadBox& read);
+  void unpack(Ctx& ctx, ParamHandle first, ParamHandle last, const Tensor& w) const;
+  Shape shape(ParamHandle first, ParamHandle last) const;  // of value()
 
   // A parameter, or the fused matrix of `first` .. `last` (rows stacked).
   Tensor value(ParamHandle first, ParamHandle last) const;
@@ -177,8 +199,8 @@ class ParameterStore {
   Tensor whole_gradients(int block, const FlatRange& part) const;
   WholeBlock take_gradients(int block);
 
-  // Values keyed by (seed, name, index in the logical tensor): the same in every layout.
-  void initialize(Ctx& ctx, uint64_t seed);
+  // Values keyed by (seed, name, index in the logical tensor): the same in every layout. frozen: of these too.
+  void initialize(Ctx& ctx, uint64_t seed, bool frozen = true);
   void begin_gradients();                      // the next write of each gradient overwrites
   void finish_gradients(Ctx& ctx, int block);  // zeroes what no one wrote in the block
   // Which parameters' gradients were written since begin_gradients(): for work that is recorded, and writes
@@ -197,7 +219,6 @@ class ParameterStore {
   void cut_tiles();
   void open_gradients(int block);
   void check_fused(ParamHandle first, ParamHandle last) const;
-  Shape fused_shape(ParamHandle first, ParamHandle last) const;
   std::vector<ParameterSpec> specs_;
   DType dtype_;
   std::vector<FlatRange> ranges_;
@@ -210,6 +231,7 @@ class ParameterStore {
   ShardMap trained_, owned_trained_;               // the trained part of them
   Arena* arena_ = nullptr;                         // of the blocks below
   std::unique_ptr<BlockGather> gather_;            // stage 3
+  std::unique_ptr<PackedWeights> packed_;          // where anything is
   std::unique_ptr<BlockBuffers> block_gradients_;  // stages 2 and 3
   int64_t flat_size_ = 0;
   int64_t count_ = 0;

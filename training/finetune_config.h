@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/parameter_store.h"
 #include "transformer/lora.h"
 #include "transformer/preference.h"
 
@@ -23,6 +24,7 @@ struct FinetuneConfig {
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;
   std::string initial_adapter;  // directory of PEFT's that `lora` begins as; empty: as nothing
+  PackingConfig base;  // the weights beside adapters
   PreferenceConfig dpo;
 };
 

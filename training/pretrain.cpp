@@ -225,6 +225,8 @@ std::string PretrainRun::memory_report() const {
   std::string report = concat(
       "bytes on each rank, from a counting run of one step:\n",
       line("parameters              ", store.value_bytes()),
+      store.packed_bytes() == 0 ? std::string()
+                                : line("  of these in 4 bits    ", store.packed_bytes()),
       line("gradients               ", store.gradient_bytes()),
       line("optimizer state         ", state_.optimizer.state_bytes()),
       state_.optimizer.file_bytes() == 0

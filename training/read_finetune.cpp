@@ -58,6 +58,20 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
     report.error(values.spelled("fp8.enabled"), "is not available together with adapters");
 }
 
+// After the adapters.
+void read_base(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
+  PackingConfig& packing = config.finetune.base;
+  packing.enabled = values.word("finetune.quantization") == "nf4";
+  packing.double_quantization = values.flag("finetune.double_quantization");
+  if (packing.double_quantization && !packing.enabled)
+    report.error(values.spelled("finetune.double_quantization"),
+                 "is for finetune.quantization \"nf4\"");
+  if (packing.enabled && !config.finetune.lora.enabled())
+    report.error(values.spelled("finetune.quantization"),
+                 "is for weights that stay as they are: give finetune.lora.rank to train adapters "
+                 "beside them, or set it to \"none\" to train all weights");
+}
+
 void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   PreferenceConfig& dpo = config.finetune.dpo;
   dpo.beta = values.number("finetune.dpo.beta");
@@ -116,6 +130,7 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
   if (values.given("finetune.num_train_epochs"))
     finetune.num_train_epochs = values.number("finetune.num_train_epochs");
   read_lora(values, config, report);
+  read_base(values, config, report);
   read_dpo(values, config, report);
   if (finetune.val_size >= 1 && finetune.val_size != std::floor(finetune.val_size))
     report.error(values.spelled("finetune.val_size"),
@@ -164,6 +179,10 @@ Json finetune_json(const FinetuneConfig& finetune) {
     json["dpo"] = {{"beta", dpo.beta},
                    {"label_smoothing", dpo.label_smoothing},
                    {"loss_type", ipo ? "ipo" : "sigmoid"}};
+  if (finetune.base.enabled) {
+    json["quantization"] = "nf4";
+    json["double_quantization"] = finetune.base.double_quantization;
+  }
   const LoraConfig& lora = finetune.lora;
   if (lora.enabled())
     json["lora"] = {

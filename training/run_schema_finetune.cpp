@@ -95,6 +95,15 @@ void add_finetune_keys(Schema& s) {
            "such as change nothing")
       .or_null()
       .alias({"adapter_name_or_path", "finetune.lora.adapter_name_or_path"});
+  s.choice(
+       "finetune.quantization", "none", {"none", "nf4"},
+       "how the weights beside adapters are kept: nf4, those of linear layers but the head in 4 "
+       "bits (Dettmers et al. 2023, QLoRA)")
+      .not_yet({"fp4", "int8"})
+      .alias({"bnb_4bit_quant_type", "quantization_type"});
+  s.boolean("finetune.double_quantization", false,
+            "nf4: the scales of blocks in 8 bits, so that a weight takes 4.13 bits and not 4.5")
+      .alias({"double_quantization", "bnb_4bit_use_double_quant"});
 }
 
 }  // namespace trireme

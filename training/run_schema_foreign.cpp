@@ -126,6 +126,8 @@ void add_megatron(Schema& s) {
     s.refused(key, {}, "the model is described under \"model\", in HuggingFace's words");
   s.refused("multiple_validation_sets", {"false"},
             "name the sets: data.valid_data_path: {\"wiki\": path, \"code\": path}");
+  s.refused("load_in_4bit", {"false"}, "write finetune.quantization: \"nf4\"");
+  s.refused("quantization_bit", {}, "write finetune.quantization: \"nf4\"");
   s.refused("train_samples", {}, "give train_steps (samples / train_batch_size)");
   s.refused("lr_warmup_fraction", {}, "give scheduler.params.warmup_steps");
   s.refused("initial_loss_scale", {}, "give fp16.initial_scale_power, its base-2 logarithm");

@@ -200,7 +200,7 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
     if (const bool same = of_source.contains(key) && of_source[key] == value; !same)
       log_info("model.", key.substr(1), " is ", value.dump(), ", of the weights in ", path, " ",
                of_source.contains(key) ? of_source[key].dump() : "unset");
-  state.store.initialize(ctx, ctx.seed);
+  state.store.initialize(ctx, ctx.seed, false);  // adapters: what is frozen is read
   source->load(ctx, state.model, state.store);
   if (adapter.empty())
     source->load_row_norms(ctx, state.model, state.store);

@@ -1,6 +1,7 @@
 #include "transformer/linear.h"
 
 #include "transformer/float8_state.h"
+#include "transformer/weight.h"
 
 namespace trireme {
 namespace {
@@ -39,6 +40,7 @@ ColumnLinear::ColumnLinear(ParameterList& list, const std::vector<LinearPart>& p
                              .block = block,
                              .fused_with_previous = first_weight_ >= 0,
                              .partial = part.rows.partial,
+                             .linear = true,
                              .copies = part.rows.copies,
                              .copy = part.rows.copy});
     if (first_weight_ < 0) first_weight_ = last_weight_;
@@ -70,34 +72,37 @@ void ColumnLinear::add_bias_parameters(ParameterList& list, const std::vector<Li
 }
 
 void ColumnLinear::multiply(Pass& pass, const TokenRange& tokens, const Tensor& y,
-                            const ConstTensor& x, const Activation& squares) const {
+                            const ConstTensor& x, const Activation& squares,
+                            const Tensor& weight) const {
   const ConstTensor bias =
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
   const bool later = adapters_.scales_outputs();
-  product(pass, first_weight_, y, x, pass.params.value(first_weight_, last_weight_),
-          later ? ConstTensor() : bias);
+  product(pass, first_weight_, y, x, weight, later ? ConstTensor() : bias);
   adapters_.forward(pass, tokens, y, x, squares);
   if (later && bias.present()) add_bias(pass.ctx, y, bias);
 }
 
 void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
   const Activation squares = adapters_.row_squares(pass);
+  const Weight weight(pass, first_weight_, last_weight_);
   gather_tokens_with(pass, x, [&](const TokenRange& rows, const ConstTensor& part) {
-    multiply(pass, rows, rows.of(y), part, squares);
+    multiply(pass, rows, rows.of(y), part, squares, weight);
   });
 }
 
 void ColumnLinear::input_products(Pass& pass, const TokenRange& tokens, const Tensor& dx,
-                                  const ConstTensor& dy, const Activation& squares) const {
+                                  const ConstTensor& dy, const Activation& squares,
+                                  const Tensor& weight) const {
   const AllTokens d = adapters_.through_weight(pass, dy, squares);
-  input_gradient(pass, first_weight_, dx, d, pass.params.value(first_weight_, last_weight_));
+  input_gradient(pass, first_weight_, dx, d, weight);
   adapters_.backward_input(pass, tokens, dx, d, squares);
 }
 
 void ColumnLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
   const Activation squares = adapters_.row_squares(pass);
+  const Weight weight(pass, first_weight_, last_weight_);
   sum_over_tensor_ranks_with(pass, dx, [&](const TokenRange& rows, const Tensor& out) {
-    input_products(pass, rows, out, rows.of(dy), squares);
+    input_products(pass, rows, out, rows.of(dy), squares, weight);
   });
 }
 
@@ -118,11 +123,15 @@ ReplicatedLinear::ReplicatedLinear(ParameterList& list, const Layout& layout,
 }
 
 void ReplicatedLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
-  products_.multiply(pass, rows_of(pass, x), y, x, products_.adapters_.row_squares(pass));
+  const Activation squares = products_.adapters_.row_squares(pass);
+  const Weight weight(pass, products_.first_weight_, products_.last_weight_);
+  products_.multiply(pass, rows_of(pass, x), y, x, squares, weight);
 }
 
 void ReplicatedLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  products_.input_products(pass, rows_of(pass, dy), dx, dy, products_.adapters_.row_squares(pass));
+  const Activation squares = products_.adapters_.row_squares(pass);
+  const Weight weight(pass, products_.first_weight_, products_.last_weight_);
+  products_.input_products(pass, rows_of(pass, dy), dx, dy, squares, weight);
 }
 
 void ReplicatedLinear::backward_weight(Pass& pass, const ConstTensor& dy,
@@ -139,7 +148,8 @@ RowLinear::RowLinear(ParameterList& list, const Layout& layout, const std::strin
                       .init = InitKind::kNormal,
                       .init_std = init.std,
                       .decay = true,
-                      .block = block});
+                      .block = block,
+                      .linear = true});
   if (init.bias) {
     const DimSlice rows = replicated_slice(out, layout);
     bias_ = list.add({.name = name + ".bias",
@@ -156,8 +166,8 @@ void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const
   const ConstTensor bias = bias_ < 0 ? ConstTensor() : pass.params.value(bias_);
   const bool split = pass.groups != nullptr && pass.groups->layout.tp.size > 1;
   const bool later = split || adapters_.scales_outputs();
-  const Tensor weight = pass.params.value(weight_);
   const Activation squares = adapters_.row_squares(pass);
+  const Weight weight(pass, weight_);
   sum_over_tensor_ranks_with(pass, y, [&](const TokenRange& rows, const Tensor& out) {
     product(pass, weight_, out, rows.of(x), weight, later ? ConstTensor() : bias);
     adapters_.forward(pass, rows, out, rows.of(x), squares);
@@ -166,8 +176,8 @@ void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const
 }
 
 AllTokens RowLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  const Tensor weight = pass.params.value(weight_);
   const Activation squares = adapters_.row_squares(pass);
+  const Weight weight(pass, weight_);
   return gather_tokens_with(pass, dy, [&](const TokenRange& rows, const ConstTensor& part) {
     const AllTokens d = adapters_.through_weight(pass, part, squares);
     input_gradient(pass, weight_, rows.of(dx), d, weight);

@@ -46,9 +46,9 @@ class ColumnLinear {
   friend class ReplicatedLinear;
   // Of some tokens, adapters included.
   void multiply(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
-                const Activation& squares) const;
+                const Activation& squares, const Tensor& weight) const;
   void input_products(Pass& pass, const TokenRange& tokens, const Tensor& dx, const ConstTensor& dy,
-                      const Activation& squares) const;
+                      const Activation& squares, const Tensor& weight) const;
   void add_bias_parameters(ParameterList& list, const std::vector<LinearPart>& parts,
                            const LinearInit& init, int block);
   int64_t out_ = 0;

@@ -6,6 +6,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/weight_norm.h"
+#include "transformer/weight.h"
 
 namespace trireme {
 
@@ -166,7 +167,7 @@ Activation LowRank::row_squares(Pass& pass) const {
                                          Shape{parts_.back().end});
   for (const Part& part : parts_)
     adapted_row_squares(pass.ctx, squares->slice(0, part.begin, part.end),
-                        pass.params.value(part.weight), pass.params.value(part.a),
+                        Weight(pass, part.weight), pass.params.value(part.a),
                         pass.params.value(part.b), scale_);
   if (divided_inputs_ && pass.groups != nullptr && !pass.ctx.planning()) {
     const TimeScope scope(pass.ctx.profile, TimeCategory::kCommunication);
@@ -191,7 +192,7 @@ void LowRank::scaled_forward(Pass& pass, const Part& part, const Activation& squ
     return scale(pass, part, squares, y, y);
   }
   const Activation u = pass.ctx.allocate("lora.outputs", y.dtype(), y.shape());
-  linear_forward(pass.ctx, u, dropped, pass.params.value(part.weight), {});
+  linear_forward(pass.ctx, u, dropped, Weight(pass, part.weight), {});
   scale(pass, part, squares, y, u, -1, true);
   product(pass, u, h, Transpose::kNo, b, Transpose::kYes, {});
   scale(pass, part, squares, y, u, 0, true);
@@ -244,7 +245,7 @@ void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor&
     if (magnitudes_ && drops(pass)) {  // both factors see the gradient here
       scaled = pass.ctx.allocate("lora.scaled_gradient", d.dtype(), d.shape());
       scale(pass, part, squares, scaled, d, -1);
-      linear_backward_input(pass.ctx, sum, scaled, pass.params.value(part.weight),
+      linear_backward_input(pass.ctx, sum, scaled, Weight(pass, part.weight),
                             !std::exchange(first, false));
       scale(pass, part, squares, scaled, d);
       d = *scaled;
@@ -279,7 +280,7 @@ void LowRank::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTens
             {.accumulate = da.accumulate});
     if (!magnitudes_) continue;
     const Tensor u = *scaled;  // V x', in the same place
-    linear_forward(pass.ctx, u, input, pass.params.value(part.weight), {});
+    linear_forward(pass.ctx, u, input, Weight(pass, part.weight), {});
     product(pass, u, h, Transpose::kNo, pass.params.value(part.b), Transpose::kYes,
             {.accumulate = true});
     const GradientSlot dm = pass.params.gradient(part.magnitude);

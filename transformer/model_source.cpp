@@ -248,6 +248,12 @@ void ModelSource::fill(Ctx& ctx, ParameterStore& store,
   for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
     const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
     if (!chosen(spec)) continue;
+    if (spec.packed) {
+      store.pack(ctx, h, [&](const TensorBox& box, int64_t begin, const Tensor& piece) {
+        part_of(spec, box, begin, piece);
+      });
+      continue;
+    }
     const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
     store.value_map().for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
       const int64_t begin = part.begin - store.range(h).begin;

@@ -61,7 +61,8 @@ Moe::Moe(const ModelConfig& config, const Layout& layout, ParameterList& list,
                        .decay = true,
                        .block = block,
                        .fused_with_previous = fused,
-                       .region = Region::kExpert});
+                       .region = Region::kExpert,
+                       .linear = true});
     };
     const Shape wide{moe_.intermediate_size, width_}, narrow{width_, moe_.intermediate_size};
     Expert expert;
@@ -98,18 +99,31 @@ int64_t Moe::bound(const Pass& pass, const TokenShare& share) const {
   return bound_ > 0 ? bound_ : exchange(pass).default_bound(share.chunk, moe_.experts_per_token);
 }
 
-std::vector<Tensor> Moe::first_weights(Pass& pass) const {
-  std::vector<Tensor> out;
-  out.reserve(experts_.size());
-  for (const Expert& e : experts_) out.push_back(pass.params.value(e.gate, e.up));
+Moe::Weights Moe::weights(Pass& pass, ParamHandle Expert::*first, ParamHandle Expert::*last) const {
+  Weights out;
+  out.each.reserve(experts_.size());
+  const ParamHandle any = experts_.front().*first;
+  if (!pass.params.packed(any)) {
+    for (const Expert& e : experts_) out.each.push_back(pass.params.value(e.*first, e.*last));
+    return out;
+  }
+  const Shape shape = pass.params.shape(any, experts_.front().*last);
+  const int64_t n = std::ssize(experts_);
+  out.unpacked = pass.ctx.allocate("moe.unpacked", pass.params.dtype(), {n, shape[0], shape[1]});
+  for (int64_t i = 0; i < n; ++i) {
+    const Expert& e = experts_[static_cast<size_t>(i)];
+    out.each.push_back(out.unpacked->slice(0, i, i + 1).reshape(shape));
+    pass.params.unpack(pass.ctx, e.*first, e.*last, out.each.back());
+  }
   return out;
 }
 
-std::vector<Tensor> Moe::second_weights(Pass& pass) const {
-  std::vector<Tensor> out;
-  out.reserve(experts_.size());
-  for (const Expert& e : experts_) out.push_back(pass.params.value(e.down));
-  return out;
+Moe::Weights Moe::first_weights(Pass& pass) const {
+  return weights(pass, &Expert::gate, &Expert::up);
+}
+
+Moe::Weights Moe::second_weights(Pass& pass) const {
+  return weights(pass, &Expert::down, &Expert::down);
 }
 
 // The router's choice, and the way of the pairs.
@@ -155,9 +169,9 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
     const ExpertRound& round = saved.route.rounds[r];
     const bool last = r + 1 == rounds;
     if (r > 0) way.dispatch(ctx, saved.rows, send, saved.route, r);
-    grouped_linear_forward(ctx, saved.inner, saved.rows, first_weights(pass), round.offsets);
+    grouped_linear_forward(ctx, saved.inner, saved.rows, first_weights(pass).each, round.offsets);
     activate(pass, saved, used(pass, round, saved.rows));
-    grouped_linear_forward(ctx, out, saved.act, second_weights(pass), round.offsets);
+    grouped_linear_forward(ctx, out, saved.act, second_weights(pass).each, round.offsets);
     const auto travelling =
         way.post_combine(ctx, saved.results, out, saved.route, r, overlap && last);
     if (last && beside.combine) beside.combine();
@@ -255,7 +269,7 @@ void Moe::plan_overflow(Pass& pass, const Saved& saved, const Deferred& deferred
   const DType dtype = pass.params.gradient_dtype();
   const GroupedGradient first{Tensor(nullptr, dtype, {2 * inner_, width_})};
   const GroupedGradient second{Tensor(nullptr, dtype, {width_, inner_})};
-  grouped_linear_forward(pass.ctx, deferred.d_inner, saved.rows, first_weights(pass), {});
+  grouped_linear_forward(pass.ctx, deferred.d_inner, saved.rows, first_weights(pass).each, {});
   grouped_linear_backward_weight(pass.ctx, {&second, 1}, deferred.d_rows, saved.act, {});
   grouped_linear_backward_weight(pass.ctx, {&first, 1}, deferred.d_inner, saved.rows, {});
 }
@@ -292,14 +306,17 @@ void Moe::experts_backward(Pass& pass, const Tensor& d_pairs, const ConstTensor&
     const Tensor d_inner = deferred.d_inner->slice(0, 0, rows);
     if (again) {
       way.dispatch(ctx, saved.rows, send, saved.route, r);
-      grouped_linear_forward(ctx, deferred.d_inner, saved.rows, first_weights(pass), round.offsets);
+      grouped_linear_forward(ctx, deferred.d_inner, saved.rows, first_weights(pass).each,
+                             round.offsets);
       silu_gated_forward(ctx, saved.act->slice(0, 0, rows), d_inner);
     }
     if (r > 0) way.dispatch(ctx, deferred.d_rows, d_pairs, saved.route, r);
-    grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass), round.offsets);
+    grouped_linear_backward_input(ctx, d_act, deferred.d_rows, second_weights(pass).each,
+                                  round.offsets);
     // The gradient takes the place of the activation before it, which nothing needs any more.
     silu_gated_backward(ctx, d_inner, d_act->slice(0, 0, rows), d_inner);
-    grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass), round.offsets);
+    grouped_linear_backward_input(ctx, d_out, deferred.d_inner, first_weights(pass).each,
+                                  round.offsets);
     if (again) experts_backward_weight(pass, saved, deferred, round);
     const auto travelling = way.post_combine(ctx, d_pairs, d_out, saved.route, r, overlap && last);
     if (last && beside.combine) beside.combine();
@@ -381,7 +398,7 @@ void Moe::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& 
   pass.params.expect_gradients(experts_.front().gate);  // as planned, whoever writes first
   if (saved.route.rounds.size() == 1)
     experts_backward_weight(pass, saved, deferred, saved.route.rounds[0]);
-  else
+  else if (pass.params.trained(experts_.front().gate))
     skip_planned_products(pass.ctx);
   router_.backward_weight(
       pass, share.split ? x.slice(0, share.begin, share.begin + share.count) : x, deferred.router);

@@ -75,8 +75,14 @@ class Moe {
   };
   ExpertExchange exchange(const Pass& pass) const;
   int64_t bound(const Pass& pass, const TokenShare& share) const;
-  std::vector<Tensor> first_weights(Pass& pass) const;
-  std::vector<Tensor> second_weights(Pass& pass) const;
+  // Of all experts: the store's own, or unpacked into memory of the step (transformer/weight.h).
+  struct Weights {
+    Activation unpacked;
+    std::vector<Tensor> each;
+  };
+  Weights weights(Pass& pass, ParamHandle Expert::*first, ParamHandle Expert::*last) const;
+  Weights first_weights(Pass& pass) const;
+  Weights second_weights(Pass& pass) const;
   void choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const;
   // What is computed while the first dispatch and the last combine travel.
   struct Beside {

@@ -124,6 +124,37 @@ TEST(AdaptersOnGpus, EqualOneCpu) {
   emulator::set_devices(1);
 }
 
+// Weights in 4 bits beside adapters are unpacked on the GPU, there too where its work is recorded.
+TEST(Nf4BaseOnGpu, EqualsTheCpu) {
+  LayoutCase c;
+  RunConfig config = config_of(c);
+  config.model.hidden_size = 64;
+  config.model.intermediate_size = 128;
+  config.model.head_dim = 16;
+  config.model.num_layers = 2;
+  config.gradient_accumulation_steps = 4;
+  config.train_batch_size = 4;
+  config.train_steps = 3;
+  config.optimizer.lr = 0.05;
+  config.finetune.lora = {.rank = 3, .alpha = 8, .targets = {"all-linear"}};
+  LayoutRunOptions on_gpu;
+  on_gpu.gpu = true;
+  for (const bool doubled : {false, true}) {
+    config.finetune.base = {true, doubled};
+    const LayoutResult want = run_training(config, false, {});
+    const int64_t before = emulator::counters().graph_launches;
+    EXPECT_EQ(layout_difference(run_training(config, false, on_gpu), want, c.dtype), "");
+    EXPECT_GE(emulator::counters().graph_launches - before, 4);
+    RunConfig parallel = config;
+    parallel.parallel.tp = 2;
+    emulator::set_devices(2);
+    LayoutRunOptions nccl = on_gpu;
+    nccl.backend = DeviceBackend::kNccl;
+    EXPECT_EQ(layout_difference(run_training(parallel, false, nccl), want, c.dtype), "");
+    emulator::set_devices(1);
+  }
+}
+
 constexpr Float8Recipe kRecipes[] = {Float8Recipe::kDelayed, Float8Recipe::kTensorwise,
                                      Float8Recipe::kBlockwise};
 

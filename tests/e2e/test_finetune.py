@@ -3,6 +3,7 @@ import itertools
 import json
 import math
 import random
+import re
 import shutil
 
 import harness
@@ -171,6 +172,45 @@ class Finetuning(tiny_run.RunTest):
         shutil.rmtree(max((self.folder / "tuned/checkpoints").glob("step-*")))
         self.finetune("--resume", "auto")
         self.assertEqual(self.losses("tuned"), tuned)
+
+    def test_adapters_beside_weights_in_4_bits(self):
+        """Learned as beside full weights, resumed to the same bits, and merged into the weights as they were."""
+        self.base()
+        self.finetune_config(checkpoint={"load": "base", "save_interval": 100})
+        document = json.loads((self.folder / "tune.json").read_text())
+        document["finetune"] |= {"lora": {"rank": 16, "alpha": 32}, "num_train_epochs": 8, "quantization": "nf4",
+                                 "double_quantization": True}
+        self.write("tune.json", json.dumps(document))
+        self.finetune()
+        tuned = self.losses("tuned")
+        records = self.records("tuned")
+        self.assertLess(records[-1]["validation_loss"], 0.85 * records[0]["loss"])
+        resolved = json.loads((self.folder / "tuned/resolved_config.json").read_text())["finetune"]
+        self.assertEqual((resolved["quantization"], resolved["double_quantization"]), ("nf4", True))
+        # The base is read and packed again.
+        last = max((self.folder / "tuned/checkpoints").glob("step-*"))
+        manifest = json.loads((last / "manifest.json").read_text())
+        self.assertTrue(all(".lora_" in tensor["name"] for tensor in manifest["tensors"]), manifest["tensors"][:3])
+        shutil.rmtree(last)
+        self.finetune("--resume", "auto")
+        self.assertEqual(self.losses("tuned"), tuned)
+        # 0.516 bytes a weight, and of 14 small matrices groups and offset.
+        said = "\n".join(self.trireme("finetune", "--config", "tune.json", "--set", "output_dir=other", "--validate"))
+        bits = int(re.search(r"of these in 4 bits .*\((\d+) bytes\)", said).group(1))
+        weights = 2 * (4 * 64 * 64 + 3 * 64 * 128)
+        self.assertLess(0.515 * weights, bits)
+        self.assertLess(bits, 0.54 * weights)
+        # Merged into the full weights.
+        data = ["--data", "letters", "--max-samples", 20, "--json"]
+        self.trireme("checkpoint", "merge-lora", "base", "tuned/adapter", "merged")
+        of_run, of_merged = (json.loads(self.trireme("eval", model, *data)[0])["loss"] for model in ("tuned", "merged"))
+        self.assertAlmostEqual(of_merged, of_run, delta=1e-4 * of_run)
+        refused = ["finetune", "--config", "tune.json", "--set", "output_dir=other", "--set"]
+        self.assert_refused(*refused, "parallel.tensor_model_parallel_size=2", "--set", "train_micro_batch_size_per_gpu=auto",
+                            ranks=2, says="no whole blocks of 64")
+        del document["finetune"]["lora"]
+        self.write("tune.json", json.dumps(document))
+        self.assert_refused(*refused, "seed=6", says=["finetune.quantization", "finetune.lora.rank"])
 
     def test_preferences(self):
         """The reversed word is preferred to the word: from ln 2, which equal models give, to almost always."""

@@ -61,6 +61,9 @@ inline std::vector<std::string> companions(const Key& key) {
              "checkpoint.load=base"};
   if (key.path.starts_with("finetune.lora.") && key.path != "finetune.lora.rank")
     extra.emplace_back("finetune.lora.rank=4");
+  if (key.path == "finetune.quantization" || key.path == "finetune.double_quantization")
+    extra.emplace_back("finetune.lora.rank=4");
+  if (key.path == "finetune.double_quantization") extra.emplace_back("finetune.quantization=nf4");
   if (key.path.starts_with("finetune.dpo.")) extra.emplace_back("finetune.method=dpo");
   if (key.path.starts_with("fp8.") && key.path != "fp8.enabled") extra = {"fp8.enabled=true"};
   return extra;

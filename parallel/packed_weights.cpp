@@ -1,0 +1,153 @@
+#include "parallel/packed_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "engine/core/error.h"
+#include "engine/ops/transfer.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kPartAlignment = 64;       // bytes
+constexpr int64_t kPieceElements = 1 << 22;  // read at a time
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+// Codes (N, K / 2) and scales (N, B) of a box of a weight.
+void quantize_box(Ctx& host, const ParameterStore::ReadBox& read, const TensorBox& box,
+                  const Tensor& codes, const Tensor& scale) {
+  const int64_t rows = box.extent[0], columns = box.extent[1];
+  const int64_t at_once = std::clamp(kPieceElements / std::max<int64_t>(columns, 1), int64_t{1},
+                                     std::max<int64_t>(rows, 1));
+  const Buffer piece("weights to pack", at_once * columns * dtype_size(DType::kF32));
+  for (int64_t row = 0; row < rows; row += at_once) {
+    const int64_t end = std::min(rows, row + at_once), n = end - row;
+    const Tensor w = piece.tensor(DType::kF32, {n, columns});
+    read(box, row * columns, w.reshape({n * columns}));
+    quantize_nf4(host, codes.slice(0, row, end), scale.slice(0, row, end), w);
+  }
+}
+
+}  // namespace
+
+PackedWeights::PackedWeights(const std::vector<ParameterSpec>& specs, bool double_quantization)
+    : double_(double_quantization), places_(specs.size()) {
+  for (size_t h = 0; h < specs.size(); ++h) {
+    if (!specs[h].packed) continue;
+    Place& place = places_[h] = place_of(specs[h]);
+    place.begin = bytes_;
+    bytes_ = checked_add(bytes_, place.bytes);
+  }
+}
+
+PackedWeights::Place PackedWeights::place_of(const ParameterSpec& spec) const {
+  TRIREME_CHECK(spec.shape.rank() == 2, spec.name, " of shape ", spec.shape, " cannot be packed");
+  Place place{spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box, spec.shape};
+  const int64_t first = place.box.start[1], end = first + place.columns(), all = spec.shape[1];
+  if (place.columns() % 2 != 0)
+    fail_input(spec.name, ": its ", place.columns(),
+               " inputs are an odd number, and two have a byte in 4 bits; set "
+               "finetune.quantization to \"none\"");
+  if (first % kNf4Block != 0 || (end % kNf4Block != 0 && end != all))
+    fail_input(spec.name, ": inputs ", first, " ... ", end, " of ", all, " are no whole blocks of ",
+               kNf4Block,
+               ", which share a scale in 4 bits; lower "
+               "parallel.tensor_model_parallel_size, or set finetune.quantization to \"none\"");
+  int64_t bytes = 0;
+  const auto take = [&bytes](int64_t size) {
+    const int64_t at = bytes;
+    bytes = round_up(checked_add(bytes, size), kPartAlignment);
+    return at;
+  };
+  take(checked_mul(place.rows(), place.columns()) / 2);
+  place.scale = take(place.rows() * place.blocks() * (double_ ? 1 : dtype_size(DType::kF32)));
+  if (double_) {
+    place.groups = take(place.scale_groups() * dtype_size(DType::kF32));
+    place.offset = take(dtype_size(DType::kF32));
+  }
+  place.bytes = bytes;
+  return place;
+}
+
+void PackedWeights::allocate(Ctx& ctx) {
+  block_ = Buffer("parameters in 4 bits", bytes_, ctx.memory());
+}
+
+// Before allocate() (a planning run) it has a shape but no memory.
+Tensor PackedWeights::part(const Buffer& block, int64_t at, DType dtype, const Shape& shape) const {
+  if (block.data() == nullptr) return Tensor(nullptr, dtype, shape);
+  return block.tensor(dtype, shape, at);
+}
+
+// The scales of the whole weight become codes, and the box's go into `packed`.
+void PackedWeights::pack_scales(const Place& place, const Tensor& scale,
+                                const Buffer& packed) const {
+  const int64_t n = scale.numel(), stride = place.whole_blocks();
+  const Buffer all("codes of scales", n);
+  const Tensor codes = all.tensor(DType::kU8, {n});
+  quantize_nf4_scales(codes, part(packed, place.groups, DType::kF32, {place.scale_groups()}),
+                      part(packed, place.offset, DType::kF32, {1}), scale.reshape({n}));
+  const int64_t first = place.box.start[0] * stride + place.box.start[1] / kNf4Block;
+  auto* const mine =
+      part(packed, place.scale, DType::kU8, {place.rows(), place.blocks()}).as<uint8_t>();
+  for (int64_t row = 0; row < place.rows(); ++row)
+    std::memcpy(mine + row * place.blocks(), codes.as<uint8_t>() + first + row * stride,
+                static_cast<size_t>(place.blocks()));
+}
+
+void PackedWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
+  const Place& place = places_[static_cast<size_t>(h)];
+  TRIREME_CHECK(place.bytes > 0, "parameter ", h, " is not packed");
+  std::unique_ptr<Ctx> on_host;
+  if (ctx.gpu != nullptr) on_host = std::make_unique<Ctx>(ctx.threads, "packing");
+  Ctx& host = on_host != nullptr ? *on_host : ctx;
+  const Buffer packed("packed weight", place.bytes);
+  const Tensor codes = part(packed, 0, DType::kU8, {place.rows(), place.columns() / 2});
+  const Shape blocks{place.rows(), place.blocks()};
+  if (!double_) {
+    quantize_box(host, read, place.box, codes, part(packed, place.scale, DType::kF32, blocks));
+  } else {
+    const TensorBox whole = whole_box(dims_of(place.whole));
+    const Shape all_blocks{place.whole[0], place.whole_blocks()};
+    const Buffer scales("scales", all_blocks.numel() * dtype_size(DType::kF32));
+    const Tensor scale = scales.tensor(DType::kF32, all_blocks);
+    if (place.box == whole) {
+      quantize_box(host, read, whole, codes, scale);
+    } else {
+      const Buffer others("codes of the whole weight", place.whole.numel() / 2);
+      quantize_box(host, read, whole,
+                   others.tensor(DType::kU8, {place.whole[0], place.whole[1] / 2}), scale);
+      const Buffer own("scales of the box", blocks.numel() * dtype_size(DType::kF32));
+      quantize_box(host, read, place.box, codes, own.tensor(DType::kF32, blocks));
+    }
+    pack_scales(place, scale, packed);
+  }
+  transfer(ctx, block_.tensor(DType::kU8, {place.bytes}, place.begin),
+           packed.tensor(DType::kU8, {place.bytes}));
+}
+
+void PackedWeights::unpack(Ctx& ctx, ParamHandle h, const Tensor& w) const {
+  const Place& place = places_[static_cast<size_t>(h)];
+  TRIREME_CHECK(place.bytes > 0, "parameter ", h, " is not packed");
+  const auto at = [&](int64_t offset, DType dtype, const Shape& shape) {
+    return part(block_, place.begin + offset, dtype, shape);
+  };
+  const Shape blocks{place.rows(), place.blocks()};
+  Nf4Scales scales;
+  if (double_) {
+    scales.codes = at(place.scale, DType::kU8, blocks);
+    scales.groups = at(place.groups, DType::kF32, {place.scale_groups()});
+    scales.offset = at(place.offset, DType::kF32, {1});
+    scales.stride = place.whole_blocks();
+    scales.first = place.box.start[0] * scales.stride + place.box.start[1] / kNf4Block;
+  } else {
+    scales.scale = at(place.scale, DType::kF32, blocks);
+  }
+  dequantize_nf4(ctx, w, at(0, DType::kU8, {place.rows(), place.columns() / 2}), scales);
+}
+
+}  // namespace trireme
