@@ -53,10 +53,10 @@ PackedWeights::Place PackedWeights::place_of(const ParameterSpec& spec) const {
                " inputs are an odd number, and two have a byte in 4 bits; set "
                "finetune.quantization to \"none\"");
   if (first % kNf4Block != 0 || (end % kNf4Block != 0 && end != all))
-    fail_input(spec.name, ": inputs ", first, " ... ", end, " of ", all, " are no whole blocks of ",
-               kNf4Block,
-               ", which share a scale in 4 bits; lower "
-               "parallel.tensor_model_parallel_size, or set finetune.quantization to \"none\"");
+    fail_input(spec.name, ": ", place.columns(), " of its ", all,
+               " inputs on a rank are no whole blocks of ", kNf4Block,
+               ", which share a scale in 4 bits; lower parallel.tensor_model_parallel_size, or set "
+               "finetune.quantization to \"none\"");
   int64_t bytes = 0;
   const auto take = [&bytes](int64_t size) {
     const int64_t at = bytes;

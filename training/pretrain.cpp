@@ -564,6 +564,9 @@ ExitCode PretrainRun::run() {
 
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals) {
+  // What the configuration asks of a rank's parameters may not be possible in its layout.
+  agreed(world.world(),
+         [&] { const TrainState state(config, layout_of(config.parallel, world.world().rank())); });
   return PretrainRun(config, world, options, signals).run();
 }
 

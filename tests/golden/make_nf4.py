@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import torch
-from bitsandbytes.functional import dequantize_4bit, quantize_4bit
+from bitsandbytes.functional import dequantize_4bit, dequantize_blockwise, quantize_4bit
 from safetensors.torch import load_file, save_file
 
 OUT = Path(__file__).resolve().parent / "nf4.safetensors"
@@ -25,7 +25,8 @@ def make():
     assert torch.equal(codes, again)
     return {"w": w, "codes": codes.reshape(20, -1), "scale": plain.absmax, "dequantised": dequantize_4bit(codes, plain),
             "double.codes": double.absmax, "double.groups": double.state2.absmax,
-            "double.offset": double.offset.reshape(1), "double.dequantised": dequantize_4bit(again, double)}
+            "double.offset": double.offset.reshape(1), "double.dequantised": dequantize_4bit(again, double),
+            "double.scale": dequantize_blockwise(double.absmax, double.state2) + double.offset}
 
 
 if __name__ == "__main__":

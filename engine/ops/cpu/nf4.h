@@ -73,7 +73,9 @@ TRIREME_HOST_DEVICE [[gnu::always_inline]] inline float nf4_scale(float magnitud
 #ifdef __CUDA_ARCH__
   return __fadd_rn(__fmul_rn(magnitude, group), offset);
 #else
-  return static_cast<float>(static_cast<double>(magnitude) * static_cast<double>(group)) + offset;
+  float product = magnitude * group;
+  asm("" : "+m"(product));
+  return product + offset;
 #endif
 }
 

@@ -1,6 +1,8 @@
 // The bytes of 4-bit weights are those of bitsandbytes (tests/golden/make_nf4.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "engine/io/safetensors.h"
 #include "engine/ops/nf4.h"
 #include "tests/support/op_run.h"
@@ -30,6 +32,13 @@ TEST(Nf4, IsThatOfBitsandbytes) {
     dequantize_nf4(ctx, doubled, codes,
                    {.codes = *scale_codes, .groups = *groups, .offset = *offset});
     EXPECT_EQ(to_doubles(*doubled), to_doubles(golden.tensor("double.dequantised")));
+    // Of weights that are 1: the scales, to the last bit.
+    std::fill_n(codes->as<uint8_t>(), codes->numel(), uint8_t{0xff});
+    TestTensor ones(DType::kF32, w.shape());
+    dequantize_nf4(ctx, ones, codes, {.codes = *scale_codes, .groups = *groups, .offset = *offset});
+    const ConstTensor scales = golden.tensor("double.scale");
+    for (int64_t i = 0; i < w.numel(); ++i)
+      EXPECT_EQ(ones->as<float>()[i], scales.as<float>()[i / kNf4Block]) << i;
     return outputs(codes, scale, back, doubled, scale_codes);
   });
 }
