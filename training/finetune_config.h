@@ -24,7 +24,7 @@ struct FinetuneConfig {
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;
   std::string initial_adapter;  // directory of PEFT's that `lora` begins as; empty: as nothing
-  PackingConfig base;  // the weights beside adapters
+  PackingConfig base;           // the weights beside adapters
   PreferenceConfig dpo;
 };
 

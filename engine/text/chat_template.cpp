@@ -122,8 +122,7 @@ RenderedChat ChatTemplate::render(const nlohmann::ordered_json& variables,
   for (const char* absent : {"tools", "documents"}) globals->set(absent, jinja::from_json(nullptr));
   for (const auto& [name, value] : variables.items()) globals->set(name, jinja::from_json(value));
   jinja::Budget budget(limits.steps);
-  jinja::Renderer renderer{
-      .limits = {limits.depth, limits.output}, .out = {}, .generated = {}};
+  jinja::Renderer renderer{.limits = {limits.depth, limits.output}, .out = {}, .generated = {}};
   (void)jinja::run_block(program_->block, renderer, std::make_shared<jinja::Scope>(globals));
   return {std::move(renderer.out), std::move(renderer.generated)};
 }
