@@ -5,7 +5,9 @@
 #include "engine/ops/rotary.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_data.h"
+#include "transformer/gguf_model.h"
 #include "transformer/model.h"
+#include "transformer/peft_adapter.h"
 
 namespace trireme {
 
@@ -22,6 +24,18 @@ void ModelSource::read(const ModelConfig&, const ModelParameter&, const TensorBo
 std::string ModelSource::settings() const {
   TRIREME_UNREACHABLE("settings of a fuzzed model are its own");
 }
+bool is_gguf(const std::string&) { return false; }
+bool is_peft_adapter(const std::string&) { return false; }
+std::string hub_advice(const std::string&) { return ""; }
+GgufModel::GgufModel(const std::string& path) : ModelSource(path) {
+  fail_input(path, ": GGUF files are not opened here");
+}
+std::string GgufModel::tokenizer() const { TRIREME_UNREACHABLE("a GGUF file is not opened"); }
+ParameterPlace GgufModel::place(const ModelConfig&, const std::string&) const {
+  TRIREME_UNREACHABLE("a GGUF file is not opened");
+}
+bool GgufModel::is_ignored(const ModelConfig&, const std::string&) const { return false; }
+
 int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
 
 bool is_adapter_target(const ModelConfig&, const std::string&) { return true; }
