@@ -36,7 +36,7 @@ enum class RopeType { kDefault, kLinear, kDynamic, kLlama3, kYarn };
 struct RopeScaling {
   RopeType type = RopeType::kDefault;
   double factor = 1.0;                                         // s
-  int64_t original_positions = 0;                              // P0; llama3 and yarn
+  int64_t original_positions = 0;                              // P0; llama3, yarn, Gemma's linear
   double low_frequency_factor = 1, high_frequency_factor = 4;  // low, high; llama3
   double beta_fast = 32, beta_slow = 1;                        // these and all below: yarn
   bool truncate = true;
@@ -58,7 +58,8 @@ RotaryFrequencies rotary_frequencies(double base, int64_t width, const RopeScali
 double yarn_scale(double factor, double coefficient);
 
 // The longest sequence a model with P positions is made for: s P (linear and dynamic, whose configurations
-// keep the original P), the larger of P and s P0 (yarn), else P.
+// keep the original P, so that P0 is 0), P (linear with P0: Gemma 3's have the larger P), the larger of P and
+// s P0 (yarn), else P.
 int64_t longest_sequence(const RopeScaling& scaling, int64_t positions);
 
 }  // namespace trireme
