@@ -39,6 +39,7 @@ void print_json(const EvaluateReport& report) {
   if (!report.metrics.empty()) {
     out["questions"] = report.questions;
     out["texts"] = report.texts;
+    out["truncated"] = report.truncated;
   }
   for (const TaskMetric& metric : report.metrics) {
     out[metric.name] = metric.value;
@@ -89,20 +90,26 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
       command
           ->add_option("--data", o.data, "Token file prefix (default: the run's validation data)")
           ->type_name("PREFIX");
-  command
-      ->add_option("--validation-set", o.validation_set,
-                   "One of the run's validation sets that have names (default: each of them)")
-      ->type_name("NAME")
-      ->excludes(data);
+  CLI::Option* validation_set =
+      command
+          ->add_option("--validation-set", o.validation_set,
+                       "One of the run's validation sets that have names (default: each of them)")
+          ->type_name("NAME")
+          ->excludes(data);
   CLI::Option* task = command
                           ->add_option("--task", o.task,
                                        "JSON lines of questions with choices, or of texts, scored "
                                        "as lm-evaluation-harness does")
                           ->type_name("FILE")
-                          ->excludes(data);
+                          ->excludes(data)
+                          ->excludes(validation_set);
   command
       ->add_option("--target-delimiter", o.delimiter,
                    "What stands between a context and a choice (default: a space)")
+      ->needs(task);
+  command
+      ->add_flag("--add-bos", o.add_bos,
+                 "Begin every context with the tokenizer's beginning of text (Gemma's have it)")
       ->needs(task);
   command->add_option("--samples", o.samples, "File for the log-likelihoods of each record")
       ->type_name("FILE")
@@ -124,7 +131,8 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   command
       ->add_option("--max-samples", o.max_samples,
                    "Stop after this many sequences of each set (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::PositiveNumber)
+      ->excludes(task);
   add_layout_options(*command, o.layout, LayoutUse::kAll);
   command->add_flag("--json", args->json, "Print one JSON object");
   add_ranks_option(*command, args->ranks);

@@ -95,11 +95,10 @@ std::vector<int32_t> encoded_message(const Arguments& args, const RunConfig& tra
   return tokenizer.encode(written.text, {.parse_special = true, .breaks = written.breaks});
 }
 
-// Models of others expect what their tokenizer puts around a text; ours see texts as they were trained on.
 std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& loaded,
                                     const Tokenizer& tokenizer) {
   if (args.chat) return encoded_message(args, loaded.run_config(), tokenizer);
-  return tokenizer.encode(args.prompt, {.add_special = loaded.is_foreign()});
+  return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
 }
 
 // The tokenizer's end, and those that the files beside it list.

@@ -14,8 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kSpaces = " \t\n\r\f\v";
-
 int64_t characters(const std::string& text) {
   return std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
@@ -43,6 +41,17 @@ double words(std::string_view text) {
     at += std::max<size_t>(1, space);
   }
   return pieces;
+}
+
+// Where the white space at the end begins, as Python's rstrip() has it.
+size_t end_without_space(std::string_view text) {
+  size_t end = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t space = white_space(text, at);
+    at += std::max<size_t>(1, space);
+    if (space == 0) end = at;
+  }
+  return end;
 }
 
 // The share of hits, 0 or 1 each, and its standard error.
@@ -109,9 +118,15 @@ void EvalTask::add(const std::string& line, const EvalTaskOptions& options) {
   for (const std::string& choice : choices) {
     question.characters.push_back(static_cast<double>(characters(choice)));
     question.bytes.push_back(static_cast<double>(choice.size()));
-    add_continuation(record["context"].get<std::string>(), options.delimiter + choice,
-                     options.sequence_length + 1);
+    add_continuation(record["context"].get<std::string>(), options.delimiter + choice, options);
   }
+}
+
+int64_t EvalTask::longest() const {
+  int64_t longest = 1;
+  for (const Example& document : documents_)
+    longest = std::max(longest, std::ssize(document.tokens) - 1);
+  return longest;
 }
 
 int32_t EvalTask::beginning() const {
@@ -122,8 +137,9 @@ int32_t EvalTask::beginning() const {
   return id;
 }
 
-void EvalTask::add_continuation(std::string context, std::string continuation, int64_t most) {
-  const size_t end = context.find_last_not_of(kSpaces) + 1;  // of nothing but spaces: 0
+void EvalTask::add_continuation(std::string context, std::string continuation,
+                                const EvalTaskOptions& options) {
+  const size_t end = end_without_space(context);
   continuation.insert(0, context, end);
   context.resize(end);
   Example& example = documents_.emplace_back();
@@ -134,13 +150,18 @@ void EvalTask::add_continuation(std::string context, std::string continuation, i
   } else {
     example.tokens = tokenizer_.encode(context + continuation);
     asked = tokenizer_.encode(context).size();
+    if (options.add_bos && example.tokens.front() != beginning()) {
+      example.tokens.insert(example.tokens.begin(), beginning());
+      ++asked;
+    }
   }
   if (asked >= example.tokens.size())
     fail_input("the tokenizer leaves nothing of a choice behind its context");
   example.learned.assign(example.tokens.size(), 0);
   std::fill(example.learned.begin() + static_cast<std::ptrdiff_t>(asked), example.learned.end(),
             uint8_t{1});
-  const auto drop = std::max<int64_t>(0, std::ssize(example.tokens) - most);
+  const auto drop = std::max<int64_t>(0, std::ssize(example.tokens) - options.sequence_length - 1);
+  truncated_ += drop > 0 ? 1 : 0;
   example.tokens.erase(example.tokens.begin(), example.tokens.begin() + drop);
   example.learned.erase(example.learned.begin(), example.learned.begin() + drop);
 }

@@ -10,6 +10,7 @@
 //   acc        share of questions whose choice of the largest log-likelihood is the right one
 //   acc_norm   the same, log-likelihoods divided by the choices' lengths in characters, without delimiter
 //   acc_bytes  the same, in bytes
+// With add_bos every context begins with the beginning-of-text token, as Gemma's models need it.
 // Each with its standard error, s / sqrt(n) with s the sample's standard deviation. Of texts
 //   word_perplexity  exp(-sum ll / sum words), words as re.split(r"\s+") counts them
 //   byte_perplexity  exp(-sum ll / sum bytes)
@@ -29,6 +30,7 @@ namespace trireme {
 struct EvalTaskOptions {
   int64_t sequence_length = 0;
   std::string delimiter = " ";
+  bool add_bos = false;
 };
 
 struct TaskMetric {
@@ -45,6 +47,8 @@ class EvalTask {
   const std::vector<Example>& documents() const { return documents_; }
   int64_t questions() const { return static_cast<int64_t>(questions_.size()); }
   int64_t texts() const { return static_cast<int64_t>(texts_.size()); }
+  int64_t truncated() const { return truncated_; }  // choices whose contexts lost their beginnings
+  int64_t longest() const;                          // predictions of the longest document
   // From the log-likelihoods of the documents.
   std::vector<TaskMetric> metrics(const std::vector<double>& log_likelihoods) const;
   // One JSON object a line for each record: {"log_likelihoods": [...], "label": 1}, of a text
@@ -62,13 +66,15 @@ class EvalTask {
     double words = 0, bytes = 0;
   };
   void add(const std::string& line, const EvalTaskOptions& options);
-  void add_continuation(std::string context, std::string continuation, int64_t most);
+  void add_continuation(std::string context, std::string continuation,
+                        const EvalTaskOptions& options);
   void add_text(const std::string& text, int64_t window);
   int32_t beginning() const;
   const Tokenizer& tokenizer_;
   std::vector<Example> documents_;
   std::vector<Question> questions_;
   std::vector<Text> texts_;
+  int64_t truncated_ = 0;
 };
 
 }  // namespace trireme

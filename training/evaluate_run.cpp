@@ -8,6 +8,7 @@
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "parallel/launch.h"
+#include "training/finetune_data.h"
 #include "training/loaded_model.h"
 
 namespace trireme {
@@ -48,6 +49,36 @@ int64_t length_of(const EvaluateOptions& options, const RunConfig& trained) {
   return length;
 }
 
+// A task on a model that was not trained here from scratch may take all of its positions; what is made ready for is
+// what the task needs.
+int64_t limit_of_task(const EvaluateOptions& options, const LoadedModel& loaded) {
+  const RunConfig& trained = loaded.run_config();
+  const int64_t length = length_of(options, trained);
+  const bool all = options.sequence_length == 0 && loaded.wants_special_tokens();
+  return all ? std::max(length, longest_sequence(trained.model)) : length;
+}
+
+bool begins_with_bos(const EvaluateOptions& options, const ModelConfig& model) {
+  return options.add_bos || model.family == ModelFamily::kGemma3;
+}
+
+// The validation data of a fine-tuning run.
+std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
+                                            const RunConfig& trained, int64_t length, int threads) {
+  if (learns_from_pairs(trained.finetune))
+    fail_input(options.model, " was trained on preferences, which have no loss of their own here; ",
+               "give --data PREFIX or --task FILE");
+  RunConfig config = trained;
+  config.sequence_length = length;
+  const auto data = open_finetune_data(config, threads);
+  if (data->validation == nullptr)
+    fail_input(options.model, ": the run has no validation data (neither finetune.valid_file nor ",
+               "finetune.val_size); give --data PREFIX or --task FILE");
+  std::vector<ValidationSource> sources;
+  sources.push_back({"", std::move(data->validation)});
+  return sources;
+}
+
 std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const RunConfig& trained,
                                            int64_t length) {
   if (options.data.empty() && trained.data.train.empty())
@@ -80,6 +111,7 @@ void run_task(const EvalTask& task, const EvaluateOptions& options, Evaluator& e
   const std::vector<double> log_likelihoods = evaluator.log_likelihoods(*set, source, plan);
   report.questions = task.questions();
   report.texts = task.texts();
+  report.truncated = task.truncated();
   report.metrics = task.metrics(log_likelihoods);
   if (!options.samples.empty()) report.samples = task.samples(log_likelihoods);
 }
@@ -102,11 +134,20 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
     length = length_of(options, trained);
     micro = options.micro_batch_size > 0 ? options.micro_batch_size : trained.micro_batch_size;
     if (options.task.empty()) {
-      sources = open_sources(options, trained, length);
+      const bool own_examples = options.data.empty() && trained.finetune.enabled;
+      sources = own_examples ? open_examples(options, trained, length, ctx.threads)
+                             : open_sources(options, trained, length);
     } else {
       tokenizer = tokenizer_of(options, trained);
+      const int64_t limit = limit_of_task(options, loaded);
       task.emplace(options.task, *tokenizer,
-                   EvalTaskOptions{.sequence_length = length, .delimiter = options.delimiter});
+                   EvalTaskOptions{.sequence_length = limit,
+                                   .delimiter = options.delimiter,
+                                   .add_bos = begins_with_bos(options, trained.model)});
+      length = std::max(length, task->longest());
+      if (task->truncated() > 0 && world.rank() == 0)
+        log_warning(task->truncated(), " choices have contexts that were cut: a sequence has ",
+                    limit, " tokens");
     }
     sizes = resolve_layout(options.layout, trained.model, world.size());
   });

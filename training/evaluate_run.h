@@ -18,10 +18,12 @@ struct EvaluateOptions {
   std::string data;             // token file prefix; empty: the run's own validation data
   std::string task;             // questions or texts (training/eval_task.h) in the place of data
   std::string delimiter = " ";  // of a task's choices from their context
+  bool add_bos = false;         // to a task's contexts; Gemma's have it always
   std::string tokenizer;        // of a task; empty: the run's
   std::string samples;  // of a task: file for the log-likelihoods of each record; empty: none
-  std::string validation_set;    // of the run's named sets; empty: all of them
-  int64_t sequence_length = 0;   // 0: as trained
+  std::string validation_set;  // of the run's named sets; empty: all of them
+  int64_t sequence_length =
+      0;  // 0: as trained; of a task on a model of others what the model takes
   int64_t micro_batch_size = 0;  // 0: as trained
   int64_t max_samples = 0;       // 0: all
   std::string device = "auto";   // auto, cpu, cuda
@@ -39,6 +41,7 @@ struct EvaluateReport {
   std::vector<Set> sets;
   // Of a task.
   int64_t questions = 0, texts = 0;
+  int64_t truncated = 0;  // choices whose contexts were cut
   std::vector<TaskMetric> metrics;
   std::string samples;  // where they were asked for
   double seconds = 0;

@@ -55,6 +55,10 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
   });
 }
 
+bool LoadedModel::wants_special_tokens() const {
+  return foreign_ || config_.finetune.enabled || is_model_source(config_.checkpoint.load);
+}
+
 void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   const std::vector<ChunkSpan> chunks =
       chunks_of(split_layers(config_.model.num_layers, layout.pp.size, {}), layout.pp);

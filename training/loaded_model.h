@@ -31,6 +31,9 @@ class LoadedModel {
   ParameterStore& parameters() { return *store_; }
   int64_t step() const { return step_; }
   bool is_foreign() const { return foreign_; }  // trained by others, imported checkpoints included
+  // It has seen texts with what its tokenizer puts around them: trained by others, or from their weights, or
+  // fine-tuned. Ours see texts as they were trained on.
+  bool wants_special_tokens() const;
 
  private:
   std::string checkpoint_;

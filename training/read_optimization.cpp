@@ -10,6 +10,13 @@
 namespace trireme {
 namespace {
 
+// What a run takes where its configuration says nothing; those of training from scratch would undo a model.
+double default_learning_rate(const FinetuneConfig& config) {
+  if (learns_from_pairs(config)) return config.lora.enabled() ? 1e-5 : 1e-6;
+  return config.lora.enabled() ? 2e-4 : 2e-5;
+}
+constexpr double kFinetuneWarmupRatio = 0.03;
+
 void read_betas(const ConfigValues& values, OptimizerConfig& optimizer, ConfigReport& report) {
   const char* const kBetas = "optimizer.params.betas";
   const Json& betas = values.raw(kBetas);
@@ -108,9 +115,13 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
   const bool decoupled = values.flag("optimizer.params.adam_w_mode");
   if (type == "SGD") optimizer.type = OptimizerType::kSgd;
   if (type == "Adam" && !decoupled) optimizer.type = OptimizerType::kAdam;
-  optimizer.lr = values.number("optimizer.params.lr");
+  const auto by_method = [&](const char* key, double of_finetuning) {
+    const bool ours = config.finetune.enabled && !values.given(key);
+    return ours ? of_finetuning : values.number(key);
+  };
+  optimizer.lr = by_method("optimizer.params.lr", default_learning_rate(config.finetune));
   optimizer.eps = values.number("optimizer.params.eps");
-  optimizer.weight_decay = values.number("optimizer.params.weight_decay");
+  optimizer.weight_decay = by_method("optimizer.params.weight_decay", 0);
   optimizer.momentum = values.number("optimizer.params.momentum");
   optimizer.nesterov = values.flag("optimizer.params.nesterov");
   if (values.word("optimizer.state_dtype") == "bf16") optimizer.state_dtype = DType::kBF16;
@@ -134,7 +145,9 @@ DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& ty
                  concat(type,
                         " warms up along a logarithm by default, which is not available in "
                         "this version; add \"warmup_type\": \"linear\" to its params"));
-  if (!values.given("scheduler.params.warmup_steps")) config.scheduler.warmup_steps = 1000;
+  if (!values.given("scheduler.params.warmup_steps") &&
+      !values.given("scheduler.params.warmup_ratio"))
+    config.scheduler.warmup_steps = 1000;
   if (type == "WarmupLR") return DecayStyle::kConstant;
   if (type == "WarmupDecayLR") return DecayStyle::kLinear;
   const bool ratio = values.given("scheduler.params.cos_min_ratio");
@@ -176,6 +189,27 @@ void read_decay_steps(const ConfigValues& values, RunConfig& config, ConfigRepor
   config.scheduler.decay_steps = std::min(decay, config.train_steps - warmup);
 }
 
+int64_t read_warmup(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
+  const char *const kSteps = "scheduler.params.warmup_steps", *const kRatio =
+                                                                  "scheduler.params.warmup_ratio";
+  const auto part = [&](double ratio) {
+    return static_cast<int64_t>(std::ceil(ratio * static_cast<double>(config.train_steps)));
+  };
+  if (values.given(kRatio) && values.given(kSteps))
+    report.error(values.spelled(kRatio),
+                 concat("says the same as ", values.spelled(kSteps), "; keep one"));
+  if (values.given(kRatio)) return part(values.number(kRatio));
+  if (!config.finetune.enabled || values.given(kSteps)) return values.integer(kSteps);
+  // It gives way to a decay that was asked for.
+  int64_t most = config.train_steps - 1;
+  if (const char* const kDecay = "scheduler.params.decay_steps"; !values.is_auto(kDecay)) {
+    const int64_t decay = values.integer(kDecay);
+    const bool at_the_end = values.word("scheduler.type") == "WSD";
+    most = std::min(most, at_the_end ? config.train_steps - decay : decay);
+  }
+  return std::max<int64_t>(0, std::min(part(kFinetuneWarmupRatio), most));
+}
+
 DecayStyle style_of(const std::string& type) {
   if (type == "constant") return DecayStyle::kConstant;
   if (type == "linear") return DecayStyle::kLinear;
@@ -194,7 +228,7 @@ WsdDecay wsd_decay_of(const std::string& word) {
 void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   SchedulerConfig& scheduler = config.scheduler;
   const std::string type = values.word("scheduler.type");
-  scheduler.warmup_steps = values.integer("scheduler.params.warmup_steps");
+  scheduler.warmup_steps = read_warmup(values, config, report);
   scheduler.min_lr = values.number("scheduler.params.min_lr");
   scheduler.wsd_decay = wsd_decay_of(values.word("scheduler.params.decay_style"));
   const bool deepspeed = type.starts_with("Warmup");

@@ -47,8 +47,8 @@ void add_run(Schema& s) {
       .or_auto()
       .at_least(1)
       .at_most(1 << 30)
-      .alias({"seq_length", "max_context_length", "training.max_context_length", "training.seq_len",
-              "tokens.sequence_length"});
+      .alias({"seq_length", "max_length", "max_context_length", "training.max_context_length",
+              "training.seq_len", "tokens.sequence_length"});
   s.integer(
        "train_steps", "\"auto\"",
        "optimizer steps of the whole run; auto: of finetune.num_train_epochs, required without")
@@ -136,7 +136,10 @@ void add_optimizer(Schema& s) {
            "AdamW decays weights apart from the gradient; Adam adds the decay to the gradient")
       .not_yet({"Lion", "Lamb", "Muon", "Adagrad", "OneBitAdam", "ZeroOneAdam", "OneBitLamb",
                 "MuAdam", "MuAdamW", "MuSGD", "SOAP"});
-  s.number("optimizer.params.lr", "0.0003", "learning rate after warm-up")
+  s.number(
+       "optimizer.params.lr", "0.0003",
+       "learning rate after warm-up; of fine-tuning by default 2e-5, of adapters 2e-4, with dpo "
+       "1e-6 and 1e-5")
       .at_least(0)
       .alias({"lr", "learning_rate"});
   s.any("optimizer.params.betas", "[0.9,0.95]", "two numbers",
@@ -144,7 +147,8 @@ void add_optimizer(Schema& s) {
   s.number("optimizer.params.eps", "1e-08", "added to the root of the second moment")
       .above(0)
       .alias({"adam_eps"});
-  s.number("optimizer.params.weight_decay", "0.1", "of matrices; norms and biases have none")
+  s.number("optimizer.params.weight_decay", "0.1",
+           "of matrices; norms and biases have none; of fine-tuning by default 0")
       .at_least(0)
       .alias({"weight_decay"});
   s.number("optimizer.params.momentum", "0", "SGD only")
@@ -176,14 +180,24 @@ void add_scheduler(Schema& s) {
             "WarmupCosineLR"},
            "course of the learning rate after warm-up")
       .synonym("inverse-square-root", "inverse_sqrt")
-      .not_yet({"OneCycle", "LRRangeTest"})
+      .synonym("constant_with_warmup", "constant")
+      .synonym("warmup_stable_decay", "WSD")
+      .not_yet({"OneCycle", "LRRangeTest", "cosine_with_restarts", "polynomial",
+                "reduce_lr_on_plateau", "cosine_with_min_lr"})
       .beside_trajectory()
-      .alias({"lr_decay_style"});
-  s.integer("scheduler.params.warmup_steps", "0", "steps of warm-up, at most train_steps")
+      .alias({"lr_decay_style", "lr_scheduler_type"});
+  s.integer("scheduler.params.warmup_steps", "0",
+            "steps of warm-up, at most train_steps; of fine-tuning by default 3 % of them")
       .at_least(0)
       .at_most(kMaxSteps)
       .beside_trajectory()
       .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
+  s.number("scheduler.params.warmup_ratio", "",
+           "HuggingFace's word: warmup_steps as a part of train_steps, rounded up")
+      .at_least(0)
+      .at_most(1)
+      .beside_trajectory()
+      .alias({"warmup_ratio"});
   s.integer(
        "scheduler.params.decay_steps", "\"auto\"",
        "the step at which min_lr is reached (auto: train_steps); WSD: length of the decay that "
@@ -269,7 +283,7 @@ void add_places(Schema& s) {
            "--finetune)")
       .or_null()
       .beside_trajectory()
-      .alias({"load"});
+      .alias({"load", "model_name_or_path"});
   s.integer("checkpoint.save_interval", "0", "steps between checkpoints; 0: only at the end")
       .at_least(0)
       .at_most(kMaxSteps)

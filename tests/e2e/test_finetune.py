@@ -88,6 +88,11 @@ class Finetuning(tiny_run.RunTest):
         records = self.records("tuned")
         self.assertEqual(records[-1]["epoch"], 30)
         self.assertIn("validation_loss", records[-1])
+        # Its own validation examples, unless it is told.
+        report = json.loads(self.trireme("eval", "tuned", "--json")[0])
+        self.assertAlmostEqual(report["loss"], records[-1]["validation_loss"], delta=1e-5)
+        for option in (["--max-samples", 2], ["--validation-set", "a"]):
+            self.assert_refused("eval", "tuned", "--task", "task.jsonl", *option, says="excludes")
 
     def test_adapters(self):
         """Beside a frozen base: learned, resumed, evaluated, written for PEFT, and read back from there."""
@@ -221,7 +226,7 @@ class Finetuning(tiny_run.RunTest):
         document = json.loads((self.folder / "tune.json").read_text())
         document["finetune"] = {"method": "dpo", "train_file": "pairs.jsonl", "val_size": 0.1, "num_train_epochs": 20,
                                 "dpo": {"beta": 0.2}}
-        document["scheduler"] = {"type": "constant"}
+        document["scheduler"] = {"type": "constant", "params": {"warmup_steps": 0}}
         self.write("tune.json", json.dumps(document))
         self.finetune()
         records = self.records("tuned")

@@ -132,6 +132,41 @@ TEST(EvalTask, ContextsAndContinuations) {
             (Strings{"gh| xy", "fgh| z"}));
 }
 
+TEST(EvalTask, WhiteSpaceIsUnicodesAndCutContextsAreCounted) {
+  TaskFile file;
+  // No-break space, ideographic space, next line, file separator: Python's rstrip() takes all.
+  for (const std::string space : {"\xC2\xA0", "\xE3\x80\x80", "\xC2\x85", "\\u001c"}) {
+    const EvalTask task = file.open(
+        concat(R"({"context": "ab)", space, R"(", "choices": ["c", "d"], "label": 0})"), 20, "");
+    const Example& first = task.documents()[0];
+    EXPECT_EQ(first.learned[1], 0) << space;
+    EXPECT_EQ(first.learned[2], 1) << space;
+  }
+  // What ends as such a character does is none.
+  const EvalTask letter =
+      file.open("{\"context\": \"\xE4\xBD\xA0\", \"choices\": [\"c\", \"d\"], \"label\": 0}", 20);
+  EXPECT_EQ(letter.documents()[0].learned, (std::vector<uint8_t>{0, 0, 0, 1, 1}));
+  EXPECT_EQ(letter.truncated(), 0);
+  EXPECT_EQ(letter.longest(), 4);
+  const EvalTask cut =
+      file.open(R"({"context": "abcdef", "choices": ["xyz", "z"], "label": 0})", 8);
+  EXPECT_EQ(cut.truncated(), 1);
+  EXPECT_EQ(cut.longest(), 8);
+}
+
+TEST(EvalTask, ContextsMayBeginWithTheBeginningOfText) {
+  TaskFile file;
+  std::ofstream(file.dir / "task.jsonl")
+      << R"({"context": "ab", "choices": ["c", "d"], "label": 1})"
+      << "\n"
+      << R"({"context": "", "choices": ["c", "d"], "label": 1})"
+      << "\n"
+      << R"({"text": "ab"})";
+  const EvalTask task(file.dir / "task.jsonl", *file.tokenizer,
+                      {.sequence_length = 20, .add_bos = true});
+  EXPECT_EQ(shown(task), (Strings{"$ab| c", "$ab| d", "$| c", "$| d", "$|ab"}));
+}
+
 TEST(EvalTask, WindowsOfLongTexts) {
   TaskFile file;
   EXPECT_EQ(shown(file.open(R"({"text": "abcdefghijk"})", 4)),
