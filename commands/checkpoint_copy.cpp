@@ -14,6 +14,7 @@
 #include "engine/observe/progress.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "training/checkpoint_model.h"
+#include "training/finetune_origin.h"
 #include "training/model_diff.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_writer.h"
@@ -58,6 +59,7 @@ void export_to(const CopyArguments& args) {
   const HfWritten written = write_hf_directory(
       *source, args.to,
       {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
+  write_chat_template_of_run(args.from, args.to);
   report("exported", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(", ", written.files, written.files == 1 ? " file" : " files"));
   if (written.tokenizer_files.empty())

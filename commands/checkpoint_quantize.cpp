@@ -13,6 +13,7 @@
 #include "engine/observe/progress.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "training/checkpoint_model.h"
+#include "training/finetune_origin.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_writer.h"
 
@@ -83,6 +84,7 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
                                           .linear = type,
                                           .tokenizer = words,
                                           .progress = status.progress()});
+  write_chat_template_of_run(args.from, args.to);
   bytes = written.bytes;
   say_kept(written.kept);
   if (words.empty()) log_warning("no tokenizer in the file: the model has none that it could hold");

@@ -76,18 +76,18 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& 
 }
 
 // The template that is given, else the one that the model was fine-tuned with, else the tokenizer's.
-std::string template_source(const Arguments& args, const RunConfig& trained) {
-  const std::string& tuned = trained.finetune.chat_template;
-  const std::string& file = args.chat_template.empty() ? tuned : args.chat_template;
-  if (file.empty()) return chat_template_of(tokenizer_name(args, trained));
+std::string template_source(const Arguments& args, const LoadedModel& loaded) {
+  const std::string& file = args.chat_template;
+  if (file.empty() && !loaded.chat_template().empty()) return loaded.chat_template();
+  if (file.empty()) return chat_template_of(tokenizer_name(args, loaded.run_config()));
   return std::filesystem::is_directory(file) ? chat_template_of(file) : read_small_file(file);
 }
 
 // The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
-std::vector<int32_t> encoded_message(const Arguments& args, const RunConfig& trained,
+std::vector<int32_t> encoded_message(const Arguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   using Json = nlohmann::ordered_json;
-  const ChatTemplate chat(template_source(args, trained));
+  const ChatTemplate chat(template_source(args, loaded));
   const Json message = {{"role", "user"}, {"content", args.prompt}};
   const WrittenConversation written =
       ConversationWriter(chat, tokenizer)
@@ -97,7 +97,7 @@ std::vector<int32_t> encoded_message(const Arguments& args, const RunConfig& tra
 
 std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& loaded,
                                     const Tokenizer& tokenizer) {
-  if (args.chat) return encoded_message(args, loaded.run_config(), tokenizer);
+  if (args.chat) return encoded_message(args, loaded, tokenizer);
   return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
 }
 

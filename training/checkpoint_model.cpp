@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/atomic_file.h"
+#include "training/finetune_origin.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 #include "transformer/hf_writer.h"
@@ -109,8 +110,8 @@ std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
   auto model = std::make_unique<CheckpointModel>(find_checkpoint(checkpoint_place(path)).directory);
   const RunConfig run = model->run_config();
   if (!run.finetune.lora.enabled()) return model;
-  return std::make_unique<MergedModel>(open_any_model(run.checkpoint.load), std::move(model),
-                                       run.finetune.lora);
+  std::unique_ptr<ModelSource> base = open_base(model->path(), run);
+  return std::make_unique<MergedModel>(std::move(base), std::move(model), run.finetune.lora);
 }
 
 std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
@@ -131,6 +132,7 @@ std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
         " holds no adapters: neither PEFT's adapter_config.json nor a run that trained some");
   if (!(run->config() == model->config()))
     fail_input(adapters, ": its adapters are for another model than ", base);
+  check_base(run->path(), origin_of(CheckpointReader(run->path())), *model);
   return std::make_unique<MergedModel>(std::move(model), std::move(run), lora);
 }
 

@@ -7,17 +7,20 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
-#include "engine/observe/log.h"
 #include "training/data/shuffle.h"
+#include "training/finetune_origin.h"
 
 namespace trireme {
 namespace {
 
-// The template's source; empty where neither the configuration nor the tokenizer has one.
+// The template's source: that of the configuration, of the run whose weights it starts with, of the tokenizer;
+// empty where none has one.
 std::string template_source(const RunConfig& config) {
   const std::string& given = config.finetune.chat_template;
   if (!given.empty() && !std::filesystem::is_directory(given)) return read_small_file(given);
   if (!given.empty()) return chat_template_of(given);
+  if (std::string of_run = chat_template_of_run(config.checkpoint.load); !of_run.empty())
+    return of_run;
   if (config.data.tokenizer == "byte") return "";
   try {
     return chat_template_of(config.data.tokenizer);
@@ -52,7 +55,8 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
   const FinetuneConfig& finetune = config.finetune;
   const auto tokenizer = load_tokenizer(config.data.tokenizer);
   check_ids_fit(*tokenizer, config.model.vocab_size);
-  const ExampleReader reader(*tokenizer, template_source(config), finetune.assistant_only_loss,
+  const std::string chat_template = template_source(config);
+  const ExampleReader reader(*tokenizer, chat_template, finetune.assistant_only_loss,
                              finetune.parse_special);
   const ExampleSetOptions options{.sequence_length = config.sequence_length,
                                   .vocab_size = config.model.vocab_size,
@@ -60,10 +64,6 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
                                   .drop_long = finetune.drop_long,
                                   .threads = threads};
   const auto set = std::make_shared<const ExampleSet>(finetune.train_files, reader, options);
-  if (const int64_t n = set->stats().spelling_markup; n > 0 && !finetune.parse_special)
-    log_warning(n, " records of text, which no template wrote, spell special tokens such as ",
-                "<|im_end|>, and are learned as that text; finetune.parse_special true makes the "
-                "tokens of them");
   const Split split = split_items(set->items(), finetune.val_size, config.seed);
   ExampleSource::Options source{.sequence_length = config.sequence_length,
                                 .packing = finetune.packing,
@@ -72,6 +72,12 @@ std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig& config, int th
                                 .epochs = finetune.num_train_epochs};
   auto data = std::make_shared<FinetuneData>();
   data->train_set = set;
+  data->chat_template = chat_template;
+  if (const int64_t n = set->stats().spelling_markup; n > 0 && !finetune.parse_special)
+    data->warning = concat(
+        n,
+        " records of text that no template wrote spell special tokens, and are learned as that "
+        "text; finetune.parse_special true makes tokens of them");
   data->train = std::make_unique<ExampleSource>(set, split.train, source);
   data->summary = concat(finetune.train_files.front(),
                          finetune.train_files.size() > 1 ? " and others: " : ": ", set->describe());

@@ -5,6 +5,7 @@
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "training/checkpoint_model.h"
+#include "training/finetune_origin.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 #include "transformer/peft_adapter.h"
@@ -35,6 +36,7 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       config_ = checkpoint_run_config(reader);
       step_ = reader.step();
       foreign_ = is_foreign_state(reader.state());
+      chat_template_ = origin_of(reader).chat_template;
       if (foreign_ || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
@@ -48,7 +50,7 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
     } else if (config_.finetune.lora.enabled()) {
       adapters_ = std::make_unique<CheckpointModel>(checkpoint_);
-      source_ = open_any_model(config_.checkpoint.load);
+      source_ = open_base(checkpoint_, config_);
       source_->check(config_.model);
     }
     config_.dtype = dtype.value_or(config_.dtype);
@@ -56,7 +58,9 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
 }
 
 bool LoadedModel::wants_special_tokens() const {
-  return foreign_ || config_.finetune.enabled || is_model_source(config_.checkpoint.load);
+  if (foreign_ || config_.finetune.enabled || is_model_source(config_.checkpoint.load)) return true;
+  const std::string imported = newest_checkpoint_at(config_.checkpoint.load);
+  return !imported.empty() && is_foreign_state(CheckpointReader(imported).state());
 }
 
 void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {

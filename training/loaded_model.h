@@ -34,6 +34,8 @@ class LoadedModel {
   // It has seen texts with what its tokenizer puts around them: trained by others, or from their weights, or
   // fine-tuned. Ours see texts as they were trained on.
   bool wants_special_tokens() const;
+  // The source of the chat template that it was fine-tuned with; empty: its tokenizer's.
+  const std::string& chat_template() const { return chat_template_; }
 
  private:
   std::string checkpoint_;
@@ -43,6 +45,7 @@ class LoadedModel {
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   int64_t step_ = 0;
   bool foreign_ = false;
+  std::string chat_template_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
 };

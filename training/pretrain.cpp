@@ -23,6 +23,7 @@
 #include "training/checkpoint_model.h"
 #include "training/evaluate.h"
 #include "training/finetune_data.h"
+#include "training/finetune_origin.h"
 #include "training/run_directory.h"
 #include "training/run_records.h"
 #include "training/traffic_metrics.h"
@@ -88,6 +89,7 @@ class PretrainRun {
   std::vector<ValidationSource> validation_data_;
   std::string no_validation_;  // why there is no validation_data_
   std::shared_ptr<const FinetuneData> examples_;
+  FinetuneOrigin origin_;                      // of a fine-tuning run, on rank 0
   ExampleSource* train_examples_ = nullptr;    // of preferences
   ExampleSource* validation_pairs_ = nullptr;  // likewise
   std::string examples_summary_;               // of a fine-tuning run
@@ -266,6 +268,9 @@ void PretrainRun::start_or_resume() {
     resume_notes = std::move(plan.notes);
     weights = std::move(plan.weights);
     adapter = std::move(plan.adapter);
+    if (examples_ != nullptr) origin_ = finetune_origin(config_, *examples_);
+    if (examples_ != nullptr && !plan.checkpoint.empty())
+      check_same_origin(plan.checkpoint, origin_of(CheckpointReader(plan.checkpoint)), origin_);
     return plan.checkpoint;
   });
   weights = from_rank_0(group_, [&] { return weights; });
@@ -417,7 +422,9 @@ void PretrainRun::validate(StepMetrics& metrics) {
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
   SavedCheckpoint saved;
-  agreed(group_, [&] { saved = save_train_checkpoint(ctx_, config_, state_, position_, groups_); });
+  const FinetuneOrigin* const origin = examples_ != nullptr ? &origin_ : nullptr;
+  agreed(group_,
+         [&] { saved = save_train_checkpoint(ctx_, config_, state_, position_, groups_, origin); });
   last_saved_ = position_.step;
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
@@ -532,6 +539,7 @@ ExitCode PretrainRun::run() {
   log_info("device ", describe_device(device_, ctx_.threads), "; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
   if (!examples_summary_.empty()) log_info(examples_summary_);
+  if (examples_ != nullptr && !examples_->warning.empty()) log_warning(examples_->warning);
   for (const auto& [name, source] : validation_data_)
     if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
   if (!step_.graphs().why_not().empty())

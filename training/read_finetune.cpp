@@ -1,6 +1,7 @@
 #include "training/read_finetune.h"
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
@@ -93,6 +94,14 @@ void read_dpo(const ConfigValues& values, RunConfig& config, ConfigReport& repor
     report.error("checkpoint.load", "is required: the reference model, which training starts from");
 }
 
+// What a run starts from is found from other folders too.
+void keep_place_of_base(RunConfig& config) {
+  std::string& load = config.checkpoint.load;
+  std::error_code ignored;
+  if (!load.empty() && std::filesystem::exists(load, ignored))
+    load = std::filesystem::absolute(load).lexically_normal().string();
+}
+
 void check_data(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   for (const char* key :
        {"data.data_path", "data.train_data_path", "data.valid_data_path", "data.test_data_path"})
@@ -139,6 +148,7 @@ void read_finetune(const ConfigValues& values, RunConfig& config, ConfigReport& 
     report.error(values.spelled("finetune.val_size"),
                  "holds examples out, and finetune.valid_file is given; keep one");
   check_data(values, config, report);
+  keep_place_of_base(config);
 }
 
 void read_train_steps(const ConfigValues& values, RunConfig& config, ConfigReport& report,

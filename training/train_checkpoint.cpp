@@ -6,6 +6,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/transfer.h"
 #include "training/checkpoint_model.h"
+#include "training/finetune_origin.h"
 #include "transformer/load_config.h"
 #include "transformer/peft_adapter.h"
 
@@ -152,17 +153,19 @@ void read_bytes(Ctx& ctx, const ConstTensor& data,
 }  // namespace
 
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
-                                      const TrainPosition& position, const Groups& groups) {
+                                      const TrainPosition& position, const Groups& groups,
+                                      const FinetuneOrigin* origin) {
   std::vector<CheckpointPart> parts = owned_parts(state);
   if (groups.world.rank() == 0)
     for (const RouterState::Named& t : router_tensors(state.model))
       parts.push_back({kKindRouter, t.name, dims_of(t.tensor.shape()), {}, 0, t.tensor});
   add_float8_parts(state.model, groups.layout, parts);
   const StepState step_state = state.read_step_state(ctx);
-  const Json json = {{"step", position.step},
-                     {"consumed_samples", position.consumed_samples},
-                     {"step_state", step_state_to_json(step_state)},
-                     {"config", run_config_to_json(config)}};
+  Json json = {{"step", position.step},
+               {"consumed_samples", position.consumed_samples},
+               {"step_state", step_state_to_json(step_state)},
+               {"config", run_config_to_json(config)}};
+  if (origin != nullptr) json["finetune"] = origin_to_json(*origin);
   const CheckpointRanks ranks{
       .rank = groups.world.rank(),
       .size = groups.world.size(),

@@ -9,6 +9,8 @@
 
 namespace trireme {
 
+struct FinetuneOrigin;
+
 struct TrainPosition {
   int64_t step = 0;              // optimizer steps done, skipped ones included
   int64_t consumed_samples = 0;  // sequences taken from the training data
@@ -16,9 +18,10 @@ struct TrainPosition {
 
 // Collective. Every rank writes its share of the tensors; beside adapters what is frozen is not written, it is
 // that of checkpoint.load. InputError on all ranks when one fails
-// (full disk); nothing is left behind and older checkpoints stay.
+// (full disk); nothing is left behind and older checkpoints stay. origin: of a fine-tuning run, on rank 0.
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
-                                      const TrainPosition& position, const Groups& groups);
+                                      const TrainPosition& position, const Groups& groups,
+                                      const FinetuneOrigin* origin = nullptr);
 
 // Loads everything into an allocated state. InputError when the checkpoint's tensors do not fit the
 // model of `config`.

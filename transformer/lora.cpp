@@ -6,6 +6,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/weight_norm.h"
+#include "engine/text/regex.h"
 #include "transformer/weight.h"
 
 namespace trireme {
@@ -17,8 +18,11 @@ double LoraConfig::scale() const {
 
 bool LoraConfig::adapts(const std::string& layer) const {
   const std::string last = layer.substr(layer.rfind('.') + 1);
-  return std::ranges::any_of(targets,
-                             [&](const std::string& t) { return t == "all-linear" || t == last; });
+  return std::ranges::any_of(targets, [&](const std::string& t) {
+    Regex::Match match;
+    if (t.starts_with('^')) return Regex(t, "target_modules").find(layer, 0, match);
+    return t == "all-linear" || t == last;
+  });
 }
 
 TokenRange rows_of(const Pass& pass, const ConstTensor& x) {

@@ -39,7 +39,7 @@ struct LoraConfig {
   bool rank_stabilised = false;
   bool dora = false;  // with magnitudes
   std::vector<std::string>
-      targets;  // last parts of the layers' names: "q_proj"; "all-linear": all of them
+      targets;  // last parts of names: "q_proj"; "all-linear": all; from '^' on a pattern of names
   bool enabled() const { return rank > 0; }
   double scale() const;
   bool adapts(const std::string& layer) const;

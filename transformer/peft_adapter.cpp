@@ -61,12 +61,18 @@ LoraConfig read_config(const std::string& file) {
   lora.alpha = alpha.get<double>();
   lora.rank_stabilised = get("use_rslora") == true;
   lora.dora = get("use_dora") == true;
-  if (targets.is_string()) lora.targets = {targets.get<std::string>()};
+  // A text is a regular expression of whole names there; one word has to be all of a name.
+  if (targets == "all-linear")
+    lora.targets = {"all-linear"};
+  else if (targets.is_string())
+    lora.targets = {concat("^(?:", targets.get<std::string>(), ")$")};
   if (targets.is_array())
     for (const Json& target : targets)
       if (target.is_string()) lora.targets.push_back(target.get<std::string>());
   if (lora.targets.empty())
-    fail_input(file, ": \"target_modules\" must be a list of names, or \"all-linear\"");
+    fail_input(file,
+               ": \"target_modules\" must be a list of names, a regular expression, or "
+               "\"all-linear\"");
   return lora;
 }
 
@@ -106,6 +112,9 @@ ParameterPlace PeftAdapter::place(const ModelConfig&, const std::string& paramet
 std::string PeftAdapter::problems(const ModelConfig& config, const LoraConfig& lora) const {
   std::string problems;
   std::set<std::string> known;
+  if (adapter_parameters(config, lora).empty())
+    fail_input(path(), ": \"target_modules\" ", lora.targets.front(),
+               " are no layers of the model");
   for (const ModelParameter& p : adapter_parameters(config, lora)) {
     const std::string name = kPrefix + p.name;
     known.insert(name);

@@ -217,6 +217,41 @@ class Finetuning(tiny_run.RunTest):
         self.write("tune.json", json.dumps(document))
         self.assert_refused(*refused, "seed=6", says=["finetune.quantization", "finetune.lora.rank"])
 
+    def test_what_a_run_is_tied_to(self):
+        """Adapters to their base wherever both lie, a run to its examples, an export to the chat template."""
+        self.base()
+        self.finetune_config()
+        document = json.loads((self.folder / "tune.json").read_text())
+        document["finetune"] |= {"lora": {"rank": 4}, "num_train_epochs": 1}
+        document["checkpoint"] = {"load": "base", "save_interval": 10}
+        self.write("tune.json", json.dumps(document))
+        self.finetune()
+        data = ["--data", str(self.folder / "letters"), "--max-samples", 4, "--json"]
+        loss = json.loads(self.trireme("eval", "tuned", *data)[0])["loss"]
+        self.trireme("checkpoint", "export", "tuned", "exported")
+        self.assertEqual((self.folder / "exported/chat_template.jinja").read_text(), TEMPLATE)
+        # From another folder, and moved together.
+        (self.folder / "elsewhere").mkdir()
+        out, _ = self.trireme("eval", "../tuned", *data, prefix=["env", "-C", self.folder / "elsewhere"])
+        self.assertEqual(json.loads(out)["loss"], loss)
+        for name in ("base", "tuned"):
+            shutil.copytree(self.folder / name, self.folder / "moved" / name)
+        (self.folder / "base").rename(self.folder / "hidden")
+        self.assertEqual(json.loads(self.trireme("eval", "moved/tuned", *data)[0])["loss"], loss)
+        (self.folder / "hidden").rename(self.folder / "base")
+        # Other examples.
+        last = max((self.folder / "tuned/checkpoints").glob("step-*"))
+        shutil.rmtree(last)
+        train = (self.folder / "train.jsonl").read_text()
+        self.messages("train.jsonl", self.words[100:][::-1])
+        self.assert_refused("finetune", "--config", "tune.json", "--resume", "auto", says="other examples")
+        self.write("train.jsonl", train)
+        # Another base of the same shape.
+        shutil.rmtree(self.folder / "base")
+        self.base(seed=9)
+        self.assert_refused("eval", "tuned", *data, says=["trained beside", "is another model"])
+        self.assert_refused("finetune", "--config", "tune.json", "--resume", "auto", says="is another model")
+
     def test_preferences(self):
         """The reversed word is preferred to the word: from ln 2, which equal models give, to almost always."""
         self.base()

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/error.h"
 #include "engine/io/safetensors.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
@@ -87,6 +88,29 @@ TEST(Peft, MagnitudesComputeWhatTheyDoThere) {
   const PeftAdapter adapter(kGolden + "dora");
   EXPECT_TRUE(adapter.lora().dora);
   expect_close(logits(HfModel(kGolden + "base"), &adapter), expected_dora("logits"));
+}
+
+// PEFT takes a text as a regular expression that matches all of a layer's name.
+TEST(Peft, TargetModulesMayBeAnExpression) {
+  const HfModel base(kGolden + "base");
+  const LoraConfig wanted = PeftAdapter(kGolden + "adapter").lora();
+  std::string names;
+  for (const std::string& target : wanted.targets) names += (names.empty() ? "" : "|") + target;
+  const auto with = [&](const std::string& targets) {
+    const ScratchDirectory dir;
+    std::filesystem::copy(kGolden + "adapter", dir / "adapter");
+    auto json = nlohmann::json::parse(std::ifstream(kGolden + "adapter/adapter_config.json"));
+    json["target_modules"] = targets;
+    std::ofstream(dir / "adapter/adapter_config.json") << json.dump();
+    const PeftAdapter adapter(dir / "adapter");
+    adapter.check_adapters(base.config());
+    return adapter_parameters(base.config(), adapter.lora()).size();
+  };
+  const size_t all = adapter_parameters(base.config(), wanted).size();
+  EXPECT_EQ(with(concat(R"(.*\.(self_attn|mlp)\.()", names, ")")), all);
+  EXPECT_THROW(with(wanted.targets.front()), InputError);  // no whole name
+  EXPECT_THROW(with(concat(R"(.*\.0\..*\.()", names, ")")),
+               InputError);  // of one layer: others left over
 }
 
 // In training, too, where their input is dropped.
