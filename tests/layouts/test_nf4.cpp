@@ -66,22 +66,28 @@ std::vector<LayoutCase> layouts(bool experts) {
   return out;
 }
 
-void expect_same(bool experts, bool doubled) {
+void expect_same(bool experts, bool doubled, bool magnitudes = false) {
   LayoutCase one;
   if (experts) one.experts = "qwen2_moe";
-  const LayoutResult whole = run_training(config_with(one, true, doubled), false, {});
+  const auto config_for = [&](const LayoutCase& c) {
+    RunConfig config = config_with(c, true, doubled);
+    config.finetune.lora.dora = magnitudes;
+    return config;
+  };
+  const LayoutResult whole = run_training(config_for(one), false, {});
   double moved = 0;
   for (const auto& [name, gradient] : whole.gradients.back())
     for (const double g : gradient) moved += g * g;
   EXPECT_GT(moved, 0);
   for (const LayoutCase& c : layouts(experts)) {
-    const LayoutResult got = run_training(config_with(c, true, doubled), false, {});
+    const LayoutResult got = run_training(config_for(c), false, {});
     EXPECT_EQ(layout_difference(got, whole, DType::kF64), "") << c.name();
   }
 }
 
 TEST(Nf4Base, EveryLayoutTrainsTheSameAdapters) { expect_same(false, false); }
 TEST(Nf4Base, SecondScalesDoNotDependOnTheLayout) { expect_same(false, true); }
+TEST(Nf4Base, BesideMagnitudes) { expect_same(false, true, true); }
 TEST(Nf4Base, Experts) {
   for (const bool doubled : {false, true}) expect_same(true, doubled);
 }
