@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "commands/bench_models.h"
 #include "commands/rank_options.h"
@@ -55,7 +56,7 @@ ModelConfig bench_model(const std::string& name) {
   for (const ModelText& model : kModelTexts) {
     if (name != model.name) continue;
     ConfigReport report;
-    const ModelConfig config = read_model_config(parse_json(model.json, name), "", report);
+    ModelConfig config = read_model_config(parse_json(model.json, name), "", report);
     report.throw_if_errors(name);
     return config;
   }

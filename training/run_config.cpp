@@ -191,12 +191,12 @@ std::string inline_model(Json& document, const std::filesystem::path& folder,
   const bool wrapped = model.is_object() && model.size() == 1 && model.contains("config");
   const Json path = wrapped ? model["config"] : model;
   if (!path.is_string()) return "";
-  const std::string given = (folder / path.get<std::string>()).string();
+  std::string given = (folder / path.get<std::string>()).string();
   if (is_gguf(given)) {
     model = model_config_to_json(load_model_config(given, notes));
     return given;
   }
-  const std::string file = model_config_file(given);
+  std::string file = model_config_file(given);
   const bool of_others = std::filesystem::path(file).filename() == "config.json";
   model = of_others ? model_config_to_json(load_model_config(file, notes)) : parse_json_file(file);
   return file;

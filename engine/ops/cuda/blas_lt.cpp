@@ -294,6 +294,7 @@ struct BlasLt::Impl {
 // The half of the plans whose last use is longest ago.
 void BlasLt::Impl::forget_old() {
   std::vector<int64_t> uses;
+  uses.reserve(plans.size());
   for (const auto& [key, plan] : plans) uses.push_back(plan.used);
   const auto middle = uses.begin() + std::ssize(uses) / 2;
   std::ranges::nth_element(uses, middle);

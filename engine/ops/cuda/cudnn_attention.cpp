@@ -73,18 +73,11 @@ class Attention {
   // nullptr: no engine does this shape.
   const dnn::Plan* find(Context& gpu, const AttentionShape& shape) {
     const auto known = plans_.find(shape);
-    if (known != plans_.end()) return known->second ? &*known->second : nullptr;
-    std::optional<dnn::Plan> plan;
-    try {
-      plan = (shape.backward ? attention_backward_graph(shape) : attention_forward_graph(shape))
-                 .prepare(device_);
-    } catch (const Error&) {  // no engine, or a version that wants it otherwise
-      plans_.emplace(shape, std::nullopt);
-      return nullptr;
-    }
-    grow(gpu, workspace_, plan->workspace + sums_bytes(shape));
+    if (known != plans_.end()) return pointer_to(known->second);
+    std::optional<dnn::Plan> plan = prepare(shape);
+    if (plan.has_value()) grow(gpu, workspace_, plan->workspace + sums_bytes(shape));
     // Last: a plan that is known has its memory.
-    return &*plans_.emplace(shape, std::move(plan)).first->second;
+    return pointer_to(plans_.emplace(shape, std::move(plan)).first->second);
   }
 
   // Room for the table of `room` sequences.
@@ -106,6 +99,18 @@ class Attention {
   }
 
  private:
+  // nullopt: no engine, or a version that wants it otherwise.
+  std::optional<dnn::Plan> prepare(const AttentionShape& shape) {
+    try {
+      return (shape.backward ? attention_backward_graph(shape) : attention_forward_graph(shape))
+          .prepare(device_);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+  static const dnn::Plan* pointer_to(const std::optional<dnn::Plan>& plan) {
+    return plan.has_value() ? &*plan : nullptr;
+  }
   static void grow(Context& gpu, Buffer& buffer, int64_t bytes) {
     if (bytes <= buffer.bytes()) return;
     buffer = Buffer();  // what was there is given back first
