@@ -12,7 +12,6 @@
 #include "engine/observe/console.h"
 #include "engine/observe/log.h"
 #include "engine/observe/progress.h"
-#include "engine/text/gguf_tokenizer.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_origin.h"
 #include "training/model_diff.h"
@@ -74,6 +73,7 @@ void merge_lora(const CopyArguments& args) {
   const HfWritten written = write_hf_directory(
       *source, args.to,
       {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
+  write_chat_template_of_run(args.adapters, args.to);
   report("merged", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(" with ", args.adapters));
 }
@@ -104,7 +104,7 @@ void to_gguf(const CopyArguments& args) {
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("convert");
   const std::string tokenizer = source->tokenizer();
-  const GgufMetadata words = gguf_tokenizer_metadata(tokenizer, source->config().vocab_size);
+  const GgufMetadata words = words_of_gguf(args.from, tokenizer, source->config().vocab_size);
   const GgufWritten written = write_gguf(
       *source, args.to,
       {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});

@@ -11,7 +11,6 @@
 #include "commands/table.h"
 #include "engine/observe/log.h"
 #include "engine/observe/progress.h"
-#include "engine/text/gguf_tokenizer.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_origin.h"
 #include "transformer/gguf_model.h"
@@ -78,13 +77,12 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("quantize");
   const GgufMetadata words =
-      gguf_tokenizer_metadata(source->tokenizer(), source->config().vocab_size);
+      words_of_gguf(args.from, source->tokenizer(), source->config().vocab_size);
   const GgufWritten written = write_gguf(*source, args.to,
                                          {.type = gguf_type_of(source->dtype()),
                                           .linear = type,
                                           .tokenizer = words,
                                           .progress = status.progress()});
-  write_chat_template_of_run(args.from, args.to);
   bytes = written.bytes;
   say_kept(written.kept);
   if (words.empty()) log_warning("no tokenizer in the file: the model has none that it could hold");
@@ -99,6 +97,7 @@ QuantisationReport write_directory(const QuantizeArguments& args, const Quantiza
   const HfWritten written = write_hf_directory(
       *source, args.to,
       {.max_shard_bytes = shard, .progress = status.progress(), .quantization = quantization});
+  write_chat_template_of_run(args.from, args.to);
   bytes = written.bytes;
   say_kept(written.kept_bytes);
   return written.report;

@@ -22,11 +22,7 @@ std::string template_source(const RunConfig& config) {
   if (std::string of_run = chat_template_of_run(config.checkpoint.load); !of_run.empty())
     return of_run;
   if (config.data.tokenizer == "byte") return "";
-  try {
-    return chat_template_of(config.data.tokenizer);
-  } catch (const InputError&) {
-    return "";  // records that need one say so
-  }
+  return find_chat_template(config.data.tokenizer);  // records that need one say so
 }
 
 struct Split {

@@ -11,6 +11,7 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/sharded_checkpoint.h"
+#include "engine/text/gguf_tokenizer.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_data.h"
 #include "training/run_directory.h"
@@ -164,6 +165,14 @@ std::string chat_template_of_run(const std::string& path) {
 void write_chat_template_of_run(const std::string& path, const std::string& directory) {
   const std::string chat = chat_template_of_run(path);
   if (!chat.empty()) write_file_atomically(concat(directory, "/chat_template.jinja"), chat);
+}
+
+GgufMetadata words_of_gguf(const std::string& path, const std::string& tokenizer,
+                           int64_t vocab_size) {
+  GgufMetadata words = gguf_tokenizer_metadata(tokenizer, vocab_size);
+  const std::string chat = chat_template_of_run(path);
+  if (!words.empty() && !chat.empty()) words[kGgufChatTemplate] = chat;
+  return words;
 }
 
 }  // namespace trireme

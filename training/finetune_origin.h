@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/io/gguf.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -53,5 +54,8 @@ std::string newest_checkpoint_at(const std::string& path);
 std::string chat_template_of_run(const std::string& path);
 // Writes it into a HuggingFace directory as chat_template.jinja, which counts before tokenizer_config.json's.
 void write_chat_template_of_run(const std::string& path, const std::string& directory);
+// What a GGUF file of the model at a path says about its tokenizer (engine/text/gguf_tokenizer.h) and template.
+GgufMetadata words_of_gguf(const std::string& path, const std::string& tokenizer,
+                           int64_t vocab_size);
 
 }  // namespace trireme

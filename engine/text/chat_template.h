@@ -29,7 +29,10 @@ struct RenderedChat {
 };
 
 // The source of a model's template: chat_template.jinja in the directory (or beside the tokenizer file), else
-// "chat_template" of its tokenizer_config.json, of several the one named "default". InputError without one.
+// "chat_template" of its tokenizer_config.json, of several the one named "default"; of a GGUF file its
+// tokenizer.chat_template. Empty without one.
+std::string find_chat_template(const std::string& tokenizer);
+// The same. InputError without one.
 std::string chat_template_of(const std::string& tokenizer);
 
 class ChatTemplate {

@@ -1,9 +1,13 @@
 #include "engine/text/gguf_tokenizer.h"
 
 #include <filesystem>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "engine/core/utf8.h"
 #include "engine/io/strict_json.h"
+#include "engine/text/chat_template.h"
 #include "engine/text/json_fields.h"
 #include "engine/text/sentencepiece.h"
 #include "engine/text/sentencepiece_proto.h"
@@ -269,16 +273,19 @@ std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path) {
 }
 
 GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size) {
-  if (spec.ends_with(".model")) return from_sentencepiece(spec, vocab_size);
+  GgufMetadata out;
+  if (spec.ends_with(".model")) out = from_sentencepiece(spec, vocab_size);
   if (spec.ends_with(".json")) {
     try {
-      return from_json(spec, vocab_size);
+      out = from_json(spec, vocab_size);
     } catch (const Json::exception& e) {
       fail_input(spec, " is not written as a tokenizer.json is: ", e.what());
     }
   }
-  if (!spec.ends_with(".gguf")) return {};
-  GgufMetadata out;
+  if (!out.empty())
+    if (const std::string chat = find_chat_template(spec); !chat.empty())
+      out[kGgufChatTemplate] = chat;
+  if (!spec.ends_with(".gguf")) return out;
   const GgufFile file(spec);
   for (const auto& [key, value] : file.metadata())
     if (key.starts_with("tokenizer.")) out[key] = value;

@@ -5,21 +5,27 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/text/chat_template.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "engine/text/sentencepiece.h"
+#include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme::test {
 namespace {
 
 nlohmann::json golden(const std::string& name) {
-  std::ifstream in(concat(TRIREME_SOURCE_DIR, "/tests/golden/tokenizers/", name, ".json"));
-  return nlohmann::json::parse(in);
+  return read_json_file<nlohmann::json>(
+      concat(TRIREME_SOURCE_DIR, "/tests/golden/tokenizers/", name, ".json"));
 }
 
 std::string write_file(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
   return path;
+}
+
+std::string text_of(const nlohmann::json& tokenizer) {
+  return tokenizer.is_string() ? tokenizer.get<std::string>() : tokenizer.dump();
 }
 
 std::unique_ptr<Tokenizer> through_gguf(const std::string& path, const GgufMetadata& words) {
@@ -44,9 +50,7 @@ TEST(GgufTokenizer, ByteLevelInBothForms) {
     SCOPED_TRACE(name);
     const ScratchDirectory dir;
     const nlohmann::json data = golden(name);
-    const std::string json = write_file(
-        dir / "tokenizer.json", data["tokenizer"].is_string() ? data["tokenizer"].get<std::string>()
-                                                              : data["tokenizer"].dump());
+    const std::string json = write_file(dir / "tokenizer.json", text_of(data["tokenizer"]));
     std::vector<std::string> texts;
     for (const auto& one : data["cases"]) texts.push_back(one["text"].get<std::string>());
     ASSERT_GT(texts.size(), 20U);
@@ -72,6 +76,20 @@ TEST(GgufTokenizer, SentencePiece) {
   ASSERT_TRUE(words.contains("tokenizer.ggml.scores"));
   expect_same(*expected, *through_gguf(dir / "x.gguf", words),
               {"", "the small word", " again  and", "unseen \xC3\xA9\xE4\xB8\xAD\n"});
+}
+
+TEST(GgufTokenizer, CarriesTheChatTemplate) {
+  const ScratchDirectory dir;
+  const std::string json = write_file(dir / "tokenizer.json", text_of(golden("gpt2")["tokenizer"]));
+  const auto words = [&] { return gguf_tokenizer_metadata(json, 0); };
+  EXPECT_FALSE(words().contains(kGgufChatTemplate));
+  write_file(dir / "chat_template.jinja", "{{ messages[0].content }}");
+  GgufWriter(dir / "x.gguf", words(), {}).commit();
+  EXPECT_EQ(chat_template_of(dir / "x.gguf"), "{{ messages[0].content }}");
+  // From one such file to another.
+  EXPECT_TRUE(gguf_tokenizer_metadata(dir / "x.gguf", 0).contains(kGgufChatTemplate));
+  GgufWriter(dir / "y.gguf", {}, {}).commit();
+  EXPECT_EQ(find_chat_template(dir / "y.gguf"), "");
 }
 
 TEST(GgufTokenizer, FilledUpToTheTableAndUnknownKinds) {
