@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/io/strict_json.h"

@@ -10,6 +10,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/strict_json.h"
 #include "engine/observe/metrics.h"
 #include "engine/observe/progress.h"
 #include "engine/observe/text_plot.h"
@@ -218,7 +219,7 @@ RunSummary summarize(const RunRecord& run) {
   summary.tokens_per_second = median(run.tokens_per_second).value_or(none);
   summary.step_ms = median(run.step_ms).value_or(none);
   summary.mfu = median(run.mfu);
-  describe_config(Json::parse(run.config, nullptr, /*allow_exceptions=*/false), summary);
+  describe_config(parse_json_text<Json>(run.config), summary);
   return summary;
 }
 

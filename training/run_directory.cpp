@@ -10,6 +10,7 @@
 #include "engine/config/override.h"
 #include "engine/core/tensor.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/strict_json.h"
 #include "optim/schedule.h"
 #include "training/checkpoint_model.h"
 #include "training/data/batch_source.h"
@@ -52,8 +53,7 @@ std::string differences(const RunConfig& saved, const RunConfig& wanted) {
 }
 
 RunConfig read_resolved(const std::string& path) {
-  std::ifstream in(path);
-  const Json json = Json::parse(in, nullptr, false);
+  const Json json = parse_json_text<Json>(read_small_file(path));
   try {
     return resolved_run_config(json);
   } catch (const InputError& e) {
@@ -136,8 +136,9 @@ std::string checkpoint_place(const std::string& path) {
   const fs::path folder = path;
   if (fs::exists(folder / kManifestName) || fs::exists(folder / "latest")) return path;
   if (fs::is_directory(folder / "checkpoints")) return (folder / "checkpoints").string();
-  std::ifstream in(folder / "resolved_config.json");
-  const Json json = in ? Json::parse(in, nullptr, false) : Json();
+  const fs::path resolved = folder / "resolved_config.json";
+  const Json json =
+      fs::exists(resolved) ? parse_json_text<Json>(read_small_file(resolved)) : Json();
   if (!json.is_object() || !json.contains("checkpoint")) return path;
   const Json& checkpoint = json["checkpoint"];
   if (!checkpoint.is_object() || !checkpoint.contains("save") || !checkpoint["save"].is_string())

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/safetensors_directory.h"

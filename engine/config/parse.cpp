@@ -10,7 +10,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/lfs_pointer.h"
-#include "engine/io/strict_json.h"
+#include "engine/io/strict_json_builder.h"
 
 namespace trireme {
 namespace {

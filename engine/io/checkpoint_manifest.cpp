@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "engine/core/tensor.h"
 #include "engine/io/checksum.h"
@@ -233,7 +234,7 @@ std::string manifest_to_text(const CheckpointManifest& manifest) {
   json["version"] = manifest.version;
   json["engine_version"] = manifest.engine_version;
   json["step"] = manifest.step;
-  json["state"] = OrderedJson::parse(manifest.state.empty() ? "{}" : manifest.state);
+  json["state"] = parse_json_text<OrderedJson>(manifest.state.empty() ? "{}" : manifest.state);
   std::string out = json.dump(1, ' ');
   out.resize(out.size() - 2);  // the closing "\n}": lists follow, one entry a line
   const auto append_list = [&out](const char* key, const auto& items, const auto& to_json) {

@@ -2,6 +2,9 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
+
+#include "engine/io/strict_json.h"
 
 namespace trireme {
 namespace {
@@ -54,7 +57,7 @@ Json agree(const CheckpointRanks& ranks, const std::function<Json()>& work,
   if (ranks.rank == 0) {
     std::vector<Json> reports;
     reports.reserve(all.size());
-    for (const std::string& report : all) reports.push_back(Json::parse(report));
+    for (const std::string& report : all) reports.push_back(parse_json_text<Json>(report));
     std::optional<Json> verdict = join_failures(reports);
     if (!verdict.has_value()) {
       for (Json& report : reports) report = Json(std::move(report["result"]));
@@ -64,7 +67,7 @@ Json agree(const CheckpointRanks& ranks, const std::function<Json()>& work,
     verdict_text = dump(*verdict);
   }
   if (!alone) verdict_text = ranks.broadcast(verdict_text);
-  Json verdict = Json::parse(verdict_text);
+  Json verdict = parse_json_text<Json>(verdict_text);
   if (!verdict.contains("error")) return std::move(verdict["result"]);
   const std::string message = verdict["error"];
   const auto code = static_cast<ExitCode>(verdict["code"].get<int>());

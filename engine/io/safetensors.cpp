@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 
 #include "engine/core/lfs_pointer.h"
 #include "engine/io/strict_json.h"

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <set>
+#include <vector>
 
 #include "engine/io/strict_json.h"
 

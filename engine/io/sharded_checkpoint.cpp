@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/io/atomic_file.h"
+#include "engine/io/strict_json.h"
 
 namespace trireme {
 namespace {
@@ -146,7 +148,7 @@ CheckpointReader& CheckpointReader::operator=(CheckpointReader&& other) noexcept
 }
 
 nlohmann::ordered_json CheckpointReader::state() const {
-  return nlohmann::ordered_json::parse(manifest_.state);
+  return parse_json_text<nlohmann::ordered_json>(manifest_.state);
 }
 
 const CheckpointTensor* CheckpointReader::find(std::string_view kind, std::string_view name) const {

@@ -1,13 +1,12 @@
 // JSON from files that may be hostile: the whole text must be one value, objects have no key twice,
-// nesting and the number of keys are bounded. For .cpp files only (it includes the JSON library).
+// nesting and the number of keys are bounded. For .cpp files only (it includes the JSON library). Parsing is
+// compiled once, in strict_json.cpp: it is half of what a file that uses JSON takes to compile.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "engine/core/error.h"
 
@@ -18,108 +17,16 @@ struct JsonLimits {
   size_t keys_per_object = 1 << 20;
 };
 
-// Builds the value while checking. The library's own parser with a callback looks at all earlier members of an
-// object after each one, and a file may have a million; and it keeps the last of equal keys without a word.
-template <class JsonType>
-class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
- public:
-  StrictJsonBuilder(const std::string& what, const JsonLimits& limits)
-      : what_(what), limits_(limits) {}
-  JsonType take() { return std::move(root_); }
-
-  bool null() override { return put(nullptr); }
-  bool boolean(bool value) override { return put(value); }
-  bool number_integer(typename JsonType::number_integer_t value) override { return put(value); }
-  bool number_unsigned(typename JsonType::number_unsigned_t value) override { return put(value); }
-  bool number_float(typename JsonType::number_float_t value,
-                    const typename JsonType::string_t& /*text*/) override {
-    return put(value);
-  }
-  bool string(typename JsonType::string_t& value) override { return put(std::move(value)); }
-  bool binary(typename JsonType::binary_t& value) override { return put(std::move(value)); }
-  bool start_object(size_t /*size*/) override { return open(JsonType::object()); }
-  bool start_array(size_t /*size*/) override { return open(JsonType::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-
-  bool key(typename JsonType::string_t& name) override {
-    Level& object = open_.back();
-    if (!object.keys.insert(name).second) refuse_repeated(name);
-    if (object.keys.size() > limits_.keys_per_object)
-      fail_input(what_, ": more than ", limits_.keys_per_object, " keys in one object");
-    object.key = std::move(name);
-    return true;
-  }
-  bool parse_error(size_t /*position*/, const std::string& /*token*/,
-                   const typename JsonType::exception& error) override {
-    fail_input(what_, ": not valid JSON: ", error.what());
-  }
-
- protected:
-  struct Level {
-    JsonType* node = nullptr;         // an object or array inside the one before
-    std::set<std::string> keys = {};  // of an object so far
-    std::string key = {};             // of the value to come
-  };
-  const std::string& what() const { return what_; }
-  const JsonLimits& limits() const { return limits_; }
-  const std::vector<Level>& levels() const { return open_; }
-  // Throw InputError.
-  virtual void refuse_repeated(const std::string& name) {
-    fail_input(what_, ": the key \"", name, "\" is there twice");
-  }
-  virtual void refuse_depth() { fail_input(what_, ": JSON is nested deeper than ", limits_.depth); }
-
- private:
-  bool open(JsonType&& empty) {
-    if (std::ssize(open_) >= limits_.depth) refuse_depth();
-    JsonType& node = add(std::move(empty));
-    open_.push_back({.node = &node});
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    return true;
-  }
-  template <class Value>
-  bool put(Value&& value) {
-    add(JsonType(std::forward<Value>(value)));
-    return true;
-  }
-  // Where the value lies. What is open above it does not move before it is complete.
-  JsonType& add(JsonType&& value) {
-    if (open_.empty()) return root_ = std::move(value);
-    JsonType& parent = *open_.back().node;
-    if (parent.is_array()) {
-      auto& elements = parent.template get_ref<typename JsonType::array_t&>();
-      return elements.emplace_back(std::move(value));
-    }
-    auto& members = parent.template get_ref<typename JsonType::object_t&>();
-    const std::string& name = open_.back().key;
-    if constexpr (requires { typename JsonType::object_t::Container; }) {
-      // An ordered object would look for the key among all it has.
-      auto& list = static_cast<typename JsonType::object_t::Container&>(members);
-      return list.emplace_back(name, std::move(value)).second;
-    } else {
-      return members.emplace(name, std::move(value)).first->second;
-    }
-  }
-
-  const std::string& what_;
-  const JsonLimits limits_;
-  JsonType root_;
-  std::vector<Level> open_;
-};
-
 // JsonType: nlohmann::json or nlohmann::ordered_json (order matters; finding a key is linear in their number).
 // `what` begins the message: "shard.safetensors: header". Takes O(n log n) for n bytes, whatever they are.
 template <class JsonType>
 JsonType parse_strict_json(std::string_view json_text, const std::string& what,
-                           const JsonLimits& limits = {}) {
-  StrictJsonBuilder<JsonType> builder(what, limits);
-  JsonType::sax_parse(json_text.begin(), json_text.end(), &builder);
-  return builder.take();
-}
+                           const JsonLimits& limits = {});
+
+// The value as the library reads it, for texts of our own and for lines of data: of equal keys the last, any depth.
+// Not JSON: a value that is_discarded().
+template <class JsonType>
+JsonType parse_json_text(std::string_view json_text);
 
 // The unsigned value of an integer that fits int64_t; InputError naming `what` for anything else.
 template <class JsonType>

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
 #include "engine/io/byte_stream.h"
+#include "engine/io/strict_json.h"
 
 namespace trireme {
 namespace {
@@ -206,7 +208,7 @@ std::string TextReader::document(TextRecord&& record) const {
     if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
     return text;
   }
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json_text<nlohmann::json>(text);
   if (json.is_discarded()) {
     fail_input(place(file, record.line), " is not valid JSON; each line must be one JSON object");
   }

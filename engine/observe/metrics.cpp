@@ -12,6 +12,7 @@
 
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/strict_json.h"
 #include "engine/observe/log.h"
 
 namespace trireme {
@@ -30,7 +31,7 @@ void for_each_record(const std::string& path, const F& f) {
     ++number;
     end += static_cast<int64_t>(line.size()) + 1;
     if (in.eof()) return;  // no newline at the end: torn by a kill
-    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json record = parse_json_text<Json>(line);
     const bool whole =
         record.is_object() && record.contains("step") && record["step"].is_number_integer();
     if (!whole && in.peek() == std::ifstream::traits_type::eof()) return;  // torn by a crash

@@ -1,6 +1,7 @@
 #include "engine/text/conversation.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/io/strict_json.h"

@@ -1,6 +1,8 @@
 #include "engine/text/tokenizer_json.h"
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"

@@ -1,6 +1,7 @@
 // Schedules from files: {"version": 1, "stages": 2, "chunks": 1, "micro_batches": 2,
 //                        "ranks": [["F0", "F1", "B0", "B1"], ["F0", "B0", "F1", "B1"]]}
 #include <charconv>
+#include <vector>
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"

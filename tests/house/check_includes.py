@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/http", "training"],
     "main.cpp": ["commands"],
 }
-# A header that says this in its first comment may include heavy ones; no other header may include it.
+# A header that says this in its first comment may include heavy ones; only its like may include it.
 CPP_ONLY = "For .cpp files only"
 # Headers that cost a second of compile time each, and everyone who includes the header pays.
 HEAVY = re.compile(r"^(nlohmann/json\.hpp|CLI/.*|fmt/.*|spdlog/.*|dnnl.*|oneapi/.*|mpi\.h|sentencepiece.*|regex|iostream)$")
@@ -64,7 +64,7 @@ def check(path, text, exists=in_tree, cpp_only=frozenset()):
         if not found:
             continue
         bracket, name = found.groups()
-        heavy = name in cpp_only or (HEAVY.match(name) and CPP_ONLY not in text)
+        heavy = (name in cpp_only or HEAVY.match(name)) and CPP_ONLY not in text
         if path.suffix == ".h" and not in_tests and heavy:
             problems.append(f"{where}: {name} belongs into .cpp files only")
         if bracket == "<":

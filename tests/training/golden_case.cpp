@@ -7,15 +7,10 @@
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/transfer.h"
 #include "tests/support/compare.h"
+#include "tests/support/json_file.h"
 
 namespace trireme::test {
 namespace {
-
-Json read_json(const std::string& path) {
-  std::ifstream in(path);
-  TRIREME_CHECK(in.good(), "cannot open ", path);
-  return Json::parse(in);
-}
 
 std::vector<int32_t> ints(const SafetensorsReader& file, const std::string& name, int64_t row) {
   ConstTensor t = file.tensor(name);
@@ -38,9 +33,10 @@ std::vector<double> transposed_rows(const ConstTensor& t, int64_t begin, int64_t
 
 GoldenCase::GoldenCase(const std::string& name, DType dtype)
     : folder_(concat(TRIREME_SOURCE_DIR, "/tests/golden/", name)) {
-  const Json manifest = read_json(folder_ + "/manifest.json");
+  const Json manifest = read_json_file<Json>(folder_ + "/manifest.json");
   ConfigReport report;
-  config_.model = read_model_config(read_json(folder_ + "/config.json"), "model", report);
+  config_.model =
+      read_model_config(read_json_file<Json>(folder_ + "/config.json"), "model", report);
   report.throw_if_errors(name);
   const Json& optimizer = manifest.at("optimizer");
   config_.optimizer.lr = optimizer.at("lr");

@@ -7,6 +7,7 @@
 #include "engine/core/convert_float.h"
 #include "engine/io/safetensors.h"
 #include "tests/support/compare.h"
+#include "tests/support/json_file.h"
 #include "transformer/model_source.h"
 
 namespace trireme::test {
@@ -38,8 +39,7 @@ void write_safetensors(const std::string& path, const std::map<std::string, File
 
 HfFiles::HfFiles(const std::string& golden, DType dtype) {
   const std::string folder = concat(TRIREME_SOURCE_DIR, "/tests/golden/", golden);
-  std::ifstream in(folder + "/config.json");
-  config_ = std::make_shared<Json>(Json::parse(in));
+  config_ = std::make_shared<Json>(read_json_file<Json>(folder + "/config.json"));
   const SafetensorsReader reader(folder + "/weights.safetensors");
   for (const SafetensorsEntry& entry : reader.entries())
     tensors[entry.name] = {dtype, entry.shape, to_doubles(reader.tensor(entry.name))};

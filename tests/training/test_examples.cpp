@@ -7,7 +7,9 @@
 #include <set>
 
 #include "engine/core/error.h"
+#include "engine/io/strict_json.h"
 #include "engine/ops/cross_entropy.h"
+#include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "training/data/example_set.h"
 
@@ -39,7 +41,8 @@ std::string shown(const Example& example) {
 
 std::string read(const char* chat_template, const char* record, bool assistant_only = true) {
   const auto tokenizer = make_byte_tokenizer();
-  return shown(ExampleReader(*tokenizer, chat_template, assistant_only).read(Json::parse(record)));
+  return shown(
+      ExampleReader(*tokenizer, chat_template, assistant_only).read(parse_json_text<Json>(record)));
 }
 
 constexpr const char* kTalk = R"({"messages": [{"role": "system", "content": "s"},
@@ -167,19 +170,19 @@ TEST(Examples, TextWithMarkupIsTextUnlessItIsAskedToBeParsed) {
   const ExampleReader text(*tokenizer, "", true), parsed(*tokenizer, "", true, true);
   for (const char* record :
        {R"({"text": "a<|endoftext|>b"})", R"({"prompt": "a<|endoftext|>", "completion": "b"})"}) {
-    const Json json = Json::parse(record);
+    const Json json = parse_json_text<Json>(record);
     EXPECT_EQ(text.read(json).tokens.size(), std::string("a<|endoftext|>b").size() + 1);
     EXPECT_TRUE(text.read(json).spells_markup);
     EXPECT_EQ(parsed.read(json).tokens, (std::vector<int32_t>{'a', 256, 'b', 256}));
     EXPECT_FALSE(parsed.read(json).spells_markup);
   }
-  EXPECT_FALSE(text.read(Json::parse(R"({"text": "a"})")).spells_markup);
+  EXPECT_FALSE(text.read(parse_json_text<Json>(R"({"text": "a"})")).spells_markup);
 }
 
 std::string read_pair(const char* record) {
   const auto tokenizer = make_byte_tokenizer();
   const auto [chosen, rejected] =
-      ExampleReader(*tokenizer, kTemplate, true).read_pair(Json::parse(record));
+      ExampleReader(*tokenizer, kTemplate, true).read_pair(parse_json_text<Json>(record));
   return concat(shown(chosen), " ", shown(rejected));
 }
 
@@ -211,7 +214,8 @@ TEST(Examples, PairsOfOtherForms) {
 TEST(Examples, PairsShareThePrompt) {
   const auto tokenizer = make_byte_tokenizer();
   const auto [chosen, rejected] =
-      ExampleReader(*tokenizer, "", true).read_pair(Json::parse(R"({"prompt": "p", "chosen": "yes",
+      ExampleReader(*tokenizer, "", true)
+          .read_pair(parse_json_text<Json>(R"({"prompt": "p", "chosen": "yes",
                                                                  "rejected": "no"})"));
   EXPECT_EQ(shown(chosen), "p[yes$]");
   EXPECT_EQ(shown(rejected), "p[no$]");
@@ -241,8 +245,9 @@ TEST(Examples, SaysWhatIsWrong) {
 TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {
   const ScratchDirectory dir;
   for (const char* name : {"gpt2", "llama3", "llama2", "qwen2"}) {
-    std::ifstream golden(concat(TRIREME_SOURCE_DIR, "/tests/golden/tokenizers/", name, ".json"));
-    std::ofstream(dir / "tokenizer.json") << Json::parse(golden).at("tokenizer").dump();
+    const auto golden = test::read_json_file<Json>(
+        concat(TRIREME_SOURCE_DIR, "/tests/golden/tokenizers/", name, ".json"));
+    std::ofstream(dir / "tokenizer.json") << golden.at("tokenizer").dump();
     const auto tokenizer = load_tokenizer(dir / "tokenizer.json");
     const ExampleReader reader(*tokenizer, "", true);
     const Json record = {{"prompt", "How many oars?\n"}, {"completion", " One hundred, and 70."}};

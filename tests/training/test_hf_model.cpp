@@ -11,6 +11,7 @@
 #include "engine/text/tokenizer.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/training/golden_case.h"
 #include "tests/training/hf_directory.h"
@@ -145,10 +146,10 @@ TEST(HfModel, TheLanguageModelOfALargerOne) {
     tensors[older ? "language_model.lm_head.weight" : "lm_head.weight"] = {DType::kF32, {1}, {1}};
     tensors["multi_modal_projector.mm_input_projection_weight"] = {DType::kF32, {1}, {1}};
     write_safetensors(dir / "model.safetensors", tensors);
-    std::ifstream text(golden + "/config.json");
-    std::ofstream(dir / "config.json") << Json{{"model_type", "gemma3"},
-                                               {"text_config", Json::parse(text)},
-                                               {"vision_config", Json::object()}};
+    std::ofstream(dir / "config.json")
+        << Json{{"model_type", "gemma3"},
+                {"text_config", read_json_file<Json>(golden + "/config.json")},
+                {"vision_config", Json::object()}};
     const HfModel source(dir.path());
     const Loaded loaded(source, DType::kF32, Layout{});
     const auto& specs = loaded.store.specs();

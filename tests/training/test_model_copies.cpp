@@ -9,6 +9,7 @@
 #include "engine/io/safetensors_directory.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/training/hf_directory.h"
 #include "training/checkpoint_model.h"
@@ -197,10 +198,7 @@ TEST(ModelCopies, EndsOfTextsStayAList) {
   files.write(dir / "hf");
   std::ofstream(dir / "hf/generation_config.json") << R"({"eos_token_id": [3, 5, 7], "top_k": 4})";
   write_hf_directory(HfModel(dir / "hf"), dir / "out", {.dtype = DType::kF32});
-  const auto json = [&](const char* name) {
-    std::ifstream in(dir / name);
-    return Json::parse(in);
-  };
+  const auto json = [&](const char* name) { return read_json_file<Json>(dir / name); };
   EXPECT_EQ(json("out/config.json")["eos_token_id"], (Json{3, 5, 7}));
   EXPECT_EQ(json("out/generation_config.json"), json("hf/generation_config.json"))
       << "there is no tokenizer, and yet it is copied";

@@ -10,6 +10,7 @@
 #include "engine/io/safetensors.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "training/train_step.h"
 #include "transformer/hf_model.h"
@@ -99,7 +100,7 @@ TEST(Peft, TargetModulesMayBeAnExpression) {
   const auto with = [&](const std::string& targets) {
     const ScratchDirectory dir;
     std::filesystem::copy(kGolden + "adapter", dir / "adapter");
-    auto json = nlohmann::json::parse(std::ifstream(kGolden + "adapter/adapter_config.json"));
+    auto json = read_json_file<nlohmann::json>(kGolden + "adapter/adapter_config.json");
     json["target_modules"] = targets;
     std::ofstream(dir / "adapter/adapter_config.json") << json.dump();
     const PeftAdapter adapter(dir / "adapter");
@@ -255,8 +256,8 @@ void expect_written_as_read(const std::string& name) {
     EXPECT_EQ(found->shape, entry.shape);
     EXPECT_EQ(to_doubles(ours.tensor(entry.name)), to_doubles(theirs.tensor(entry.name)));
   }
-  std::ifstream a(kGolden + name + "/adapter_config.json"), b(dir / "adapter/adapter_config.json");
-  auto wanted = nlohmann::json::parse(a), written = nlohmann::json::parse(b);
+  auto wanted = read_json_file<nlohmann::json>(kGolden + name + "/adapter_config.json");
+  auto written = read_json_file<nlohmann::json>(dir / "adapter/adapter_config.json");
   for (auto* config : {&wanted, &written})
     std::sort((*config)["target_modules"].begin(), (*config)["target_modules"].end());
   for (const auto& [key, value] : written.items()) EXPECT_EQ(value, wanted[key]) << key;
@@ -270,8 +271,7 @@ TEST(Peft, SaysWhatDoesNotFit) {
   const ScratchDirectory dir;
   std::filesystem::copy(kGolden + "adapter", dir / "adapter");
   const auto said = [&](const char* key, const nlohmann::json& value) {
-    std::ifstream in(kGolden + "adapter/adapter_config.json");
-    auto config = nlohmann::json::parse(in);
+    auto config = read_json_file<nlohmann::json>(kGolden + "adapter/adapter_config.json");
     config[key] = value;
     std::ofstream(dir / "adapter/adapter_config.json") << config.dump();
     try {

@@ -8,6 +8,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
+#include "tests/support/json_file.h"
 #include "training/train_step.h"
 #include "transformer/hf_model.h"
 
@@ -16,10 +17,7 @@ namespace {
 
 const std::string kGolden = TRIREME_SOURCE_DIR "/tests/golden/";
 
-nlohmann::json golden() {
-  std::ifstream in(kGolden + "dpo/dpo.json");
-  return nlohmann::json::parse(in);
-}
+nlohmann::json golden() { return read_json_file<nlohmann::json>(kGolden + "dpo/dpo.json"); }
 
 // A pair in each sequence, the rest of it padding.
 MicroBatch batch_of(const nlohmann::json& pairs, int64_t length) {

@@ -7,6 +7,7 @@
 
 #include "engine/io/safetensors.h"
 #include "tests/support/compare.h"
+#include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "training/checkpoint_model.h"
 #include "training/model_diff.h"
@@ -116,9 +117,7 @@ std::string changed(const std::string& kind, const ScratchDirectory& dir,
                     const nlohmann::json& settings) {
   fs::copy(folder(kind), dir.path(),
            fs::copy_options::overwrite_existing | fs::copy_options::recursive);
-  std::ifstream in(dir / "config.json");
-  nlohmann::json json = nlohmann::json::parse(in);
-  in.close();
+  auto json = read_json_file<nlohmann::json>(dir / "config.json");
   json["quantization_config"].update(settings);
   std::ofstream(dir / "config.json") << json.dump();
   return refusal(dir.path());

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/parallel_for.h"

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "engine/io/atomic_file.h"
+#include "engine/io/strict_json.h"
 #include "tests/engine/io/checkpoint_fixture.h"
 #include "tests/support/scratch_directory.h"
 
@@ -103,7 +104,7 @@ std::string problem_of_manifest(const std::function<void(nlohmann::ordered_json&
                    {{{{0, 3}, {4, 3}}, 5, 12}, 1, 120, 28, 3}};
   manifest.tensors = {tensor};
   const std::string good = manifest_to_text(manifest);
-  auto json = nlohmann::ordered_json::parse(good);
+  auto json = parse_json_text<nlohmann::ordered_json>(good);
   json.erase("manifest_checksum");
   change(json);
   std::string body = json.dump();

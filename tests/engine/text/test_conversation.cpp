@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/text/conversation.h"
 #include "engine/text/tokenizer_json.h"
+#include "tests/support/json_file.h"
 
 namespace trireme {
 namespace {
@@ -19,8 +20,8 @@ constexpr const char* kTemplate =
     "{% generation %}{{ m.content }}{% endgeneration %}{{ eos_token }}{% endfor %}";
 
 std::unique_ptr<Tokenizer> golden_tokenizer(const std::string& name) {
-  const auto file = nlohmann::json::parse(
-      std::ifstream(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name + ".json"));
+  const auto file = test::read_json_file<nlohmann::json>(
+      TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name + ".json");
   return parse_tokenizer_json(file["tokenizer"].dump(), "", "tokenizer.json");
 }
 

@@ -8,7 +8,9 @@
 #include <thread>
 
 #include "engine/core/error.h"
+#include "engine/io/strict_json.h"
 #include "engine/text/tokenizer_json.h"
+#include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 
 namespace trireme {
@@ -17,8 +19,8 @@ namespace {
 using nlohmann::json;
 
 json golden(const std::string& name) {
-  return json::parse(
-      std::ifstream(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name + ".json"));
+  return test::read_json_file<json>(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name +
+                                    ".json");
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of(const json& content, const std::string& config = "") {
@@ -150,7 +152,7 @@ class DamagedTokenizer : public testing::TestWithParam<Damage> {};
 
 TEST_P(DamagedTokenizer, IsRefusedByName) {
   json content = golden("gpt2")["tokenizer"];
-  content[json::json_pointer(GetParam().pointer)] = json::parse(GetParam().value);
+  content[json::json_pointer(GetParam().pointer)] = parse_json_text<json>(GetParam().value);
   try {
     tokenizer_of(content);
     FAIL() << GetParam().pointer;
