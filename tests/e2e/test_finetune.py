@@ -71,8 +71,9 @@ class Finetuning(tiny_run.RunTest):
 
     def test_answers_what_it_has_not_seen(self):
         self.base()
+        # Learned at one stroke, between the 25th and the 40th epoch.
         self.finetune_config()
-        self.finetune()
+        self.finetune("--set", "finetune.num_train_epochs=60")
         self.assertLess(self.exact_match("base"), 0.1)
         self.assertGreater(self.exact_match("tuned"), 0.9)
         # Asked by its own template, or by one that is given: the same prompt, and only the answer is shown.
@@ -86,7 +87,7 @@ class Finetuning(tiny_run.RunTest):
         self.assert_refused("generate", "tuned", "--chat-template", "chat.jinja", says="--chat")
         self.assert_members_are_documented("tuned")
         records = self.records("tuned")
-        self.assertEqual(records[-1]["epoch"], 30)
+        self.assertEqual(records[-1]["epoch"], 60)
         self.assertIn("validation_loss", records[-1])
         # Its own validation examples, unless it is told.
         report = json.loads(self.trireme("eval", "tuned", "--json")[0])

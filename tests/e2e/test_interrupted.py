@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Conversions that are killed, or whose disk is full, and asked for again: nothing passes for finished in between, the
 same command goes on, and ends with the bytes of one that was never interrupted."""
+import contextlib
 import json
 import os
 import random
@@ -170,7 +171,8 @@ class Interrupted(CommandTest):
         process = self.start(*self.arguments("import", "disk/copy"), prefix=("nice", "-n", "19"))
         while process.poll() is None and self.written("disk/copy") < 4 * MIB:
             time.sleep(0.0005)
-        (disk / "other").write_bytes(bytes(24 * MIB))
+        with contextlib.suppress(OSError):  # the copy was faster: what is left is taken, and it still wants more
+            (disk / "other").write_bytes(bytes(24 * MIB))
         _, stderr = process.communicate(timeout=60)
         if process.returncode != 0:
             self.assertEqual(process.returncode, 2, stderr)
