@@ -9,70 +9,23 @@
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/gguf_tokenizer.h"
-#include "engine/text/jinja/nodes.h"
+#include "engine/text/jinja/globals.h"
 
 namespace trireme {
 namespace {
 
-using jinja::Arguments;
 using jinja::fail;
-using jinja::Function;
-using jinja::Value;
 
 constexpr size_t kMostSourceBytes = 1 << 20;
-constexpr int64_t kMostRange = 100'000;
 
-Value range(Arguments& a) {
-  int64_t bounds[3] = {0, 0, 1};
-  const size_t n = a.positional.size();
-  if (n < 1 || n > 3) fail("range wants one to three whole numbers");
-  for (size_t i = 0; i < n; ++i)
-    if (!a.positional[i].to_integer(bounds[n == 1 ? 1 : i])) fail("range wants whole numbers");
-  const auto [begin, end, step] = bounds;
-  if (step == 0) fail("range has a step of 0");
-  jinja::List out;
-  for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-    if (std::ssize(out) == kMostRange)
-      fail(concat("a range has more than ", kMostRange, " numbers"));
-    jinja::spend(1);
-    out.emplace_back(i);
-    if (__builtin_add_overflow(i, step, &i)) break;
+// Namespaces may hold one another in a ring, which nobody else would ever free.
+struct EndOfObjects {
+  ~EndOfObjects() {
+    for (const auto& weak : renderer.objects)
+      if (const auto object = weak.lock()) object->members = {};
   }
-  return out;
-}
-
-Value dict(Arguments& a) {
-  jinja::Dict out;
-  if (!a.positional.empty() && a.positional[0].dict()) out = *a.positional[0].dict();
-  for (auto& [name, value] : a.named) out[name] = value;
-  return out;
-}
-
-Value make_namespace(Arguments& a) {
-  auto out = std::make_shared<jinja::Namespace>();
-  if (!a.positional.empty() && a.positional[0].dict()) out->members = *a.positional[0].dict();
-  for (auto& [name, value] : a.named) out->members[name] = value;
-  return out;
-}
-
-Value raise_exception(Arguments& a) {
-  fail_input("the chat template refuses this conversation: ",
-             a.positional.empty() ? "" : jinja::text_of(a.positional[0]));
-}
-
-Function strftime_at(std::time_t now) {
-  return [now](Arguments& a) -> Value {
-    const Value* format = a.find(0, "format");
-    if (format == nullptr || format->string() == nullptr || format->string()->size() > 256)
-      fail("strftime_now wants a format of at most 256 bytes");
-    if (format->string()->empty()) return "";
-    std::tm time{};
-    if (localtime_r(&now, &time) == nullptr) fail("there is no date");
-    char text[2048];
-    return std::string(text, std::strftime(text, sizeof text, format->string()->c_str(), &time));
-  };
-}
-
+  const jinja::Renderer& renderer;
+};
 }  // namespace
 
 std::string find_chat_template(const std::string& tokenizer) {
@@ -123,17 +76,16 @@ ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 
 RenderedChat ChatTemplate::render(const nlohmann::ordered_json& variables,
                                   const TemplateLimits& limits, std::time_t now) const {
+  jinja::Budget budget(limits.steps);
+  jinja::Renderer renderer{.limits = {limits.depth, limits.output}};
+  const EndOfObjects end{renderer};
   const auto globals = std::make_shared<jinja::Scope>();
-  globals->set("range", Function(range));
-  globals->set("dict", Function(dict));
-  globals->set("namespace", Function(make_namespace));
-  globals->set("raise_exception", Function(raise_exception));
-  globals->set("strftime_now", strftime_at(now));
+  set_globals(*globals, renderer, now);
   for (const char* absent : {"tools", "documents"}) globals->set(absent, jinja::from_json(nullptr));
   for (const auto& [name, value] : variables.items()) globals->set(name, jinja::from_json(value));
-  jinja::Budget budget(limits.steps);
-  jinja::Renderer renderer{.limits = {limits.depth, limits.output}, .out = {}, .generated = {}};
-  (void)jinja::run_block(program_->block, renderer, std::make_shared<jinja::Scope>(globals));
+  renderer.top = std::make_shared<jinja::Scope>(globals);
+  (void)jinja::run_block(program_->block, renderer, renderer.top);
+  if (renderer.lost_generated) renderer.generated.clear();
   return {std::move(renderer.out), std::move(renderer.generated)};
 }
 

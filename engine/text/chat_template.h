@@ -3,8 +3,9 @@
 // are given, within limits of steps, depth and size.
 //
 // The language is what HuggingFace's transformers set up: trim_blocks, lstrip_blocks, break and continue,
-// {% generation %}; the filters, tests and methods of engine/text/jinja; range, dict, namespace,
-// raise_exception and strftime_now.
+// {% generation %}, macros and call blocks, with, block, filter and recursive for; the filters, tests and methods of
+// engine/text/jinja; range, dict, namespace, cycler, joiner, raise_exception and strftime_now. Refused by name:
+// other templates (include, import, extends), autoescape, do, and what changes a list or dict.
 #pragma once
 
 #include <ctime>
@@ -24,7 +25,8 @@ struct TemplateLimits {
 
 struct RenderedChat {
   std::string text;
-  // Bytes of the text that stood between {% generation %} tags: what an assistant wrote.
+  // Bytes of the text that stood between {% generation %} tags: what an assistant wrote. None where some of it went
+  // through a macro, a filter or a variable: then the template tells nothing.
   std::vector<std::pair<size_t, size_t>> generated;
 };
 
@@ -44,8 +46,8 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
   // variables: an object: "messages", "tools", "add_generation_prompt", "bos_token" ...; "tools" and "documents"
-  // are null unless they are given, as in transformers. now: what strftime_now tells. InputError for what the template refuses (raise_exception) and for its faults. May be
-  // called by several threads.
+  // are null unless they are given, as in transformers. now: what strftime_now tells. InputError for what the
+  // template refuses (raise_exception) and for its faults. May be called by several threads.
   RenderedChat render(const nlohmann::ordered_json& variables, const TemplateLimits& limits = {},
                       std::time_t now = std::time(nullptr)) const;
 

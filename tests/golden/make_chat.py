@@ -28,7 +28,10 @@ class Generation(jinja2.ext.Extension):
     def parse(self, parser):
         line = next(parser.stream).lineno
         body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
-        return jinja2.nodes.Scope(body).set_lineno(line)
+        return jinja2.nodes.CallBlock(self.call_method("_written"), [], [], body).set_lineno(line)
+
+    def _written(self, caller):
+        return caller()
 
 
 def environment():
@@ -165,6 +168,71 @@ last={{ ns.last }}
 {{ 1 is sameas true }} {{ true is sameas true }} {{ 1 is sameas 1.0 }} {{ none is sameas none }} {{ [] is sameas [] }}
 {{ '\\U0001F600' }} {{ '\\v' | length }} {{ '\\101\\60' }} {{ '\\0' | length }} {{ '\\\\' }} {{ [missing, missing] }} {{ [[], {}, ''] }}
 {{ '\\n\\na' | indent(2, first=true) }}| {{ 'a\\n\\nb' | indent(2, true, true) }}|""",
+    "calls": """
+{%- macro box(title, width=3, fill='-') -%}
+[{{ title }}{{ fill * width }}{{ caller(title | upper, 2) if caller }}]{{ varargs }}{{ kwargs }}
+{%- endmacro %}
+{%- macro each(items) %}{% for i in items %}{{ loop.index }}={{ caller(i, loop.last) }};{% endfor %}{% endmacro %}
+{%- macro plain(a, b=a ~ '!', c=none) %}<{{ a }}|{{ b }}|{{ c }}>{% endmacro %}
+{{ box('a') }} {{ box('b', 1, '+', 'x', 4, k=5, j='z') }} {{ box(width=0, title='t', other=[1]) }}
+{% call(t, n) box('c', 2) %}{{ t }}{{ n }}{{ messages | length }}{% set inner = 1 %}{% endcall %} {{ inner is defined }}
+{% call(i, last=false, more='?') each([3, (4, 5)]) -%} {{ i }}{{ '.' if last else more }} {%- endcall %}
+{% call each([]) %}{% endcall %}
+{% for m in messages %}{% call(a, last) each([m.role]) %}{{ a }}{{ loop.index }}{% endcall %}{% endfor %}
+{{ plain(1) }}{{ plain(1, c=2) }}{{ plain(*[1, 2]) }}{{ plain(**{'a': 7, 'c': 8}) }}{{ plain(*(1,), **{'b': 2}) }}{{ plain(1, 2, 3,) }}
+{{ box.name }} {{ box.arguments }} {{ box.catch_kwargs }} {{ box.catch_varargs }} {{ box.caller }} {{ plain.caller }} {{ plain is callable }}
+{%- macro tree(t) %}({{ t.n }}{% for c in t.c %}{{ tree(c) }}{% endfor %}){% endmacro %} {{ tree({'n': 1, 'c': [{'n': 2, 'c': []}, {'n': 3}]}) }}
+{%- macro own(caller='none') %}{{ caller if caller is string else caller() }}{% endmacro %} {{ own() }}{% call own() %}given{% endcall %}
+""",
+    "call without caller": "{% macro m() %}x{% endmacro %}{% call m() %}y{% endcall %}",
+    "too many arguments": "{% macro m(a) %}x{% endmacro %}{{ m(1, 2) }}",
+    "unknown argument": "{% macro m(a) %}x{% endmacro %}{{ m(b=2) }}",
+    "argument twice": "{% macro m(a) %}x{% endmacro %}{{ m(1, a=2) }}",
+    "caller outside": "{% macro m() %}{{ caller() }}{% endmacro %}{{ m() }}",
+    "blocks": """{% set a = 1 %}{% with a = 2, b = a, (c, d) = (3, 4) %}{{ a }}{{ b }}{{ c }}{{ d }}{% set a = 5 %}{{ a }}{% endwith %}{{ a }}{{ b is defined }}
+{% with %}{% set z = 1 %}{% endwith %}{{ z is defined }}
+{% block head %}{{ a }}{{ messages | length }}{% set a = 9 %}{% endblock %}{{ a }}{% for i in [7] %}{% block one scoped %}{{ i }}{% endblock one %}{% block two %}{{ i is defined }}{% endblock %}{% endfor %}
+{% for i in [1, 2, 3, 4] if i % 2 == 0 %}{% with j = i %}{% if j == 4 %}{% break %}{% endif %}{{ j }}{% endwith %}{% else %}none{% endfor %}
+{% for x in [{'n': 'a', 'c': [{'n': 'b', 'c': [{'n': 'c', 'c': []}]}, {'n': 'd', 'c': []}]}] recursive %}{{ loop.depth }}{{ loop.depth0 }}{{ x.n }}{% if x.c %}({{ loop(x.c) }}){% endif %}{% endfor %}
+{% for i, (x, y) in [(1, (2, 3)), [4, [5, 6]]] %}{{ i }}{{ x }}{{ y }} {% endfor %}{% for x in 1, 2, 3 %}{{ x }}{% endfor %}{% set p, (q, s) = 1, 'ab' %}{{ p }}{{ q }}{{ s }}
+{% for i in [1, 1, 2, 2] %}{% if loop.changed(i) %}{{ i }}{% endif %}{% endfor %}{% for i in 'ab' %}{{ loop.revindex }}{{ loop.cycle('x', 'y') }}{% endfor %}
+{% set t | upper | replace('A', '_') %}abc{{ 'a' }}{% endset %}{{ t }}{% filter lower | indent(2) %}AB
+C{% endfilter %}{% generation %}{% set g = 1 %}x{% endgeneration %}{{ g is defined }}
+{% for i in [] %}{% else %}{% set e = 1 %}none{% endfor %}{{ e is defined }}
+{%- for i in [1, 2] %}{% set cut %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endset %}{{ cut }}{% endfor %}
+{% set row = cycler('odd', 'even') %}{{ row.current }}{{ row.next() }}{{ row.next() }}{{ row.current }}{{ row.next() }}{% set _ = row.reset() %}{{ row.current }}
+{% set pipe = joiner() %}{% set bar = joiner('|') %}{% for i in 'abc' %}{{ pipe() }}{{ bar() }}{{ i }}{% endfor %}
+{{ dict(a=1, b='x') }} {{ dict([('k', 2)], z=3) }} {{ dict({'k': 2}) }} {% set ns = namespace({'a': 1}, b=2) %}{{ ns.a + ns.b }}{{ ns['a'] }}
+""",
+    "tuples": """{{ (1, 'a') }} {{ (1,) }} {{ () }} {% set t = 1, 2 %}{{ t }} {{ 1, 2 }} {{ (1, 2) + (3,) }} {{ (1, 2) * 2 }} {{ (1, 2, 3)[1:] }} {{ (1, 2) == [1, 2] }} {{ (1, 2) == (1, 2) }} {{ (1, 2) < (1, 3) }} {{ (1, [2]) | tojson }}
+{{ {'a': 1}.items() | list }} {{ {'a': 1} | items | list }} {{ {'b': 1, 'a': 2} | dictsort }} {{ (3, 1, 2) | sort }} {{ (1, 2) | list }} {{ 2 in (1, 2) }} {{ 'abc'.startswith(('x', 'a')) }} {{ (1, 2) is sequence }} {{ (1, 2) is mapping }} {{ (1, 2) | length }}
+{% for g in messages | groupby('role') %}{{ g.grouper }}:{{ g.list | length }};{% endfor %}{% for role, list in messages | groupby('role') %}{{ role }} {{ list | map(attribute='role') | join }} {% endfor %}
+{{ [{'a': 'x', 'n': 1}, {'a': 'X', 'n': 2}, {'n': 3}] | groupby('a', default='y') | map('first') | list }} {{ [{'a': 'x'}, {'a': 'X'}] | groupby('a', case_sensitive=true) | list }} {{ [{'a': {'b': 1}}, {'a': {'b': 0}}] | groupby('a.b') | list }} {{ [[1, 2], [1, 3]] | groupby(0) | list }}
+{{ [{'a': 1, 'b': 2}, {'a': 1, 'b': 1}, {'a': 0, 'b': 9}] | sort(attribute='a,b') | map(attribute='b') | list }} {{ [{'a': [5, 6]}] | map(attribute='a.1') | list }} {{ [{}] | map(attribute='a.b', default='d') | list }}
+{{ [1, 2, 3, 4, 5] | batch(2) | list }} {{ [1, 2, 3] | batch(2, 0) | list }} {{ [1, 2, 3, 4, 5] | slice(3) | list }} {{ [1, 2, 3, 4, 5] | slice(3, '-') | list }} {{ [1, 2] | slice(3) | list }}
+{% set d = {'a': 1} %}{{ d.copy() }} {{ [1].copy() }} {{ [1, 2, 1].count(1) }} {{ ['a', 'b'].index('b') }} {{ d.get('a') }} {{ [1, 2, 3] | select('>', 1) | list }} {{ [1, 2, 3] | select('<=', 2) | list }} {{ [1, 2] | select('greaterthan', 1) | list }} {{ [1, 2, 3] | reject('>=', 2) | list }} {{ 'upper' is filter }} {{ 'nope' is filter }} {{ 'odd' is test }}
+{{ messages | selectattr('role', '==', 'user') | list | length }} {{ messages | selectattr('role', 'in', ('user', 'tool')) | list | length }} {{ messages | selectattr('tool_calls', 'defined') | list | length }}
+""",
+    "formats": """{{ '%s and %s' % ('a', 1) }} {{ '%s' % [1, 2] }} {{ '%(k)s-%(n)03d' % {'k': 'v', 'n': 7} }} {{ '%5s|%-5s|%.2s|%05d|%+d|% d|%x|%X|%#x|%o|%c|%%' % ('ab', 'cd', 'efg', 42, 42, 42, 255, 255, 255, 8, 'z') }}
+{{ '%.2f %8.3f %-8.1f| %e %G %g %F' % (3.14159, 2.5, 2.25, 12345.678, 0.00001, 1000000, 1) }} {{ '%d' % 3.99 }} {{ '%d' % true }} {{ '%r %s' % ("it's", none) }} {{ '%*d|%-*d|%.*f' % (5, 1, 5, 2, 1, 2.55) }} {{ '100%%' % () }} {{ '%s' % none }} {{ '%05.1f|%+.1e|%.3d|%08.2f|%-+6d|' % (2.55, 12.0, 7, 0 - 3.5, 3) }} {{ 'x' % [] }}
+{{ '%s is %s' | format('a', 2) }} {{ '%(a)s %(b).1f' | format(a='x', b=2) }} {{ '%s' | format((1, 2)) }}
+{{ '{} {}'.format('a', 1) }} {{ '{1}{0}{1}'.format('a', 'b') }} {{ '{name}: {v[0]} {v[k]!r} {{x}}'.format(name='n', v={'0': 1, 'k': 'q'}) }} {{ '{0[1]} {0[k]}'.format([1, 2]) if false else '{0[1]}'.format([1, 2]) }}
+{{ '{:>5}|{:<5}|{:^5}|{:*^7}|{:05}|{:5}|{:.2}'.format('ab', 'cd', 'e', 'fg', 42, 'h', 'ijk') }} {{ '{:,} {:_} {:.2f} {:,.1f} {:%} {:.1%} {:e} {:x} {:#X} {:b} {:o}'.format(1234567, 1234567, 3.14159, 9876.54, 0.5, 0.123, 12345.678, 255, 255, 5, 8) }}
+{{ '{:+} {: } {:08.3f} {:<8.1f}| {:=+6}|{:g} {:G} {:.3}'.format(3, 3, 3.14159, 2.25, 7, 1e10, 1e-10, 2.0) }} {{ '{:{}}|{:{w}.{p}f}'.format('a', 4, 1.5, w=7, p=2) }} {{ '{}{}{}'.format(none, true, [1, 'a']) }} {{ '{!s:>4}'.format(1) }} {{ '{:風^5}'.format('x') }} {{ '{:10}|{:d}'.format(true, true) }}
+{{ 'ab'.center(7) }}|{{ 'ab'.center(5, '*') }}|{{ 'abc'.center(6) }}|{{ 'abc' | center(6) }}|{{ 'a' | center(4) }}|{{ 'ab'.ljust(4, '.') }}{{ 'ab'.rjust(4) }} {{ '-7'.zfill(4) }} {{ 'a-b-c'.partition('-') }} {{ 'a-b-c'.rpartition('-') }} {{ 'abc'.partition('x') }} {{ 'abc'.rpartition('x') }} {{ 'abcabc'.rfind('b') }} {{ 'abcabc'.find('b', 2) }} {{ 'abcabc'.index('c', 0 - 2) }} {{ 'aXbXa'.count('a', 1) }} {{ 'abc'.startswith('b', 1) }} {{ 'abc'.endswith('b', 0, 2) }} {{ '12'.isdecimal() }} {{ '1x'.isnumeric() }} {{ 'ab'.isascii() }} {{ 'é'.isascii() }} {{ ''.isascii() }}
+{{ 'a long text of words' | truncate(10) }} {{ 'a long text of words' | truncate(10, true, '>', 0) }} {{ 'short' | truncate(10) }} {{ 'exactly ten' | truncate(8, leeway=0) }} {{ "one two,three it's" | wordcount }} {{ '<' | forceescape }} {{ {'items': 1} | attr('items') is callable }} {{ {'a': 1} | attr('a') is defined }}
+""",
+    "too few values": "{{ '%s %s' % ('a',) }}",
+    "too many values": "{{ '%s' % ('a', 'b') }}",
+    "wrong value": "{{ '%d' % 'a' }}",
+    "missing name": "{{ '%(a)s' % {'b': 1} }}",
+    "missing place": "{{ '{} {}'.format(1) }}",
+    "wrong places": "{{ '{} {0}'.format(1) }}",
+    "a string as number": "{{ '{:d}'.format('x') }}",
+    "unlike tuples": "{{ (1, 2) + [3] }}",
+    "a filter never used": "{% if false %}{{ 1 | no_such_filter }}{{ 1 is no_such_test }}{% endif %}x",
+    "arguments out of order": "{{ dict(a=1, 2) }}",
+    "missing member of a member": "{{ [{}] | map(attribute='a.b') | list }}",
     "undefined attribute": "{{ missing.member }}",
     "order of unlike": "{{ 1 < 'a' }}",
     "not callable": "{{ messages() }}",
@@ -215,8 +283,13 @@ def main():
     arguments = parser.parse_args()
     if arguments.compare:
         sys.exit(1 if compare(arguments.compare, arguments.templates) else 0)
-    cases = [{"template": template, "conversation": name, "text": python(template, conversation)}
-             for template_name, template in TEMPLATES.items() for name, conversation in CONVERSATIONS.items()]
+    cases, known = [], set()
+    for template in TEMPLATES.values():
+        for name, conversation in CONVERSATIONS.items():
+            text = python(template, conversation)
+            if (template, text) not in known:
+                cases.append({"template": template, "conversation": name, "text": text})
+            known.add((template, text))
     FILE.write_text(json.dumps({"made_by": f"jinja2 {jinja2.__version__}", "conversations": CONVERSATIONS, "cases": cases},
                                indent=1) + "\n", encoding="utf-8")
     print(f"{FILE.name}: {len(cases)} cases, {sum(c['text'] is None for c in cases)} refused")

@@ -1,226 +1,13 @@
 #include "engine/text/jinja/expressions.h"
 
+#include <algorithm>
 #include <charconv>
-#include <climits>
 
 #include "engine/core/error.h"
+#include "engine/text/jinja/expression_nodes.h"
 
 namespace trireme::jinja {
 namespace {
-
-struct Constant : Expression {
-  Constant(int at, Value v) : Expression(at), v_(std::move(v)) {}
-  Value value(Renderer& r, const ScopePtr&) const override { return r.step(), v_; }
-  const Value v_;
-};
-
-struct Name : Expression {
-  Name(int at, std::string n) : Expression(at), name_(std::move(n)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value* found = scope->find(name_);
-    return found != nullptr ? *found : Value(Undefined{name_});
-  }
-  const std::string name_;
-};
-
-struct ListOf : Expression {
-  ListOf(int at, std::vector<ExpressionPtr> items) : Expression(at), items_(std::move(items)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    List list;
-    for (const auto& item : items_) list.push_back(item->value(r, scope));
-    return list;
-  }
-  const std::vector<ExpressionPtr> items_;
-};
-
-struct DictOf : Expression {
-  using Items = std::vector<std::pair<ExpressionPtr, ExpressionPtr>>;
-  DictOf(int at, Items items) : Expression(at), items_(std::move(items)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    Dict dict;
-    for (const auto& [key, item] : items_) {
-      const Value k = key->value(r, scope);
-      if (k.string() == nullptr)
-        fail(concat("line ", line, ": a key of a dict is a ", type_name(k)));
-      dict[*k.string()] = item->value(r, scope);
-    }
-    return dict;
-  }
-  const Items items_;
-};
-
-struct Attribute : Expression {
-  Attribute(int at, ExpressionPtr of, std::string n)
-      : Expression(at), of_(std::move(of)), name_(std::move(n)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value v = of_->value(r, scope);
-    if (v.is_undefined())
-      fail(concat("line ", line, ": \"", v.undefined_name(), "\" is undefined, so it has no \"",
-                  name_, "\""));
-    return attribute_of(r, v, name_);
-  }
-  const ExpressionPtr of_;
-  const std::string name_;
-};
-
-struct Item : Expression {
-  Item(int at, ExpressionPtr of, ExpressionPtr i)
-      : Expression(at), of_(std::move(of)), index_(std::move(i)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value v = of_->value(r, scope);
-    if (v.is_undefined())
-      fail(concat("line ", line, ": \"", v.undefined_name(),
-                  "\" is undefined, so it has no elements"));
-    const Value index = index_->value(r, scope);
-    Value found = item_of(v, index);
-    // A name that is no key may be a method.
-    if (!found.is_undefined() || index.string() == nullptr || v.dict()) return found;
-    return attribute_of(r, v, *index.string());
-  }
-  const ExpressionPtr of_, index_;
-};
-
-struct Slice : Expression {
-  Slice(int at, ExpressionPtr of, ExpressionPtr b, ExpressionPtr e, ExpressionPtr s)
-      : Expression(at),
-        of_(std::move(of)),
-        begin_(std::move(b)),
-        end_(std::move(e)),
-        step_(std::move(s)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const auto bound = [&](const ExpressionPtr& e, int64_t absent) {
-      if (e == nullptr) return absent;
-      const Value v = e->value(r, scope);
-      int64_t i = 0;
-      if (v.is_none()) return absent;
-      if (!v.to_integer(i)) fail(concat("line ", line, ": a bound of a slice is a ", type_name(v)));
-      return std::max(i, INT64_MIN / 4);
-    };
-    const Value v = of_->value(r, scope);
-    const int64_t begin = bound(begin_, INT64_MIN), end = bound(end_, INT64_MIN),
-                  step = bound(step_, 1);
-    if (v.string()) return slice_of(*v.string(), begin, end, step);
-    if (v.list()) return slice_of(*v.list(), begin, end, step);
-    fail(concat("line ", line, ": a ", type_name(v), " has no slices"));
-  }
-  const ExpressionPtr of_, begin_, end_, step_;
-};
-
-struct Call : Expression {
-  Call(int at, ExpressionPtr f, CallArguments a)
-      : Expression(at), function_(std::move(f)), arguments_(std::move(a)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value f = function_->value(r, scope);
-    return call(r, f, arguments_.values(r, scope), line);
-  }
-  const ExpressionPtr function_;
-  const CallArguments arguments_;
-};
-
-struct Filtered : Expression {
-  Filtered(int at, ExpressionPtr of, Filter f, CallArguments a)
-      : Expression(at), of_(std::move(of)), filter_(f), arguments_(std::move(a)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value v = of_->value(r, scope);
-    return filter_(r, v, arguments_.values(r, scope));
-  }
-  const ExpressionPtr of_;
-  const Filter filter_;
-  const CallArguments arguments_;
-};
-
-struct Tested : Expression {
-  Tested(int at, ExpressionPtr of, Test t, CallArguments a, bool negated)
-      : Expression(at), of_(std::move(of)), test_(t), arguments_(std::move(a)), negated_(negated) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value v = of_->value(r, scope);
-    return test_(v, arguments_.values(r, scope)) != negated_;
-  }
-  const ExpressionPtr of_;
-  const Test test_;
-  const CallArguments arguments_;
-  const bool negated_;
-};
-
-struct Condition : Expression {
-  Condition(int at, ExpressionPtr yes, ExpressionPtr c, ExpressionPtr no)
-      : Expression(at), yes_(std::move(yes)), condition_(std::move(c)), no_(std::move(no)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    if (condition_->value(r, scope).truth()) return yes_->value(r, scope);
-    return no_ ? no_->value(r, scope) : Value(Undefined{"the else of a condition"});
-  }
-  const ExpressionPtr yes_, condition_, no_;
-};
-
-struct Logical : Expression {
-  Logical(int at, ExpressionPtr a, ExpressionPtr b, bool is_and)
-      : Expression(at), a_(std::move(a)), b_(std::move(b)), and_(is_and) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value first = a_->value(r, scope);
-    return first.truth() == and_ ? b_->value(r, scope) : first;
-  }
-  const ExpressionPtr a_, b_;
-  const bool and_;
-};
-
-struct Not : Expression {
-  Not(int at, ExpressionPtr e) : Expression(at), e_(std::move(e)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    return !e_->value(r, scope).truth();
-  }
-  const ExpressionPtr e_;
-};
-
-struct Comparison : Expression {
-  using Links = std::vector<std::pair<std::string, ExpressionPtr>>;
-  Comparison(int at, ExpressionPtr first, Links links)
-      : Expression(at), first_(std::move(first)), links_(std::move(links)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    Value left = first_->value(r, scope);
-    for (const auto& [operation, e] : links_) {
-      Value right = e->value(r, scope);
-      if (!holds(operation, left, right)) return false;
-      left = std::move(right);
-    }
-    return true;
-  }
-  static bool holds(const std::string& operation, const Value& a, const Value& b) {
-    if (operation == "==") return equal(a, b);
-    if (operation == "!=") return !equal(a, b);
-    if (operation == "in") return contains(b, a);
-    if (operation == "not in") return !contains(b, a);
-    if (operation == "<") return less(a, b);
-    if (operation == ">") return less(b, a);
-    return operation == "<=" ? !less(b, a) : !less(a, b);
-  }
-  const ExpressionPtr first_;
-  const Links links_;
-};
-
-struct Calculation : Expression {
-  Calculation(int at, std::string o, ExpressionPtr a, ExpressionPtr b)
-      : Expression(at), operation_(std::move(o)), a_(std::move(a)), b_(std::move(b)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
-    const Value a = a_->value(r, scope), b = b_->value(r, scope);
-    return calculate(r, operation_, a, b);
-  }
-  const std::string operation_;
-  const ExpressionPtr a_, b_;
-};
 
 template <class Node, class... Parts>
 ExpressionPtr make(int line, Parts&&... parts) {
@@ -290,7 +77,19 @@ ExpressionPtr ExpressionReader::read_or_tuple() {
   while (t_.take_symbol(","))
     if (t_.now().kind != TokenKind::kBlockEnd && t_.now().kind != TokenKind::kPrintEnd)
       items.push_back(read());
-  return make<ListOf>(line, std::move(items));
+  return make<ListOf>(line, std::move(items), true);
+}
+
+ExpressionPtr ExpressionReader::read_iterable() {
+  const int line = t_.now().line;
+  ExpressionPtr first = read_or();
+  if (!t_.is_symbol(",")) return first;
+  std::vector<ExpressionPtr> items;
+  items.push_back(std::move(first));
+  while (t_.take_symbol(","))
+    if (t_.now().kind != TokenKind::kBlockEnd && !t_.is_name("if") && !t_.is_name("recursive"))
+      items.push_back(read_or());
+  return make<ListOf>(line, std::move(items), true);
 }
 
 ExpressionPtr ExpressionReader::read_or() {
@@ -418,6 +217,9 @@ ExpressionPtr ExpressionReader::read_primary() {
     if (token.text == "false" || token.text == "False") return constant(false);
     if (token.text == "none" || token.text == "None") return constant(Value());
     t_.go_on();
+    if (token.text == "caller") specials.caller = true;
+    if (token.text == "kwargs") specials.kwargs = true;
+    if (token.text == "varargs") specials.varargs = true;
     return make<Name>(token.line, token.text);
   }
   if (token.kind == TokenKind::kString) {
@@ -457,7 +259,7 @@ ExpressionPtr ExpressionReader::read_bracket() {
   }
   t_.want_symbol(close);
   if (tuple && items.size() == 1 && !comma) return std::move(items[0]);
-  return make<ListOf>(line, std::move(items));
+  return make<ListOf>(line, std::move(items), tuple);
 }
 
 ExpressionPtr ExpressionReader::read_dict() {
@@ -517,13 +319,26 @@ ExpressionPtr ExpressionReader::read_index(ExpressionPtr e) {
 
 CallArguments ExpressionReader::read_arguments() {
   CallArguments a;
+  const auto want = [&](bool in_order) {
+    if (!in_order) t_.fail_here("the arguments of a call are not in order");
+  };
   while (!t_.take_symbol(")")) {
-    if (t_.now().kind == TokenKind::kName && t_.next().kind == TokenKind::kSymbol &&
-        t_.next().text == "=") {
+    if (t_.take_symbol("*")) {
+      want(!a.more_positional && !a.more_named);
+      a.more_positional = read();
+    } else if (t_.take_symbol("**")) {
+      want(!a.more_named);
+      a.more_named = read();
+    } else if (t_.now().kind == TokenKind::kName && t_.next().kind == TokenKind::kSymbol &&
+               t_.next().text == "=") {
+      want(!a.more_named);
       std::string name = t_.want_any_name();
+      if (std::ranges::any_of(a.named, [&](const auto& given) { return given.first == name; }))
+        t_.fail_here(concat("the argument \"", name, "\" is given twice"));
       t_.want_symbol("=");
       a.named.emplace_back(std::move(name), read());
     } else {
+      want(!a.more_positional && !a.more_named && a.named.empty());
       a.positional.push_back(read());
     }
     if (!t_.is_symbol(")")) t_.want_symbol(",");
@@ -534,14 +349,8 @@ CallArguments ExpressionReader::read_arguments() {
 ExpressionPtr ExpressionReader::read_filters(ExpressionPtr e) {
   for (;;) {
     link();
-    const int line = t_.now().line;
     if (t_.take_symbol("|")) {
-      const std::string name = t_.want_any_name();
-      const Filter filter = find_filter(name);
-      if (filter == nullptr)
-        fail(concat("line ", line, ": the filter \"", name, "\" is not available"));
-      e = make<Filtered>(line, std::move(e), filter,
-                         t_.take_symbol("(") ? read_arguments() : CallArguments());
+      e = read_filter(std::move(e));
     } else if (t_.take_name("is")) {
       e = read_test(std::move(e));
     } else if (t_.is_symbol(".") || t_.is_symbol("[") || t_.is_symbol("(")) {
@@ -552,12 +361,29 @@ ExpressionPtr ExpressionReader::read_filters(ExpressionPtr e) {
   }
 }
 
+ExpressionPtr ExpressionReader::read_filter(ExpressionPtr e) {
+  const int line = t_.now().line;
+  std::string name = t_.want_any_name();
+  while (t_.take_symbol(".")) name += '.' + t_.want_any_name();
+  return make<Filtered>(line, std::move(e), std::move(name),
+                        t_.take_symbol("(") ? read_arguments() : CallArguments());
+}
+
+ExpressionPtr ExpressionReader::read_block_filters(bool begun) {
+  if (!begun && !t_.is_symbol("|")) return nullptr;
+  links_ = 0;
+  ExpressionPtr e = make<Given>(t_.now().line);
+  for (bool more = begun || t_.take_symbol("|"); more; more = t_.take_symbol("|")) {
+    link();
+    e = read_filter(std::move(e));
+  }
+  return e;
+}
+
 ExpressionPtr ExpressionReader::read_test(ExpressionPtr e) {
   const int line = t_.now().line;
   const bool negated = t_.take_name("not");
-  const std::string name = t_.want_any_name();
-  const Test test = find_test(name);
-  if (test == nullptr) fail(concat("line ", line, ": the test \"", name, "\" is not available"));
+  std::string name = t_.want_any_name();
   CallArguments arguments;
   if (t_.take_symbol("(")) {
     arguments = read_arguments();
@@ -571,13 +397,25 @@ ExpressionPtr ExpressionReader::read_test(ExpressionPtr e) {
                        (now.kind == TokenKind::kName && !kOperators.contains(now.text));
     if (value) arguments.positional.push_back(read_postfix(read_primary()));
   }
-  return make<Tested>(line, std::move(e), test, std::move(arguments), negated);
+  return make<Tested>(line, std::move(e), std::move(name), std::move(arguments), negated);
 }
 
 Arguments CallArguments::values(Renderer& r, const ScopePtr& scope) const {
   Arguments out;
   for (const auto& e : positional) out.positional.push_back(e->value(r, scope));
   for (const auto& [name, e] : named) out.named.emplace_back(name, e->value(r, scope));
+  if (more_positional)
+    for (const Value& v : elements_of(more_positional->value(r, scope)))
+      out.positional.push_back(v);
+  if (!more_named) return out;
+  const Value more = more_named->value(r, scope);
+  if (more.dict() == nullptr) fail(concat("what follows ** is a ", type_name(more), ", no dict"));
+  spend(std::ssize(more.dict()->items()) * (1 + std::ssize(named)));
+  for (const auto& [name, value] : more.dict()->items()) {
+    for (const auto& given : named)
+      if (given.first == name) fail(concat("the argument \"", name, "\" is given twice"));
+    out.named.emplace_back(name, value);
+  }
   return out;
 }
 

@@ -41,10 +41,19 @@ inline constexpr int kMostLinks = 2000;
 class ExpressionReader {
  public:
   explicit ExpressionReader(Tokens& tokens) : t_(tokens) {}
-  ExpressionPtr read();            // a conditional expression
-  ExpressionPtr read_or_tuple();   // also a, b
-  ExpressionPtr read_or();         // without a condition, as in a for's filter
-  CallArguments read_arguments();  // behind "("
+  ExpressionPtr read();           // a conditional expression
+  ExpressionPtr read_or_tuple();  // also a, b
+  ExpressionPtr read_or();        // without a condition, as in a for's filter
+  ExpressionPtr read_iterable();  // of a for: the same, also a, b
+  // The filters that a block's text is put through, from Renderer::given on; begun: the first has no "|".
+  // nullptr where there are none.
+  ExpressionPtr read_block_filters(bool begun);
+
+  // Which of the names that a macro is given without asking were read, until somebody sets this back.
+  struct Specials {
+    bool caller = false, kwargs = false, varargs = false;
+  };
+  Specials specials;
 
  private:
   ExpressionPtr read_and();
@@ -60,7 +69,9 @@ class ExpressionReader {
   ExpressionPtr read_dict();
   ExpressionPtr read_postfix(ExpressionPtr e);
   ExpressionPtr read_index(ExpressionPtr e);
+  CallArguments read_arguments();  // behind "("
   ExpressionPtr read_filters(ExpressionPtr e);
+  ExpressionPtr read_filter(ExpressionPtr e);
   ExpressionPtr read_test(ExpressionPtr e);
   void link();
   Tokens& t_;

@@ -3,43 +3,36 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "engine/core/error.h"
+#include "engine/text/jinja/arguments.h"
+#include "engine/text/jinja/format.h"
 #include "engine/text/jinja/nodes.h"
 #include "engine/text/jinja/text_tools.h"
 
 namespace trireme::jinja {
 namespace {
 
-const std::string& text_in(const Value& v, const char* filter) {
-  if (v.string() == nullptr)
-    fail(concat("the filter ", filter, " wants a string, not a ", type_name(v)));
-  return *v.string();
-}
+const std::string kDot = ".", kComma = ",", kNewLine = "\n";
 
-int64_t integer_at(const Arguments& a, size_t i, const char* name, int64_t fallback) {
-  const Value* v = a.find(i, name);
-  int64_t out = fallback;
-  if (v != nullptr && !v->is_none() && !v->to_integer(out))
-    fail(concat("\"", name, "\" is no whole number"));
-  return out;
-}
-
-bool flag_at(const Arguments& a, size_t i, const char* name, bool fallback) {
-  const Value* v = a.find(i, name);
-  return v != nullptr ? v->truth() : fallback;
-}
-
-const std::string kDot = ".", kNewLine = "\n";
-
-// "a.b" or a number, from value to value.
-Value member(Renderer& r, Value v, const Value& path) {
-  int64_t i = 0;
-  if (path.to_integer(i)) return item_of(v, path);
-  const std::string& text = text_in(path, "map");
-  for (const Value& name : split_text(text, &kDot, -1, false)) {
+// "a.b.0" or a number, from value to value; what is not there is the fallback, if there is one.
+Value member(Renderer& r, Value v, const Value& path, const Value* fallback) {
+  const auto step = [&](const Value& name, bool number) {
+    if (v.is_undefined())
+      fail(concat("\"", v.undefined_name(), "\" is undefined, so it has no \"", text_of(name),
+                  "\""));
     const Value found = item_of(v, name);
-    v = found.is_undefined() ? attribute_of(r, v, *name.string()) : found;
+    v = !found.is_undefined() || number || v.dict() ? found : attribute_of(r, v, *name.string());
+    if (v.is_undefined() && fallback != nullptr) v = *fallback;
+  };
+  int64_t i = 0;
+  if (path.to_integer(i)) return step(path, true), v;
+  for (const Value& name : split_text(text_in(path, "an attribute"), &kDot, -1, false)) {
+    const std::string& text = *name.string();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), i);
+    const bool number = error == std::errc() && end == text.data() + text.size() && i >= 0;
+    step(number ? Value(i) : name, number);
   }
   return v;
 }
@@ -56,10 +49,7 @@ Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
   List out;
   if (const Value* path = a.find(SIZE_MAX, "attribute")) {
     const Value* fallback = a.find(SIZE_MAX, "default");
-    for (const Value& item : elements_of(v)) {
-      const Value found = member(r, item, *path);
-      out.push_back(found.is_undefined() && fallback != nullptr ? *fallback : found);
-    }
+    for (const Value& item : elements_of(v)) out.push_back(member(r, item, *path, fallback));
     return out;
   }
   if (a.positional.empty()) fail("map wants a filter or an attribute");
@@ -86,7 +76,7 @@ Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribut
   List out;
   for (const Value& item : elements_of(v)) {
     r.step();
-    const Value what = by_attribute ? member(r, item, a.positional[0]) : item;
+    const Value what = by_attribute ? member(r, item, a.positional[0], nullptr) : item;
     const bool holds = test != nullptr ? test(what, behind(a, at + 1)) : what.truth();
     if (holds == wanted) out.push_back(item);
   }
@@ -94,9 +84,19 @@ Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribut
 }
 
 // What elements are compared by: themselves or a member; texts in small letters unless case counts.
-Value key_of(Renderer& r, const Value& item, const Value* path, bool case_sensitive) {
-  const Value key = path != nullptr && !path->is_none() ? member(r, item, *path) : item;
+Value key_of(Renderer& r, const Value& item, const Value* path, bool case_sensitive,
+             const Value* fallback = nullptr) {
+  const Value key = path != nullptr && !path->is_none() ? member(r, item, *path, fallback) : item;
   return !case_sensitive && key.string() ? Value(lower_text(text_of(key))) : key;
+}
+
+// The same by several members, "a,b".
+Value keys_of(Renderer& r, const Value& item, const Value* paths, bool case_sensitive) {
+  if (paths == nullptr || paths->string() == nullptr) return key_of(r, item, paths, case_sensitive);
+  List keys;
+  for (const Value& path : split_text(*paths->string(), &kComma, -1, false))
+    keys.push_back(key_of(r, item, &path, case_sensitive));
+  return keys;
 }
 
 Value sort_filter(Renderer& r, const Value& v, const Arguments& a) {
@@ -104,7 +104,7 @@ Value sort_filter(Renderer& r, const Value& v, const Arguments& a) {
   const Value* path = a.find(2, "attribute");
   const bool sensitive = flag_at(a, 1, "case_sensitive", false);
   std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& item : out) keyed.emplace_back(key_of(r, item, path, sensitive), item);
+  for (const Value& item : out) keyed.emplace_back(keys_of(r, item, path, sensitive), item);
   const bool reverse = flag_at(a, 0, "reverse", false);
   std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
     return reverse ? less(y.first, x.first) : less(x.first, y.first);
@@ -123,7 +123,7 @@ Value dictsort_filter(Renderer&, const Value& v, const Arguments& a) {
   for (const auto& [key, item] : v.dict()->items()) {
     const Value k = by_value ? item : Value(key);
     keyed.emplace_back(!sensitive && k.string() ? Value(lower_text(*k.string())) : k,
-                       List{key, item});
+                       tuple_of({key, item}));
   }
   std::ranges::stable_sort(keyed, [&](const auto& x, const auto& y) {
     return reverse ? less(y.first, x.first) : less(x.first, y.first);
@@ -131,6 +131,94 @@ Value dictsort_filter(Renderer&, const Value& v, const Arguments& a) {
   List out;
   for (auto& [key, pair] : keyed) out.push_back(std::move(pair));
   return out;
+}
+
+// The elements under what they have in common, in its order.
+Value groupby_filter(Renderer& r, const Value& v, const Arguments& a) {
+  const Value *path = a.find(0, "attribute"), *fallback = a.find(1, "default");
+  if (path == nullptr) fail("groupby wants an attribute");
+  if (fallback != nullptr && fallback->is_none()) fallback = nullptr;
+  const bool sensitive = flag_at(a, 2, "case_sensitive", false);
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& item : elements_of(v))
+    keyed.emplace_back(key_of(r, item, path, sensitive, fallback), item);
+  std::ranges::stable_sort(keyed,
+                           [](const auto& x, const auto& y) { return less(x.first, y.first); });
+  List out;
+  for (size_t i = 0; i < keyed.size();) {
+    const size_t first = i;
+    List items;
+    do items.push_back(keyed[i].second);
+    while (++i < keyed.size() && equal(keyed[i].first, keyed[first].first));
+    const Value name = member(r, items[0], *path, fallback);
+    out.emplace_back(Tuple{.items = held(List{name, std::move(items)}), .is_group = true});
+  }
+  return out;
+}
+
+// Lists of so many elements, the last filled up.
+Value batch_filter(Renderer&, const Value& v, const Arguments& a) {
+  const int64_t each = integer_at(a, 0, "linecount", 0);
+  const Value* fill = a.find(1, "fill_with");
+  if (each < 1) fail("batch wants the number of elements of a list");
+  List out, now;
+  for (const Value& item : elements_of(v)) {
+    if (std::ssize(now) == each) out.emplace_back(std::exchange(now, {}));
+    now.push_back(item);
+  }
+  if (fill != nullptr && !fill->is_none() && !now.empty()) {
+    spend(each - std::ssize(now));
+    now.resize(static_cast<size_t>(each), *fill);
+  }
+  if (!now.empty()) out.emplace_back(std::move(now));
+  return out;
+}
+
+// So many lists of nearly the same length, the shorter ones filled up.
+Value slice_filter(Renderer&, const Value& v, const Arguments& a) {
+  const int64_t lists = integer_at(a, 0, "slices", 0);
+  const Value* fill = a.find(1, "fill_with");
+  if (lists < 1) fail("slice wants the number of lists");
+  spend(lists);
+  const List items = elements_of(v);
+  const int64_t each = std::ssize(items) / lists, longer = std::ssize(items) % lists;
+  List out;
+  for (int64_t i = 0, at = 0; i < lists; ++i) {
+    const int64_t end = at + each + (i < longer ? 1 : 0);
+    List part(items.begin() + at, items.begin() + end);
+    if (fill != nullptr && !fill->is_none() && i >= longer) part.push_back(*fill);
+    out.emplace_back(std::move(part));
+    at = end;
+  }
+  return out;
+}
+
+Value attr_filter(Renderer& r, const Value& v, const Arguments& a) {
+  const std::string& name = text_at(a, 0, "name", "attr");
+  const Value found = attribute_of(r, v, name);
+  return v.dict() && !found.function() ? Value(Undefined{name}) : found;  // a key is no attribute
+}
+
+Value format_filter(Renderer& r, const Value& v, const Arguments& a) {
+  if (!a.positional.empty() && !a.named.empty())
+    fail("format takes values or named values, not both");
+  if (a.named.empty()) return percent_formatted(r, text_of(v), tuple_of(a.positional));
+  Dict named;
+  for (const auto& [name, value] : a.named) named[name] = value;
+  return percent_formatted(r, text_of(v), named);
+}
+
+Value truncate_filter(Renderer&, const Value& v, const Arguments& a) {
+  const std::string s = text_of(v);
+  const Value* end = a.find(2, "end");
+  const std::string mark = end != nullptr ? text_of(*end) : "...";
+  const int64_t length = integer_at(a, 0, "length", 255), leeway = integer_at(a, 3, "leeway", 5),
+                kept = length - length_of(mark);
+  if (kept < 0 || leeway < 0) fail("truncate wants room for its mark of the end");
+  if (length_of(s) - leeway <= length) return s;
+  std::string text = slice_of(s, 0, kept, 1);
+  if (!flag_at(a, 1, "killwords", false)) text = text.substr(0, text.rfind(' '));
+  return text + mark;
 }
 
 Value tojson_filter(Renderer& r, const Value& v, const Arguments& a) {
@@ -229,7 +317,7 @@ Value sum_filter(Renderer& r, const Value& v, const Arguments& a) {
   Value total = start != nullptr ? *start : Value(int64_t{0});
   for (const Value& item : elements_of(v))
     total = calculate(r, "+", total,
-                      path != nullptr && !path->is_none() ? member(r, item, *path) : item);
+                      path != nullptr && !path->is_none() ? member(r, item, *path, nullptr) : item);
   return total;
 }
 
@@ -286,7 +374,7 @@ Value join_filter(Renderer& r, const Value& v, const Arguments& a) {
   const Value* path = a.find(1, "attribute");
   List items = elements_of(v);
   if (path != nullptr && !path->is_none())
-    for (Value& item : items) item = member(r, item, *path);
+    for (Value& item : items) item = member(r, item, *path, nullptr);
   return joined_text(r, items, between != nullptr ? text_of(*between) : "");
 }
 
@@ -309,7 +397,7 @@ Value items_filter(Renderer&, const Value& v, const Arguments&) {
   List out;
   if (v.is_undefined()) return out;
   if (v.dict() == nullptr) fail(concat("items wants a dict, not a ", type_name(v)));
-  for (const auto& [key, item] : v.dict()->items()) out.emplace_back(List{key, item});
+  for (const auto& [key, item] : v.dict()->items()) out.push_back(tuple_of({key, item}));
   return out;
 }
 
@@ -335,7 +423,11 @@ Value abs_filter(Renderer&, const Value& v, const Arguments&) {
 const std::map<std::string, Filter, std::less<>>& filters() {
   static const std::map<std::string, Filter, std::less<>> kFilters = {
       {"abs", abs_filter},
+      {"attr", attr_filter},
+      {"batch", batch_filter},
       {"capitalize", TRIREME_FILTER(capitalized(text_of(v)))},
+      {"center",
+       TRIREME_FILTER(padded(r, text_of(v), integer_at(a, 0, "width", 80), " ", '^', true))},
       {"count", length_filter},
       {"d", default_filter},
       {"default", default_filter},
@@ -344,6 +436,9 @@ const std::map<std::string, Filter, std::less<>>& filters() {
       {"escape", TRIREME_FILTER(escaped(text_of(v)))},
       {"first", TRIREME_FILTER(end_of(v, true))},
       {"float", float_filter},
+      {"forceescape", TRIREME_FILTER(escaped(text_of(v)))},
+      {"format", format_filter},
+      {"groupby", groupby_filter},
       {"indent", indent_filter},
       {"int", int_filter},
       {"items", items_filter},
@@ -363,14 +458,17 @@ const std::map<std::string, Filter, std::less<>>& filters() {
       {"safe", TRIREME_FILTER(v)},
       {"select", TRIREME_FILTER(selected(r, v, a, false, true))},
       {"selectattr", TRIREME_FILTER(selected(r, v, a, true, true))},
+      {"slice", slice_filter},
       {"sort", sort_filter},
       {"string", TRIREME_FILTER(text_of(v))},
       {"sum", sum_filter},
       {"title", TRIREME_FILTER(words_capitalized(text_of(v)))},
       {"tojson", tojson_filter},
       {"trim", trim_filter},
+      {"truncate", truncate_filter},
       {"unique", unique_filter},
       {"upper", TRIREME_FILTER(upper_case(text_of(v)))},
+      {"wordcount", TRIREME_FILTER(words_in(text_of(v)))},
   };
   return kFilters;
 }
@@ -405,6 +503,10 @@ bool is_sequence(const Value& v) { return v.string() || v.list() || v.dict(); }
 const std::map<std::string, Test, std::less<>>& tests() {
   static const std::map<std::string, Test, std::less<>> kTests = {
       {"!=", TRIREME_TEST(!equal(v, other(a)))},
+      {"lessthan", TRIREME_TEST(less(v, other(a)))},
+      {"greaterthan", TRIREME_TEST(less(other(a), v))},
+      {">=", TRIREME_TEST(!less(v, other(a)))},
+      {"<=", TRIREME_TEST(!less(other(a), v))},
       {"<", TRIREME_TEST(less(v, other(a)))},
       {"==", TRIREME_TEST(equal(v, other(a)))},
       {">", TRIREME_TEST(less(other(a), v))},
@@ -416,6 +518,7 @@ const std::map<std::string, Test, std::less<>>& tests() {
       {"equalto", TRIREME_TEST(equal(v, other(a)))},
       {"even", TRIREME_TEST(whole(v) % 2 == 0)},
       {"false", TRIREME_TEST(v.boolean() && !*v.boolean())},
+      {"filter", TRIREME_TEST(v.string() && find_filter(*v.string()) != nullptr)},
       {"float", TRIREME_TEST(v.real() != nullptr)},
       {"ge", TRIREME_TEST(!less(v, other(a)))},
       {"gt", TRIREME_TEST(less(other(a), v))},
@@ -433,6 +536,7 @@ const std::map<std::string, Test, std::less<>>& tests() {
       {"sameas", TRIREME_TEST(same(v, other(a)))},
       {"sequence", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
       {"string", TRIREME_TEST(v.string() != nullptr)},
+      {"test", TRIREME_TEST(v.string() && find_test(*v.string()) != nullptr)},
       {"true", TRIREME_TEST(v.boolean() && *v.boolean())},
       {"undefined", TRIREME_TEST(v.is_undefined())},
       {"upper", TRIREME_TEST(is_all(text_of(v), "isupper"))},

@@ -30,12 +30,20 @@ class Scope {
 // One rendering.
 struct Renderer {
   Limits limits;
-  std::string out;
-  std::vector<std::pair<size_t, size_t>> generated;  // bytes of `out` between {% generation %} tags
+  std::string out = {};
+  // Bytes of `out` between {% generation %} tags, unless some stood in a text that was not written at once.
+  std::vector<std::pair<size_t, size_t>> generated = {};
+  bool lost_generated = false;
   int depth = 0;
+  int captures = 0;  // around: what is written becomes a value
+  std::shared_ptr<Scope> top = {};
+  Value given = {};                                 // what a block is put through filters
+  std::vector<std::weak_ptr<Object>> objects = {};  // which may hold themselves
 
   void step();  // a node is visited
   void write(const std::string& text);
+  // What a block writes, instead of writing it.
+  std::string written(const std::function<void()>& block);
   // A value's size, before it is made.
   void check_size(int64_t bytes) const;
 };
@@ -62,13 +70,15 @@ Flow run_block(const Block& block, Renderer& r, const ScopePtr& scope);
 struct CallArguments {
   std::vector<ExpressionPtr> positional;
   std::vector<std::pair<std::string, ExpressionPtr>> named;
+  ExpressionPtr more_positional, more_named;  // *list, **dict; absent ones are null
   Arguments values(Renderer& r, const ScopePtr& scope) const;
 };
 
-// What `set` and `for` give values to: names, or a member of a namespace.
+// What `set`, `for` and `with` give values to: a name, a member of a namespace, or several for the value's elements.
 struct Target {
-  std::vector<std::string> names;  // more than one: the value's elements
-  std::string member;              // of names[0], a namespace
+  std::string name;
+  std::string member;         // of the namespace `name`
+  std::vector<Target> parts;  // not empty: name is
   void assign(const Value& value, const ScopePtr& scope) const;
 };
 

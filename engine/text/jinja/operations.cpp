@@ -1,11 +1,11 @@
-// Arithmetic, membership, elements, and the methods of strings, lists and dicts.
+// Arithmetic, membership and elements.
 #include <algorithm>
 #include <climits>
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/text/jinja/format.h"
 #include "engine/text/jinja/nodes.h"
-#include "engine/text/jinja/text_tools.h"
 
 namespace trireme::jinja {
 namespace {
@@ -70,181 +70,10 @@ Value repeated(Renderer& r, const Value& what, int64_t times) {
   spend(std::ssize(list) * times);
   List out;
   for (int64_t i = 0; i < times; ++i) out.insert(out.end(), list.begin(), list.end());
-  return out;
-}
-
-// %-formatting of one or several values.
-std::string formatted(const std::string& format, const List& values) {
-  std::string out;
-  size_t next = 0;
-  for (size_t i = 0; i < format.size(); ++i) {
-    if (format[i] != '%' || i + 1 == format.size()) {
-      out += format[i];
-      continue;
-    }
-    const char kind = format[++i];
-    if (kind == '%') {
-      out += '%';
-      continue;
-    }
-    if (kind != 's' && kind != 'd' && kind != 'r')
-      fail(concat("the format %", kind, " is not available"));
-    if (next == values.size()) fail("a format has more places than values");
-    const Value& v = values[next++];
-    out += kind == 'r' ? repr_of(v) : text_of(v);
-  }
-  if (next < values.size()) fail("a format has fewer places than values");
-  return out;
-}
-
-Value bound(std::function<Value(const Arguments&)> f) {
-  return Function([f = std::move(f)](Arguments& a) { return f(a); });
-}
-
-const std::string& text_argument(const Arguments& a, size_t i, const char* name,
-                                 const char* method) {
-  const Value* v = a.find(i, name);
-  if (v == nullptr || v->string() == nullptr) fail(concat(method, " wants a string"));
-  return *v->string();
-}
-
-int64_t integer_argument(const Arguments& a, size_t i, const char* name, int64_t fallback) {
-  const Value* v = a.find(i, name);
-  int64_t out = fallback;
-  if (v != nullptr && !v->is_none() && !v->to_integer(out))
-    fail(concat("\"", name, "\" is no whole number"));
-  return out;
-}
-
-// Whether the text begins (or ends) with the string, or one of the list.
-bool has_end(const std::string& s, const Arguments& a, bool at_start) {
-  const Value* v = a.find(0, "prefix");
-  List choices;
-  if (v != nullptr && v->list())
-    choices = *v->list();
-  else if (v != nullptr)
-    choices = {*v};
-  return std::ranges::any_of(choices, [&](const Value& choice) {
-    if (choice.string() == nullptr) fail("startswith and endswith want strings");
-    return at_start ? s.starts_with(*choice.string()) : s.ends_with(*choice.string());
-  });
-}
-
-Value string_method(Renderer& r, const std::string& s, const std::string& name) {
-  spend_bytes(4 * s.size());  // a method keeps the text, and walks over it
-  const auto stripped_by = [&](bool left, bool right) {
-    return bound([s, left, right](const Arguments& a) -> Value {
-      const Value* chars = a.find(0, "chars");
-      const bool given = chars != nullptr && chars->string() != nullptr;
-      return stripped(s, given ? chars->string() : nullptr, left, right);
-    });
-  };
-  if (name == "strip") return stripped_by(true, true);
-  if (name == "lstrip") return stripped_by(true, false);
-  if (name == "rstrip") return stripped_by(false, true);
-  if (name == "upper") return bound([s](const Arguments&) -> Value { return upper_case(s); });
-  if (name == "lower") return bound([s](const Arguments&) -> Value { return lower_text(s); });
-  if (name == "title") return bound([s](const Arguments&) -> Value { return title_case(s); });
-  if (name == "capitalize") return bound([s](const Arguments&) -> Value { return capitalized(s); });
-  if (name == "splitlines") return bound([s](const Arguments&) -> Value { return lines_of(s); });
-  if (name == "startswith")
-    return bound([s](const Arguments& a) -> Value { return has_end(s, a, true); });
-  if (name == "endswith")
-    return bound([s](const Arguments& a) -> Value { return has_end(s, a, false); });
-  if (name == "split" || name == "rsplit")
-    return bound([s, from_right = name == "rsplit"](const Arguments& a) -> Value {
-      const Value* separator = a.find(0, "sep");
-      const bool given = separator != nullptr && separator->string() != nullptr;
-      return split_text(s, given ? separator->string() : nullptr,
-                        integer_argument(a, 1, "maxsplit", -1), from_right);
-    });
-  if (name == "replace")
-    return bound([s, &r](const Arguments& a) -> Value {
-      return replaced_text(r, s, text_argument(a, 0, "old", "replace"),
-                           text_argument(a, 1, "new", "replace"),
-                           integer_argument(a, 2, "count", -1));
-    });
-  if (name == "find" || name == "index" || name == "count")
-    return bound([s, name](const Arguments& a) -> Value {
-      const std::string& part = text_argument(a, 0, "sub", "find");
-      if (name == "count") return count_of(s, part);
-      const size_t at = s.find(part);
-      if (at == std::string::npos && name == "index")
-        fail("a text does not hold what index looks for");
-      return at == std::string::npos ? int64_t{-1} : length_of(s.substr(0, at));
-    });
-  if (name == "join")
-    return bound([s, &r](const Arguments& a) -> Value {
-      const Value* list = a.find(0, "iterable");
-      return joined_text(r, list == nullptr ? List() : elements_of(*list), s);
-    });
-  if (name == "removeprefix" || name == "removesuffix")
-    return bound([s, name](const Arguments& a) -> Value {
-      const std::string& part = text_argument(a, 0, "prefix", "removeprefix");
-      if (name == "removeprefix") return s.starts_with(part) ? s.substr(part.size()) : s;
-      return s.ends_with(part) ? s.substr(0, s.size() - part.size()) : s;
-    });
-  if (name == "isdigit" || name == "isspace" || name == "isalpha" || name == "isalnum" ||
-      name == "isupper" || name == "islower")
-    return bound([s, name](const Arguments&) -> Value { return is_all(s, name); });
-  return Undefined{name};
-}
-
-Value dict_method(const Value& owner, const std::string& name) {
-  const Dict& dict = *owner.dict();
-  if (name == "items" || name == "keys" || name == "values")
-    return bound([owner, name](const Arguments&) -> Value {
-      List out;
-      for (const auto& [key, item] : owner.dict()->items()) {
-        if (name == "items")
-          out.emplace_back(List{key, item});
-        else if (name == "keys")
-          out.emplace_back(key);
-        else
-          out.push_back(item);
-      }
-      return out;
-    });
-  if (name == "get")
-    return bound([owner](const Arguments& a) -> Value {
-      const Value* key = a.find(0, "key");
-      const Value* found =
-          key != nullptr && key->string() ? owner.dict()->find(*key->string()) : nullptr;
-      if (found != nullptr) return *found;
-      const Value* fallback = a.find(1, "default");
-      return fallback != nullptr ? *fallback : Value();
-    });
-  const Value* found = dict.find(name);
-  return found != nullptr ? *found : Value(Undefined{name});
-}
-
-Value list_method(const Value& owner, const std::string& name) {
-  if (name != "index" && name != "count") return Undefined{name};
-  return bound([owner, name](const Arguments& a) -> Value {
-    const Value* what = a.find(0, "value");
-    int64_t count = 0;
-    for (size_t i = 0; what != nullptr && i < owner.list()->size(); ++i) {
-      if (!equal((*owner.list())[i], *what)) continue;
-      if (name == "index") return static_cast<int64_t>(i);
-      ++count;
-    }
-    if (name == "index") fail("a list does not hold what index looks for");
-    return count;
-  });
+  return what.tuple() ? tuple_of(std::move(out)) : Value(std::move(out));
 }
 
 }  // namespace
-
-Value attribute_of(Renderer& r, const Value& value, const std::string& name) {
-  if (const std::string* s = value.string()) return string_method(r, *s, name);
-  if (value.dict()) return dict_method(value, name);
-  if (value.list()) return list_method(value, name);
-  if (const Namespace* n = value.name_space()) {
-    const Value* found = n->members.find(name);
-    return found != nullptr ? *found : Value(Undefined{name});
-  }
-  return Undefined{name};
-}
 
 Value item_of(const Value& value, const Value& index) {
   if (const Dict* dict = value.dict()) {
@@ -281,16 +110,16 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
     spend_bytes(a.string()->size() + b.string()->size());
     return *a.string() + *b.string();
   }
-  if (operation == "+" && a.list() && b.list()) {
+  if (operation == "+" && a.list() && b.list() && !a.tuple() == !b.tuple()) {
     if (std::ssize(*a.list()) + std::ssize(*b.list()) > kMostElements) fail("a list is too long");
     spend(std::ssize(*a.list()) + std::ssize(*b.list()));
     List out = *a.list();
     out.insert(out.end(), b.list()->begin(), b.list()->end());
-    return out;
+    return a.tuple() ? tuple_of(std::move(out)) : Value(std::move(out));
   }
   if (operation == "*" && (a.string() || a.list()) && b.to_integer(j)) return repeated(r, a, j);
   if (operation == "*" && (b.string() || b.list()) && a.to_integer(i)) return repeated(r, b, i);
-  if (operation == "%" && a.string()) return formatted(*a.string(), b.list() ? *b.list() : List{b});
+  if (operation == "%" && a.string()) return percent_formatted(r, *a.string(), b);
   if (a.is_undefined() || b.is_undefined())
     fail(concat("\"", (a.is_undefined() ? a : b).undefined_name(), "\" is undefined, so it has no ",
                 operation));

@@ -216,12 +216,39 @@ std::string joined_text(Renderer& r, const List& items, const std::string& betwe
   return out;
 }
 
+std::string padded(Renderer& r, const std::string& s, int64_t width, const std::string& fill,
+                   char align, bool as_center) {
+  const int64_t missing = width - length_of(s);
+  if (missing <= 0) return s;
+  r.check_size(std::min(missing, r.limits.output + 1) * std::ssize(fill) + std::ssize(s));
+  spend_bytes(static_cast<size_t>(missing) * fill.size());
+  int64_t before = align == '<' ? 0 : align == '>' ? missing : missing / 2;
+  if (as_center) before += missing & width & 1;
+  std::string out;
+  for (int64_t i = 0; i < before; ++i) out += fill;
+  out += s;
+  for (int64_t i = before; i < missing; ++i) out += fill;
+  return out;
+}
+
+int64_t words_in(const std::string& s) {
+  int64_t words = 0;
+  bool inside = false;
+  for (const std::string_view c : characters(s)) {
+    const bool word = is_word(code_of(c));
+    words += word && !inside ? 1 : 0;
+    inside = word;
+  }
+  return words;
+}
+
 bool is_all(const std::string& s, const std::string& kind) {
   bool cased = false;
   for (const std::string_view part : characters(s)) {
     const char32_t c = code_of(part);
     const bool digit = c >= '0' && c <= '9';
-    if (kind == "isdigit" && !digit) return false;
+    if ((kind == "isdigit" || kind == "isdecimal" || kind == "isnumeric") && !digit) return false;
+    if (kind == "isascii" && c >= 0x80) return false;
     if (kind == "isspace" && !is_blank(part)) return false;
     if (kind == "isalpha" && !is_letter(c)) return false;
     if (kind == "isalnum" && !is_letter(c) && !digit) return false;
@@ -229,6 +256,7 @@ bool is_all(const std::string& s, const std::string& kind) {
     if (kind == "islower" && is_upper(c)) return false;
     cased |= is_upper(c) || is_lower(c);
   }
+  if (kind == "isascii") return true;
   return kind == "isupper" || kind == "islower" ? cased : !s.empty();
 }
 

@@ -12,7 +12,7 @@
 namespace trireme::jinja {
 namespace {
 
-constexpr int kMostDepth = 64;  // of nested values that are printed
+constexpr int kMostDepth = 64;  // of nested values that are printed or compared
 
 // As Python writes it: the shortest that reads back.
 std::string real_text(double d) {
@@ -63,7 +63,8 @@ std::string shown(const Value& v, int depth) {
       out += between + shown(item, depth + 1);
       between = ", ";
     }
-    return concat('[', out, ']');
+    if (v.tuple() == nullptr) return concat('[', out, ']');
+    return concat('(', out, list->size() == 1 ? ",)" : ")");
   }
   if (const Dict* dict = v.dict()) {
     for (const auto& [key, item] : dict->items()) {
@@ -161,7 +162,40 @@ std::vector<int64_t> slice_places(int64_t size, int64_t begin, int64_t end, int6
 
 namespace {
 thread_local Budget* t_budget = nullptr;
+
+// Values within values that are compared.
+class Level {
+ public:
+  Level() {
+    if (++t_levels > kMostDepth) {
+      --t_levels;
+      fail("values are nested too deeply to be compared");
+    }
+  }
+  ~Level() { --t_levels; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  static thread_local int t_levels;
+};
+thread_local int Level::t_levels = 0;
 }  // namespace
+
+void free_held(void* what, void (*free)(void*)) {
+  constexpr int kMostAtOnce = 64;
+  thread_local int levels = 0;
+  thread_local std::vector<std::pair<void*, void (*)(void*)>> waiting;
+  if (levels == kMostAtOnce) return waiting.emplace_back(what, free), void();
+  ++levels;
+  free(what);
+  while (levels == 1 && !waiting.empty()) {
+    const auto [next, how] = waiting.back();
+    waiting.pop_back();
+    how(next);
+  }
+  --levels;
+}
 
 Budget::Budget(int64_t steps) : limit_(steps), left_(steps), before_(t_budget) { t_budget = this; }
 Budget::~Budget() { t_budget = before_; }
@@ -196,6 +230,14 @@ const Value* Arguments::find(size_t i, std::string_view name) const {
   return i < positional.size() ? &positional[i] : nullptr;
 }
 
+Value tuple_of(List items) { return Tuple{.items = held(std::move(items))}; }
+
+Function* Value::function() const {
+  Object* const o = object();
+  if (o == nullptr) return pointed<Function>();
+  return o->call ? &o->call : nullptr;
+}
+
 bool Value::truth() const {
   if (is_undefined() || is_none()) return false;
   if (const bool* b = boolean()) return *b;
@@ -228,12 +270,14 @@ const char* type_name(const Value& v) {
   if (v.integer()) return "int";
   if (v.real()) return "float";
   if (v.string()) return "string";
+  if (v.tuple()) return "tuple";
   if (v.list()) return "list";
   if (v.dict()) return "dict";
-  return v.function() ? "function" : "namespace";
+  return v.object() ? v.object()->kind : "function";
 }
 
 bool equal(const Value& a, const Value& b) {
+  const Level level;
   spend(1);
   double x = 0, y = 0;
   int64_t i = 0, j = 0;
@@ -243,7 +287,8 @@ bool equal(const Value& a, const Value& b) {
     if (a.string()->size() == b.string()->size()) spend_bytes(a.string()->size());
     return *a.string() == *b.string();
   }
-  if (a.list() && b.list()) return std::ranges::equal(*a.list(), *b.list(), equal);
+  if (a.list() && b.list())
+    return !a.tuple() == !b.tuple() && std::ranges::equal(*a.list(), *b.list(), equal);
   if (a.dict() && b.dict()) {
     if (a.dict()->size() != b.dict()->size()) return false;
     return std::ranges::all_of(a.dict()->items(), [&](const auto& item) {
@@ -252,11 +297,11 @@ bool equal(const Value& a, const Value& b) {
     });
   }
   return (a.is_none() && b.is_none()) || (a.is_undefined() && b.is_undefined()) ||
-         (a.function() && a.function() == b.function()) ||
-         (a.name_space() && a.name_space() == b.name_space());
+         (a.function() && a.function() == b.function()) || (a.object() && a.object() == b.object());
 }
 
 bool less(const Value& a, const Value& b) {
+  const Level level;
   spend(1);
   double x = 0, y = 0;
   int64_t i = 0, j = 0;
@@ -266,7 +311,8 @@ bool less(const Value& a, const Value& b) {
     spend_bytes(std::min(a.string()->size(), b.string()->size()));
     return *a.string() < *b.string();
   }
-  if (a.list() && b.list()) return std::ranges::lexicographical_compare(*a.list(), *b.list(), less);
+  if (a.list() && b.list() && !a.tuple() == !b.tuple())
+    return std::ranges::lexicographical_compare(*a.list(), *b.list(), less);
   fail(concat("a ", type_name(a), " and a ", type_name(b), " have no order"));
 }
 
@@ -281,7 +327,7 @@ std::string text_of(const Value& v) {
     return *s;
   }
   if (v.list() || v.dict()) return shown(v, 0);
-  return v.function() ? "<function>" : "<namespace>";
+  return concat('<', type_name(v), '>');
 }
 
 std::string repr_of(const Value& v) { return shown(v, 0); }

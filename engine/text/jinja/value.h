@@ -17,7 +17,7 @@ namespace trireme::jinja {
 class Value;
 class Dict;
 struct Arguments;
-struct Namespace;
+struct Object;
 using List = std::vector<Value>;
 
 struct Undefined {
@@ -25,8 +25,21 @@ struct Undefined {
 };
 struct None {};
 using Function = std::function<Value(Arguments&)>;
+struct Tuple {
+  std::shared_ptr<List> items;
+  bool is_group = false;  // of groupby: its elements are also called grouper and list
+};
 
-// Lists, dicts and namespaces are shared, not copied, as in Python.
+// Frees now or, where many are being freed one within another, a little later: a value in a value in a value ... would
+// need a deep stack.
+void free_held(void* what, void (*free)(void*));
+template <class T>
+std::shared_ptr<T> held(T value) {
+  return {new T(std::move(value)),
+          [](T* p) { free_held(p, [](void* what) { delete static_cast<T*>(what); }); }};
+}
+
+// Lists, dicts and objects are shared, not copied, as in Python.
 class Value {
  public:
   Value() : v_(None{}) {}
@@ -36,10 +49,11 @@ class Value {
   Value(double d) : v_(d) {}
   Value(std::string s) : v_(std::make_shared<const std::string>(std::move(s))) {}
   Value(const char* s) : Value(std::string(s)) {}
-  Value(List l) : v_(std::make_shared<List>(std::move(l))) {}
+  Value(List l) : v_(held(std::move(l))) {}
   Value(Dict d);
-  Value(Function f) : v_(std::make_shared<Function>(std::move(f))) {}
-  Value(std::shared_ptr<Namespace> n) : v_(std::move(n)) {}
+  Value(Function f) : v_(held(std::move(f))) {}
+  Value(Tuple t) : v_(std::move(t)) {}
+  Value(std::shared_ptr<Object> o) : v_(std::move(o)) {}
 
   bool is_undefined() const { return std::holds_alternative<Undefined>(v_); }
   bool is_none() const { return std::holds_alternative<None>(v_); }
@@ -47,10 +61,12 @@ class Value {
   const int64_t* integer() const { return std::get_if<int64_t>(&v_); }
   const double* real() const { return std::get_if<double>(&v_); }
   const std::string* string() const { return pointed<const std::string>(); }
-  List* list() const { return pointed<List>(); }
+  // The elements of a list or a tuple.
+  List* list() const { return tuple() != nullptr ? tuple()->items.get() : pointed<List>(); }
+  const Tuple* tuple() const { return std::get_if<Tuple>(&v_); }
   Dict* dict() const { return pointed<Dict>(); }
-  Function* function() const { return pointed<Function>(); }
-  Namespace* name_space() const { return pointed<Namespace>(); }
+  Object* object() const { return pointed<Object>(); }
+  Function* function() const;  // also of an object that can be called
   const std::string& undefined_name() const { return std::get<Undefined>(v_).name; }
 
   bool truth() const;
@@ -65,10 +81,11 @@ class Value {
     return p == nullptr ? nullptr : p->get();
   }
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>,
-               std::shared_ptr<List>, std::shared_ptr<Dict>, std::shared_ptr<Function>,
-               std::shared_ptr<Namespace>>
+               std::shared_ptr<List>, Tuple, std::shared_ptr<Dict>, std::shared_ptr<Function>,
+               std::shared_ptr<Object>>
       v_;
 };
+Value tuple_of(List items);
 
 // Keys in the order in which they came; strings only.
 class Dict {
@@ -83,7 +100,7 @@ class Dict {
   std::unordered_map<std::string, size_t> places_;
 };
 
-inline Value::Value(Dict d) : v_(std::make_shared<Dict>(std::move(d))) {}
+inline Value::Value(Dict d) : v_(held(std::move(d))) {}
 
 struct Arguments {
   List positional;
@@ -92,8 +109,12 @@ struct Arguments {
   // Argument number i or of that name; nullptr: not given.
   const Value* find(size_t i, std::string_view name) const;
 };
-struct Namespace {
-  Dict members;  // which `set` may change
+// What is no data: a namespace, a loop, a macro, a cycler.
+struct Object {
+  const char* kind;
+  bool can_be_set = false;  // `set` may change members
+  Dict members = {};
+  Function call = {};  // empty: cannot be called
 };
 
 // What the rendering that is under way on this thread may still do. Whatever walks over elements or bytes pays for

@@ -57,6 +57,17 @@ TEST(ChatTemplate, TellsWhatTheAssistantWrote) {
       "answer");
 }
 
+// What a macro wrote may be changed before it is written: nobody can tell where the assistant's part of it is.
+TEST(ChatTemplate, TellsNothingOfWhatTheAssistantWroteInAMacro) {
+  const ChatTemplate chat(
+      "{% generation %}a{% endgeneration %}{% macro m() %}{% generation %}b{% endgeneration %}{% "
+      "endmacro %}{% if twice %}{{ m() | upper }}{% endif %}");
+  EXPECT_EQ(chat.render({{"twice", false}}).generated.size(), 1u);
+  const auto out = chat.render({{"twice", true}});
+  EXPECT_EQ(out.text, "aB");
+  EXPECT_TRUE(out.generated.empty());
+}
+
 TEST(ChatTemplate, TellsTheDateItIsGiven) {
   const ChatTemplate chat("{{ strftime_now('%Y') }}");
   EXPECT_EQ(chat.render(Json::object(), {}, 1'700'000'000).text, "2023");
@@ -83,12 +94,24 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Fault{"\n\n{{ x.y }}", "line 3: \"x\" is undefined"}, Fault{"{% if x %}", "endif"},
         Fault{"{{ 1 | nothing }}", "\"nothing\""}, Fault{"{{ 1 is nothing }}", "\"nothing\""},
-        Fault{"{% include 'x' %}", "include"}, Fault{"{{ 'abc }}", "a string has no end"},
-        Fault{"{{ (1 }}", "closes nothing"}, Fault{"{{ 9223372036854775807 + 1 }}", "64 bits"},
-        Fault{"{{ 1 // 0 }}", "zero"}, Fault{"{{ 1 % 0 }}", "zero"},
-        Fault{"{% set x.y = 1 %}", "no namespace"}, Fault{"{{ {1: 2} }}", "key of a dict"},
-        Fault{"{% break %}", "outside a loop"}, Fault{"{{ [1, 2][::0] }}", "step of 0"},
-        Fault{"{{ 'a' * 99999999999 }}", "bytes"}, Fault{"{{ range(1000000) }}", "range"},
+        Fault{"{% include 'x' %}", "include"}, Fault{"{% do x %}", "\"do\""},
+        Fault{"{% autoescape true %}{% endautoescape %}", "\"autoescape\""},
+        Fault{"{% block a required %}{% endblock %}", "required"},
+        Fault{"{% block a %}{% endblock %}{% block a %}{% endblock %}", "twice"},
+        Fault{"{% call 1 %}{% endcall %}", "call of a macro"},
+        Fault{"{% macro m() %}{% endmacro %}{{ m(x=1) }}", "takes no argument \"x\""},
+        Fault{"{{ [1].append(2) }}", "\"append\" changes"},
+        Fault{"{{ {}.update({}) }}", "\"update\" changes"},
+        Fault{"{{ lipsum() }}", "\"lipsum\" is undefined"}, Fault{"{{ 1 | pprint }}", "\"pprint\""},
+        Fault{"{{ '%a' % 1 }}", "%a"}, Fault{"{{ '{:q}'.format(1) }}", "\"q\""},
+        Fault{"{{ dict(**[1]) }}", "no dict"}, Fault{"{{ '%*d' % (99999999999, 1) }}", "too large"},
+        Fault{"{{ '%.999f' % 1 }}", "precision"}, Fault{"{{ '{:999999999}'.format('') }}", "bytes"},
+        Fault{"{{ 'abc }}", "a string has no end"}, Fault{"{{ (1 }}", "closes nothing"},
+        Fault{"{{ 9223372036854775807 + 1 }}", "64 bits"}, Fault{"{{ 1 // 0 }}", "zero"},
+        Fault{"{{ 1 % 0 }}", "zero"}, Fault{"{% set x.y = 1 %}", "no namespace"},
+        Fault{"{{ {1: 2} }}", "key of a dict"}, Fault{"{% break %}", "outside a loop"},
+        Fault{"{{ [1, 2][::0] }}", "step of 0"}, Fault{"{{ 'a' * 99999999999 }}", "bytes"},
+        Fault{"{{ range(1000000) }}", "range"},
         Fault{"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deeper"},
         Fault{"{{ \"\\ud800\" }}", "half"}));
 
@@ -113,7 +136,19 @@ TEST(ChatTemplate, KeepsItsLimits) {
   EXPECT_THROW(render(blocks + ends), InputError);
   // Little template, much work: in one node, in what it is done with, or in the memory it takes.
   for (const char* const source :
-       {"{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ (b ~ 'a') | length }}{% endfor "
+       {"{{ [1] | batch(100000000, 0) | list | length }}",
+        "{{ [1] | slice(100000000) | list | length }}",
+        "{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ b.partition('b') | length }}{% "
+        "endfor %}",
+        "{% set b = '%s' * 100000 %}{% for i in range(100000) %}{{ b % ((1,) * 100000) }}{% endfor "
+        "%}",
+        "{% for i in range(100000) %}{{ ''.center(60000000) | length }}{% endfor %}",
+        "{% macro m() %}{{ kwargs | length }}{% endmacro %}{% set d = dict(a=1) %}{% for i in "
+        "range(100000) %}{{ m(**d) }}{{ m(**dict(d, b=range(1000))) }}{% endfor %}",
+        "{% macro m() %}{{ caller() }}{% endmacro %}{% for i in range(100000) %}{% call m() %}{% "
+        "for j in range(1000) %}{% endfor %}{% endcall %}{% endfor %}",
+        "{% for x in [1] recursive %}{{ loop([1, 1]) }}{% endfor %}",
+        "{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ (b ~ 'a') | length }}{% endfor "
         "%}",
         "{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ b | length }}{% endfor %}",
         "{% set b = 'a' * 60000000 %}{% for i in range(100000) %}{{ b[3] }}{% endfor %}",
@@ -132,6 +167,16 @@ TEST(ChatTemplate, KeepsItsLimits) {
   EXPECT_EQ(render("{{ (0-1)**9000000000000000000 }} {{ 2**62 }} {{ 3**0 }}"),
             "1 4611686018427387904 1");
   EXPECT_THROW(render("{{ 2**63 }}"), InputError);
+  // Deep values are neither freed nor compared one within another.
+  const TemplateLimits many = {.steps = 20'000'000};
+  const std::string deep =
+      "{% set n = namespace(a=[], b=[]) %}{% for i in range(100000) %}{% set n.a = "
+      "[n.a] %}{% set n.b = (n.b,) %}{% endfor %}{% set n.b = [] %}";
+  EXPECT_EQ(render(deep + "{% set n.a = 1 %}x", Json::object(), many), "x");
+  EXPECT_EQ(render(deep + "{% set m = namespace(a=namespace(a=n)) %}{% set n.b = m %}x",
+                   Json::object(), many),
+            "x");
+  EXPECT_THROW(render(deep + "{{ n.a == [n.a[0]] }}", Json::object(), many), InputError);
   // A list that holds itself cannot be made, and so cannot be printed for ever.
   EXPECT_THROW(render("{% set l = [] %}{{ l.append(l) }}"), InputError);
 }

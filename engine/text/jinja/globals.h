@@ -1,0 +1,14 @@
+// The functions that every template may call.
+#pragma once
+
+#include <ctime>
+
+#include "engine/text/jinja/nodes.h"
+
+namespace trireme::jinja {
+
+// range, dict, namespace, cycler, joiner, raise_exception and strftime_now, which tells `now`. The renderer must
+// outlive the scope.
+void set_globals(Scope& scope, Renderer& r, std::time_t now);
+
+}  // namespace trireme::jinja

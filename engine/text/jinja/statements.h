@@ -1,0 +1,122 @@
+// The nodes of statements.
+#pragma once
+
+#include <optional>
+
+#include "engine/text/jinja/expression_nodes.h"
+
+namespace trireme::jinja {
+
+struct Text : Statement {
+  explicit Text(std::string t) : text_(std::move(t)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const std::string text_;
+};
+
+struct Print : Statement {
+  explicit Print(ExpressionPtr e) : e_(std::move(e)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const ExpressionPtr e_;
+};
+
+struct If : Statement {
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  std::vector<std::pair<ExpressionPtr, Block>> branches;  // without a condition: else
+};
+
+struct For : Statement {
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  Target target;
+  ExpressionPtr iterable, condition;
+  bool recursive = false;
+  Block body, otherwise;
+
+ private:
+  Flow walk(List items, int64_t depth, Renderer& r, const ScopePtr& scope) const;
+  std::shared_ptr<Object> loop_of(const List& items, size_t i, int64_t depth,
+                                  const std::shared_ptr<std::optional<List>>& last) const;
+};
+
+struct Set : Statement {
+  Set(Target t, ExpressionPtr e) : target_(std::move(t)), e_(std::move(e)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const Target target_;
+  const ExpressionPtr e_;
+};
+
+// {% set name | filters %} ... {% endset %}
+struct SetBlock : Statement {
+  SetBlock(Target t, ExpressionPtr f, Block b)
+      : target_(std::move(t)), filters_(std::move(f)), block_(std::move(b)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const Target target_;
+  const ExpressionPtr filters_;
+  const Block block_;
+};
+
+struct FilterBlock : Statement {
+  FilterBlock(ExpressionPtr f, Block b) : filters_(std::move(f)), block_(std::move(b)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const ExpressionPtr filters_;
+  const Block block_;
+};
+
+// {% with a = 1, b = 2 %}: the values are of the scope around.
+struct With : Statement {
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  std::vector<std::pair<Target, ExpressionPtr>> values;
+  Block body;
+};
+
+// {% block name %}: nothing extends a chat template, so that it is written where it stands. It sees what is set
+// outside of all loops and macros, or with "scoped" what is around it.
+struct NamedBlock : Statement {
+  NamedBlock(bool s, Block b) : scoped_(s), block_(std::move(b)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const bool scoped_;
+  const Block block_;
+};
+
+// Marks what an assistant wrote: {% generation %}.
+struct Generation : Statement {
+  explicit Generation(Block b) : block_(std::move(b)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const Block block_;
+};
+
+struct Jump : Statement {
+  explicit Jump(Flow f) : flow_(f) {}
+  Flow run(Renderer& r, const ScopePtr&) const override { return r.step(), flow_; }
+  const Flow flow_;
+};
+
+// A function of the template: a macro, or the body of a call block.
+struct MacroParts {
+  struct Parameter {
+    std::string name;
+    ExpressionPtr fallback;
+  };
+  std::string name;
+  std::vector<Parameter> parameters;
+  Block body;
+  // What it is given beside its parameters, because it reads it.
+  bool reads_caller = false, reads_kwargs = false, reads_varargs = false;
+};
+
+struct Macro : Statement {
+  explicit Macro(std::shared_ptr<const MacroParts> p) : parts_(std::move(p)) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const std::shared_ptr<const MacroParts> parts_;
+};
+
+// {% call(parameters) macro(arguments) %} ... {% endcall %}: the macro may call what stands inside as caller().
+struct CallBlock : Statement {
+  CallBlock(std::shared_ptr<const MacroParts> p, ExpressionPtr e, const Call* c)
+      : parts_(std::move(p)), expression_(std::move(e)), call_(c) {}
+  Flow run(Renderer& r, const ScopePtr& scope) const override;
+  const std::shared_ptr<const MacroParts> parts_;
+  const ExpressionPtr expression_;
+  const Call* const call_;  // is *expression_
+};
+
+}  // namespace trireme::jinja
