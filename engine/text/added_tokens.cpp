@@ -24,32 +24,41 @@ bool stands_alone(std::string_view text, size_t begin, size_t end) {
 
 }  // namespace
 
+AddedToken read_added_token(const nlohmann::json& item, const std::string& what) {
+  AddedToken t;
+  const auto id = field<int64_t>(item, "id", what);
+  t.content = field<std::string>(item, "content", what);
+  if (id < 0 || id >= kMaxVocabulary || t.content.empty() || std::ssize(t.content) > kMaxTokenBytes)
+    fail_input(what, ": the added token ", item.dump().substr(0, 80), " has no id from 0 to ",
+               kMaxVocabulary - 1, " or no content of 1 to ", kMaxTokenBytes, " bytes");
+  t.id = static_cast<int32_t>(id);
+  t.special = field_or(item, "special", what, false);
+  t.normalized = field_or(item, "normalized", what, !t.special);
+  t.single_word = field_or(item, "single_word", what, false);
+  t.lstrip = field_or(item, "lstrip", what, false);
+  t.rstrip = field_or(item, "rstrip", what, false);
+  return t;
+}
+
 AddedTokens::AddedTokens(const nlohmann::json& json, const Normalizer& normalizer,
                          const std::string& what) {
   if (json.is_null()) return;
   if (!json.is_array()) fail_input(what, ": \"added_tokens\" is no list");
+  std::vector<AddedToken> tokens;
+  for (const auto& item : json) tokens.push_back(read_added_token(item, what));
+  *this = AddedTokens(std::move(tokens), normalizer);
+}
+
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer)
+    : tokens_(std::move(tokens)) {
   std::vector<std::pair<std::string, int32_t>> entries[2][2];
-  for (const auto& item : json) {
-    AddedToken t;
-    const auto id = field<int64_t>(item, "id", what);
-    t.content = field<std::string>(item, "content", what);
-    if (id < 0 || id >= kMaxVocabulary || t.content.empty() ||
-        std::ssize(t.content) > kMaxTokenBytes)
-      fail_input(what, ": the added token ", item.dump().substr(0, 80), " has no id from 0 to ",
-                 kMaxVocabulary - 1, " or no content of 1 to ", kMaxTokenBytes, " bytes");
-    t.id = static_cast<int32_t>(id);
-    t.special = field_or(item, "special", what, false);
-    t.normalized = field_or(item, "normalized", what, !t.special);
-    t.single_word = field_or(item, "single_word", what, false);
-    t.lstrip = field_or(item, "lstrip", what, false);
-    t.rstrip = field_or(item, "rstrip", what, false);
-    const auto place = static_cast<int32_t>(tokens_.size());
+  for (size_t i = 0; i < tokens_.size(); ++i) {
+    const AddedToken& t = tokens_[i];
+    const auto place = static_cast<int32_t>(i);
     const std::string looks = t.normalized ? normalizer.apply(t.content) : t.content;
-    if (!looks.empty() && std::ssize(looks) <= kMaxTokenBytes) {
-      entries[t.normalized][1].emplace_back(looks, place);
-      if (!t.special) entries[t.normalized][0].emplace_back(looks, place);
-    }
-    tokens_.push_back(std::move(t));
+    if (looks.empty() || std::ssize(looks) > kMaxTokenBytes) continue;
+    entries[t.normalized][1].emplace_back(looks, place);
+    if (!t.special) entries[t.normalized][0].emplace_back(looks, place);
   }
   for (int normalized = 0; normalized < 2; ++normalized)
     for (int special = 0; special < 2; ++special)

@@ -23,11 +23,15 @@ struct AddedToken {
   bool lstrip = false, rstrip = false;  // takes the white space beside it along
 };
 
+// One with the members "id", "content" and its flags, as a tokenizer.json lists it. `what` begins messages: the file.
+AddedToken read_added_token(const nlohmann::json& json, const std::string& what);
+
 class AddedTokens {
  public:
   AddedTokens() = default;
   // `json`: the list "added_tokens". `what` begins messages: the file.
   AddedTokens(const nlohmann::json& json, const Normalizer& normalizer, const std::string& what);
+  AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
   const std::vector<AddedToken>& all() const { return tokens_; }
 

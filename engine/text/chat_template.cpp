@@ -30,33 +30,34 @@ struct EndOfObjects {
 
 std::string find_chat_template(const std::string& tokenizer) {
   namespace fs = std::filesystem;
-  if (tokenizer.ends_with(".gguf"))
-    return GgufFile(tokenizer).get<std::string>(kGgufChatTemplate).value_or("");
+  if (tokenizer.ends_with(".gguf") && fs::is_regular_file(tokenizer))
+    if (std::string own = gguf_chat_template(tokenizer); !own.empty()) return own;
   const fs::path folder =
       fs::is_directory(tokenizer) ? fs::path(tokenizer) : fs::path(tokenizer).parent_path();
   const fs::path own = folder / "chat_template.jinja", config = folder / "tokenizer_config.json";
   if (fs::is_regular_file(own)) return read_small_file(own.string(), kMostSourceBytes);
-  if (!fs::is_regular_file(config)) return "";
-  const auto json =
-      parse_strict_json<nlohmann::json>(read_small_file(config.string()), config.string());
-  const nlohmann::json found =
-      json.is_object() ? json.value("chat_template", nlohmann::json()) : nlohmann::json();
-  if (found.is_string()) return found.get<std::string>();
-  if (found.is_array())
-    for (const auto& named : found)
-      if (named.is_object() && named.value("name", "") == "default" && named.contains("template") &&
-          named["template"].is_string())
-        return named["template"].get<std::string>();
+  if (fs::is_regular_file(config)) {
+    const auto json =
+        parse_strict_json<nlohmann::json>(read_small_file(config.string()), config.string());
+    const nlohmann::json found =
+        json.is_object() ? json.value("chat_template", nlohmann::json()) : nlohmann::json();
+    if (found.is_string()) return found.get<std::string>();
+    if (found.is_array())
+      for (const auto& named : found)
+        if (named.is_object() && named.value("name", "") == "default" &&
+            named.contains("template") && named["template"].is_string())
+          return named["template"].get<std::string>();
+  }
   return "";
 }
 
 std::string chat_template_of(const std::string& tokenizer) {
   std::string found = find_chat_template(tokenizer);
-  if (found.empty())
-    fail_input(tokenizer,
-               " has no chat template: neither chat_template.jinja nor \"chat_template\" in ",
-               "tokenizer_config.json nor, in a GGUF file, ", kGgufChatTemplate);
-  return found;
+  if (!found.empty()) return found;
+  fail_input(tokenizer,
+             " has no chat template: neither chat_template.jinja nor \"chat_template\" in "
+             "tokenizer_config.json",
+             tokenizer.ends_with(".gguf") ? ", nor tokenizer.chat_template in the file" : "");
 }
 
 struct ChatTemplate::Program {

@@ -30,12 +30,10 @@ struct RenderedChat {
   std::vector<std::pair<size_t, size_t>> generated;
 };
 
-// The source of a model's template: chat_template.jinja in the directory (or beside the tokenizer file), else
-// "chat_template" of its tokenizer_config.json, of several the one named "default"; of a GGUF file its
-// tokenizer.chat_template. Empty without one.
-std::string find_chat_template(const std::string& tokenizer);
-// The same. InputError without one.
-std::string chat_template_of(const std::string& tokenizer);
+// The source of a model's template: that in a .gguf, else chat_template.jinja in the directory (or beside the
+// tokenizer file), else "chat_template" of its tokenizer_config.json, of several the one named "default".
+std::string find_chat_template(const std::string& tokenizer);  // "" without one
+std::string chat_template_of(const std::string& tokenizer);    // InputError without one
 
 class ChatTemplate {
  public:

@@ -79,7 +79,10 @@ std::string config_of(const Words& words) {
 
 Json pre_tokenizer_of(const Cut& cut) {
   const bool own = cut.expression[0] == '\0';
-  Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", own}};
+  Json bytes = {{"type", "ByteLevel"},
+                {"add_prefix_space", false},
+                {"trim_offsets", true},
+                {"use_regex", own}};
   if (own) return bytes;
   return {{"type", "Sequence"},
           {"pretokenizers",
@@ -105,8 +108,49 @@ void check_texts(const GgufFile& file, const char* key, const std::vector<std::s
       fail_input(file.path(), ": ", key, "[", i, "] is no UTF-8");
 }
 
+bool adds_bos(const GgufFile& file, bool fallback) {
+  return file.get<bool>("tokenizer.ggml.add_bos_token").value_or(fallback);
+}
+bool adds_eos(const GgufFile& file) {
+  return file.get<bool>("tokenizer.ggml.add_eos_token").value_or(false);
+}
+
+// What stands around a text, as a post-processor of a tokenizer.json; null for nothing.
+Json around_of(const Words& words, bool bos, bool eos) {
+  Json single = Json::array(), tokens = Json::object();
+  const auto add = [&](int64_t id) {
+    single.push_back({{"SpecialToken", {{"id", named(words, id)}, {"type_id", 0}}}});
+    tokens[words.tokens[static_cast<size_t>(id)]] = {
+        {"id", named(words, id)}, {"ids", {id}}, {"tokens", {named(words, id)}}};
+  };
+  if (bos && words.bos >= 0) add(words.bos);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  if (eos && words.eos >= 0) add(words.eos);
+  if (tokens.empty()) return {};
+  Json pair = single;
+  for (Json part : single) {
+    for (auto& [kind, of] : part.items()) of["type_id"] = 1;
+    if (part.contains("Sequence")) part["Sequence"]["id"] = "B";
+    pair.push_back(part);
+  }
+  return {{"type", "TemplateProcessing"},
+          {"single", single},
+          {"pair", pair},
+          {"special_tokens", tokens}};
+}
+
+Json added_token(size_t id, const std::string& token, bool special) {
+  return {{"id", id},
+          {"content", token},
+          {"special", special},
+          {"normalized", false},
+          {"single_word", false},
+          {"lstrip", false},
+          {"rstrip", false}};
+}
+
 // The tokenizer.json that says the same.
-std::unique_ptr<Tokenizer> byte_level(const GgufFile& file, const Words& words) {
+Json byte_level(const GgufFile& file, const Words& words) {
   const Cut& cut = cut_of(file);
   check_texts(file, "tokenizer.ggml.tokens", words.tokens);
   Json vocabulary = Json::object(), added = Json::array();
@@ -114,52 +158,63 @@ std::unique_ptr<Tokenizer> byte_level(const GgufFile& file, const Words& words) 
     const std::string& token = words.tokens[id];
     const int64_t type = words.types[id];
     if (type == Type::kControl || type == Type::kUserDefined)
-      added.push_back({{"id", id},
-                       {"content", token},
-                       {"special", type == Type::kControl},
-                       {"normalized", false},
-                       {"single_word", false},
-                       {"lstrip", false},
-                       {"rstrip", false}});
+      added.push_back(added_token(id, token, type == Type::kControl));
     if (type == Type::kUnused && vocabulary.contains(token)) continue;
     vocabulary[token] = id;
   }
   const auto merges = file.get<std::vector<std::string>>("tokenizer.ggml.merges")
                           .value_or(std::vector<std::string>());
   check_texts(file, "tokenizer.ggml.merges", merges);
-  Json json = {{"added_tokens", added},
+  Json json = {{"version", "1.0"},
+               {"truncation", nullptr},
+               {"padding", nullptr},
+               {"added_tokens", added},
                {"normalizer", cut.composes ? Json{{"type", "NFC"}} : Json()},
                {"pre_tokenizer", pre_tokenizer_of(cut)},
-               {"decoder", {{"type", "ByteLevel"}}},
+               {"decoder",
+                {{"type", "ByteLevel"},
+                 {"add_prefix_space", false},
+                 {"trim_offsets", true},
+                 {"use_regex", true}}},
                {"model",
                 {{"type", "BPE"},
+                 {"dropout", nullptr},
+                 {"unk_token", nullptr},
+                 {"continuing_subword_prefix", nullptr},
+                 {"end_of_word_suffix", nullptr},
+                 {"fuse_unk", false},
+                 {"byte_fallback", false},
                  {"vocab", vocabulary},
                  {"merges", merges},
                  {"ignore_merges", cut.keeps_words}}}};
-  if (file.get<bool>("tokenizer.ggml.add_bos_token").value_or(cut.adds_bos) && words.bos >= 0) {
-    const std::string& bos = words.tokens[static_cast<size_t>(words.bos)];
-    json["post_processor"] = {
-        {"type", "TemplateProcessing"},
-        {"single", {{{"SpecialToken", {{"id", bos}}}}, {{"Sequence", {{"id", "A"}}}}}},
-        {"special_tokens", {{bos, {{"ids", {words.bos}}}}}}};
-  }
-  return parse_tokenizer_json(json.dump(), config_of(words), file.path());
+  json["post_processor"] = around_of(words, adds_bos(file, cut.adds_bos), adds_eos(file));
+  return json;
 }
 
-std::unique_ptr<Tokenizer> sentencepiece(const GgufFile& file, const Words& words) {
+struct SentencePieceFile {
+  std::string model;
+  SentencePieceSettings settings;
+};
+
+// The model that says the same.
+SentencePieceFile sentencepiece(const GgufFile& file, const Words& words) {
   const auto scores =
       file.get<std::vector<double>>("tokenizer.ggml.scores").value_or(std::vector<double>());
   if (scores.size() != words.tokens.size())
     fail_input(file.path(), ": ", scores.size(), " scores for ", words.tokens.size(), " tokens");
   SentencePieces parts;
+  // Words of its own kind are cut out of a text first, and what follows begins anew, as in llama.cpp.
+  SentencePieceSettings settings{.adds_bos = adds_bos(file, true), .adds_eos = adds_eos(file)};
   for (size_t i = 0; i < scores.size(); ++i) {
     parts.pieces.push_back({words.tokens[i], scores[i], words.types[i]});
     if (words.types[i] == Type::kUnknown) parts.unknown = static_cast<int64_t>(i);
+    if (words.types[i] == Type::kUserDefined)
+      settings.added.push_back({.id = static_cast<int32_t>(i), .content = words.tokens[i]});
   }
   parts.bos = words.bos;
   parts.eos = words.eos;
   parts.adds_leading_space = file.get<bool>("tokenizer.ggml.add_space_prefix").value_or(true);
-  return parse_sentencepiece(put_together(parts), file.path());
+  return {put_together(parts), std::move(settings)};
 }
 
 // What both kinds write, tokens filled up to the rows of the model's table.
@@ -176,8 +231,10 @@ GgufMetadata metadata_of(const char* model, const Tokenizer& tokenizer, Words wo
   if (tokenizer.bos_id() >= 0) out["tokenizer.ggml.bos_token_id"] = int64_t{tokenizer.bos_id()};
   if (tokenizer.eod_id() >= 0) out["tokenizer.ggml.eos_token_id"] = int64_t{tokenizer.eod_id()};
   const std::vector<int32_t> around = tokenizer.encode("", {.add_special = true});
-  out["tokenizer.ggml.add_bos_token"] =
-      !around.empty() && around.front() == tokenizer.bos_id() && tokenizer.bos_id() >= 0;
+  const bool bos = !around.empty() && around.front() == tokenizer.bos_id();
+  out["tokenizer.ggml.add_bos_token"] = bos;
+  if (around.size() > (bos ? 1 : 0) && around.back() == tokenizer.eod_id())
+    out["tokenizer.ggml.add_eos_token"] = true;
   return out;
 }
 
@@ -191,8 +248,14 @@ GgufMetadata from_sentencepiece(const std::string& path, int64_t vocab_size) {
     words.types.push_back(piece.type);
     scores.push_back(piece.score);
   }
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
+  for (auto id = static_cast<int32_t>(words.tokens.size()); id < tokenizer->vocab_size(); ++id) {
+    words.tokens.push_back(tokenizer->token(id));
+    words.types.push_back(tokenizer->is_control(id) ? Type::kControl : Type::kUserDefined);
+    scores.push_back(-1000);
+  }
   scores.resize(std::max(scores.size(), static_cast<size_t>(vocab_size)));
-  GgufMetadata out = metadata_of("llama", *load_tokenizer(path), std::move(words), vocab_size);
+  GgufMetadata out = metadata_of("llama", *tokenizer, std::move(words), vocab_size);
   out["tokenizer.ggml.scores"] = scores;
   out["tokenizer.ggml.add_space_prefix"] = parts.adds_leading_space;
   if (parts.unknown >= 0) out["tokenizer.ggml.unknown_token_id"] = parts.unknown;
@@ -266,10 +329,58 @@ std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path) {
   if (const auto whole = file.get<std::string>(kWhole))
     return parse_tokenizer_json(*whole, model.has_value() ? config_of(words_of(file)) : "", path);
   if (!model.has_value()) fail_input(path, ": has no tokenizer; give --tokenizer");
-  if (*model == "gpt2") return byte_level(file, words_of(file));
-  if (*model == "llama") return sentencepiece(file, words_of(file));
+  if (*model == "gpt2") {
+    const Words words = words_of(file);
+    return parse_tokenizer_json(byte_level(file, words).dump(), config_of(words), path);
+  }
+  if (*model == "llama") {
+    const SentencePieceFile pieces = sentencepiece(file, words_of(file));
+    return parse_sentencepiece(pieces.model, path, pieces.settings);
+  }
   fail_input(path, ": a tokenizer of kind \"", *model,
              "\" is not known; gpt2 and llama are, or give the model's tokenizer.json");
+}
+
+std::string gguf_chat_template(const std::string& path) {
+  return GgufFile(path).get<std::string>(kGgufChatTemplate).value_or("");
+}
+
+GgufTokenizerFiles gguf_tokenizer_files(const std::string& path) {
+  (void)load_gguf_tokenizer(path);  // is understood
+  const GgufFile file(path);
+  GgufTokenizerFiles out;
+  const auto whole = file.get<std::string>(kWhole);
+  const auto model = file.get<std::string>("tokenizer.ggml.model");
+  Json config = {{"clean_up_tokenization_spaces", false},
+                 {"tokenizer_class", "PreTrainedTokenizerFast"}};
+  if (model.has_value()) config.update(Json::parse(config_of(words_of(file))));
+  if (whole.has_value()) {
+    out.emplace_back("tokenizer.json", *whole);
+  } else if (*model == "gpt2") {
+    out.emplace_back("tokenizer.json", byte_level(file, words_of(file)).dump());
+  } else {
+    const Words words = words_of(file);
+    SentencePieceFile pieces = sentencepiece(file, words);
+    out.emplace_back("tokenizer.model", std::move(pieces.model));
+    config["tokenizer_class"] = "LlamaTokenizer";
+    config["legacy"] = true;
+    config["add_bos_token"] = pieces.settings.adds_bos;
+    config["add_eos_token"] = pieces.settings.adds_eos;
+    config["add_prefix_space"] = file.get<bool>("tokenizer.ggml.add_space_prefix").value_or(true);
+    Json added = Json::object();
+    for (size_t id = 0; id < words.tokens.size(); ++id)
+      if (const int64_t type = words.types[id];
+          type == Type::kControl || type == Type::kUnknown || type == Type::kUserDefined) {
+        Json token = added_token(id, words.tokens[id], type != Type::kUserDefined);
+        token.erase("id");
+        added[std::to_string(id)] = std::move(token);
+      }
+    config["added_tokens_decoder"] = std::move(added);
+  }
+  out.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
+  if (const auto chat = file.get<std::string>(kGgufChatTemplate))
+    out.emplace_back("chat_template.jinja", *chat);
+  return out;
 }
 
 GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size) {
@@ -282,9 +393,8 @@ GgufMetadata gguf_tokenizer_metadata(const std::string& spec, int64_t vocab_size
       fail_input(spec, " is not written as a tokenizer.json is: ", e.what());
     }
   }
-  if (!out.empty())
-    if (const std::string chat = find_chat_template(spec); !chat.empty())
-      out[kGgufChatTemplate] = chat;
+  if (const std::string chat = find_chat_template(spec); !out.empty() && !chat.empty())
+    out[kGgufChatTemplate] = chat;
   if (!spec.ends_with(".gguf")) return out;
   const GgufFile file(spec);
   for (const auto& [key, value] : file.metadata())

@@ -3,13 +3,18 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
+#include <charconv>
 #include <exception>
+#include <filesystem>
+#include <set>
+#include <unordered_map>
 
-#include "engine/core/error.h"
 #include "engine/core/tensor.h"
 #include "engine/io/atomic_file.h"
-#include "engine/text/control_split.h"
+#include "engine/io/strict_json.h"
+#include "engine/text/json_fields.h"
 #include "engine/text/sentencepiece_proto.h"
+#include "engine/text/vocabulary.h"
 
 namespace trireme {
 namespace {
@@ -41,7 +46,9 @@ std::string reason(const sentencepiece::util::Status& status) {
 
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  SentencePieceTokenizer(std::string_view model, std::string name) : name_(std::move(name)) {
+  SentencePieceTokenizer(std::string_view model, std::string name,
+                         const SentencePieceSettings& settings)
+      : name_(std::move(name)), adds_bos_(settings.adds_bos), adds_eos_(settings.adds_eos) {
     const SentencePieceFacts facts = check_sentencepiece_model(model, name_);
     const auto status = processor_.LoadFromSerializedProto(model);
     if (!status.ok()) {
@@ -50,37 +57,36 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     if (processor_.GetPieceSize() < 1) fail_input("tokenizer ", name_, " has an empty vocabulary");
     drops_leading_space_ = facts.drops_leading_space;
-    bytes_.reserve(static_cast<size_t>(processor_.GetPieceSize()));
-    for (int id = 0; id < processor_.GetPieceSize(); ++id) bytes_.push_back(bytes_of(id));
-    std::vector<std::pair<std::string, int32_t>> controls;
-    for (int id = 0; id < processor_.GetPieceSize(); ++id)
-      if (processor_.IsControl(id)) controls.emplace_back(processor_.IdToPiece(id), id);
-    controls_ = Trie(std::move(controls));
+    make_tokens(settings.added);
+    bos_ = settings.bos.has_value() ? named(*settings.bos) : processor_.bos_id();
+    eod_ = settings.eos.has_value() ? named(*settings.eos) : processor_.eos_id();
     newline_ = encode_piece("\n");
     splits_at_newline_ = facts.keeps_text && !newline_.empty() && newline_stands_alone();
   }
 
   std::string name() const override { return name_; }
-  int64_t vocab_size() const override { return processor_.GetPieceSize(); }
-  int32_t bos_id() const override { return processor_.bos_id(); }
-  int32_t eod_id() const override { return processor_.eos_id(); }
+  int64_t vocab_size() const override { return std::ssize(tokens_); }
+  int32_t bos_id() const override { return bos_; }
+  int32_t eod_id() const override { return eod_; }
   bool is_control(int32_t id) const override {
     check_id(id);
-    return processor_.IsControl(id);
+    return tokens_[static_cast<size_t>(id)].control;
   }
 
   int32_t find(std::string_view token) const override {
+    const auto added = ids_.find(token);
+    if (added != ids_.end()) return added->second;
     const int id = processor_.PieceToId(token);
     return processor_.IdToPiece(id) == token ? id : -1;
   }
   std::string token(int32_t id) const override {
     check_id(id);
-    return processor_.IdToPiece(id);
+    return tokens_[static_cast<size_t>(id)].text;
   }
 
   void append_bytes(int32_t id, bool at_start, std::string& out) const override {
     check_id(id);
-    std::string_view bytes = bytes_[static_cast<size_t>(id)];
+    std::string_view bytes = tokens_[static_cast<size_t>(id)].bytes;
     if (at_start && drops_leading_space_ && bytes.starts_with(' ')) bytes.remove_prefix(1);
     out.append(bytes);
   }
@@ -94,18 +100,58 @@ class SentencePieceTokenizer : public Tokenizer {
                  "; split it into documents of at most ", kMaxTextBytes, " bytes");
     }
     std::vector<int32_t> ids;
-    if (options.add_special && bos_id() >= 0) ids.push_back(bos_id());
-    split_at_controls(text, options.parse_special ? controls_ : no_controls(), options.breaks, ids,
-                      [&](std::string_view part) {
-                        const auto found = splits_at_newline_ && part.size() > kPieceBytes
-                                               ? encode_in_pieces(part)
-                                               : encode_piece(part);
-                        ids.insert(ids.end(), found.begin(), found.end());
-                      });
+    if (options.add_special && adds_bos_ && bos_ >= 0) ids.push_back(bos_);
+    added_.split(
+        text, false, options.parse_special, options.breaks, [&](int32_t id) { ids.push_back(id); },
+        [&](std::string_view part) {
+          const auto found = splits_at_newline_ && part.size() > kPieceBytes
+                                 ? encode_in_pieces(part)
+                                 : encode_piece(part);
+          ids.insert(ids.end(), found.begin(), found.end());
+        });
+    if (options.add_special && adds_eos_ && eod_ >= 0) ids.push_back(eod_);
     return ids;
   }
 
  private:
+  struct Token {
+    std::string text, bytes;
+    bool control = false;
+  };
+
+  void make_tokens(const std::vector<AddedToken>& added) {
+    const int pieces = processor_.GetPieceSize();
+    tokens_.reserve(static_cast<size_t>(pieces));
+    for (int id = 0; id < pieces; ++id)
+      tokens_.push_back({processor_.IdToPiece(id), bytes_of(id), processor_.IsControl(id)});
+    std::vector<AddedToken> sought;
+    for (AddedToken t : added) {
+      t.normalized = false;  // what the model makes of a text is no text
+      if (t.id >= std::ssize(tokens_)) tokens_.resize(static_cast<size_t>(t.id) + 1);
+      tokens_[static_cast<size_t>(t.id)] = {t.content, t.special ? "" : t.content, t.special};
+      ids_.insert_or_assign(t.content, t.id);
+      sought.push_back(std::move(t));
+    }
+    for (size_t id = static_cast<size_t>(pieces); id < tokens_.size(); ++id)
+      if (tokens_[id].text.empty())
+        fail_input("tokenizer ", name_, ": the model has ", pieces,
+                   " tokens, and the files beside ",
+                   "it add some behind them, but none with the id ", id,
+                   "; added_tokens.json or tokenizer_config.json lacks it");
+    for (int id = 0; id < pieces; ++id)
+      if (processor_.IsControl(id) && !ids_.contains(processor_.IdToPiece(id)))
+        sought.push_back({.id = id, .content = processor_.IdToPiece(id), .special = true});
+    added_ = AddedTokens(std::move(sought), Normalizer(nlohmann::json(), name_));
+  }
+
+  int32_t named(const std::string& token) const {
+    const int32_t id = token.empty() ? -1 : find(token);
+    if (id < 0 && !token.empty())
+      fail_input(name_, ": the token \"", token,
+                 "\" that tokenizer_config.json names as bos_token or eos_token is none");
+    return id;
+  }
+
   std::vector<int32_t> encode_piece(std::string_view text) const {
     std::vector<int> ids;
     const auto status = processor_.Encode(text, &ids);
@@ -151,12 +197,80 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string name_;
   sentencepiece::SentencePieceProcessor processor_;
+  bool adds_bos_, adds_eos_;
   bool drops_leading_space_ = true;
-  std::vector<std::string> bytes_;  // (vocabulary)
-  std::vector<int32_t> newline_;    // ids of a text that is one line end
+  std::vector<Token> tokens_;
+  AddedTokens added_;  // and the model's control tokens
+  std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;  // of added tokens
+  int32_t bos_ = -1, eod_ = -1;
+  std::vector<int32_t> newline_;  // ids of a text that is one line end
   bool splits_at_newline_ = false;
-  Trie controls_;
 };
+
+using Json = nlohmann::json;
+
+Json object_in(const std::filesystem::path& file) {
+  if (!std::filesystem::is_regular_file(file)) return Json::object();
+  constexpr JsonLimits kLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
+  Json json = parse_strict_json<Json>(read_small_file(file.string(), kMaxModelBytes), file.string(),
+                                      kLimits);
+  if (!json.is_object()) fail_input(file.string(), " is no JSON object");
+  return json;
+}
+
+// A token's name, which may stand in an object with its flags; "" for null.
+std::string token_in(const Json& json, const std::string& what) {
+  if (json.is_null()) return "";
+  return json.is_object() ? field<std::string>(json, "content", what)
+                          : field<std::string>({{"token", json}}, "token", what);
+}
+
+// The tokens that a special_tokens_map.json or tokenizer_config.json speaks of.
+void add_specials(const Json& map, const std::string& what, std::set<std::string>& specials) {
+  for (const char* key :
+       {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"})
+    if (map.contains(key)) specials.insert(token_in(map[key], what));
+  const Json more = map.value("additional_special_tokens", Json());
+  for (const Json& one : more.is_array() ? more : Json::array())
+    specials.insert(token_in(one, what));
+}
+
+SentencePieceSettings settings_beside(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const std::string config_path = (folder / "tokenizer_config.json").string(),
+                    added_path = (folder / "added_tokens.json").string(),
+                    map_path = (folder / "special_tokens_map.json").string();
+  const Json config = object_in(config_path);
+  SentencePieceSettings out;
+  if (config.contains("bos_token")) out.bos = token_in(config["bos_token"], config_path);
+  if (config.contains("eos_token")) out.eos = token_in(config["eos_token"], config_path);
+  out.adds_bos = field_or(config, "add_bos_token", config_path, true);
+  out.adds_eos = field_or(config, "add_eos_token", config_path, false);
+  std::set<int32_t> known;
+  const Json decoder = config.value("added_tokens_decoder", Json::object());
+  if (!decoder.is_object()) fail_input(config_path, ": \"added_tokens_decoder\" is no object");
+  for (const auto& [id, token] : decoder.items()) {
+    Json one = token;
+    int64_t number = -1;
+    if (std::from_chars(id.data(), id.data() + id.size(), number).ptr != id.data() + id.size() ||
+        !one.is_object())
+      fail_input(config_path, ": \"added_tokens_decoder\" has \"", id,
+                 "\", which is no id of a token");
+    one["id"] = number;
+    out.added.push_back(read_added_token(one, config_path));
+    known.insert(out.added.back().id);
+  }
+  std::set<std::string> specials;
+  add_specials(config, config_path, specials);
+  add_specials(object_in(map_path), map_path, specials);
+  const Json added = object_in(added_path);
+  for (const auto& [content, id] : added.items()) {
+    const AddedToken token = read_added_token(
+        {{"id", id}, {"content", content}, {"special", specials.contains(content)}}, added_path);
+    if (known.insert(token.id).second) out.added.push_back(token);
+  }
+  return out;
+}
 
 // The library pulls sentences; what goes wrong meanwhile is kept until it has returned.
 class Sentences : public sentencepiece::SentenceIterator {
@@ -186,12 +300,13 @@ class Sentences : public sentencepiece::SentenceIterator {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name) {
-  return std::make_unique<SentencePieceTokenizer>(model, name);
+std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view model, const std::string& name,
+                                               const SentencePieceSettings& settings) {
+  return std::make_unique<SentencePieceTokenizer>(model, name, settings);
 }
 
 std::unique_ptr<Tokenizer> load_sentencepiece(const std::string& path) {
-  return parse_sentencepiece(read_small_file(path, kMaxModelBytes), path);
+  return parse_sentencepiece(read_small_file(path, kMaxModelBytes), path, settings_beside(path));
 }
 
 std::string train_sentencepiece(const SentencePieceTraining& options,

@@ -2,6 +2,7 @@
 // words too.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -63,19 +64,104 @@ TEST(GgufTokenizer, ByteLevelInBothForms) {
   }
 }
 
+const std::string& small_model() {
+  static const std::string kModel = [] {
+    int line = 0;
+    return train_sentencepiece({.vocab_size = 320}, [&](std::string& sentence) {
+      sentence = concat("the small tokenizer learns word number ", line % 17, " again and again");
+      return ++line < 200;
+    });
+  }();
+  return kModel;
+}
+
+const std::vector<std::string> kTexts = {"", "the small word", " again  and",
+                                         "unseen \xC3\xA9\xE4\xB8\xAD\n",
+                                         "the<mark>the <mark> small<|turn|>again"};
+
 TEST(GgufTokenizer, SentencePiece) {
   const ScratchDirectory dir;
-  int line = 0;
-  const std::string model = train_sentencepiece({.vocab_size = 320}, [&](std::string& sentence) {
-    sentence = concat("the small tokenizer learns word number ", line % 17, " again and again");
-    return ++line < 200;
-  });
-  const std::string path = write_file(dir / "x.model", model);
+  const std::string path = write_file(dir / "x.model", small_model());
   const auto expected = load_tokenizer(path);
   const GgufMetadata words = gguf_tokenizer_metadata(path, expected->vocab_size());
   ASSERT_TRUE(words.contains("tokenizer.ggml.scores"));
-  expect_same(*expected, *through_gguf(dir / "x.gguf", words),
-              {"", "the small word", " again  and", "unseen \xC3\xA9\xE4\xB8\xAD\n"});
+  expect_same(*expected, *through_gguf(dir / "x.gguf", words), kTexts);
+}
+
+// Words added to a SentencePiece model are kept, and so is what stands around a text.
+TEST(GgufTokenizer, SentencePieceWithAddedTokensAndItsSettings) {
+  for (const bool bos : {false, true})
+    for (const bool eos : {false, true}) {
+      const ScratchDirectory dir;
+      const std::string path = write_file(dir / "tokenizer.model", small_model());
+      write_file(dir / "tokenizer_config.json",
+                 nlohmann::json{{"add_bos_token", bos}, {"add_eos_token", eos}}.dump());
+      write_file(dir / "added_tokens.json", R"({"<|turn|>": 320, "<mark>": 321})");
+      write_file(dir / "special_tokens_map.json", R"({"additional_special_tokens": ["<|turn|>"]})");
+      write_file(dir / "chat_template.jinja", "{{ messages }}");
+      const auto expected = load_tokenizer(path);
+      EXPECT_EQ(expected->encode("", {.add_special = true}).size(),
+                (bos ? 1u : 0u) + (eos ? 1u : 0u));
+      const GgufMetadata words = gguf_tokenizer_metadata(path, expected->vocab_size());
+      const auto read = through_gguf(dir / "x.gguf", words);
+      EXPECT_EQ(read->vocab_size(), 322);
+      expect_same(*expected, *read, kTexts);
+      EXPECT_EQ(gguf_chat_template(dir / "x.gguf"), "{{ messages }}");
+    }
+}
+
+TEST(GgufTokenizer, SpacesInFrontAreTheFilesToSay) {
+  const ScratchDirectory dir;
+  const std::string path = write_file(dir / "x.model", small_model());
+  GgufMetadata words = gguf_tokenizer_metadata(path, 320);
+  words["tokenizer.ggml.add_space_prefix"] = true;
+  const auto with = through_gguf(dir / "with.gguf", words);
+  words["tokenizer.ggml.add_space_prefix"] = false;
+  const auto without = through_gguf(dir / "without.gguf", words);
+  EXPECT_EQ(without->encode(" the"), with->encode("the"));
+  EXPECT_NE(without->encode("the"), with->encode("the"));
+  EXPECT_EQ(without->decode(without->encode(" the")), " the");
+  EXPECT_EQ(with->decode(with->encode("the")), "the");
+}
+
+// The files that are written beside a HuggingFace model say the same as the GGUF file they are made of.
+TEST(GgufTokenizer, AsTheFilesOfADirectory) {
+  std::vector<std::pair<std::string, GgufMetadata>> cases;
+  const ScratchDirectory dir;
+  std::vector<std::string> texts = kTexts;
+  for (const char* name : {"gpt2", "llama3", "qwen2"}) {
+    const nlohmann::json data = golden(name);
+    const std::string json =
+        write_file(dir / concat(name, ".json"), data["tokenizer"].is_string()
+                                                    ? data["tokenizer"].get<std::string>()
+                                                    : data["tokenizer"].dump());
+    for (const auto& one : data["cases"]) texts.push_back(one["text"].get<std::string>());
+    GgufMetadata words = gguf_tokenizer_metadata(json, load_tokenizer(json)->vocab_size());
+    cases.emplace_back(concat(name, "_whole"), words);
+    words.erase("tokenizer.huggingface.json");
+    words["tokenizer.ggml.add_bos_token"] = words["tokenizer.ggml.add_eos_token"] = true;
+    words["tokenizer.chat_template"] = std::string("x{{ eos_token }}");
+    cases.emplace_back(name, words);
+  }
+  const std::string model = write_file(dir / "x.model", small_model());
+  GgufMetadata words = gguf_tokenizer_metadata(model, 330);
+  std::get<std::vector<int64_t>>(words["tokenizer.ggml.token_type"])[300] = 4;  // user-defined
+  words["tokenizer.ggml.add_bos_token"] = false;
+  words["tokenizer.ggml.add_eos_token"] = true;
+  cases.emplace_back("pieces", words);
+  for (const auto& [name, of] : cases) {
+    SCOPED_TRACE(name);
+    const auto file = through_gguf(dir / (name + ".gguf"), of);
+    const std::string out = dir / name;
+    std::filesystem::create_directory(out);
+    const GgufTokenizerFiles files = gguf_tokenizer_files(dir / (name + ".gguf"));
+    for (const auto& [file_name, content] : files) write_file(out + "/" + file_name, content);
+    EXPECT_EQ(files[0].first, name == "pieces" ? "tokenizer.model" : "tokenizer.json");
+    const auto read = load_tokenizer(out);
+    EXPECT_EQ(read->vocab_size(), file->vocab_size());
+    expect_same(*file, *read, texts);
+    EXPECT_EQ(find_chat_template(out), gguf_chat_template(dir / (name + ".gguf")));
+  }
 }
 
 TEST(GgufTokenizer, CarriesTheChatTemplate) {

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 
+#include <fstream>
 #include <random>
 
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
 #include "engine/text/sentencepiece.h"
 #include "engine/text/tokenizer.h"
+#include "tests/support/scratch_directory.h"
 
 namespace trireme {
 namespace {
@@ -159,6 +161,57 @@ TEST(SentencePiece, RoundTripsText) {
 }
 
 // Long texts are encoded in pieces; the library must give the same ids for the whole.
+// Beside a tokenizer.model others keep what was added to it.
+TEST(SentencePiece, FilesBesideTheModelAddTokens) {
+  const test::ScratchDirectory dir;
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(dir / name, std::ios::binary) << text;
+  };
+  write("tokenizer.model", small_model());
+  const auto plain = load_tokenizer(dir.path());
+  const int32_t size = 320;
+  ASSERT_EQ(plain->vocab_size(), size);
+  write("added_tokens.json", R"({"<|turn|>": 321, "<|end|>": 320, "<word>": 322})");
+  write("special_tokens_map.json",
+        R"({"additional_special_tokens": ["<|turn|>"], "eos_token": {"content": "<|end|>"}})");
+  write("tokenizer_config.json", R"({"eos_token": "<|end|>", "bos_token": null})");
+  const auto added = load_tokenizer(dir.path());
+  EXPECT_EQ(added->vocab_size(), size + 3);
+  EXPECT_EQ(added->bos_id(), -1);
+  EXPECT_EQ(added->eod_id(), size);
+  EXPECT_EQ(added->find("<word>"), size + 2);
+  EXPECT_EQ(added->token(size + 1), "<|turn|>");
+  EXPECT_TRUE(added->is_control(size + 1));
+  EXPECT_FALSE(added->is_control(size + 2));
+  std::vector<int32_t> expected = plain->encode("the");
+  expected.push_back(size + 2);
+  EXPECT_EQ(added->encode("the<word>"), expected);
+  EXPECT_EQ(added->decode(expected), "the<word>");
+  EXPECT_EQ(added->encode("<|turn|>"), plain->encode("<|turn|>")) << "text, unless asked";
+  EXPECT_EQ(added->encode("<|turn|>", {.parse_special = true}), std::vector<int32_t>{size + 1});
+  const std::vector<size_t> breaks = {1};
+  EXPECT_EQ(added->encode("<|turn|>", {.parse_special = true, .breaks = breaks}),
+            plain->encode("<|turn|>"));
+  EXPECT_EQ(added->decode(std::vector<int32_t>{size + 1, size}), "");
+
+  write("tokenizer_config.json",
+        R"({"add_bos_token": false, "add_eos_token": true, "added_tokens_decoder":
+            {"320": {"content": "<|other|>", "special": true}, "3": {"content": "<byte>"}}})");
+  const auto decoder = load_tokenizer(dir.path());
+  EXPECT_EQ(decoder->token(size), "<|other|>") << "the newer file counts";
+  EXPECT_EQ(decoder->encode("<byte>", {.add_special = true}),
+            (std::vector<int32_t>{3, plain->eod_id()}));
+  for (const char* bad :
+       {R"({"eos_token": "<|none|>"})", R"({"eos_token": 3})", R"([])",
+        R"({"added_tokens_decoder": {"x": {"content": "y"}}})",
+        R"({"added_tokens_decoder": {"320": {"content": ""}}})",
+        R"({"added_tokens_decoder": {"325": {"content": "behind a hole"}}})",
+        R"({"added_tokens_decoder": {"99999999999": {"content": "far away"}}})"}) {
+    write("tokenizer_config.json", bad);
+    EXPECT_THROW(load_tokenizer(dir.path()), InputError) << bad;
+  }
+}
+
 TEST(SentencePiece, LongTextsEqualTheLibrarysIds) {
   std::mt19937 random(3);
   const std::vector<std::string> lines = training_lines();
