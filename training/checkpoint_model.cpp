@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/parse.h"
 #include "engine/io/atomic_file.h"
 #include "training/finetune_origin.h"
 #include "training/run_directory.h"
@@ -10,6 +11,7 @@
 #include "transformer/hf_writer.h"
 #include "transformer/merged_model.h"
 #include "transformer/peft_adapter.h"
+#include "transformer/text_ends.h"
 #include "transformer/unfinished_copy.h"
 
 namespace trireme {
@@ -69,12 +71,26 @@ DType dtype_of_name(const std::string& name) {
   fail_input("unknown dtype \"", name, "\" in an imported checkpoint");
 }
 
+// A copy of the tokenizer has no config.json beside it: the ends of a text that only this lists go where they are
+// looked for else.
+void keep_ends(const std::string& tokenizer, const std::string& folder, int64_t vocab_size) {
+  const std::vector<int32_t> ends = tokenizer_ends(tokenizer, vocab_size);
+  if (ends.empty() || text_ends(folder, vocab_size) == ends) return;
+  const std::string path = (fs::path(folder) / "generation_config.json").string();
+  Json json = fs::is_regular_file(path) ? parse_json_file(path) : Json::object();
+  if (!json.is_object()) return;
+  json["eos_token_id"] = ends;
+  write_file_atomically(path, json.dump(2) + "\n");
+}
+
 // The name that the copy in the folder has, or what needs no copy.
-std::string import_tokenizer(const std::string& tokenizer, const std::string& root) {
+std::string import_tokenizer(const std::string& tokenizer, const std::string& root,
+                             int64_t vocab_size) {
   if (tokenizer.empty() || tokenizer == "byte") return tokenizer;
   const std::string folder = (fs::path(root) / kTokenizerFolder).string();
   make_directories(folder);
   const std::vector<std::string> copied = copy_tokenizer(tokenizer, folder);
+  keep_ends(tokenizer, folder, vocab_size);
   return copied.empty() ? "" : copied.front();
 }
 
@@ -211,7 +227,7 @@ SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
     write_file_atomically(root + "/latest", name + "\n");
   } else {
     RunConfig config = foreign_run_config(model, options.dtype.value_or(source.dtype()), "");
-    config.data.tokenizer = import_tokenizer(source.tokenizer(), root);
+    config.data.tokenizer = import_tokenizer(source.tokenizer(), root, model.vocab_size);
     PieceStream stream(source, model);
     const auto read = [&](const ConstTensor& data, int64_t first, const SaveOptions::Take& take) {
       const auto& p = *static_cast<const ModelParameter*>(data.raw());

@@ -3,6 +3,7 @@
 
 #include "engine/observe/log.h"
 #include "transformer/gguf_model.h"
+#include "transformer/text_ends.h"
 
 namespace trireme {
 namespace {
@@ -122,6 +123,17 @@ class GgufExport {
   bool quantised_ = false;
 };
 
+// The ends of a text that have no word yet, as far as there are words.
+void add_ends(const ModelSource& source, GgufMetadata& metadata) {
+  std::vector<int32_t> ends = tokenizer_ends(source.tokenizer(), source.config().vocab_size);
+  for (const char* key : kGgufEnds)
+    if (const auto found = metadata.find(key); found != metadata.end())
+      if (const auto* id = std::get_if<int64_t>(&found->second)) std::erase(ends, *id);
+  auto next = ends.begin();
+  for (const char* key : kGgufEnds)
+    if (next != ends.end() && !metadata.contains(key)) metadata[key] = int64_t{*next++};
+}
+
 }  // namespace
 
 GgufWritten write_gguf(const ModelSource& source, const std::string& path,
@@ -133,6 +145,7 @@ GgufWritten write_gguf(const ModelSource& source, const std::string& path,
   metadata["general.file_type"] = file_type(options.linear.empty() ? options.type : options.linear);
   metadata["general.alignment"] = int64_t{32};
   for (const auto& [key, value] : options.tokenizer) metadata[key] = value;
+  if (!options.tokenizer.empty()) add_ends(source, metadata);
   return GgufExport(source, options)
       .write(path, metadata, file_tensors(config, [&](const std::string& parameter) {
                return gguf_place(config, parameter);

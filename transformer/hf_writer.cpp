@@ -9,6 +9,8 @@
 #include "engine/config/parse.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/safetensors_directory.h"
+#include "engine/observe/log.h"
+#include "engine/text/gguf_tokenizer.h"
 #include "transformer/families/family.h"
 #include "transformer/text_ends.h"
 #include "transformer/unfinished_copy.h"
@@ -260,12 +262,30 @@ void check_quantization(const ModelSource& source, const std::vector<FileTensor>
                  "\" holds matrices as (in, out): ", "they are quantised in a .gguf only");
 }
 
+// A tokenizer that is not understood takes no model along with it.
+std::vector<std::string> write_gguf_tokenizer(const std::string& path,
+                                              const std::string& directory) {
+  std::vector<std::string> written;
+  GgufTokenizerFiles files;
+  try {
+    files = gguf_tokenizer_files(path);
+  } catch (const InputError& e) {
+    log_warning("the tokenizer in the file is not written: ", e.what());
+  }
+  for (const auto& [name, content] : files) {
+    write_file_atomically(directory + "/" + name, content);
+    written.push_back(name);
+  }
+  return written;
+}
+
 }  // namespace
 
 std::vector<std::string> copy_tokenizer(const std::string& tokenizer,
                                         const std::string& directory) {
   std::vector<std::string> copied;
   if (tokenizer.empty() || tokenizer == "byte") return copied;
+  if (tokenizer.ends_with(".gguf")) return write_gguf_tokenizer(tokenizer, directory);
   const fs::path folder = fs::path(tokenizer).parent_path();
   const auto copy = [&](const fs::path& from, const std::string& name) {
     std::error_code error;

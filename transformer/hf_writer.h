@@ -38,7 +38,8 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
                              const HfWriteOptions& options);
 
 // Copies a tokenizer.json or .model, given by its path, and what HuggingFace keeps beside it (settings, chat
-// template) into a directory. Returns the names of the copies; none for "" and "byte".
+// template) into a directory; of a .gguf writes what says the same, or warns that it cannot. Returns the names of the
+// copies, the tokenizer first; none for "" and "byte".
 std::vector<std::string> copy_tokenizer(const std::string& tokenizer, const std::string& directory);
 
 }  // namespace trireme

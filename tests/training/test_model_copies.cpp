@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/io/safetensors_directory.h"
+#include "engine/text/gguf_tokenizer.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
@@ -15,8 +16,10 @@
 #include "training/checkpoint_model.h"
 #include "training/loaded_model.h"
 #include "training/model_diff.h"
+#include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/hf_writer.h"
+#include "transformer/text_ends.h"
 
 namespace trireme::test {
 namespace {
@@ -202,6 +205,65 @@ TEST(ModelCopies, EndsOfTextsStayAList) {
   EXPECT_EQ(json("out/config.json")["eos_token_id"], (Json{3, 5, 7}));
   EXPECT_EQ(json("out/generation_config.json"), json("hf/generation_config.json"))
       << "there is no tokenizer, and yet it is copied";
+}
+
+// A directory of a model with a tokenizer and several ends.
+void write_with_tokenizer(const std::string& directory) {
+  Json config = HfFiles("llama", DType::kF32).config();
+  config["vocab_size"] = 700;
+  config["eos_token_id"] = {3, 5};
+  HfFiles::random(config, DType::kF32).write(directory);
+  std::ifstream in(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/qwen2.json");
+  const Json golden = Json::parse(in);
+  std::ofstream(directory + "/tokenizer.json")
+      << (golden["tokenizer"].is_string() ? golden["tokenizer"].get<std::string>()
+                                          : golden["tokenizer"].dump());
+}
+
+TEST(ModelCopies, EndsOfTextsStayAListThroughACheckpoint) {
+  const ScratchDirectory dir;
+  write_with_tokenizer(dir / "hf");
+  import_model(HfModel(dir / "hf"), dir / "ours", {.dtype = DType::kF32});
+  write_hf_directory(*open_any_model(dir / "ours"), dir / "out", {.dtype = DType::kF32});
+  std::ifstream in(dir / "out/config.json");
+  EXPECT_EQ(Json::parse(in)["eos_token_id"], (Json{3, 5}));
+}
+
+// What a GGUF file says of its tokenizer comes along as HuggingFace's files, into checkpoints of ours too.
+TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
+  const ScratchDirectory dir;
+  write_with_tokenizer(dir / "hf");
+  const HfModel source(dir / "hf");
+  GgufMetadata words = gguf_tokenizer_metadata(source.tokenizer(), 700);
+  words.erase("tokenizer.huggingface.json");
+  words["tokenizer.chat_template"] = std::string("{{ messages }}");
+  write_gguf(source, dir / "x.gguf", {.type = "F32", .tokenizer = words});
+  // The end of the tokenizer first, then those of the directory.
+  const std::vector<int32_t> ends = tokenizer_ends(dir / "x.gguf", 700);
+  ASSERT_EQ(ends.size(), 3U);
+  EXPECT_EQ((std::vector<int32_t>{ends[1], ends[2]}), (std::vector<int32_t>{3, 5}));
+
+  const HfWritten written = write_hf_directory(GgufModel(dir / "x.gguf"), dir / "out", {});
+  EXPECT_EQ(
+      written.tokenizer_files,
+      (std::vector<std::string>{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}));
+  const auto theirs = load_tokenizer(dir / "hf"), ours = load_tokenizer(dir / "out");
+  for (const char* text : {"the sea", " Wind and oars!\n", "<|im_start|>"})
+    EXPECT_EQ(ours->encode(text, {.parse_special = true}),
+              theirs->encode(text, {.parse_special = true}));
+  EXPECT_EQ(text_ends(dir / "out", 700), ends);
+  EXPECT_FALSE(fs::exists(dir / "out/tokenizer.model"));
+
+  import_model(GgufModel(dir / "x.gguf"), dir / "ours", {.dtype = DType::kF32});
+  const std::string kept = open_any_model(dir / "ours")->tokenizer();
+  EXPECT_EQ(load_tokenizer(kept)->encode("the sea"), theirs->encode("the sea"));
+  EXPECT_EQ(tokenizer_ends(kept, 700), ends);
+
+  // One that nobody understands is left out, and the model comes all the same.
+  words["tokenizer.ggml.pre"] = std::string("another");
+  write_gguf(source, dir / "y.gguf", {.type = "F32", .tokenizer = words});
+  EXPECT_TRUE(
+      write_hf_directory(GgufModel(dir / "y.gguf"), dir / "bare", {}).tokenizer_files.empty());
 }
 
 }  // namespace
