@@ -10,8 +10,10 @@
 #include "commands/rank_options.h"
 #include "engine/config/parse.h"
 #include "engine/core/cpu.h"
+#include "engine/observe/log.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/transfer.h"
+#include "transformer/load_config.h"
 
 namespace trireme {
 
@@ -62,7 +64,10 @@ ModelConfig bench_model(const std::string& name) {
   }
   if (name.find_first_of("./") == std::string::npos)
     fail_input("--model ", name, " is no path and none of ", bench_model_names());
-  return load_model_config(name);
+  std::vector<std::string> notes;
+  ModelConfig config = load_model_config(name, notes);
+  for (const std::string& note : notes) log_info(note);
+  return config;
 }
 
 Tensor Operands::take(DType dtype, const Shape& shape) {

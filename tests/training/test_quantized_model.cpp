@@ -14,6 +14,7 @@
 #include "training/run_config.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
+#include "transformer/load_config.h"
 #include "transformer/hf_writer.h"
 
 namespace trireme::test {
@@ -65,8 +66,9 @@ TEST(QuantizedModel, EveryNumber) {
 
 // A run may name such a directory for its model's sizes, and a .gguf.
 TEST(QuantizedModel, AreTheModelOfARun) {
+  std::vector<std::string> notes;
   for (const char* kind : kKinds)
-    EXPECT_TRUE(load_model_config(folder(kind)) == HfModel(folder(kind)).config()) << kind;
+    EXPECT_TRUE(load_model_config(folder(kind), notes) == HfModel(folder(kind)).config()) << kind;
   const ScratchDirectory dir;
   const auto run = [&](const std::string& model) {
     return read_run_config({{"model", model},

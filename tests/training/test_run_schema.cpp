@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "training/run_config.h"
 #include "transformer/families/family.h"
+#include "transformer/load_config.h"
 
 namespace trireme {
 namespace {
@@ -23,11 +24,13 @@ TEST(ShippedConfigs, AllLoad) {
   }
   EXPECT_GE(runs, 3);
   int models = 0;
+  std::vector<std::string> notes;
   for (const auto& entry : std::filesystem::directory_iterator(concat(folder, "/models"))) {
-    EXPECT_GT(load_model_config(entry.path().string()).vocab_size, 0) << entry.path();
+    EXPECT_GT(load_model_config(entry.path().string(), notes).vocab_size, 0) << entry.path();
     ++models;
   }
   EXPECT_GE(models, 5);
+  EXPECT_TRUE(notes.empty());
 }
 
 TEST(ConfigReference, ThePageIsUpToDate) {

@@ -306,15 +306,16 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
   const test::ScratchDirectory scratch;
   const std::string file = scratch / "config.json";
   std::ofstream(file) << llama().dump();
-  EXPECT_EQ(load_model_config(file), read(llama()));
-  EXPECT_EQ(load_model_config(scratch.path()), read(llama()));
+  std::vector<std::string> notes;
+  EXPECT_EQ(load_model_config(file, notes), read(llama()));
+  EXPECT_EQ(load_model_config(scratch.path(), notes), read(llama()));
+  EXPECT_TRUE(notes.empty());
   // Others write what they like into config.json; files of another name are ours.
   std::ofstream(file) << llama(R"(, "hiden_act": "silu", "some.program": {"a": 1},
                                   "quantization_config": {"bits": 4},
                                   "rope_scaling": {"odd": 1}, "eos_token_id": 5)")
                              .dump();
   std::ofstream(scratch / "generation_config.json") << R"({"eos_token_id": [7, 5, 9], "top_k": 3})";
-  std::vector<std::string> notes;
   EXPECT_EQ(load_model_config(scratch.path(), notes), read(llama(R"(, "eos_token_id": 5)")));
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_EQ(notes[0], file +
@@ -326,7 +327,7 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
   EXPECT_TRUE(tokenizer_ends("byte", 8).empty());
   std::filesystem::copy(file, scratch / "model.json");
   try {
-    load_model_config(scratch / "model.json");
+    load_model_config(scratch / "model.json", notes);
     FAIL();
   } catch (const InputError& e) {
     EXPECT_NE(std::string(e.what()).find("hiden_act: unknown key; did you mean \"hidden_act\"?"),
@@ -334,7 +335,7 @@ TEST(ModelConfig, LoadsFilesAndDirectories) {
   }
   std::ofstream(file) << llama(R"(, "odd": 1, "rope_interleaved": true)").dump();
   try {
-    load_model_config(scratch.path());
+    load_model_config(scratch.path(), notes);
     FAIL() << "it changes the mathematics";
   } catch (const InputError& e) {
     EXPECT_EQ(e.what(),
