@@ -77,6 +77,42 @@ void run(const Arguments& args, const CommandLine& line) {
   if (world->rank() == 0) args.json ? print_json(report) : print(report);
 }
 
+CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
+  CLI::Option* task = command
+                          .add_option("--task", o.task,
+                                      "JSON lines of questions with choices, or of texts, scored "
+                                      "as lm-evaluation-harness does")
+                          ->type_name("FILE");
+  command
+      .add_option_function<std::string>(
+          "--target-delimiter", [&o](const std::string& text) { o.delimiter = text; },
+          "What stands between a context and a choice (default: a space; nothing behind "
+          "what a chat template wrote)")
+      ->needs(task);
+  command
+      .add_flag("--add-bos", o.add_bos,
+                "Begin every context with the tokenizer's beginning of text (Gemma's have it)")
+      ->needs(task);
+  CLI::Option* chat =
+      command
+          .add_flag("--apply-chat-template", o.apply_chat_template,
+                    "Ask every question as a user's message, as the model's chat template writes "
+                    "it out")
+          ->needs(task);
+  command
+      .add_option("--chat-template", o.chat_template,
+                  "Another template for it, or a tokenizer's directory that has one")
+      ->type_name("PATH")
+      ->needs(chat);
+  command.add_option("--samples", o.samples, "File for the log-likelihoods of each record")
+      ->type_name("FILE")
+      ->needs(task);
+  command.add_option("--tokenizer", o.tokenizer, "Of the task (default: the model's)")
+      ->type_name("PATH")
+      ->needs(task);
+  return task;
+}
+
 }  // namespace
 
 CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
@@ -96,27 +132,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
                        "One of the run's validation sets that have names (default: each of them)")
           ->type_name("NAME")
           ->excludes(data);
-  CLI::Option* task = command
-                          ->add_option("--task", o.task,
-                                       "JSON lines of questions with choices, or of texts, scored "
-                                       "as lm-evaluation-harness does")
-                          ->type_name("FILE")
-                          ->excludes(data)
-                          ->excludes(validation_set);
-  command
-      ->add_option("--target-delimiter", o.delimiter,
-                   "What stands between a context and a choice (default: a space)")
-      ->needs(task);
-  command
-      ->add_flag("--add-bos", o.add_bos,
-                 "Begin every context with the tokenizer's beginning of text (Gemma's have it)")
-      ->needs(task);
-  command->add_option("--samples", o.samples, "File for the log-likelihoods of each record")
-      ->type_name("FILE")
-      ->needs(task);
-  command->add_option("--tokenizer", o.tokenizer, "Of the task (default: the model's)")
-      ->type_name("PATH")
-      ->needs(task);
+  CLI::Option* task = add_task_options(*command, o)->excludes(data)->excludes(validation_set);
   add_adapter_option(*command, o.adapter);
   add_device_option(*command, o.device);
   add_dtype_option(*command, o.dtype);

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -11,7 +10,6 @@
 #include "commands/commands.h"
 #include "commands/generate.h"
 #include "commands/rank_options.h"
-#include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
 #include "engine/text/conversation.h"
 #include "engine/text/tokenizer.h"
@@ -75,19 +73,16 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& 
   return tokenizer;
 }
 
-// The template that is given, else the one that the model was fine-tuned with, else the tokenizer's.
-std::string template_source(const Arguments& args, const LoadedModel& loaded) {
-  const std::string& file = args.chat_template;
-  if (file.empty() && !loaded.chat_template().empty()) return loaded.chat_template();
-  if (file.empty()) return chat_template_of(tokenizer_name(args, loaded.run_config()));
-  return std::filesystem::is_directory(file) ? chat_template_of(file) : read_small_file(file);
+ChatTemplate chat_template(const Arguments& args, const LoadedModel& loaded) {
+  return ChatTemplate(
+      loaded.chat_template(args.chat_template, tokenizer_name(args, loaded.run_config())));
 }
 
 // The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
 std::vector<int32_t> encoded_message(const Arguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   using Json = nlohmann::ordered_json;
-  const ChatTemplate chat(template_source(args, loaded));
+  const ChatTemplate chat = chat_template(args, loaded);
   const Json message = {{"role", "user"}, {"content", args.prompt}};
   const WrittenConversation written =
       ConversationWriter(chat, tokenizer)
@@ -101,12 +96,16 @@ std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& lo
   return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
 }
 
-// The tokenizer's end, and those that the files beside it list.
-std::vector<int32_t> stop_tokens(const Arguments& args, const RunConfig& trained,
+// The tokenizer's end, those that the files beside it list, and of a conversation what the template ends an answer with.
+std::vector<int32_t> stop_tokens(const Arguments& args, const LoadedModel& loaded,
                                  const Tokenizer& tokenizer) {
-  const std::string spec = args.tokenizer.empty() ? trained.data.tokenizer : args.tokenizer;
-  std::vector<int32_t> ends = tokenizer_ends(spec, tokenizer.vocab_size());
+  std::vector<int32_t> ends =
+      tokenizer_ends(tokenizer_name(args, loaded.run_config()), tokenizer.vocab_size());
   if (tokenizer.eod_id() >= 0) ends.push_back(tokenizer.eod_id());
+  if (!args.chat) return ends;
+  const ChatTemplate chat = chat_template(args, loaded);
+  if (const int32_t end = ConversationWriter(chat, tokenizer).end_of_turn(); end >= 0)
+    ends.push_back(end);
   return ends;
 }
 
@@ -154,7 +153,7 @@ void run(const Arguments& args, const CommandLine& line) {
   for (int n = 0; n < args.samples; ++n) {
     GenerateOptions options = args.options;
     options.sampling.seed += static_cast<uint64_t>(n);
-    options.stop_tokens = stop_tokens(args, loaded.run_config(), *tokenizer);
+    options.stop_tokens = stop_tokens(args, loaded, *tokenizer);
     options.vocab_size = tokenizer->vocab_size();
     options.groups = &groups;
     if (n > 0 && world->rank() == 0) std::printf("\n---\n");

@@ -76,11 +76,29 @@ size_t label_of(const Json& label, const std::vector<std::string>& choices) {
   fail_input("\"label\" ", label.dump(), " is neither one of the choices nor their number from 0");
 }
 
+// What the choices follow.
+WrittenConversation context_of(const Json& context, const ConversationWriter* chat) {
+  if (chat == nullptr) {
+    if (!context.is_string())
+      fail_input("\"context\" is no text; a list of messages needs --apply-chat-template");
+    return {{context.get<std::string>(), {}}, {}};
+  }
+  Json messages = context;
+  if (context.is_string())
+    messages = Json::array({text_message("user", context.get<std::string>())});
+  check_messages(messages, "context");
+  if (messages.empty() || is_assistant(messages.back()))
+    fail_input(
+        "\"context\" must end with what the choices answer, not with an assistant's message");
+  return chat->write({{"messages", messages}, {"add_generation_prompt", true}});
+}
+
 }  // namespace
 
 EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
                    const EvalTaskOptions& options)
-    : tokenizer_(tokenizer) {
+    : tokenizer_(tokenizer),
+      specials_(options.chat == nullptr ? Trie() : special_tokens(tokenizer)) {
   TextReader lines(list_text_files({file}));
   if (!lines.files().front().json_lines)
     fail_input(file, " is no task: its name must end in .jsonl or .json");
@@ -103,8 +121,7 @@ void EvalTask::add(const std::string& line, const EvalTaskOptions& options) {
   if (record.contains("text") && record["text"].is_string())
     return add_text(record["text"].get<std::string>(), options.sequence_length);
   const auto has = [&](const char* key) { return record.contains(key); };
-  if (!has("context") || !record["context"].is_string() || !has("choices") ||
-      !record["choices"].is_array() || !has("label"))
+  if (!has("context") || !has("choices") || !record["choices"].is_array() || !has("label"))
     fail_input("has neither a \"text\" nor a \"context\" with \"choices\" and a \"label\"");
   std::vector<std::string> choices;
   for (const Json& choice : record["choices"]) {
@@ -113,13 +130,14 @@ void EvalTask::add(const std::string& line, const EvalTaskOptions& options) {
     choices.push_back(choice.get<std::string>());
   }
   if (choices.size() < 2) fail_input("\"choices\" are fewer than two");
+  const WrittenConversation context = context_of(record["context"], options.chat);
   Question& question = questions_.emplace_back();
   question.first = documents_.size();
   question.label = label_of(record["label"], choices);
   for (const std::string& choice : choices) {
     question.characters.push_back(static_cast<double>(characters(choice)));
     question.bytes.push_back(static_cast<double>(choice.size()));
-    add_continuation(record["context"].get<std::string>(), options.delimiter + choice, options);
+    add_continuation(context, options.delimiter + choice, options);
   }
 }
 
@@ -138,19 +156,19 @@ int32_t EvalTask::beginning() const {
   return id;
 }
 
-void EvalTask::add_continuation(std::string context, std::string continuation,
+void EvalTask::add_continuation(WrittenConversation context, const std::string& choice,
                                 const EvalTaskOptions& options) {
-  const size_t end = end_without_space(context);
-  continuation.insert(0, context, end);
-  context.resize(end);
+  const size_t end = end_without_space(context.text), begin = context.text.size();
+  for (const size_t at : breaks_of(choice, specials_)) context.breaks.push_back(begin + at);
+  const std::string all = context.text + choice;
+  const EncodeOptions markup{.parse_special = options.chat != nullptr, .breaks = context.breaks};
   Example& example = documents_.emplace_back();
+  example.tokens = tokenizer_.encode(all, markup);
   size_t asked = 1;
-  if (context.empty()) {
-    example.tokens = tokenizer_.encode(continuation);
+  if (end == 0) {
     example.tokens.insert(example.tokens.begin(), beginning());
   } else {
-    example.tokens = tokenizer_.encode(context + continuation);
-    asked = tokenizer_.encode(context).size();
+    asked = tokenizer_.encode(all.substr(0, end), markup).size();
     if (options.add_bos && example.tokens.front() != beginning()) {
       example.tokens.insert(example.tokens.begin(), beginning());
       ++asked;

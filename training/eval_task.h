@@ -11,6 +11,13 @@
 //   acc_norm   the same, log-likelihoods divided by the choices' lengths in characters, without delimiter
 //   acc_bytes  the same, in bytes
 // With add_bos every context begins with the beginning-of-text token, as Gemma's models need it.
+//
+// With a chat template (the harness's --apply_chat_template) the template writes the context as a user's message, up to
+// where the answer begins, and the choice follows without a delimiter; white space that the template ends with
+// belongs to the continuation as other white space does. The template's markup is parsed; what a message or a choice
+// spells of it is text. "context" may then be a list of messages too: a system's, earlier turns as examples. Texts are
+// read as they are.
+//
 // Each with its standard error, s / sqrt(n) with s the sample's standard deviation. Of texts
 //   word_perplexity  exp(-sum ll / sum words), words as re.split(r"\s+") counts them
 //   byte_perplexity  exp(-sum ll / sum bytes)
@@ -23,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/text/conversation.h"
 #include "training/data/example.h"
 
 namespace trireme {
@@ -31,6 +39,7 @@ struct EvalTaskOptions {
   int64_t sequence_length = 0;
   std::string delimiter = " ";
   bool add_bos = false;
+  const ConversationWriter* chat = nullptr;  // absent: contexts stand as they are
 };
 
 struct TaskMetric {
@@ -66,11 +75,12 @@ class EvalTask {
     double words = 0, bytes = 0;
   };
   void add(const std::string& line, const EvalTaskOptions& options);
-  void add_continuation(std::string context, std::string continuation,
+  void add_continuation(WrittenConversation context, const std::string& choice,
                         const EvalTaskOptions& options);
   void add_text(const std::string& text, int64_t window);
   int32_t beginning() const;
   const Tokenizer& tokenizer_;
+  Trie specials_;  // of the chat template's markup
   std::vector<Example> documents_;
   std::vector<Question> questions_;
   std::vector<Text> texts_;

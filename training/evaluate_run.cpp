@@ -93,12 +93,33 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
              "); give --data PREFIX");
 }
 
+std::string tokenizer_name(const EvaluateOptions& options, const RunConfig& trained) {
+  return options.tokenizer.empty() ? trained.data.tokenizer : options.tokenizer;
+}
+
 std::unique_ptr<Tokenizer> tokenizer_of(const EvaluateOptions& options, const RunConfig& trained) {
-  const std::string& spec = options.tokenizer.empty() ? trained.data.tokenizer : options.tokenizer;
+  const std::string spec = tokenizer_name(options, trained);
   if (spec.empty()) fail_input(options.model, ": names no tokenizer; give --tokenizer PATH");
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
   check_ids_fit(*tokenizer, trained.model.vocab_size);
   return tokenizer;
+}
+
+// What a task holds; `limit` tokens are read of a context and a choice.
+EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
+                   const Tokenizer& tokenizer, int64_t limit) {
+  const RunConfig& trained = loaded.run_config();
+  std::optional<ChatTemplate> chat;
+  std::optional<ConversationWriter> writer;
+  if (options.apply_chat_template) {
+    chat.emplace(loaded.chat_template(options.chat_template, tokenizer_name(options, trained)));
+    writer.emplace(*chat, tokenizer);
+  }
+  return EvalTask(options.task, tokenizer,
+                  {.sequence_length = limit,
+                   .delimiter = options.delimiter.value_or(writer ? "" : " "),
+                   .add_bos = begins_with_bos(options, trained.model),
+                   .chat = writer ? &*writer : nullptr});
 }
 
 // The documents of a task, packed into sequences as fine-tuning packs its examples.
@@ -140,10 +161,7 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
     } else {
       tokenizer = tokenizer_of(options, trained);
       const int64_t limit = limit_of_task(options, loaded);
-      task.emplace(options.task, *tokenizer,
-                   EvalTaskOptions{.sequence_length = limit,
-                                   .delimiter = options.delimiter,
-                                   .add_bos = begins_with_bos(options, trained.model)});
+      task.emplace(open_task(options, loaded, *tokenizer, limit));
       length = std::max(length, task->longest());
       if (task->truncated() > 0 && world.rank() == 0)
         log_warning(task->truncated(), " choices have contexts that were cut: a sequence has ",

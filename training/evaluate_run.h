@@ -12,14 +12,17 @@
 namespace trireme {
 
 struct EvaluateOptions {
-  std::string model;            // run directory, checkpoint, or a model of others
-  std::string adapter;          // of PEFT, for the model; empty: none
-  std::optional<DType> dtype;   // to compute in; absent: the checkpoint's
-  std::string data;             // token file prefix; empty: the run's own validation data
-  std::string task;             // questions or texts (training/eval_task.h) in the place of data
-  std::string delimiter = " ";  // of a task's choices from their context
-  bool add_bos = false;         // to a task's contexts; Gemma's have it always
-  std::string tokenizer;        // of a task; empty: the run's
+  std::string model;           // run directory, checkpoint, or a model of others
+  std::string adapter;         // of PEFT, for the model; empty: none
+  std::optional<DType> dtype;  // to compute in; absent: the checkpoint's
+  std::string data;            // token file prefix; empty: the run's own validation data
+  std::string task;            // questions or texts (training/eval_task.h) in the place of data
+  // Of a task's choices from their context; absent: a space, nothing behind what a chat template wrote.
+  std::optional<std::string> delimiter;
+  bool add_bos = false;              // to a task's contexts; Gemma's have it always
+  bool apply_chat_template = false;  // to a task's contexts
+  std::string chat_template;         // file, or a tokenizer's directory; empty: the model's
+  std::string tokenizer;             // of a task; empty: the run's
   std::string samples;  // of a task: file for the log-likelihoods of each record; empty: none
   std::string validation_set;  // of the run's named sets; empty: all of them
   int64_t sequence_length =

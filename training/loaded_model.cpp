@@ -1,8 +1,11 @@
 #include "training/loaded_model.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
+#include "engine/text/chat_template.h"
 #include "parallel/agree.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_origin.h"
@@ -61,6 +64,12 @@ bool LoadedModel::wants_special_tokens() const {
   if (foreign_ || config_.finetune.enabled || is_model_source(config_.checkpoint.load)) return true;
   const std::string imported = newest_checkpoint_at(config_.checkpoint.load);
   return !imported.empty() && is_foreign_state(CheckpointReader(imported).state());
+}
+
+std::string LoadedModel::chat_template(const std::string& given,
+                                       const std::string& tokenizer) const {
+  if (given.empty()) return chat_template_.empty() ? chat_template_of(tokenizer) : chat_template_;
+  return std::filesystem::is_directory(given) ? chat_template_of(given) : read_small_file(given);
 }
 
 void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {

@@ -34,8 +34,9 @@ class LoadedModel {
   // It has seen texts with what its tokenizer puts around them: trained by others, or from their weights, or
   // fine-tuned. Ours see texts as they were trained on.
   bool wants_special_tokens() const;
-  // The source of the chat template that it was fine-tuned with; empty: its tokenizer's.
-  const std::string& chat_template() const { return chat_template_; }
+  // The source of the chat template: of `given` (a file, or a tokenizer's directory) unless that is empty, else the one
+  // that the model was fine-tuned with, else that of `tokenizer` (a path). InputError where there is none.
+  std::string chat_template(const std::string& given, const std::string& tokenizer) const;
 
  private:
   std::string checkpoint_;
@@ -45,7 +46,7 @@ class LoadedModel {
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   int64_t step_ = 0;
   bool foreign_ = false;
-  std::string chat_template_;
+  std::string chat_template_;  // that it was fine-tuned with; empty: none
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
 };

@@ -11,22 +11,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-size_t end_of_character(const std::string& text, size_t at) {
+size_t end_of_character(std::string_view text, size_t at) {
   do ++at;
   while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
   return at;
 }
 
-// The text with a mark behind the first character of each special token it spells, overlapping ones too.
+// The text with a mark at each of its breaks.
 std::string marked(const std::string& text, const Trie& specials, const std::string& mark) {
   std::string out;
   size_t copied = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
-    bool spells = false;
-    if (specials.can_begin_with(text[at]))
-      specials.for_each_prefix(text, at, [&](size_t, int32_t) { spells = true; });
-    if (!spells) continue;
-    const size_t end = end_of_character(text, at);
+  for (const size_t end : breaks_of(text, specials)) {
     out.append(text, copied, end - copied).append(mark);
     copied = end;
   }
@@ -114,6 +109,17 @@ Trie special_tokens(const Tokenizer& tokenizer) {
   return Trie(std::move(entries));
 }
 
+std::vector<size_t> breaks_of(std::string_view text, const Trie& specials) {
+  std::vector<size_t> breaks;
+  for (size_t at = 0; at < text.size(); ++at) {
+    bool spells = false;
+    if (specials.can_begin_with(text[at]))
+      specials.for_each_prefix(text, at, [&](size_t, int32_t) { spells = true; });
+    if (spells) breaks.push_back(end_of_character(text, at));
+  }
+  return breaks;
+}
+
 ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer,
                                        bool as_markup)
     : chat_(chat),
@@ -137,6 +143,27 @@ WrittenConversation ConversationWriter::write(Json variables) const {
   WrittenConversation written{chat_.render(given), {}};
   take_out(mark, written);
   return written;
+}
+
+int32_t ConversationWriter::end_of_turn() const {
+  const std::string said = unused_noncharacter(Json());
+  std::string text;
+  try {
+    text =
+        write({{"messages",
+                {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", said}}}},
+               {"add_generation_prompt", false}})
+            .text;
+  } catch (const InputError&) {
+    return -1;  // a template of other messages
+  }
+  const size_t found = text.rfind(said);
+  if (found == std::string::npos) return -1;
+  const size_t at = text.find_first_not_of(" \n", found + said.size());
+  int32_t end = -1;
+  if (at != std::string::npos)
+    special_tokens(tokenizer_).for_each_prefix(text, at, [&](size_t, int32_t id) { end = id; });
+  return end;
 }
 
 }  // namespace trireme

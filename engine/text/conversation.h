@@ -26,6 +26,9 @@ std::string unused_noncharacter(const nlohmann::ordered_json& value);
 // What spells the tokenizer's special tokens, with their ids.
 Trie special_tokens(const Tokenizer& tokenizer);
 
+// For EncodeOptions::breaks: behind the first character of each of these that a text spells, overlapping ones too.
+std::vector<size_t> breaks_of(std::string_view text, const Trie& specials);
+
 class ConversationWriter {
  public:
   // Both must outlive this object. as_markup: special tokens in messages are those tokens, as in
@@ -36,6 +39,9 @@ class ConversationWriter {
   // given. "tools" may be the text of the list, as data sets have it. InputError where "messages" is no list of
   // objects.
   WrittenConversation write(nlohmann::ordered_json variables) const;
+  // The special token that the template writes behind what the assistant says; -1: none. Where it is not the
+  // tokenizer's end of text ("<|im_end|>", "<|eot_id|>"), few files beside a tokenizer say so.
+  int32_t end_of_turn() const;
 
  private:
   const ChatTemplate& chat_;

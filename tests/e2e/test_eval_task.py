@@ -66,6 +66,27 @@ class Tasks(tiny_run.RunTest):
                 for a, b in zip(ours["log_likelihoods"], theirs["log_likelihoods"]):
                     self.assertAlmostEqual(a, b, delta=1e-4 * abs(a))
 
+    def test_chat_template(self):
+        """Contexts that a template writes are those that are written out by hand, without a delimiter."""
+        self.write("chat.jinja", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+                   "{% if add_generation_prompt %}assistant:{% endif %}")
+        items = [{"choices": choices, "label": label} for _, choices, label in QUESTIONS]
+        asked = [{"context": c, **item} for (c, _, _), item in zip(QUESTIONS, items)]
+        shot = [{"role": "system", "content": "row"}, {"role": "user", "content": "a ship"}]
+        asked.append({"context": shot, **items[0]})
+        by_hand = [{"context": f"user: {c}\nassistant:", **item} for (c, _, _), item in zip(QUESTIONS, items)]
+        by_hand.append({"context": "system: row\nuser: a ship\nassistant:", **items[0]})
+        applied, samples = self.evaluate(asked, "--apply-chat-template", "--chat-template", "chat.jinja",
+                                         "--sequence-length", 32)
+        written, reference = self.evaluate(by_hand, "--target-delimiter", "", "--sequence-length", 32)
+        self.assertEqual(samples, reference)
+        self.assertEqual(applied["acc"], written["acc"])
+        self.assertNotEqual(self.evaluate(asked, "--apply-chat-template", "--chat-template", "chat.jinja",
+                                          "--target-delimiter", " ")[1], reference)
+        for says, wrong in (("--apply-chat-template", ["--chat-template", "chat.jinja"]),
+                            ("chat_template", ["--apply-chat-template"]), ("--apply-chat-template", [])):
+            self.assert_refused("eval", "run", "--task", "task.jsonl", *wrong, says=says)
+
     def test_texts(self):
         report, samples = self.evaluate([{"text": text} for text in TEXTS])
         # Each window of the reference is asked for on its own, as a question about its bytes.

@@ -167,6 +167,40 @@ TEST(EvalTask, ContextsMayBeginWithTheBeginningOfText) {
   EXPECT_EQ(shown(task), (Strings{"$ab| c", "$ab| d", "$| c", "$| d", "$|ab"}));
 }
 
+// The template writes the context; its end, white space too, is as the harness has it. '$' is what the template
+// writes as markup.
+TEST(EvalTask, ContextsWrittenByAChatTemplate) {
+  TaskFile file;
+  const ChatTemplate chat(
+      "{{ bos_token }}{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}"
+      "{% if add_generation_prompt %}a:\n{% endif %}");
+  const ConversationWriter writer(chat, *file.tokenizer);
+  const auto asked = [&](const std::string& context, const char* choice, bool add_bos = false) {
+    std::ofstream(file.dir / "task.jsonl") << R"({"context": )" << context << R"(, "choices": [")"
+                                           << choice << R"(", "no"], "label": 1})";
+    return shown(
+        EvalTask(file.dir / "task.jsonl", *file.tokenizer,
+                 {.sequence_length = 60, .delimiter = "", .add_bos = add_bos, .chat = &writer}))[0];
+  };
+  EXPECT_EQ(asked(R"("two ")", "yes"), "$u:two ;a:|\nyes");
+  EXPECT_EQ(asked(R"("")", "yes"), "$u:;a:|\nyes");
+  EXPECT_EQ(asked(R"("two")", "yes", true), "$u:two;a:|\nyes");  // it has begun already
+  EXPECT_EQ(asked(R"([{"role": "system", "content": "be"}, {"role": "user", "content": "1"},)"
+                  R"({"role": "assistant", "content": "2"}, {"role": "user", "content": "3"}])",
+                  "4"),
+            "$s:be;u:1;a:2;u:3;a:|\n4");
+  // What is said of markup is text.
+  EXPECT_EQ(asked(R"("<|endoftext|>")", "<|endoftext|>"), "$u:<|endoftext|>;a:|\n<|endoftext|>");
+  for (const char* context :
+       {"[]", "7", R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])"})
+    EXPECT_THROW(asked(context, "yes"), InputError) << context;
+  // A text is no conversation.
+  std::ofstream(file.dir / "task.jsonl") << R"({"text": "ab"})";
+  EXPECT_EQ(shown(EvalTask(file.dir / "task.jsonl", *file.tokenizer,
+                           {.sequence_length = 20, .chat = &writer})),
+            (Strings{"$|ab"}));
+}
+
 TEST(EvalTask, WindowsOfLongTexts) {
   TaskFile file;
   EXPECT_EQ(shown(file.open(R"({"text": "abcdefghijk"})", 4)),
@@ -204,7 +238,8 @@ TEST(EvalTask, SaysWhatIsWrong) {
   for (const char* line :
        {R"({"context": "a"})", R"({"context": "a", "choices": ["b"], "label": 0})",
         R"({"context": "a", "choices": ["b", "c"], "label": 2})",
-        R"({"context": "a", "choices": ["b", "c"], "label": "d"})", R"([1])"})
+        R"({"context": "a", "choices": ["b", "c"], "label": "d"})", R"([1])",
+        R"({"context": [{"role": "user", "content": "a"}], "choices": ["b", "c"], "label": 0})"})
     EXPECT_THROW(file.open(line, 8), InputError) << line;
   try {
     file.open("{\"text\": \"a\"}\n{\"context\": 1}\n", 8);

@@ -54,6 +54,24 @@ TEST(Conversation, WhatAMessageSpellsIsNoToken) {
   EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, asked)), 4);
 }
 
+TEST(Conversation, EndOfTurnIsWhatTheTemplateWrites) {
+  const auto tokenizer = golden_tokenizer("qwen2");
+  const auto end = [&](const char* source) {
+    const ChatTemplate chat(source);
+    const int32_t id = ConversationWriter(chat, *tokenizer).end_of_turn();
+    return id < 0 ? "" : tokenizer->token(id);
+  };
+  EXPECT_EQ(end("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+                "{% endfor %}"),
+            "<|im_end|>");
+  EXPECT_EQ(end("{% for m in messages %}{{ m.content | trim }} {{ eos_token }}{% endfor %}"),
+            "<|endoftext|>");
+  EXPECT_EQ(end("{% for m in messages %}{{ m.content }} then <|im_end|>{% endfor %}"), "");
+  EXPECT_EQ(end("{% for m in messages %}{{ m.content }}{% endfor %}"), "");
+  EXPECT_EQ(end("{% for m in messages %}{{ m.role }}<|im_end|>{% endfor %}"), "");
+  EXPECT_EQ(end("{{ raise_exception('a system message is needed') }}"), "");
+}
+
 TEST(Conversation, RangesAreThoseOfTheTextWithoutMarks) {
   const ChatTemplate chat(kTemplate);
   const auto tokenizer = make_byte_tokenizer();
