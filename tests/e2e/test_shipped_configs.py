@@ -1,4 +1,7 @@
-"""The configurations under configs/pretrain, scaled down: every key of theirs but the sizes is as shipped."""
+"""The configurations under configs/pretrain and configs/finetune, scaled down: every key of theirs but sizes, paths and
+rates is as shipped."""
+import json
+
 import harness
 import tiny_run
 
@@ -33,6 +36,30 @@ class ShippedConfigs(tiny_run.RunTest):
                 records = self.records(name)
                 self.assertEqual(len(records), 3)
                 self.assertLess(records[-1]["loss"], records[0]["loss"])
+
+    def test_each_finetunes(self):
+        folder = harness.SOURCE / "configs" / "finetune"
+        kinds = {"sft": "train", "lora": "train", "qlora": "train", "dpo": "pairs"}
+        self.assertEqual(sorted(path.stem for path in folder.glob("*.json")), sorted(kinds))
+        self.configure(model=tiny_run.config()["model"] | {"max_position_embeddings": 64, "hidden_size": 64},
+                       sequence_length=64, output_dir="base", evaluation={})
+        self.pretrain()
+        self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
+        for name, record in {
+                "train": lambda word: {"messages": [{"role": "user", "content": word},
+                                                    {"role": "assistant", "content": word.upper()}]},
+                "pairs": lambda word: {"prompt": word, "chosen": word.upper(), "rejected": word}}.items():
+            self.write(f"{name}.jsonl", "".join(json.dumps(record(word)) + "\n" for word in tiny_run.WORDS * 4))
+        run = {"checkpoint.load": "base", "finetune.chat_template": "chat.jinja", "finetune.num_train_epochs": 2,
+               "sequence_length": 64, "train_batch_size": 4, "optimizer.params.lr": 0.01, "cpu.threads_per_rank": 1}
+        for name, kind in kinds.items():
+            with self.subTest(config=name):
+                changes = {**run, "output_dir": name, "finetune.train_file": f"{kind}.jsonl"}
+                sets = [argument for key, value in changes.items() for argument in ("--set", f"{key}={value}")]
+                self.trireme("finetune", "--config", folder / f"{name}.json", "--ranks", 2, *sets)
+                records = self.records(name)
+                self.assertLess(records[-1]["loss"], 0.8 * records[0]["loss"])
+                self.assertIn("validation_loss", records[-1])
 
 
 if __name__ == "__main__":
