@@ -16,12 +16,25 @@ double LoraConfig::scale() const {
   return alpha / (rank_stabilised ? std::sqrt(r) : r);
 }
 
+namespace {
+
+// The layer of HuggingFace's GPT-2 that one of ours is a part of; other layers' own names.
+std::string fused_in_gpt2(const std::string& layer) {
+  for (const char* part : {".attn.q_proj", ".attn.k_proj", ".attn.v_proj"})
+    if (layer.ends_with(part)) return layer.substr(0, layer.rfind('.')) + ".c_attn";
+  return layer;
+}
+
+}  // namespace
+
 bool LoraConfig::adapts(const std::string& layer) const {
-  const std::string last = layer.substr(layer.rfind('.') + 1);
-  return std::ranges::any_of(targets, [&](const std::string& t) {
+  const auto matches = [&](const std::string& name, const std::string& t) {
     Regex::Match match;
-    if (t.starts_with('^')) return Regex(t, "target_modules").find(layer, 0, match);
-    return t == "all-linear" || t == last;
+    if (t.starts_with('^')) return Regex(t, "target_modules").find(name, 0, match);
+    return t == "all-linear" || t == name.substr(name.rfind('.') + 1);
+  };
+  return std::ranges::any_of(targets, [&](const std::string& t) {
+    return matches(layer, t) || matches(fused_in_gpt2(layer), t);
   });
 }
 

@@ -1,5 +1,13 @@
 // Adapters as PEFT's files hold them: adapter_config.json and adapter_model.safetensors, tensors named
 // "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".
+//
+// Query, key and value of GPT-2 are one layer there, c_attn, with one adapter. One of theirs is read as three with the
+// same A, each with its rows of B and of the magnitudes. Three of ours, of rank r, are written as one of rank 3 r:
+//
+//   A = (A_q; A_k; A_v),   B = diag(B_q, B_k, B_v)
+//
+// by rank_pattern and alpha_pattern of c_attn, whose factor alpha / r stays as it was, and such a file is read as three
+// again. What is not adapted is zero. (in, out) matrices, fan_in_fan_out, have adapters as others have.
 #pragma once
 
 #include "transformer/lora.h"
@@ -15,6 +23,8 @@ class PeftAdapter : public ModelSource {
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
+            int64_t begin, const Tensor& destination) const override;
   // InputError that lists the adapters that a model of `config` needs and the files lack, those left over,
   // and those of another shape.
   void check_adapters(const ModelConfig& config) const;
@@ -28,14 +38,17 @@ class PeftAdapter : public ModelSource {
  private:
   // "" or a line for each that is missing, of another shape, or left over.
   std::string problems(const ModelConfig& config, const LoraConfig& lora) const;
+  // Whether B of a layer is the diagonal of three.
+  bool is_diagonal(const ModelConfig& config, const SourceTensor& b) const;
   LoraConfig lora_;
+  bool diagonal_ = false;  // B of c_attn
 };
 
 bool is_peft_adapter(const std::string& path);  // a directory with adapter_config.json
 
 // Writes both files to `directory`, which is made where it is missing. base: the name of the model, for PEFT.
-// adapters: holds the tensors under our names. InputError where PEFT has no such layer: a GPT-2's query, key
-// and value are one there.
+// adapters: holds the tensors under our names. InputError for magnitudes of some of GPT-2's query, key and value: the
+// others' are lengths of weights, which are not known here.
 void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         const ModelSource& adapters, const std::string& base,
                         const std::string& directory);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A tiny Llama of HuggingFace with adapters of PEFT, and the logits of both: tests/golden/peft. With magnitudes (DoRA)
-the gradients too, in float64.
+the gradients too, in float64. The same of a tiny GPT-2, without gradients: tests/golden/peft/gpt2.
 
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch transformers peft safetensors
     /tmp/venv/bin/python tests/golden/make_peft.py
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 OUT = Path(__file__).resolve().parent / "peft"
 
@@ -43,6 +43,33 @@ def make():
     (OUT / "base/generation_config.json").unlink(missing_ok=True)
     save_file({"input_ids": ids[0].to(torch.int32), "plain": plain, "adapted": adapted}, OUT / "expected.safetensors")
     make_dora(config, ids)
+    make_gpt2(ids)
+
+
+def make_gpt2(ids):
+    """Adapters of (in, out) matrices, of which one is query, key and value."""
+    torch.manual_seed(8)
+    folder = OUT / "gpt2"
+    shutil.rmtree(folder, ignore_errors=True)
+    base = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_embd=16, n_layer=2, n_head=4, n_positions=32, n_inner=20, bos_token_id=0,
+                                      eos_token_id=0, initializer_range=0.2)).eval()
+    base.save_pretrained(folder / "base")
+    (folder / "base/generation_config.json").unlink(missing_ok=True)
+    expected = {"plain": base(ids).logits[0].detach()}
+    for name, dora in (("adapter", False), ("dora", True)):
+        model = get_peft_model(AutoModelForCausalLM.from_pretrained(folder / "base"), LoraConfig(
+            r=4, lora_alpha=6, use_dora=dora, fan_in_fan_out=True, target_modules=["c_attn", "c_proj"],
+            task_type="CAUSAL_LM")).eval()
+        for parameter_name, parameter in model.named_parameters():
+            values = torch.randn_like(parameter) * 0.3
+            if "magnitude" in parameter_name:
+                values = parameter.detach() * (1 + values)
+            if "lora_" in parameter_name:
+                parameter.data = values
+        expected[name] = model(ids).logits[0].detach()
+        assert (expected[name] - expected["plain"]).abs().max() > 1
+        save_adapter(model, folder / name)
+    save_file(expected, folder / "expected.safetensors")
 
 
 def save_adapter(model, folder):

@@ -21,6 +21,8 @@ namespace trireme::test {
 namespace {
 
 const std::string kGolden = TRIREME_SOURCE_DIR "/tests/golden/peft/";
+const std::string kGpt2 = kGolden + "gpt2/";
+constexpr const char* kGpt2File = "gpt2/expected.safetensors";
 
 std::vector<double> expected(const char* name, const char* file = "expected.safetensors") {
   return to_doubles(SafetensorsReader(kGolden + file).tensor(name));
@@ -32,7 +34,8 @@ std::vector<double> expected_dora(const char* name) {
 // The logits of the golden tokens, (T, V). lora without an adapter: such as change nothing.
 std::vector<double> logits(const ModelSource& source, const PeftAdapter* adapter,
                            LoraConfig lora = {}) {
-  const ModelConfig& config = source.config();
+  ModelConfig config = source.config();
+  config.residual_dropout = config.embedding_dropout = config.attention_dropout = 0;  // GPT-2's
   if (adapter != nullptr) lora = adapter->lora();
   Model model(config, DType::kF32, Layout{}, split_layers(config.num_layers, 1, {}), lora);
   ParameterStore store(model.parameters(), DType::kF32);
@@ -125,6 +128,93 @@ TEST(Peft, NewMagnitudesChangeNothing) {
                           .targets = {"q_proj", "v_proj", "o_proj", "up_proj"}};
     expect_close(logits(base, nullptr, lora), expected("plain"));
   }
+}
+
+// Query, key and value are one layer there, with one adapter.
+TEST(Peft, Gpt2ComputesWhatItDoesThere) {
+  const HfModel base(kGpt2 + "base");
+  expect_close(logits(base, nullptr), expected("plain", kGpt2File));
+  for (const char* name : {"adapter", "dora"}) {
+    const PeftAdapter adapter(kGpt2 + name);
+    expect_close(logits(base, &adapter), expected(name, kGpt2File));
+    const MergedModel merged(std::make_unique<HfModel>(kGpt2 + "base"),
+                             std::make_unique<PeftAdapter>(kGpt2 + name), adapter.lora());
+    expect_close(logits(merged, nullptr), expected(name, kGpt2File));
+  }
+}
+
+// Ours are three, which are written as one.
+TEST(Peft, Gpt2IsWrittenAsOneLayer) {
+  const ScratchDirectory dir;
+  const HfModel base(kGpt2 + "base");
+  for (const char* name : {"adapter", "dora"}) {
+    const PeftAdapter adapter(kGpt2 + name);
+    write_peft_adapter(adapter.lora(), base.config(), adapter, "base", dir / name);
+    const PeftAdapter written(dir / name);
+    EXPECT_EQ(written.lora(), adapter.lora());
+    written.check_beginning(base.config(), adapter.lora());
+    expect_close(logits(base, &written), expected(name, kGpt2File));
+    const auto json = nlohmann::json::parse(std::ifstream(dir / name + "/adapter_config.json"));
+    EXPECT_EQ(json["rank_pattern"], (nlohmann::json{{"c_attn", 12}}));
+    EXPECT_TRUE(json["fan_in_fan_out"]);
+    const SafetensorsReader file(dir / name + "/adapter_model.safetensors");
+    const std::string layer = "base_model.model.transformer.h.1.attn.c_attn.";
+    EXPECT_EQ(file.tensor(layer + "lora_A.weight").shape(), (Shape{12, 16}));
+    EXPECT_EQ(file.tensor(layer + "lora_B.weight").shape(), (Shape{48, 12}));
+  }
+}
+
+// Some of the three: the others' parts are zero.
+TEST(Peft, Gpt2MayHaveAdaptersOfSomeParts) {
+  const ScratchDirectory dir;
+  const HfModel base(kGpt2 + "base");
+  const PeftAdapter adapter(kGpt2 + "adapter");
+  LoraConfig some = adapter.lora();
+  some.targets = {"q_proj", "v_proj"};
+  write_peft_adapter(some, base.config(), adapter, "base", dir / "some");
+  const PeftAdapter written(dir / "some");
+  const MergedModel merged(std::make_unique<HfModel>(kGpt2 + "base"),
+                           std::make_unique<PeftAdapter>(dir / "some"), some);
+  const std::vector<double> got = logits(base, &written);
+  expect_close(got, logits(merged, nullptr));
+  double far = 0;
+  for (size_t i = 0; i < got.size(); ++i)
+    far = std::max(far, std::abs(got[i] - expected("adapter", kGpt2File)[i]));
+  EXPECT_GT(far, 0.01) << "the test would not notice";
+  EXPECT_THROW(written.check_beginning(base.config(), some), InputError);
+  LoraConfig magnitudes = some;
+  magnitudes.dora = true;
+  EXPECT_THROW(write_peft_adapter(magnitudes, base.config(), PeftAdapter(kGpt2 + "dora"), "base",
+                                  dir / "refused"),
+               InputError);
+}
+
+// A rank of its own that is not ours.
+TEST(Peft, Gpt2OfAnotherRankIsRefused) {
+  const ScratchDirectory dir;
+  const HfModel base(kGpt2 + "base");
+  const PeftAdapter adapter(kGpt2 + "adapter");
+  write_peft_adapter(adapter.lora(), base.config(), adapter, "base", dir / "adapter");
+  const std::string weights = dir / "adapter/adapter_model.safetensors";
+  const SafetensorsReader file(weights);
+  std::vector<SafetensorsSpec> specs;
+  for (const SafetensorsEntry& entry : file.entries())
+    specs.push_back({entry.name, DType::kF32, entry.shape});
+  std::filesystem::create_directory(dir / "dense");
+  std::filesystem::copy(dir / "adapter/adapter_config.json", dir / "dense");
+  SafetensorsWriter writer(dir / "dense/adapter_model.safetensors", specs);
+  for (const SafetensorsSpec& spec : specs) {
+    const Shape shape{std::span<const int64_t>(spec.shape)};
+    const std::vector<float> ones(static_cast<size_t>(shape.numel()), 1);
+    writer.write(ConstTensor(ones.data(), DType::kF32, shape));
+  }
+  writer.commit();
+  EXPECT_THROW(PeftAdapter(dir / "dense").check_adapters(base.config()), InputError);
+  PeftAdapter(dir / "adapter").check_adapters(base.config());
+  auto json = nlohmann::json::parse(std::ifstream(dir / "adapter/adapter_config.json"));
+  json["rank_pattern"]["c_attn"] = 8;
+  std::ofstream(dir / "adapter/adapter_config.json") << json.dump();
+  EXPECT_THROW(PeftAdapter(dir / "adapter"), InputError);
 }
 
 MergedModel merged_with(const char* adapter_name) {
