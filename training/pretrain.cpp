@@ -278,7 +278,8 @@ void PretrainRun::start_or_resume() {
 
   take_memory(state_, ctx_, std::max(train_plan_.capacity, eval_plan_.capacity));
   if (!weights.empty()) {
-    agreed(group_, [&] { load_initial_weights(ctx_, weights, adapter, state_); });
+    const bool begins = checkpoint.empty() || learns_from_pairs(config_.finetune);
+    agreed(group_, [&] { load_initial_weights(ctx_, weights, adapter, begins, state_); });
   } else if (checkpoint.empty()) {
     state_.initialize(ctx_);
   }

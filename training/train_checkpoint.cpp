@@ -193,7 +193,7 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
 }
 
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
-                          TrainState& state) {
+                          bool begins, TrainState& state) {
   const std::unique_ptr<ModelSource> source = open_any_model(path);
   const ModelConfig& wanted = state.model.config();
   source->check(wanted);
@@ -205,10 +205,10 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
                of_source.contains(key) ? of_source[key].dump() : "unset");
   state.store.initialize(ctx, ctx.seed, false);  // adapters: what is frozen is read
   source->load(ctx, state.model, state.store);
-  if (adapter.empty())
-    source->load_row_norms(ctx, state.model, state.store);
-  else
+  if (!adapter.empty())
     PeftAdapter(adapter).load_adapters(ctx, state.model, state.store);
+  else if (begins)
+    source->load_row_norms(ctx, state.model, state.store);
   state.optimizer.initialize(ctx);
 }
 

@@ -28,10 +28,11 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
 // Parameters and routers' biases from a model that open_any_model() opens, everything else as in a fresh run;
-// adapters from PEFT's directory `adapter`, empty: such as change nothing. Says where the configuration of the
-// run differs from the model's.
+// adapters from PEFT's directory `adapter`, empty: such as change nothing. begins: these adapters are used; where a
+// checkpoint is loaded over them first, the lengths of the weights' rows need not be computed. Says where the
+// configuration of the run differs from the model's.
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
-                          TrainState& state);
+                          bool begins, TrainState& state);
 
 // The configuration stored in a checkpoint, resolved for the number of ranks that wrote it. Of an imported one
 // (`trireme checkpoint import`) what foreign_run_config() gives.

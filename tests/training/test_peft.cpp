@@ -12,6 +12,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "training/train_checkpoint.h"
 #include "training/train_step.h"
 #include "transformer/hf_model.h"
 #include "transformer/merged_model.h"
@@ -307,6 +308,26 @@ TEST(Peft, MagnitudesLearnWhatTheyDoThere) {
                 EXPECT_EQ(compared, 2 * 5 * 3);
               },
               {});
+}
+
+// Magnitudes begin as the lengths of the weights' rows, which are not computed where a checkpoint's replace them.
+TEST(Peft, MagnitudesOfACheckpointAreNotComputed) {
+  RunConfig config;
+  config.model = HfModel(kGolden + "base").config();
+  config.dtype = DType::kF32;
+  config.finetune.lora = {.rank = 2, .alpha = 2, .dora = true, .targets = {"q_proj"}};
+  for (const bool begins : {true, false}) {
+    Ctx ctx(1, "test");
+    TrainState state(config, Layout{});
+    state.allocate(ctx);
+    load_initial_weights(ctx, kGolden + "base", "", begins, state);
+    int others = 0;
+    for (ParamHandle h = 0; h < std::ssize(state.store.specs()); ++h) {
+      if (!state.store.specs()[static_cast<size_t>(h)].name.ends_with(kMagnitudeSuffix)) continue;
+      for (const double m : to_doubles(state.store.value(h))) others += m != 1 ? 1 : 0;
+    }
+    EXPECT_EQ(others, begins ? 2 * 16 : 0);
+  }
 }
 
 TEST(Peft, ListsWhatTrainingCannotBeginWith) {
