@@ -78,13 +78,13 @@ void ColumnLinear::multiply(Pass& pass, const TokenRange& tokens, const Tensor& 
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
   const bool later = adapters_.scales_outputs();
   product(pass, first_weight_, y, x, weight, later ? ConstTensor() : bias);
-  adapters_.forward(pass, tokens, y, x, squares);
+  adapters_.forward(pass, tokens, y, x, squares, weight);
   if (later && bias.present()) add_bias(pass.ctx, y, bias);
 }
 
 void ColumnLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
-  const Activation squares = adapters_.row_squares(pass);
   const Weight weight(pass, first_weight_, last_weight_);
+  const Activation squares = adapters_.row_squares(pass, weight);
   gather_tokens_with(pass, x, [&](const TokenRange& rows, const ConstTensor& part) {
     multiply(pass, rows, rows.of(y), part, squares, weight);
   });
@@ -95,19 +95,19 @@ void ColumnLinear::input_products(Pass& pass, const TokenRange& tokens, const Te
                                   const Tensor& weight) const {
   const AllTokens d = adapters_.through_weight(pass, dy, squares);
   input_gradient(pass, first_weight_, dx, d, weight);
-  adapters_.backward_input(pass, tokens, dx, d, squares);
+  adapters_.backward_input(pass, tokens, dx, d, squares, weight);
 }
 
 void ColumnLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  const Activation squares = adapters_.row_squares(pass);
   const Weight weight(pass, first_weight_, last_weight_);
+  const Activation squares = adapters_.row_squares(pass, weight);
   sum_over_tensor_ranks_with(pass, dx, [&](const TokenRange& rows, const Tensor& out) {
     input_products(pass, rows, out, rows.of(dy), squares, weight);
   });
 }
 
 void ColumnLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
-  adapters_.backward_weight(pass, dy, x);
+  adapters_.backward_weight(pass, dy, x, first_weight_, last_weight_);
   if (!pass.params.trained(first_weight_)) return;
   weight_gradient(pass, first_weight_, pass.params.gradient(first_weight_, last_weight_), dy, x);
   if (first_bias_ < 0) return;
@@ -123,14 +123,14 @@ ReplicatedLinear::ReplicatedLinear(ParameterList& list, const Layout& layout,
 }
 
 void ReplicatedLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const {
-  const Activation squares = products_.adapters_.row_squares(pass);
   const Weight weight(pass, products_.first_weight_, products_.last_weight_);
+  const Activation squares = products_.adapters_.row_squares(pass, weight);
   products_.multiply(pass, rows_of(pass, x), y, x, squares, weight);
 }
 
 void ReplicatedLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  const Activation squares = products_.adapters_.row_squares(pass);
   const Weight weight(pass, products_.first_weight_, products_.last_weight_);
+  const Activation squares = products_.adapters_.row_squares(pass, weight);
   products_.input_products(pass, rows_of(pass, dy), dx, dy, squares, weight);
 }
 
@@ -166,28 +166,28 @@ void RowLinear::forward(Pass& pass, const Tensor& y, const ConstTensor& x) const
   const ConstTensor bias = bias_ < 0 ? ConstTensor() : pass.params.value(bias_);
   const bool split = pass.groups != nullptr && pass.groups->layout.tp.size > 1;
   const bool later = split || adapters_.scales_outputs();
-  const Activation squares = adapters_.row_squares(pass);
   const Weight weight(pass, weight_);
+  const Activation squares = adapters_.row_squares(pass, weight);
   sum_over_tensor_ranks_with(pass, y, [&](const TokenRange& rows, const Tensor& out) {
     product(pass, weight_, out, rows.of(x), weight, later ? ConstTensor() : bias);
-    adapters_.forward(pass, rows, out, rows.of(x), squares);
+    adapters_.forward(pass, rows, out, rows.of(x), squares, weight);
   });
   if (later && bias.present()) add_bias(pass.ctx, y, bias);
 }
 
 AllTokens RowLinear::backward_input(Pass& pass, const Tensor& dx, const ConstTensor& dy) const {
-  const Activation squares = adapters_.row_squares(pass);
   const Weight weight(pass, weight_);
+  const Activation squares = adapters_.row_squares(pass, weight);
   return gather_tokens_with(pass, dy, [&](const TokenRange& rows, const ConstTensor& part) {
     const AllTokens d = adapters_.through_weight(pass, part, squares);
     input_gradient(pass, weight_, rows.of(dx), d, weight);
-    adapters_.backward_input(pass, rows, rows.of(dx), d, squares);
+    adapters_.backward_input(pass, rows, rows.of(dx), d, squares, weight);
   });
 }
 
 void RowLinear::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& dy_all,
                                 const ConstTensor& x) const {
-  adapters_.backward_weight(pass, dy_all, x);
+  adapters_.backward_weight(pass, dy_all, x, weight_, weight_);
   if (!pass.params.trained(weight_)) return;
   weight_gradient(pass, weight_, pass.params.gradient(weight_), dy_all, x);
   if (bias_ < 0) return;

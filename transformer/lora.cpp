@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "engine/ops/elementwise.h"
 #include "engine/ops/gemm.h"
@@ -111,7 +112,7 @@ void LowRank::add_column(ParameterList& list, const std::string& layer, ParamHan
   ParameterSpec b = factor(layer + ".lora_B.weight", Shape{out, r}, w.block);
   b.box = box_of(rows, whole_slice(r));
   divide(b);
-  Part part{.begin = first_output, .end = first_output + rows.size(), .weight = weight};
+  Part part{.begin = first_output, .end = first_output + rows.size()};
   part.a = list.add_adapter(std::move(a));
   part.b = list.add_adapter(std::move(b));
   if (magnitudes_) {
@@ -136,7 +137,7 @@ void LowRank::add_row(ParameterList& list, const std::string& layer, ParamHandle
   a.box = box_of(whole_slice(r), columns);
   ParameterSpec b = factor(layer + ".lora_B.weight", Shape{out, r}, w.block);
   replicate(b, tp);
-  Part part{.end = out, .weight = weight};
+  Part part{.end = out};
   part.a = list.add_adapter(std::move(a));
   part.b = list.add_adapter(std::move(b));
   if (magnitudes_) {
@@ -178,14 +179,13 @@ Activation LowRank::inner_gradient(Pass& pass, const Part& part, const ConstTens
   return dh;
 }
 
-Activation LowRank::row_squares(Pass& pass) const {
+Activation LowRank::row_squares(Pass& pass, const ConstTensor& weight) const {
   if (!magnitudes_) return {};
   Activation squares = pass.ctx.allocate("lora.row_squares", sum_dtype(pass.params.dtype()),
                                          Shape{parts_.back().end});
   for (const Part& part : parts_)
-    adapted_row_squares(pass.ctx, squares->slice(0, part.begin, part.end),
-                        Weight(pass, part.weight), pass.params.value(part.a),
-                        pass.params.value(part.b), scale_);
+    adapted_row_squares(pass.ctx, squares->slice(0, part.begin, part.end), part.of(weight),
+                        pass.params.value(part.a), pass.params.value(part.b), scale_);
   if (divided_inputs_ && pass.groups != nullptr && !pass.ctx.planning()) {
     const TimeScope scope(pass.ctx.profile, TimeCategory::kCommunication);
     pass.groups->tp->all_reduce(squares);
@@ -201,29 +201,29 @@ void LowRank::scale(Pass& pass, const Part& part, const Activation& squares, con
 
 // y += (g - 1) x' W^T + g h B^T; without dropout, where y is x' W^T, in place.
 void LowRank::scaled_forward(Pass& pass, const Part& part, const Activation& squares,
-                             const Tensor& y, const ConstTensor& dropped,
-                             const ConstTensor& h) const {
+                             const Tensor& y, const ConstTensor& dropped, const ConstTensor& h,
+                             const ConstTensor& weight) const {
   const Tensor b = pass.params.value(part.b);
   if (!drops(pass)) {
     product(pass, y, h, Transpose::kNo, b, Transpose::kYes, {.accumulate = true});
     return scale(pass, part, squares, y, y);
   }
   const Activation u = pass.ctx.allocate("lora.outputs", y.dtype(), y.shape());
-  linear_forward(pass.ctx, u, dropped, Weight(pass, part.weight), {});
+  linear_forward(pass.ctx, u, dropped, part.of(weight), {});
   scale(pass, part, squares, y, u, -1, true);
   product(pass, u, h, Transpose::kNo, b, Transpose::kYes, {});
   scale(pass, part, squares, y, u, 0, true);
 }
 
 void LowRank::forward(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
-                      const Activation& squares) const {
+                      const Activation& squares, const ConstTensor& weight) const {
   if (!present()) return;
   const AllTokens input = dropped(pass, tokens, x);
   for (const Part& part : parts_) {
     const Activation h = inner(pass, part, input);
     const Tensor out = y.slice(1, part.begin, part.end);
     if (magnitudes_)
-      scaled_forward(pass, part, squares, out, input, h);
+      scaled_forward(pass, part, squares, out, input, h, weight);
     else
       product(pass, out, h, Transpose::kNo, pass.params.value(part.b), Transpose::kYes,
               {.accumulate = true});
@@ -251,7 +251,8 @@ AllTokens LowRank::through_weight(Pass& pass, const ConstTensor& dy,
 }
 
 void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor& dx,
-                             const ConstTensor& dy, const Activation& squares) const {
+                             const ConstTensor& dy, const Activation& squares,
+                             const ConstTensor& weight) const {
   if (!present()) return;
   Activation sum;  // through the dropout
   if (drops(pass)) sum = pass.ctx.allocate("lora.d_dropped", dx.dtype(), dx.shape());
@@ -262,8 +263,7 @@ void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor&
     if (magnitudes_ && drops(pass)) {  // both factors see the gradient here
       scaled = pass.ctx.allocate("lora.scaled_gradient", d.dtype(), d.shape());
       scale(pass, part, squares, scaled, d, -1);
-      linear_backward_input(pass.ctx, sum, scaled, Weight(pass, part.weight),
-                            !std::exchange(first, false));
+      linear_backward_input(pass.ctx, sum, scaled, part.of(weight), !std::exchange(first, false));
       scale(pass, part, squares, scaled, d);
       d = *scaled;
     }
@@ -276,9 +276,26 @@ void LowRank::backward_input(Pass& pass, const TokenRange& tokens, const Tensor&
             {first_input_, all_inputs_});
 }
 
-void LowRank::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const {
+// dm = sum over tokens of dy (V x') / ||V||.
+void LowRank::magnitude_gradient(Pass& pass, const Part& part, const Activation& squares,
+                                 const Tensor& scratch, const ConstTensor& dy,
+                                 const ConstTensor& dropped, const ConstTensor& h,
+                                 const ConstTensor& weight) const {
+  linear_forward(pass.ctx, scratch, dropped, part.of(weight), {});
+  product(pass, scratch, h, Transpose::kNo, pass.params.value(part.b), Transpose::kYes,
+          {.accumulate = true});
+  const GradientSlot dm = pass.params.gradient(part.magnitude);
+  magnitude_backward(pass.ctx, dm.grad, dy, scratch, squares->slice(0, part.begin, part.end),
+                     dm.accumulate);
+}
+
+void LowRank::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x,
+                              ParamHandle first, ParamHandle last) const {
   if (!present()) return;
-  const Activation squares = row_squares(pass);
+  std::optional<Weight> weight;
+  if (magnitudes_) weight.emplace(pass, first, last);
+  const ConstTensor w = weight ? ConstTensor(*weight) : ConstTensor();
+  const Activation squares = row_squares(pass, w);
   const AllTokens input = dropped(pass, rows_of(pass, x), x);
   for (const Part& part : parts_) {
     const ConstTensor of_part = dy.slice(1, part.begin, part.end);
@@ -295,14 +312,7 @@ void LowRank::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTens
     const GradientSlot da = pass.params.gradient(part.a);
     product(pass, da.grad, inner_gradient(pass, part, d), Transpose::kYes, input, Transpose::kNo,
             {.accumulate = da.accumulate});
-    if (!magnitudes_) continue;
-    const Tensor u = *scaled;  // V x', in the same place
-    linear_forward(pass.ctx, u, input, Weight(pass, part.weight), {});
-    product(pass, u, h, Transpose::kNo, pass.params.value(part.b), Transpose::kYes,
-            {.accumulate = true});
-    const GradientSlot dm = pass.params.gradient(part.magnitude);
-    magnitude_backward(pass.ctx, dm.grad, of_part, u, squares->slice(0, part.begin, part.end),
-                       dm.accumulate);
+    if (magnitudes_) magnitude_gradient(pass, part, squares, *scaled, of_part, input, h, w);
   }
 }
 

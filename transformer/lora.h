@@ -73,25 +73,29 @@ class LowRank {
 
   // With magnitudes the outputs are scaled: the layer adds its bias behind forward().
   bool scales_outputs() const { return magnitudes_; }
+  // `weight`, here and below: the layer's matrix as its own product reads it, so that one in 4 bits is unpacked once.
   // With magnitudes ||V||^2 of every output, for the calls below; absent without. Of row-parallel layers
   // collective over the tensor-parallel ranks.
-  Activation row_squares(Pass& pass) const;
+  Activation row_squares(Pass& pass, const ConstTensor& weight) const;
   // y, which is x W^T -> y + ..., of some tokens. x (n, in), y (n, out) of them.
   void forward(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
-               const Activation& squares) const;
+               const Activation& squares, const ConstTensor& weight) const;
   // What W, and backward_input(), are to have in the place of dy: g dy where there are magnitudes and no dropout.
   AllTokens through_weight(Pass& pass, const ConstTensor& dy, const Activation& squares) const;
   // dx, which is W's share, += ..., of some tokens. dy: as through_weight() says.
   void backward_input(Pass& pass, const TokenRange& tokens, const Tensor& dx, const ConstTensor& dy,
-                      const Activation& squares) const;
-  // The gradients of A, B and m, from all tokens that the layer has here.
-  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x) const;
+                      const Activation& squares, const ConstTensor& weight) const;
+  // The gradients of A, B and m, from all tokens that the layer has here. The weight, `first` .. `last` of one fused
+  // matrix, is read for m only.
+  void backward_weight(Pass& pass, const ConstTensor& dy, const ConstTensor& x, ParamHandle first,
+                       ParamHandle last) const;
 
  private:
   struct Part {
     ParamHandle a = -1, b = -1;
+    ParamHandle magnitude = -1;
     int64_t begin = 0, end = 0;  // outputs of the layer
-    ParamHandle weight = -1, magnitude = -1;
+    ConstTensor of(const ConstTensor& weight) const { return weight.slice(0, begin, end); }
   };
   void take(const ParameterList& list, const std::string& layer, int64_t first_input,
             int64_t inputs);
@@ -106,7 +110,11 @@ class LowRank {
   void scale(Pass& pass, const Part& part, const Activation& squares, const Tensor& y,
              const ConstTensor& x, double shift = 0, bool accumulate = false) const;
   void scaled_forward(Pass& pass, const Part& part, const Activation& squares, const Tensor& y,
-                      const ConstTensor& dropped, const ConstTensor& h) const;
+                      const ConstTensor& dropped, const ConstTensor& h,
+                      const ConstTensor& weight) const;
+  void magnitude_gradient(Pass& pass, const Part& part, const Activation& squares,
+                          const Tensor& scratch, const ConstTensor& dy, const ConstTensor& dropped,
+                          const ConstTensor& h, const ConstTensor& weight) const;
   std::vector<Part> parts_;  // in the order of the outputs
   double scale_ = 1, dropout_ = 0;
   bool magnitudes_ = false;

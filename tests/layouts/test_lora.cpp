@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "tests/layouts/layout_run.h"
+#include "tests/layouts/finite_differences.h"
 
 namespace trireme::test {
 namespace {
@@ -218,43 +218,15 @@ void add_through_lengths(const ParameterStore& store, const Tensor& values, cons
   }
 }
 
-// The gradient of one step against differences of its loss.
 void expect_gradient(const LoraConfig& lora, int least) {
   RunConfig config = config_with(base_case(), lora);
   config.model.num_layers = 2;
-  config.train_steps = 2;  // after the first, B is not zero
-  LayoutRunOptions options;
-  on_ranks(config, options, [&](LayoutRank& rank) {
-    rank.train(0, false);
-    ParameterStore& store = rank.state.store;
-    const Tensor flat = store.flat_values();
-    auto* const values = flat.as<double>();
-    const std::vector<double> before(values, values + flat.numel());
-    // The loss of the second step at these values, which its update then moves.
-    const auto loss_at = [&](int64_t at, double step) {
-      std::copy(before.begin(), before.end(), values);
-      if (at >= 0) values[at] += step;
-      return rank.train(1, false).loss;
-    };
-    loss_at(-1, 0);
-    const auto* const g = store.flat_gradients().as<double>();
-    std::vector<double> gradient(g, g + store.flat_gradients().numel());
-    gradient.resize(before.size());  // nothing of what is frozen
-    std::vector<double> at_start = before;
-    add_through_lengths(store, Tensor(at_start.data(), DType::kF64, flat.shape()),
-                        Tensor(gradient.data(), DType::kF64, flat.shape()), lora.scale());
-    int checked = 0;
-    for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
-      if (!store.trained(h)) continue;
-      const int64_t at = store.range(h).begin + store.range(h).size() / 2;
-      constexpr double kStep = 1e-5;
-      const double slope = (loss_at(at, kStep) - loss_at(at, -kStep)) / (2 * kStep);
-      EXPECT_NEAR(gradient[static_cast<size_t>(at)], slope, 1e-8 + 1e-6 * std::abs(slope))
-          << store.specs()[static_cast<size_t>(h)].name;
-      ++checked;
-    }
-    EXPECT_GT(checked, least);
-  });
+  config.train_steps = 2;
+  const auto complete = [&](const ParameterStore& store, const Tensor& values,
+                            const Tensor& gradient) {
+    add_through_lengths(store, values, gradient, lora.scale());
+  };
+  EXPECT_GT(expect_slopes(config, {.complete = complete}), least);
 }
 TEST(Lora, FiniteDifferences) { expect_gradient(adapters(), 20); }
 TEST(Dora, FiniteDifferences) { expect_gradient(with_magnitudes(), 30); }

@@ -4,7 +4,7 @@
 
 #include "engine/ops/nf4.h"
 #include "engine/ops/transfer.h"
-#include "tests/layouts/layout_run.h"
+#include "tests/layouts/finite_differences.h"
 
 namespace trireme::test {
 namespace {
@@ -149,33 +149,10 @@ TEST(Nf4Base, ComputesWithWhatTheBitsStandFor) {
 // The gradient of the second step against differences of its loss: what reaches the first layers' adapters
 // came through the inputs' gradients of the layers above.
 TEST(Nf4Base, FiniteDifferences) {
-  const RunConfig config = config_with({}, true, true);
-  on_ranks(config, {}, [&](LayoutRank& rank) {
-    rank.train(0, false);
-    ParameterStore& store = rank.state.store;
-    const Tensor flat = store.flat_values();
-    auto* const values = flat.as<double>();
-    const std::vector<double> before(values, values + flat.numel());
-    const auto loss_at = [&](int64_t at, double step) {
-      std::copy(before.begin(), before.end(), values);
-      if (at >= 0) values[at] += step;
-      return rank.train(1, false).loss;
-    };
-    loss_at(-1, 0);
-    const auto* const g = store.flat_gradients().as<double>();
-    const std::vector<double> gradient(g, g + store.flat_gradients().numel());
-    int checked = 0;
-    for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
-      const std::string& name = store.specs()[static_cast<size_t>(h)].name;
-      if (!store.trained(h) || name.find("layers.0.") == std::string::npos) continue;
-      const int64_t at = store.range(h).begin + store.range(h).size() / 2;
-      constexpr double kStep = 1e-5;
-      const double slope = (loss_at(at, kStep) - loss_at(at, -kStep)) / (2 * kStep);
-      EXPECT_NEAR(gradient[static_cast<size_t>(at)], slope, 1e-8 + 1e-6 * std::abs(slope)) << name;
-      ++checked;
-    }
-    EXPECT_EQ(checked, 14);
-  });
+  const auto in_first_layer = [](const ParameterSpec& spec) {
+    return spec.name.find("layers.0.") != std::string::npos;
+  };
+  EXPECT_EQ(expect_slopes(config_with({}, true, true), {.chosen = in_first_layer}), 14);
 }
 
 // What a rank has of a weight: its bits and their scales, and of the others one at a time.
@@ -210,13 +187,15 @@ TEST(Nf4Base, TakesHalfAByteAWeight) {
   }
 }
 
-// Only one weight is unpacked at a time: the step's memory does not grow with the number of layers.
-TEST(Nf4Base, UnpacksOneWeightAtATime) {
+// Only one weight is unpacked at a time, and by one of those who read it: the step's memory does not grow with the
+// number of layers.
+void expect_one_weight_unpacked(const LoraConfig& lora) {
   LayoutCase c;
   c.recompute = Recompute::kFull;
   const auto capacity = [&](bool packed, int64_t layers) {
     RunConfig config = config_with(c, packed, false);
     config.model.num_layers = layers;
+    config.finetune.lora = lora;
     int64_t bytes = 0;
     on_ranks(config, {}, [&](LayoutRank& rank) { bytes = rank.plan.capacity; });
     return bytes;
@@ -225,6 +204,14 @@ TEST(Nf4Base, UnpacksOneWeightAtATime) {
   EXPECT_GT(more, 0);
   EXPECT_LE(more, 2 * 256 * 128 * 8 + 4096);  // gate and up in float64
   EXPECT_EQ(capacity(true, 8) - capacity(false, 8), more);
+}
+TEST(Nf4Base, UnpacksOneWeightAtATime) {
+  LoraConfig lora = config_with({}, true, false).finetune.lora;
+  expect_one_weight_unpacked(lora);
+  lora.dora = true;
+  expect_one_weight_unpacked(lora);
+  lora.dropout = 0.2;
+  expect_one_weight_unpacked(lora);
 }
 
 TEST(Nf4Base, RefusesHalfBlocks) {
