@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
+#include "engine/core/cpu.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/safetensors_directory.h"
 #include "engine/observe/log.h"
@@ -206,8 +207,8 @@ class ShardWriter {
       int64_t numbers = 0;
     };
     const FileTensor& t = *w.tensor;
-    const auto state = std::make_shared<State>(
-        MatrixQuantiser(options_.quantization.value_or(Quantization{}), t.rows(), t.columns()));
+    const auto state = std::make_shared<State>(MatrixQuantiser(
+        options_.quantization.value_or(Quantization{}), t.rows(), t.columns(), available_cores()));
     stream.add(t, DType::kF32, 0, [this, &writer, &w, state](const ConstTensor& piece) {
       check_finite(w.tensor->name, piece);
       state->quantiser.add({piece.as<float>(), static_cast<size_t>(piece.numel())});

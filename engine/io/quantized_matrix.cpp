@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "engine/core/float8.h"
+#include "engine/core/parallel_for.h"
 
 namespace trireme {
 namespace {
@@ -54,8 +55,9 @@ std::vector<SafetensorsSpec> quantised_parts(const Quantization& q, const std::s
           {name + ".scales", DType::kF16, {groups, out}}};
 }
 
-MatrixQuantiser::MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in)
-    : q_(quantization), out_(out), in_(in) {
+MatrixQuantiser::MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in,
+                                 int threads)
+    : q_(quantization), out_(out), in_(in), threads_(threads) {
   TRIREME_CHECK(q_.method != Method::kAwq && can_quantise(q_, out, in), "a matrix (", out, ", ", in,
                 ") does not fit");
   for (const SafetensorsSpec& part : quantised_parts(q_, "", out, in)) {
@@ -77,11 +79,8 @@ void MatrixQuantiser::add(std::span<const float> rows) {
   TRIREME_CHECK(rows.size() % width == 0 &&
                     row_ + std::ssize(waiting_) / in_ + std::ssize(rows) / in_ <= out_,
                 rows.size(), " numbers for rows of ", in_);
+  if (q_.method == Method::kGptq) return add_rows(rows);
   for (size_t at = 0; at < rows.size(); at += width) {
-    if (q_.method == Method::kGptq) {
-      add_row(rows.subspan(at, width));
-      continue;
-    }
     waiting_.insert(waiting_.end(), rows.begin() + static_cast<std::ptrdiff_t>(at),
                     rows.begin() + static_cast<std::ptrdiff_t>(at + width));
     const int64_t waiting = std::ssize(waiting_) / in_;
@@ -92,33 +91,58 @@ void MatrixQuantiser::add(std::span<const float> rows) {
 }
 
 void MatrixQuantiser::add_block_rows(std::span<const float> rows) {
-  const int64_t count = std::ssize(rows) / in_, columns = ceil_div(in_, q_.block_columns);
-  std::vector<float> scales(static_cast<size_t>(columns)), rounded(static_cast<size_t>(in_));
-  for (int64_t r = 0; r < count; ++r)
-    for (int64_t i = 0; i < in_; ++i) {
-      float& largest = scales[static_cast<size_t>(i / q_.block_columns)];
-      largest = std::max(largest, std::abs(rows[static_cast<size_t>(r * in_ + i)]));
-    }
-  for (int64_t c = 0; c < columns; ++c) {
-    float& scale = scales[static_cast<size_t>(c)];
-    scale /= float8_max(Float8Format::kE4M3);
-    if (scale == 0) scale = 1;
-    put(parts_[kBlockScales], row_ / q_.block_rows * columns + c, scale);
-  }
-  for (int64_t r = 0; r < count; ++r, ++row_) {
-    const auto row = rows.subspan(static_cast<size_t>(r * in_), static_cast<size_t>(in_));
-    for (int64_t i = 0; i < in_; ++i) {
-      const auto at = static_cast<size_t>(i);
-      const float scale = scales[static_cast<size_t>(i / q_.block_columns)];
-      const fp8_e4m3 code(row[at] / scale);
-      parts_[kBlockCodes][static_cast<size_t>(row_ * in_ + i)] = std::byte{code.bits};
-      rounded[at] = static_cast<float>(code) * scale;
-    }
-    error_.add(row, rounded);
-  }
+  const int64_t columns = ceil_div(in_, q_.block_columns);
+  std::vector<RoundingError> errors(static_cast<size_t>(columns));
+  parallel_for(threads_, columns, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) errors[static_cast<size_t>(c)] = add_block(rows, c);
+  });
+  for (const RoundingError& error : errors) error_.add(error);
+  row_ += std::ssize(rows) / in_;
 }
 
-void MatrixQuantiser::add_row(std::span<const float> row) {
+RoundingError MatrixQuantiser::add_block(std::span<const float> rows, int64_t column_block) {
+  const int64_t count = std::ssize(rows) / in_, first = column_block * q_.block_columns;
+  const int64_t width = std::min(q_.block_columns, in_ - first);
+  const auto row = [&](int64_t r) {
+    return rows.subspan(static_cast<size_t>(r * in_ + first), static_cast<size_t>(width));
+  };
+  float scale = 0;
+  for (int64_t r = 0; r < count; ++r) scale = std::max(scale, largest_of(row(r)));
+  scale /= float8_max(Float8Format::kE4M3);
+  if (scale == 0) scale = 1;
+  const int64_t blocks = ceil_div(in_, q_.block_columns);
+  put(parts_[kBlockScales], row_ / q_.block_rows * blocks + column_block, scale);
+  RoundingError error;
+  std::vector<float> rounded(static_cast<size_t>(width));
+  for (int64_t r = 0; r < count; ++r) {
+    const auto values = row(r);
+    std::byte* const codes =
+        parts_[kBlockCodes].data() + static_cast<size_t>((row_ + r) * in_ + first);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const fp8_e4m3 code(values[i] / scale);
+      codes[i] = std::byte{code.bits};
+      rounded[i] = static_cast<float>(code) * scale;
+    }
+    error.add(values, rounded);
+  }
+  return error;
+}
+
+void MatrixQuantiser::add_rows(std::span<const float> rows) {
+  constexpr int64_t kNumbersWorthAThread = 1 << 14;
+  const int64_t count = std::ssize(rows) / in_;
+  std::vector<RoundingError> errors(static_cast<size_t>(count));
+  parallel_for(threads_, count, kNumbersWorthAThread / in_ + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r)
+      errors[static_cast<size_t>(r)] =
+          add_row(rows.subspan(static_cast<size_t>(r * in_), static_cast<size_t>(in_)), row_ + r);
+  });
+  for (const RoundingError& error : errors) error_.add(error);
+  row_ += count;
+}
+
+// Words belong to one row: those of other rows may be made meanwhile.
+RoundingError MatrixQuantiser::add_row(std::span<const float> row, int64_t number) {
   const int64_t packed = numbers_in_word(q_);
   const auto most = static_cast<float>((1u << q_.bits) - 1);
   const auto zero = static_cast<float>(1u << (q_.bits - 1));
@@ -128,18 +152,19 @@ void MatrixQuantiser::add_row(std::span<const float> row) {
     const auto values = row.subspan(first, static_cast<size_t>(q_.group_size));
     const f16 stored(2 * largest_of(values) / most);
     const auto scale = static_cast<float>(stored);
-    put(parts_[kScales], group * out_ + row_, stored);
+    put(parts_[kScales], group * out_ + number, stored);
     for (size_t k = 0; k < values.size(); ++k) {
       const float steps = scale == 0 ? 0 : values[k] / scale;
       const float code = std::clamp(std::nearbyint(steps) + zero, 0.0F, most);
       rounded[first + k] = scale * (code - zero);
       const int64_t i = group * q_.group_size + static_cast<int64_t>(k);
-      put_bits(parts_[kCodes], i / packed * out_ + row_,
+      put_bits(parts_[kCodes], i / packed * out_ + number,
                static_cast<uint32_t>(code) << (i % packed * q_.bits));
     }
   }
-  error_.add(row, rounded);
-  ++row_;
+  RoundingError error;
+  error.add(row, rounded);
+  return error;
 }
 
 const std::vector<std::vector<std::byte>>& MatrixQuantiser::parts() const {

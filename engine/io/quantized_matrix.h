@@ -22,11 +22,12 @@ bool can_quantise(const Quantization& quantization, int64_t out, int64_t in);
 std::vector<SafetensorsSpec> quantised_parts(const Quantization& quantization,
                                              const std::string& name, int64_t out, int64_t in);
 
-// Takes a matrix that can_quantise() row by row and keeps what it becomes, for fp8 also the rows of a block.
+// Takes a matrix that can_quantise() row by row and keeps what it becomes, for fp8 also the rows of a block. Nothing of
+// it, the error's sums included, depends on the number of threads or on how many rows come at a time.
 class MatrixQuantiser {
  public:
   // kFp8 and kGptq only.
-  MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in);
+  MatrixQuantiser(const Quantization& quantization, int64_t out, int64_t in, int threads);
   void add(std::span<const float> rows);  // the next whole rows, finite
   // The bytes of each part, once all rows were added.
   const std::vector<std::vector<std::byte>>& parts() const;
@@ -34,9 +35,12 @@ class MatrixQuantiser {
 
  private:
   void add_block_rows(std::span<const float> rows);
-  void add_row(std::span<const float> row);
+  RoundingError add_block(std::span<const float> rows, int64_t column_block);
+  void add_rows(std::span<const float> rows);
+  RoundingError add_row(std::span<const float> row, int64_t number);
   Quantization q_;
   int64_t out_, in_, row_ = 0;
+  int threads_;
   std::vector<std::vector<std::byte>> parts_;
   std::vector<float> waiting_;  // rows of a block that is not whole yet
   RoundingError error_;

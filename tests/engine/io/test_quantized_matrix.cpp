@@ -23,9 +23,9 @@ std::vector<float> random_matrix(int64_t out, int64_t in) {
   return w;
 }
 
-MatrixQuantiser quantised(const Quantization& q, std::span<const float> w, int64_t out,
-                          int64_t in) {
-  MatrixQuantiser quantiser(q, out, in);
+MatrixQuantiser quantised(const Quantization& q, std::span<const float> w, int64_t out, int64_t in,
+                          int threads = 2) {
+  MatrixQuantiser quantiser(q, out, in, threads);
   quantiser.add(w);
   return quantiser;
 }
@@ -112,13 +112,26 @@ TEST(QuantizedMatrix, PiecesDoNotMatter) {
   const std::vector<float> w = random_matrix(out, in);
   for (const Quantization& q : {kFp8, kGptq4}) {
     const MatrixQuantiser whole = quantised(q, w, out, in);
-    MatrixQuantiser pieces(q, out, in);
+    MatrixQuantiser pieces(q, out, in, 1);
     const std::span<const float> all(w);
     pieces.add(all.first(128));
     pieces.add(all.subspan(128, size_t{130} * 128));
     pieces.add(all.subspan(size_t{131} * 128));
     EXPECT_EQ(pieces.parts(), whole.parts());
     EXPECT_EQ(pieces.error().wrong, whole.error().wrong);
+  }
+}
+
+// Several rows, and several blocks of a row, for each of them.
+TEST(QuantizedMatrix, ThreadsDoNotMatter) {
+  const int64_t out = 400, in = 1152;
+  const std::vector<float> w = random_matrix(out, in);
+  for (const Quantization& q : {kFp8, kGptq4, kGptq8}) {
+    const MatrixQuantiser one = quantised(q, w, out, in, 1), four = quantised(q, w, out, in, 4);
+    EXPECT_EQ(four.parts(), one.parts());
+    EXPECT_EQ(four.error().wrong, one.error().wrong);
+    EXPECT_EQ(four.error().squares, one.error().squares);
+    EXPECT_EQ(four.error().farthest, one.error().farthest);
   }
 }
 
