@@ -66,19 +66,30 @@ double rate_of(const RunConfig& config, int64_t step) {
   return learning_rate(config.scheduler, config.optimizer.lr, step, config.train_steps);
 }
 
+// How a run of `config` keeps the learning rates of the steps that `saved` took.
+std::string advice_for_rates(const SchedulerConfig& saved, const SchedulerConfig& config) {
+  const bool wsd = saved.style == DecayStyle::kWsd;
+  std::string keys;
+  const auto keep = [&](const char* key, int64_t before, int64_t now) {
+    if (before != now) keys += concat(keys.empty() ? "set " : " and ", key, " to ", before);
+  };
+  keep("scheduler.params.warmup_steps", saved.warmup_steps, config.warmup_steps);
+  if (!wsd) keep("scheduler.params.decay_steps", saved.decay_steps, config.decay_steps);
+  if (!wsd) return keys.empty() ? "" : keys + "; or ";
+  return concat(keys, keys.empty() ? "" : " and ",
+                "continue a checkpoint from before the decay, --resume CHECKPOINT with another "
+                "output_dir; or ");
+}
+
 void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t steps_done,
                       const std::string& checkpoint) {
   for (int64_t step = 0; step < steps_done; ++step) {
     if (rate_of(saved, step) == rate_of(config, step)) continue;
-    const bool wsd = saved.scheduler.style == DecayStyle::kWsd;
-    fail_input(
-        checkpoint, " took step ", step + 1, " with learning rate ", rate_of(saved, step),
-        ", this configuration (", differences(saved, config), ") gives it ", rate_of(config, step),
-        "; a run can be extended where the rates of its past stay: ",
-        wsd ? "continue a checkpoint from before the decay, --resume CHECKPOINT with another "
-              "output_dir"
-            : concat("set scheduler.params.decay_steps to ", saved.scheduler.decay_steps),
-        "; or set them back, or use another output_dir");
+    fail_input(checkpoint, " took step ", step + 1, " with learning rate ", rate_of(saved, step),
+               ", this configuration (", differences(saved, config), ") gives it ",
+               rate_of(config, step), "; a run can be extended where the rates of its past stay: ",
+               advice_for_rates(saved.scheduler, config.scheduler),
+               "set them back, or use another output_dir");
   }
 }
 
