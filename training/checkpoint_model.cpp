@@ -65,6 +65,16 @@ class CheckpointTensors : public TensorSource {
   std::vector<const CheckpointTensor*> tensors_of_reader_;
 };
 
+// Of a tokenizer that is a directory what load_tokenizer() takes there: copies are made of files.
+std::string tokenizer_file(const std::string& spec) {
+  std::error_code ignored;
+  if (!spec.empty() && spec != "byte")
+    for (const char* name : {"tokenizer.json", "tokenizer.model"})
+      if (const fs::path file = fs::path(spec) / name; fs::is_regular_file(file, ignored))
+        return file.string();
+  return spec;
+}
+
 DType dtype_of_name(const std::string& name) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
     if (name == dtype_name(dtype)) return dtype;
@@ -99,6 +109,7 @@ std::string import_tokenizer(const std::string& tokenizer, const std::string& ro
 CheckpointModel::CheckpointModel(const std::string& path) : ModelSource(path) {
   auto tensors = std::make_unique<CheckpointTensors>(path);
   run_config_ = checkpoint_run_config(tensors->reader());
+  run_config_.data.tokenizer = tokenizer_file(run_config_.data.tokenizer);
   config_ = run_config_.model;
   tensors_ = std::move(tensors);
 }
