@@ -55,6 +55,7 @@ std::string from_rank_0(Communicator& group, const std::function<std::string()>&
 
 void before_connecting(const std::function<void()>& f) {
   try {
+    set_log_rank(detect_launcher().rank);  // what all of them would say, one says
     f();
   } catch (const InputError&) {
     if (detect_launcher().rank != 0) std::this_thread::sleep_for(kLauncherTakes);

@@ -390,9 +390,10 @@ void PretrainRun::finish_step() {
 
 void PretrainRun::check_divergence(int64_t step, const StepResult& result) const {
   if (!result.skipped) return;
-  log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
-              ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale, "); ",
-              result.consecutive_skips, " in a row");
+  if (group_.rank() == 0)  // every rank has the same result
+    log_warning("step ", step, " skipped: ", result.first_bad, " is not finite (loss ", result.loss,
+                ", gradient norm ", result.grad_norm, ", loss scale ", result.loss_scale, "); ",
+                result.consecutive_skips, " in a row");
   if (result.consecutive_skips < config_.max_consecutive_skips) return;
   throw Error(concat("stopped at step ", step, ": ", result.consecutive_skips,
                      " steps in a row were not finite, the last by ", result.first_bad,
@@ -540,7 +541,8 @@ ExitCode PretrainRun::run() {
   log_info("device ", describe_device(device_, ctx_.threads), "; ", world_.describe());
   log_info(parameters_, " parameters, ", dtype_name(config_.dtype), "; ", train_data_->describe());
   if (!examples_summary_.empty()) log_info(examples_summary_);
-  if (examples_ != nullptr && !examples_->warning.empty()) log_warning(examples_->warning);
+  if (group_.rank() == 0 && examples_ != nullptr && !examples_->warning.empty())
+    log_warning(examples_->warning);
   for (const auto& [name, source] : validation_data_)
     if (!name.empty()) log_info("validation set ", name, ": ", source->describe());
   if (!step_.graphs().why_not().empty())

@@ -17,12 +17,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A directory is opened several times where it is base, source of defaults and tokenizer at once.
-void say_once(const std::string& line) {
+// What begins with the name of a file. A directory is opened several times where it is base, source of defaults and
+// tokenizer at once, and by several names.
+void say_once(const std::string& file, const std::string& line) {
   static std::mutex mutex;
   static std::set<std::string> said;
   const std::lock_guard lock(mutex);
-  if (said.insert(line).second) log_info(line);
+  std::error_code ignored;
+  const std::string place = fs::weakly_canonical(file, ignored).string();
+  if (said.insert(concat(place, line.substr(file.size()))).second) log_info(line);
 }
 
 // "quantization_config" of config.json.
@@ -83,7 +86,7 @@ HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
     quantization = read_quantization(json["quantization_config"], file);
   std::vector<std::string> notes;
   config_ = load_model_config(directory, notes);
-  for (const std::string& note : notes) say_once(note);
+  for (const std::string& note : notes) say_once(file, note);
   auto files = std::make_unique<SafetensorsDirectory>(directory);
   if (quantization.has_value())
     tensors_ = dequantised(std::move(files), *quantization);

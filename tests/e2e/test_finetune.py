@@ -278,7 +278,7 @@ class Finetuning(tiny_run.RunTest):
         self.finetune("--resume", "auto")
         self.assertEqual(self.losses("tuned"), before)
         self.trireme("finetune", "--config", "tune.json", "--set", "output_dir=two", "--set",
-                     "train_micro_batch_size_per_gpu=auto", "--set", "finetune.num_train_epochs=0.5", ranks=2)
+                     "train_micro_batch_size_per_gpu=auto", "--set", "train_steps=2", ranks=2)
         for ours, theirs in zip(self.losses("two")[:-1], before):  # the last batch is a part of one
             self.assertAlmostEqual(ours[1], theirs[1], delta=2e-3, msg=f"step {ours[0]}")
 
@@ -313,6 +313,89 @@ class Finetuning(tiny_run.RunTest):
         self.assert_refused("pretrain", "--config", "tune.json", says="trireme finetune")
         self.assert_refused("finetune", "--config", "run.json", says="finetune.train_file")
         self.assert_refused(*refused, "--set", "checkpoint.load=nowhere", says="nowhere")
+
+
+class ChatTokens(tiny_run.RunTest):
+    """A tokenizer with a beginning of text and an end of turn, and the template that writes them."""
+    SPECIAL = ["<|begin|>", "<|end|>", "<|im_start|>", "<|im_end|>"]
+    TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+                "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+
+    def write_tokenizer(self):
+        """Bytes as byte-level BPE spells them, no merges; what ends a turn is not what ends a text."""
+        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        letters = {b: chr(b) for b in plain} | {b: chr(256 + n) for n, b in enumerate(
+            b for b in range(256) if b not in plain)}
+        added = [{"id": 256 + n, "content": token, "single_word": False, "lstrip": False, "rstrip": False,
+                  "normalized": False, "special": True} for n, token in enumerate(self.SPECIAL)]
+        byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+        self.write("tokenizer/tokenizer.json", json.dumps({
+            "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+            "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+            "model": {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False, "byte_fallback": False,
+                      "vocab": {letters[b]: b for b in range(256)}, "merges": []}}))
+        self.write("tokenizer/tokenizer_config.json", json.dumps({
+            "bos_token": self.SPECIAL[0], "eos_token": self.SPECIAL[1], "chat_template": self.TEMPLATE}))
+
+    def setUp(self):
+        super().setUp()
+        self.write_tokenizer()
+        self.trireme("data", "prepare", "--input", "train.txt", "--output", "tokens", "--tokenizer", "tokenizer")
+        self.configure(model=MODEL | {"vocab_size": 260, "bos_token_id": 256, "eos_token_id": 257}, sequence_length=64,
+                       train_steps=20, output_dir="base", evaluation={},
+                       data={"train_data_path": "tokens", "tokenizer": "tokenizer"})
+        self.pretrain()
+        self.trireme("checkpoint", "export", "base", "model")
+        # What nobody needs to know is noted by one rank.
+        config = json.loads((self.folder / "model/config.json").read_text())
+        self.write("model/config.json", json.dumps(config | {"of_another_version": 1}))
+        self.items = tiny_run.WORDS[:6]
+        self.write("train.jsonl", "".join(json.dumps(record) + "\n" for record in [
+            {"text": "<|im_end|> is text"},
+            *({"messages": [{"role": "user", "content": word}, {"role": "assistant", "content": word.upper()}]}
+              for word in self.items)]))
+        self.write("tune.json", json.dumps({
+            "output_dir": "tuned", "checkpoint": {"load": "model", "save_interval": 50}, "train_batch_size": 2,
+            "sequence_length": 64, "seed": 5, "train_steps": 120, "finetune": {"train_file": "train.jsonl"},
+            "optimizer": {"params": {"lr": 3e-3}}, "cpu": {"threads_per_rank": 1}}))
+
+    def test_answers_end_with_their_turn(self):
+        tune = ["finetune", "--config", "tune.json"]
+        self.trireme(*tune)
+        self.trireme("checkpoint", "export", "tuned", "exported")
+        self.assertEqual((self.folder / "exported/chat_template.jinja").read_text(), self.TEMPLATE)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            self.assertEqual((self.folder / "exported" / name).read_bytes(),
+                             (self.folder / "tokenizer" / name).read_bytes())
+        for word in self.items[:2]:
+            for model in ("tuned", "exported"):
+                said, _ = self.trireme("generate", model, "--chat", "--prompt", word, "--temperature", 0,
+                                       "--max-new-tokens", 40)
+                self.assertEqual(said, word.upper() + "\n")
+        # Asked so, it knows the answers; the template begins the text, once.
+        self.write("task.jsonl", "".join(json.dumps({
+            "context": word, "choices": [word.upper(), other.upper()], "label": 0}) + "\n"
+            for word, other in zip(self.items, self.items[1:])))
+        reports = [json.loads(self.trireme("eval", "exported", "--task", "task.jsonl", "--apply-chat-template",
+                                           "--json", *more)[0]) for more in ([], ["--add-bos"])]
+        self.assertEqual(reports[0]["acc"], 1)
+        self.assertEqual(reports[1]["acc"], 1)
+        # Made longer, the run would have had another warm-up and another decay.
+        steps = self.records("tuned")[-1]["step"]
+        longer = [*tune, "--resume", "auto", "--set", "train_steps=240"]
+        warm_up = math.ceil(0.03 * steps)
+        self.assertGreater(math.ceil(0.06 * steps), warm_up)
+        self.assert_refused(*longer, says=f"set scheduler.params.warmup_steps to {warm_up} and "
+                                          f"scheduler.params.decay_steps to {steps}; or ")
+        self.trireme(*tune, "--resume", "auto", "--set", f"train_steps={steps + 1}", "--set",
+                     f"scheduler.params.warmup_steps={warm_up}", "--set", f"scheduler.params.decay_steps={steps}")
+        self.assertEqual(len(self.records("tuned")), steps + 1)
+
+    def test_ranks_say_once_what_all_see(self):
+        _, said = self.trireme("finetune", "--config", "tune.json", "--set", "train_steps=2", ranks=2)
+        for what in ("spell special tokens", "of_another_version"):
+            self.assertEqual([line for line in said.splitlines() if what in line][1:], [], said)
+            self.assertIn(what, said)
 
 
 if __name__ == "__main__":
