@@ -4,11 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/io/sharded_checkpoint.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "parallel/launch.h"
 #include "training/finetune_data.h"
+#include "training/finetune_origin.h"
 #include "training/loaded_model.h"
 
 namespace trireme {
@@ -68,9 +70,21 @@ std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
   if (learns_from_pairs(trained.finetune))
     fail_input(options.model, " was trained on preferences, which have no loss of their own here; ",
                "give --data PREFIX or --task FILE");
+  if (!options.validation_set.empty())
+    fail_input("--validation-set ", options.validation_set,
+               ": a fine-tuning run has one set, without a name");
   RunConfig config = trained;
   config.sequence_length = length;
   const auto data = open_finetune_data(config, threads);
+  // A part of the training examples is the same part of the same ones only, cut at the same length.
+  const std::string checkpoint = newest_checkpoint_at(options.model);
+  const FinetuneOrigin origin =
+      checkpoint.empty() ? FinetuneOrigin() : origin_of(CheckpointReader(checkpoint));
+  const bool known = length == trained.sequence_length && !origin.examples.empty();
+  if (trained.finetune.val_size > 0 && known && origin.examples != data->train_set->fingerprint())
+    fail_input(
+        options.model, " has learned from other examples than its finetune.train_file holds now (",
+        origin.data, "), so that no part of them is known to be held out; give --data PREFIX");
   if (data->validation == nullptr)
     fail_input(options.model, ": the run has no validation data (neither finetune.valid_file nor ",
                "finetune.val_size); give --data PREFIX or --task FILE");

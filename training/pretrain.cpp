@@ -59,6 +59,7 @@ class PretrainRun {
   int64_t planned_bytes() const;
   std::string memory_report() const;
   void check_device_memory() const;
+  ResumePlan plan_start();  // on rank 0
   void start_or_resume();
   void start_step();
   void finish_steps(int64_t open);
@@ -260,17 +261,23 @@ void PretrainRun::check_device_memory() const {
              memory_report());
 }
 
+ResumePlan PretrainRun::plan_start() {
+  ResumePlan plan = plan_resume(config_, options_.resume);
+  if (examples_ == nullptr) return plan;
+  origin_ = finetune_origin(config_, *examples_);
+  if (!plan.checkpoint.empty())
+    check_same_origin(plan.checkpoint, origin_of(CheckpointReader(plan.checkpoint)), origin_);
+  return plan;
+}
+
 void PretrainRun::start_or_resume() {
   std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
   std::string weights, adapter;           // of rank 0, as the notes are
   const std::string checkpoint = from_rank_0(group_, [&] {
-    ResumePlan plan = plan_resume(config_, options_.resume);
+    ResumePlan plan = plan_start();
     resume_notes = std::move(plan.notes);
     weights = std::move(plan.weights);
     adapter = std::move(plan.adapter);
-    if (examples_ != nullptr) origin_ = finetune_origin(config_, *examples_);
-    if (examples_ != nullptr && !plan.checkpoint.empty())
-      check_same_origin(plan.checkpoint, origin_of(CheckpointReader(plan.checkpoint)), origin_);
     return plan.checkpoint;
   });
   weights = from_rank_0(group_, [&] { return weights; });
@@ -528,7 +535,7 @@ ExitCode PretrainRun::run() {
   make_plans();
   agreed(group_, [&] { check_device_memory(); });
   if (options_.validate_only) {
-    from_rank_0(group_, [&] { return plan_resume(config_, options_.resume).checkpoint; });
+    from_rank_0(group_, [&] { return plan_start().checkpoint; });
     if (group_.rank() == 0) {
       if (!no_validation_.empty()) log_warning("no validation loss: ", no_validation_);
       std::printf("configuration is valid for %d rank%s\n%s%s", group_.size(),

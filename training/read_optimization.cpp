@@ -145,7 +145,7 @@ DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& ty
                  concat(type,
                         " warms up along a logarithm by default, which is not available in "
                         "this version; add \"warmup_type\": \"linear\" to its params"));
-  if (!values.given("scheduler.params.warmup_steps") &&
+  if (!config.finetune.enabled && !values.given("scheduler.params.warmup_steps") &&
       !values.given("scheduler.params.warmup_ratio"))
     config.scheduler.warmup_steps = 1000;
   if (type == "WarmupLR") return DecayStyle::kConstant;
@@ -195,11 +195,14 @@ int64_t read_warmup(const ConfigValues& values, const RunConfig& config, ConfigR
   const auto part = [&](double ratio) {
     return static_cast<int64_t>(std::ceil(ratio * static_cast<double>(config.train_steps)));
   };
-  if (values.given(kRatio) && values.given(kSteps))
+  // HuggingFace writes both into its files, the one that does not count as 0.
+  const int64_t steps = values.integer(kSteps);
+  const double ratio = values.given(kRatio) ? values.number(kRatio) : 0;
+  if (ratio > 0 && steps > 0)
     report.error(values.spelled(kRatio),
                  concat("says the same as ", values.spelled(kSteps), "; keep one"));
-  if (values.given(kRatio)) return part(values.number(kRatio));
-  if (!config.finetune.enabled || values.given(kSteps)) return values.integer(kSteps);
+  if (values.given(kRatio) && steps == 0) return part(ratio);
+  if (!config.finetune.enabled || values.given(kSteps)) return steps;
   // It gives way to a decay that was asked for.
   int64_t most = config.train_steps - 1;
   if (const char* const kDecay = "scheduler.params.decay_steps"; !values.is_auto(kDecay)) {

@@ -1,6 +1,7 @@
 // Reading: document -> checked RunConfig. What belongs together is read by one function each.
 #include "training/run_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -202,18 +203,30 @@ std::string inline_model(Json& document, const std::filesystem::path& folder,
   return file;
 }
 
+// A key's value by whichever of its names is given; nullptr: by none.
+const Json* given_value(const Json& document, const std::string& path) {
+  const Key* const key = run_schema().find(path);
+  std::vector<std::string> names = key != nullptr ? key->aliases : std::vector<std::string>();
+  names.insert(names.begin(), path);
+  for (std::string& name : names) {
+    std::ranges::replace(name, '.', '/');
+    const Json::json_pointer place("/" + name);
+    if (document.contains(place)) return &document[place];
+  }
+  return nullptr;
+}
+
 // A fine-tuning run that names no model or tokenizer has those of the weights it starts from.
 void take_from_weights(Json& document) {
   if (!document.is_object() || !document.contains("finetune")) return;
-  const auto has = [&](const char* pointer) {
-    return document.contains(Json::json_pointer(pointer));
-  };
-  const auto load = Json::json_pointer("/checkpoint/load");
-  if (!document.contains(load) || !document[load].is_string()) return;
-  if (has("/model") && has("/data/tokenizer")) return;
-  const std::unique_ptr<ModelSource> source = open_any_model(document[load].get<std::string>());
-  if (!has("/model")) document["model"] = model_config_to_json(source->config());
-  if (!has("/data/tokenizer") && !source->tokenizer().empty())
+  const Json* const load = given_value(document, "checkpoint.load");
+  if (load == nullptr || !load->is_string()) return;
+  const bool has_model = document.contains("model");
+  const bool has_tokenizer = given_value(document, "data.tokenizer") != nullptr;
+  if (has_model && has_tokenizer) return;
+  const std::unique_ptr<ModelSource> source = open_any_model(load->get<std::string>());
+  if (!has_model) document["model"] = model_config_to_json(source->config());
+  if (!has_tokenizer && !source->tokenizer().empty())
     document["data"]["tokenizer"] = source->tokenizer();
 }
 

@@ -92,6 +92,7 @@ class Finetuning(tiny_run.RunTest):
         # Its own validation examples, unless it is told.
         report = json.loads(self.trireme("eval", "tuned", "--json")[0])
         self.assertAlmostEqual(report["loss"], records[-1]["validation_loss"], delta=1e-5)
+        self.assert_refused("eval", "tuned", "--validation-set", "a", says="has one set, without a name")
         for option in (["--max-samples", 2], ["--validation-set", "a"]):
             self.assert_refused("eval", "tuned", "--task", "task.jsonl", *option, says="excludes")
 
@@ -245,13 +246,27 @@ class Finetuning(tiny_run.RunTest):
         shutil.rmtree(last)
         train = (self.folder / "train.jsonl").read_text()
         self.messages("train.jsonl", self.words[100:][::-1])
-        self.assert_refused("finetune", "--config", "tune.json", "--resume", "auto", says="other examples")
+        refused = ["finetune", "--config", "tune.json", "--resume", "auto"]
+        self.assert_refused(*refused, says="other examples")
+        self.assert_refused(*refused, "--validate", says="other examples")
         self.write("train.jsonl", train)
         # Another base of the same shape.
         shutil.rmtree(self.folder / "base")
         self.base(seed=9)
         self.assert_refused("eval", "tuned", *data, says=["trained beside", "is another model"])
         self.assert_refused("finetune", "--config", "tune.json", "--resume", "auto", says="is another model")
+
+    def test_held_out_by_a_configuration_of_trl(self):
+        """Model and tokenizer come with model_name_or_path; what is held out is known of the same examples only."""
+        self.base()
+        self.write("tune.json", json.dumps({
+            "output_dir": "tuned", "model_name_or_path": "base", "max_length": 64, "train_batch_size": 16,
+            "finetune": {"train_file": "train.jsonl", "chat_template": "chat.jinja", "val_size": 0.1,
+                         "num_train_epochs": 0.3}}))
+        self.finetune()
+        self.assertGreater(json.loads(self.trireme("eval", "tuned", "--json")[0])["loss"], 0)
+        self.messages("train.jsonl", self.words[100:][::-1])
+        self.assert_refused("eval", "tuned", says=["other examples", "--data"])
 
     def test_preferences(self):
         """The reversed word is preferred to the word: from ln 2, which equal models give, to almost always."""

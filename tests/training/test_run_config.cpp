@@ -485,6 +485,9 @@ TEST(RunConfig, FinetuningHasDefaultsOfItsOwn) {
   EXPECT_EQ(with({"train_steps=1"}).scheduler.warmup_steps, 0);
   EXPECT_EQ(with({"scheduler.type=WSD", "scheduler.params.decay_steps=99"}).scheduler.warmup_steps,
             1);
+  EXPECT_EQ(with({"scheduler.type=WarmupDecayLR", "scheduler.params.warmup_type=linear"})
+                .scheduler.warmup_steps,
+            3);
   const RunConfig told = with({"lr=1e-3", "weight_decay=0.2", "warmup_steps=0"});
   EXPECT_EQ(told.optimizer.lr, 1e-3);
   EXPECT_EQ(told.optimizer.weight_decay, 0.2);
@@ -494,6 +497,9 @@ TEST(RunConfig, FinetuningHasDefaultsOfItsOwn) {
 TEST(RunConfig, WordsOfTrl) {
   EXPECT_EQ(read({"warmup_ratio=0.055"}).scheduler.warmup_steps, 6);
   EXPECT_NE(problem({"warmup_ratio=0.1", "warmup_steps=3"}).find("keep one"), std::string::npos);
+  // As HuggingFace's files have them, the one that does not count as 0.
+  EXPECT_EQ(read({"warmup_ratio=0.055", "warmup_steps=0"}).scheduler.warmup_steps, 6);
+  EXPECT_EQ(read({"warmup_ratio=0", "warmup_steps=4"}).scheduler.warmup_steps, 4);
   const RunConfig config = read(
       {"max_length=32", "lr_scheduler_type=constant_with_warmup", "model_name_or_path=some/base"});
   EXPECT_EQ(config.sequence_length, 32);
