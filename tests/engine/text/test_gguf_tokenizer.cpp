@@ -174,7 +174,10 @@ TEST(GgufTokenizer, CarriesTheChatTemplate) {
   EXPECT_EQ(chat_template_of(dir / "x.gguf"), "{{ messages[0].content }}");
   // From one such file to another.
   EXPECT_TRUE(gguf_tokenizer_metadata(dir / "x.gguf", 0).contains(kGgufChatTemplate));
+  // One that has none has that of its folder.
   GgufWriter(dir / "y.gguf", {}, {}).commit();
+  EXPECT_EQ(find_chat_template(dir / "y.gguf"), "{{ messages[0].content }}");
+  std::filesystem::remove(dir / "chat_template.jinja");
   EXPECT_EQ(find_chat_template(dir / "y.gguf"), "");
 }
 
