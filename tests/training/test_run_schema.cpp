@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "training/run_config.h"
 #include "transformer/families/family.h"
@@ -12,6 +13,28 @@
 
 namespace trireme {
 namespace {
+
+// What the fuzzer of configurations begins with: numbers beyond all sizes, of wrong signs, kinds and lengths.
+TEST(HostileConfigs, AreRefusedForEachOfTheirReasons) {
+  int hostile = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(
+           concat(TRIREME_SOURCE_DIR, "/tests/fuzz/seeds/config"))) {
+    const std::string path = entry.path().string();
+    if (!entry.path().filename().string().starts_with("hostile_")) {
+      EXPECT_NO_THROW(read_run_config(parse_json_file(path), 2)) << path;
+      continue;
+    }
+    ++hostile;
+    try {
+      read_run_config(parse_json_file(path), 2);
+      ADD_FAILURE() << path;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find("model."), std::string::npos)
+          << path << ": " << e.what();
+    }
+  }
+  EXPECT_EQ(hostile, 4);
+}
 
 TEST(ShippedConfigs, AllLoad) {
   int runs = 0;

@@ -292,6 +292,8 @@ Value round_filter(Renderer&, const Value& v, const Arguments& a) {
   if (!v.to_real(d)) fail(concat("round wants a number, not a ", type_name(v)));
   const Value* method = a.find(1, "method");
   const std::string how = method != nullptr && method->string() ? *method->string() : "common";
+  int64_t whole = 0;
+  if (how == "common" && v.to_integer(whole) && integer_at(a, 0, "precision", 0) >= 0) return whole;
   const double unit = std::pow(
       10.0, static_cast<double>(std::clamp<int64_t>(integer_at(a, 0, "precision", 0), -300, 300)));
   if (how == "ceil") return std::ceil(d * unit) / unit;
@@ -306,8 +308,9 @@ Value extreme(Renderer& r, const Value& v, const Arguments& a, bool largest) {
   const bool sensitive = flag_at(a, 0, "case_sensitive", false);
   const auto key = [&](const Value& item) { return key_of(r, item, path, sensitive); };
   const Value* best = &items[0];
-  for (const Value& item : items)
-    if (largest ? less(key(*best), key(item)) : less(key(item), key(*best))) best = &item;
+  for (size_t i = 1; i < items.size(); ++i)
+    if (largest ? less(key(*best), key(items[i])) : less(key(items[i]), key(*best)))
+      best = &items[i];
   return *best;
 }
 

@@ -311,8 +311,13 @@ bool less(const Value& a, const Value& b) {
     spend_bytes(std::min(a.string()->size(), b.string()->size()));
     return *a.string() < *b.string();
   }
-  if (a.list() && b.list() && !a.tuple() == !b.tuple())
-    return std::ranges::lexicographical_compare(*a.list(), *b.list(), less);
+  if (a.list() && b.list() && !a.tuple() == !b.tuple()) {
+    // The first that differ decide: what has no order may stand in both.
+    const List &first = *a.list(), &second = *b.list();
+    for (size_t n = 0; n < std::min(first.size(), second.size()); ++n)
+      if (!equal(first[n], second[n])) return less(first[n], second[n]);
+    return first.size() < second.size();
+  }
   fail(concat("a ", type_name(a), " and a ", type_name(b), " have no order"));
 }
 
