@@ -91,11 +91,6 @@ ModelConfig load_model_config(const std::string& path, std::vector<std::string>&
   return config;
 }
 
-ModelConfig load_model_config(const std::string& path) {
-  std::vector<std::string> notes;
-  return load_model_config(path, notes);
-}
-
 std::string model_advice(const std::string& path) {
   std::error_code ignored;
   const fs::path folder = path;

@@ -116,9 +116,6 @@ inline int kv_head_copies(const ModelConfig& config, int tp) {
 
 // Reads a config.json object; problems are added to `report` with their JSON paths under `path`.
 ModelConfig read_model_config(const Json& json, const std::string& path, ConfigReport& report);
-// Of a JSON file, a HuggingFace directory or a .gguf, as transformer/load_config.h says, whose notes are dropped.
-// Throws InputError with all problems.
-ModelConfig load_model_config(const std::string& path);
 // The object read_model_config() reads back to the same value; what a checkpoint stores.
 Json model_config_to_json(const ModelConfig& config);
 

@@ -221,7 +221,7 @@ class PercentFormat {
     return padded(r_, *v.string(), spec.width, " ", spec.align == '<' ? '<' : '>');
   }
 
-  std::string integer(const Value& v, Spec spec) {
+  std::string integer(const Value& v, const Spec& spec) {
     int64_t i = 0;
     const bool decimal = spec.type == 'd' || spec.type == 'i' || spec.type == 'u';
     if (decimal && v.real() && std::fabs(*v.real()) < 9e18)
