@@ -14,8 +14,8 @@
 #include "training/run_config.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
-#include "transformer/load_config.h"
 #include "transformer/hf_writer.h"
+#include "transformer/load_config.h"
 
 namespace trireme::test {
 namespace {
