@@ -104,7 +104,7 @@ void to_gguf(const CopyArguments& args) {
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("convert");
   const std::string tokenizer = source->tokenizer();
-  const GgufMetadata words = words_of_gguf(args.from, tokenizer, source->config().vocab_size);
+  const GgufMetadata words = gguf_words(*source, args.from);
   const GgufWritten written = write_gguf(
       *source, args.to,
       {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});

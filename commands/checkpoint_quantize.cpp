@@ -76,8 +76,7 @@ QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::str
   if (std::filesystem::exists(args.to)) fail_input(args.to, " exists; remove it or give another");
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("quantize");
-  const GgufMetadata words =
-      words_of_gguf(args.from, source->tokenizer(), source->config().vocab_size);
+  const GgufMetadata words = gguf_words(*source, args.from);
   const GgufWritten written = write_gguf(*source, args.to,
                                          {.type = gguf_type_of(source->dtype()),
                                           .linear = type,

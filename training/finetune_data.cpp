@@ -19,10 +19,7 @@ std::string template_source(const RunConfig& config) {
   const std::string& given = config.finetune.chat_template;
   if (!given.empty() && !std::filesystem::is_directory(given)) return read_small_file(given);
   if (!given.empty()) return chat_template_of(given);
-  if (std::string of_run = chat_template_of_run(config.checkpoint.load); !of_run.empty())
-    return of_run;
-  if (config.data.tokenizer == "byte") return "";
-  return find_chat_template(config.data.tokenizer);  // records that need one say so
+  return chat_template_of_model(config.checkpoint.load, config.data.tokenizer);
 }
 
 struct Split {

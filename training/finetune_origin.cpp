@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/checksum.h"
 #include "engine/io/sharded_checkpoint.h"
+#include "engine/text/conversation.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_data.h"
@@ -51,6 +53,27 @@ bool depends_on_base(const RunConfig& config) {
 
 std::string shown(const std::string& path, const std::string& identity) {
   return concat(path, " (", identity, ")");
+}
+
+// Other programs stop where this file says.
+void add_end_of_turn(const fs::path& directory, const std::string& chat) {
+  const std::string file = (directory / "generation_config.json").string();
+  std::error_code ignored;
+  if (!fs::exists(file, ignored) || (!fs::exists(directory / "tokenizer.json", ignored) &&
+                                     !fs::exists(directory / "tokenizer.model", ignored)))
+    return;
+  const auto tokenizer = load_tokenizer(directory.string());
+  const ChatTemplate source(chat);
+  const int32_t end = ConversationWriter(source, *tokenizer).end_of_turn();
+  Json json = parse_json_file(file);
+  if (end < 0 || !json.is_object()) return;
+  const Json known = json.value("eos_token_id", Json());
+  Json ends = known.is_array() ? known : Json::array();
+  if (known.is_number_integer()) ends.push_back(known);
+  if (std::ranges::find(ends, Json(end)) != ends.end()) return;
+  ends.push_back(end);
+  json["eos_token_id"] = ends.size() == 1 ? ends[0] : ends;
+  write_file_atomically(file, json.dump(2) + "\n");
 }
 
 }  // namespace
@@ -162,17 +185,24 @@ std::string chat_template_of_run(const std::string& path) {
   return checkpoint.empty() ? "" : origin_of(CheckpointReader(checkpoint)).chat_template;
 }
 
-void write_chat_template_of_run(const std::string& path, const std::string& directory) {
-  const std::string chat = chat_template_of_run(path);
-  if (!chat.empty()) write_file_atomically(concat(directory, "/chat_template.jinja"), chat);
+std::string chat_template_of_model(const std::string& path, const std::string& tokenizer) {
+  if (std::string of_run = chat_template_of_run(path); !of_run.empty()) return of_run;
+  return tokenizer.empty() || tokenizer == "byte" ? "" : find_chat_template(tokenizer);
 }
 
-GgufMetadata words_of_gguf(const std::string& path, const std::string& tokenizer,
-                           int64_t vocab_size) {
-  GgufMetadata words = gguf_tokenizer_metadata(tokenizer, vocab_size);
-  const std::string chat = chat_template_of_run(path);
-  if (!words.empty() && !chat.empty()) words[kGgufChatTemplate] = chat;
+GgufMetadata gguf_words(const ModelSource& source, const std::string& path) {
+  GgufMetadata words = gguf_tokenizer_metadata(source.tokenizer(), source.config().vocab_size);
+  if (words.empty()) return words;
+  if (std::string chat = chat_template_of_model(path, source.tokenizer()); !chat.empty())
+    words[kGgufChatTemplate] = std::move(chat);
   return words;
+}
+
+void write_chat_template_of_run(const std::string& path, const std::string& directory) {
+  const std::string chat = chat_template_of_run(path);
+  if (chat.empty()) return;
+  write_file_atomically(concat(directory, "/chat_template.jinja"), chat);
+  add_end_of_turn(directory, chat);
 }
 
 }  // namespace trireme

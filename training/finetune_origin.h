@@ -52,10 +52,12 @@ std::unique_ptr<ModelSource> open_base(const std::string& checkpoint, const RunC
 std::string newest_checkpoint_at(const std::string& path);
 // The chat template that a run's checkpoints remember; empty where the path is no such run.
 std::string chat_template_of_run(const std::string& path);
-// Writes it into a HuggingFace directory as chat_template.jinja, which counts before tokenizer_config.json's.
+// The same, else that of a model's tokenizer (a path, or "byte"); empty where neither has one.
+std::string chat_template_of_model(const std::string& path, const std::string& tokenizer);
+// What a GGUF file says of the tokenizer of the model at `path`, its chat template too; empty: nothing can be said.
+GgufMetadata gguf_words(const ModelSource& source, const std::string& path);
+// Writes it into a HuggingFace directory as chat_template.jinja, which counts before tokenizer_config.json's, and adds
+// what it ends a turn with to the ends that generation_config.json lists.
 void write_chat_template_of_run(const std::string& path, const std::string& directory);
-// What a GGUF file of the model at a path says about its tokenizer (engine/text/gguf_tokenizer.h) and template.
-GgufMetadata words_of_gguf(const std::string& path, const std::string& tokenizer,
-                           int64_t vocab_size);
 
 }  // namespace trireme

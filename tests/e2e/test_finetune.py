@@ -382,8 +382,14 @@ class ChatTokens(tiny_run.RunTest):
         for name in ("tokenizer.json", "tokenizer_config.json"):
             self.assertEqual((self.folder / "exported" / name).read_bytes(),
                              (self.folder / "tokenizer" / name).read_bytes())
+        # Where other programs look for ends.
+        ends = json.loads((self.folder / "exported/generation_config.json").read_text())["eos_token_id"]
+        self.assertEqual(ends, [257, 259])
+        self.trireme("checkpoint", "quantize", "tuned", "tuned.gguf", "--quantization", "q8_0")
+        self.trireme("checkpoint", "quantize", "tuned", "quantized", "--quantization", "fp8")
+        self.assertEqual((self.folder / "quantized/chat_template.jinja").read_text(), self.TEMPLATE)
         for word in self.items[:2]:
-            for model in ("tuned", "exported"):
+            for model in ("tuned", "exported", "tuned.gguf"):
                 said, _ = self.trireme("generate", model, "--chat", "--prompt", word, "--temperature", 0,
                                        "--max-new-tokens", 40)
                 self.assertEqual(said, word.upper() + "\n")
