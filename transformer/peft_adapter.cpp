@@ -326,6 +326,7 @@ void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         const std::string& directory) {
   const std::vector<Written> tensors = written_tensors(lora, config, adapters);
   std::vector<SafetensorsSpec> specs;
+  specs.reserve(tensors.size());
   for (const Written& w : tensors) specs.push_back(w.spec);
   std::error_code error;
   fs::create_directories(directory, error);

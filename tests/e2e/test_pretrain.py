@@ -187,6 +187,11 @@ class Pretrain(tiny_run.RunTest):
         self.assertIn("is not finite", stderr)
         self.assertIn("3 steps in a row", stderr)
         self.assertTrue(self.records()[-1]["skipped"])
+        # Every rank sees it, one says it.
+        _, stderr = self.pretrain("--set", "output_dir=two", ranks=2, expect=4)
+        said = [line for line in stderr.splitlines() if " skipped: " in line]
+        self.assertEqual(len(said), len({line.split("warning: ")[1] for line in said}), stderr)
+        self.assertFalse([line for line in said if "[rank" in line])
 
 
 if __name__ == "__main__":
