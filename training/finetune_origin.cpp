@@ -175,7 +175,7 @@ std::unique_ptr<ModelSource> open_base(const std::string& checkpoint, const RunC
 std::string newest_checkpoint_at(const std::string& path) {
   std::error_code ignored;
   if (path.empty() || !fs::is_directory(path, ignored) || is_model_source(path)) return "";
-  const std::string place = checkpoint_place(path);
+  std::string place = checkpoint_place(path);
   if (fs::exists(fs::path(place) / kManifestName, ignored)) return place;
   return find_newest_whole(place, false).directory;
 }
