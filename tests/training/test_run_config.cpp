@@ -10,49 +10,18 @@
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/training/config_changes.h"
+#include "tests/training/small_run.h"
 #include "training/run_config.h"
 
 namespace trireme {
+using test::changed;
 using test::companions;
 using test::other_value;
+using test::problem;
+using test::read;
+using test::small;
 
 namespace {
-
-// A small whole configuration; tests change one thing of it.
-Json small() {
-  return parse_json(R"({
-    "model": {"model_type": "llama", "vocab_size": 257, "hidden_size": 64, "intermediate_size": 128,
-              "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64,
-              "bos_token_id": null, "eos_token_id": null},
-    "output_dir": "runs/test", "train_batch_size": 12, "train_steps": 100,
-    "data": {"data_path": "data/test"}
-  })",
-                    "small");
-}
-
-Json changed(const std::vector<std::string>& assignments) {
-  Json document = small();
-  ConfigReport report;
-  for (const std::string& assignment : assignments)
-    apply_override(run_schema(), parse_override(assignment), document, report);
-  report.throw_if_errors("test");
-  return document;
-}
-
-RunConfig read(const std::vector<std::string>& assignments, int world_size = 1) {
-  return read_run_config(changed(assignments), world_size);
-}
-
-// The problem of small() with these changes, "" when there is none.
-std::string problem(const std::vector<std::string>& assignments, int world_size = 1) {
-  try {
-    read(assignments, world_size);
-  } catch (const InputError& e) {
-    const std::string what = e.what();
-    return what.starts_with("configuration: ") ? what.substr(15) : what;
-  }
-  return "";
-}
 
 TEST(RunConfig, DefaultsAreResolved) {
   const RunConfig config = read({}, 2);
@@ -458,53 +427,6 @@ TEST(RunConfig, ResolvedRoundTrips) {
     EXPECT_EQ(again.model, config.model);
     EXPECT_TRUE(again.notes.empty());
   }
-}
-
-// What trains a model further is milder than what trains one from scratch, unless it is told.
-TEST(RunConfig, FinetuningHasDefaultsOfItsOwn) {
-  const std::vector<std::string> tune{"finetune.train_file=a.jsonl", "data.data_path=null",
-                                      "data.tokenizer=byte", "checkpoint.load=base"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.begin(), tune.begin(), tune.end());
-    return read(more);
-  };
-  const RunConfig scratch = read({});
-  EXPECT_EQ(scratch.optimizer.lr, 3e-4);
-  EXPECT_EQ(scratch.optimizer.weight_decay, 0.1);
-  EXPECT_EQ(scratch.scheduler.warmup_steps, 0);
-  const RunConfig sft = with({});
-  EXPECT_EQ(sft.optimizer.lr, 2e-5);
-  EXPECT_EQ(sft.optimizer.weight_decay, 0);
-  EXPECT_EQ(sft.scheduler.warmup_steps, 3);  // of 100
-  const Json resolved = run_config_to_json(sft);
-  EXPECT_EQ(resolved["optimizer"]["params"]["lr"], 2e-5);
-  EXPECT_EQ(resolved["scheduler"]["params"]["warmup_steps"], 3);
-  EXPECT_EQ(with({"finetune.lora.rank=4"}).optimizer.lr, 2e-4);
-  EXPECT_EQ(with({"finetune.method=dpo"}).optimizer.lr, 1e-6);
-  EXPECT_EQ(with({"finetune.method=dpo", "finetune.lora.rank=4"}).optimizer.lr, 1e-5);
-  EXPECT_EQ(with({"train_steps=1"}).scheduler.warmup_steps, 0);
-  EXPECT_EQ(with({"scheduler.type=WSD", "scheduler.params.decay_steps=99"}).scheduler.warmup_steps,
-            1);
-  EXPECT_EQ(with({"scheduler.type=WarmupDecayLR", "scheduler.params.warmup_type=linear"})
-                .scheduler.warmup_steps,
-            3);
-  const RunConfig told = with({"lr=1e-3", "weight_decay=0.2", "warmup_steps=0"});
-  EXPECT_EQ(told.optimizer.lr, 1e-3);
-  EXPECT_EQ(told.optimizer.weight_decay, 0.2);
-  EXPECT_EQ(told.scheduler.warmup_steps, 0);
-}
-
-TEST(RunConfig, WordsOfTrl) {
-  EXPECT_EQ(read({"warmup_ratio=0.055"}).scheduler.warmup_steps, 6);
-  EXPECT_NE(problem({"warmup_ratio=0.1", "warmup_steps=3"}).find("keep one"), std::string::npos);
-  // As HuggingFace's files have them, the one that does not count as 0.
-  EXPECT_EQ(read({"warmup_ratio=0.055", "warmup_steps=0"}).scheduler.warmup_steps, 6);
-  EXPECT_EQ(read({"warmup_ratio=0", "warmup_steps=4"}).scheduler.warmup_steps, 4);
-  const RunConfig config = read(
-      {"max_length=32", "lr_scheduler_type=constant_with_warmup", "model_name_or_path=some/base"});
-  EXPECT_EQ(config.sequence_length, 32);
-  EXPECT_EQ(config.scheduler.style, DecayStyle::kConstant);
-  EXPECT_EQ(config.checkpoint.load, "some/base");
 }
 
 TEST(RunConfig, TheHashFollowsTheTrajectoryOnly) {
