@@ -274,7 +274,7 @@ std::vector<std::string> write_gguf_tokenizer(const std::string& path,
     log_warning("the tokenizer in the file is not written: ", e.what());
   }
   for (const auto& [name, content] : files) {
-    write_file_atomically(directory + "/" + name, content);
+    write_file_atomically(concat(directory, "/", name), content);
     written.push_back(name);
   }
   return written;

@@ -356,7 +356,7 @@ GgufTokenizerFiles gguf_tokenizer_files(const std::string& path) {
   if (model.has_value()) config.update(Json::parse(config_of(words_of(file))));
   if (whole.has_value()) {
     out.emplace_back("tokenizer.json", *whole);
-  } else if (*model == "gpt2") {
+  } else if (model.value_or("") == "gpt2") {
     out.emplace_back("tokenizer.json", byte_level(file, words_of(file)).dump());
   } else {
     const Words words = words_of(file);

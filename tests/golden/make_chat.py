@@ -211,7 +211,7 @@ C{% endfilter %}{% generation %}{% set g = 1 %}x{% endgeneration %}{{ g is defin
 {{ [{'a': 1, 'b': 2}, {'a': 1, 'b': 1}, {'a': 0, 'b': 9}] | sort(attribute='a,b') | map(attribute='b') | list }} {{ [{'a': [5, 6]}] | map(attribute='a.1') | list }} {{ [{}] | map(attribute='a.b', default='d') | list }}
 {{ [1, 2, 3, 4, 5] | batch(2) | list }} {{ [1, 2, 3] | batch(2, 0) | list }} {{ [1, 2, 3, 4, 5] | slice(3) | list }} {{ [1, 2, 3, 4, 5] | slice(3, '-') | list }} {{ [1, 2] | slice(3) | list }}
 {% set d = {'a': 1} %}{{ d.copy() }} {{ [1].copy() }} {{ [1, 2, 1].count(1) }} {{ ['a', 'b'].index('b') }} {{ d.get('a') }} {{ [1, 2, 3] | select('>', 1) | list }} {{ [1, 2, 3] | select('<=', 2) | list }} {{ [1, 2] | select('greaterthan', 1) | list }} {{ [1, 2, 3] | reject('>=', 2) | list }} {{ 'upper' is filter }} {{ 'nope' is filter }} {{ 'odd' is test }}
-{{ [{}, {'b': 1}] | sort(attribute='a') }} {{ [{}] | max }} {{ [1, none] < [2, none] }} {{ [none, 1] < [none, 2] }} {{ 5 | round }} {{ true | round }} {{ 5 | round(method='ceil') }}
+{{ [{}, {'b': 1}] | sort(attribute='a') }} {{ [{}] | max }} {{ none | selectattr('a') | list }} {{ none | map('upper') | list }} {{ 0 | reject | list }} {{ [1, none] < [2, none] }} {{ [none, 1] < [none, 2] }} {{ 5 | round }} {{ true | round }} {{ 5 | round(method='ceil') }}
 {{ messages | selectattr('role', '==', 'user') | list | length }} {{ messages | selectattr('role', 'in', ('user', 'tool')) | list | length }} {{ messages | selectattr('tool_calls', 'defined') | list | length }}
 """,
     "formats": """{{ '%s and %s' % ('a', 1) }} {{ '%s' % [1, 2] }} {{ '%(k)s-%(n)03d' % {'k': 'v', 'n': 7} }} {{ '%5s|%-5s|%.2s|%05d|%+d|% d|%x|%X|%#x|%o|%c|%%' % ('ab', 'cd', 'efg', 42, 42, 42, 255, 255, 255, 8, 'z') }}

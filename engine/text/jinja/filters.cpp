@@ -45,8 +45,10 @@ Arguments behind(const Arguments& a, size_t n) {
   return out;
 }
 
+// Of nothing, none too, map, select and their like make nothing.
 Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
   List out;
+  if (!v.truth()) return out;
   if (const Value* path = a.find(SIZE_MAX, "attribute")) {
     const Value* fallback = a.find(SIZE_MAX, "default");
     for (const Value& item : elements_of(v)) out.push_back(member(r, item, *path, fallback));
@@ -65,6 +67,7 @@ Value map_filter(Renderer& r, const Value& v, const Arguments& a) {
 
 // select, reject and those by an attribute, whose name is the first argument.
 Value selected(Renderer& r, const Value& v, const Arguments& a, bool by_attribute, bool wanted) {
+  if (!v.truth()) return List();
   const size_t at = by_attribute ? 1 : 0;
   if (by_attribute && a.positional.empty()) fail("selectattr and rejectattr want an attribute");
   Test test = nullptr;

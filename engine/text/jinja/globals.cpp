@@ -67,7 +67,7 @@ Value make_cycler(Arguments& a) {
                    self = std::weak_ptr<Object>(out)](bool reset) {
     const auto cycler = self.lock();
     if (cycler == nullptr) fail("a cycler is called after its end");
-    const Value now = items[*at];
+    Value now = items[*at];
     *at = reset ? 0 : (*at + 1) % items.size();
     cycler->members["current"] = items[*at];
     return now;
