@@ -1,0 +1,286 @@
+#include "serving/scheduler/scheduler.h"
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "engine/core/tensor.h"
+
+namespace trireme {
+
+Scheduler::Scheduler(const SchedulerConfig& config, BlockPool& pool)
+    : config_(config), pool_(pool) {
+  TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
+                config.max_sequences, " sequences, ", config.max_step_tokens, " tokens a step");
+  TRIREME_CHECK(config.max_model_len > 1 &&
+                    ceil_div(config.max_model_len, pool.block_tokens()) <= pool.blocks(),
+                "a sequence of ", config.max_model_len, " tokens does not fit into ", pool.blocks(),
+                " blocks of ", pool.block_tokens());
+  for (int64_t slot = config.max_sequences; slot-- > 0;)
+    free_slots_.push_back(static_cast<int32_t>(slot));
+}
+
+const SchedulerCounts& Scheduler::counts() const {
+  counts_.running = std::ssize(running_);
+  counts_.waiting = std::ssize(waiting_);
+  return counts_;
+}
+
+void Scheduler::add(std::shared_ptr<Sequence> sequence) {
+  Sequence& s = *sequence;
+  TRIREME_CHECK(s.state == Sequence::State::kNew && s.prompt_tokens > 0 &&
+                    s.prompt_tokens < config_.max_model_len && s.max_tokens > 0,
+                "a prompt of ", s.prompt_tokens, " tokens, ", s.max_tokens, " to generate, where ",
+                config_.max_model_len, " may be");
+  s.arrival = ++arrivals_;
+  s.state = Sequence::State::kWaiting;
+  waiting_.emplace(order(s), std::move(sequence));
+}
+
+void Scheduler::cancel(Sequence& sequence) {
+  if (sequence.state == Sequence::State::kRunning) {
+    leave(sequence);
+    running_.erase(order(sequence));
+  } else if (sequence.state == Sequence::State::kWaiting) {
+    waiting_.erase(order(sequence));
+  }
+  sequence.state = Sequence::State::kEnded;
+}
+
+StepPlan Scheduler::next() {
+  StepPlan plan;
+  plan.number = plans_ + 1;
+  under_way_.push_back({plan.number, {}});
+  preempted_ = false;
+  int64_t budget = config_.max_step_tokens;
+  plan_decoding(plan, budget);
+  plan_prompts(plan, budget);
+  // What has just been freed is for those that run.
+  if (!preempted_) plan_waiting(plan, budget);
+  if (plan.empty())
+    under_way_.pop_back();
+  else
+    ++plans_;
+  return plan;
+}
+
+void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
+  // Who is preempted comes last, behind all that are planned already.
+  for (auto at = running_.begin(); at != running_.end();) {
+    const std::shared_ptr<Sequence> sequence = at->second;
+    if (decodes(*sequence)) {
+      while (!give_blocks(*sequence, sequence->length())) {
+        const std::shared_ptr<Sequence> last = running_.rbegin()->second;
+        preempt(*last);
+        if (last == sequence) return;
+      }
+      append(plan, sequence, 1);
+      --budget;
+    }
+    at = running_.upper_bound(order(*sequence));
+  }
+}
+
+void Scheduler::plan_prompts(StepPlan& plan, int64_t& budget) {
+  for (const auto& [place, sequence] : running_) {
+    if (budget == 0) return;
+    const int64_t left = sequence->length() - sequence->computed;
+    if (left < 2) continue;
+    const int64_t tokens = std::min(left, budget);
+    append(plan, sequence, tokens);  // it got all of its blocks when it started
+    budget -= tokens;
+  }
+}
+
+void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    if (budget == 0 || free_slots_.empty()) return;
+    const std::shared_ptr<Sequence> sequence = at->second;
+    ++at;
+    if (waits_for_sibling(*sequence)) continue;
+    if (!may_start(*sequence)) return;
+    start(plan, sequence);
+    const int64_t tokens = std::min(sequence->length() - sequence->computed, budget);
+    append(plan, sequence, tokens);
+    budget -= tokens;
+  }
+}
+
+bool Scheduler::waits_for_sibling(const Sequence& s) const {
+  const Sequence* first = s.sibling.get();
+  if (first == nullptr || !config_.prefix_caching || first->state == Sequence::State::kEnded)
+    return false;
+  return first->published < (s.prompt_tokens - 1) / pool_.block_tokens();
+}
+
+bool Scheduler::may_start(Sequence& s) {
+  // Nothing has changed for one that was refused.
+  if (refused_ == s.arrival && pool_.free() <= refused_free_) return false;
+  refused_ = s.arrival;
+  refused_free_ = pool_.free();
+  find_prefix(s);
+  const int64_t more = ceil_div(s.length(), pool_.block_tokens()) - std::ssize(s.blocks);
+  const auto room = std::ssize(running_);  // a block more for each that runs
+  if (more + room <= pool_.free() && give_blocks(s, s.length())) {
+    refused_ = 0;
+    return true;
+  }
+  release_blocks(s);
+  return false;
+}
+
+void Scheduler::start(StepPlan& plan, const std::shared_ptr<Sequence>& sequence) {
+  Sequence& s = *sequence;
+  if (s.starts == 0) {
+    s.cached_prompt = s.computed;
+    counts_.prefix_queries += s.prompt_tokens;
+    counts_.prefix_hits += s.cached_prompt;
+  }
+  waiting_.erase(order(s));
+  running_.emplace(order(s), sequence);
+  s.state = Sequence::State::kRunning;
+  s.sibling.reset();
+  s.slot = free_slots_.back();
+  free_slots_.pop_back();
+  ++s.starts;
+  SlotStart& entry = plan.starts.emplace_back();
+  entry.slot = s.slot;
+  entry.prompt_tokens = s.prompt_tokens;
+  entry.generated = s.generated();
+  entry.choice = s.choice;
+  if (s.choice->needs_history()) entry.history = s.tokens;
+}
+
+void Scheduler::find_prefix(Sequence& s) {
+  s.prefix = pool_.root(s.salt);
+  if (!config_.prefix_caching) return;
+  const int64_t size = pool_.block_tokens();
+  // What follows the last token is not in the cache, and neither are log-probabilities.
+  const bool asks = s.choice->prompt_logprobs >= 0 && s.asked + 1 < s.prompt_tokens;
+  const int64_t most = asks ? s.asked : s.length() - 1;
+  while ((s.published + 1) * size <= most) {
+    const std::span<const int32_t> tokens(s.tokens.data() + s.published * size,
+                                          static_cast<size_t>(size));
+    const int32_t block = pool_.find(s.prefix, tokens, s.prefix);
+    if (block < 0) break;
+    s.blocks.push_back(block);
+    s.computed = ++s.published * size;
+  }
+}
+
+bool Scheduler::give_blocks(Sequence& s, int64_t tokens) {
+  const int64_t more = ceil_div(tokens, pool_.block_tokens()) - std::ssize(s.blocks);
+  if (more > pool_.free()) return false;
+  for (int64_t n = 0; n < more; ++n) s.blocks.push_back(pool_.take());
+  return true;
+}
+
+void Scheduler::preempt(Sequence& s) {
+  const auto at = running_.find(order(s));
+  leave(s);
+  s.state = Sequence::State::kWaiting;
+  waiting_.emplace(at->first, at->second);
+  running_.erase(at);
+  ++counts_.preemptions;
+  preempted_ = true;
+}
+
+void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens) {
+  Sequence& s = *sequence;
+  SequenceStep step;
+  step.slot = s.slot;
+  step.first_token = static_cast<int32_t>(plan.tokens.size());
+  step.tokens = static_cast<int32_t>(tokens);
+  step.past = static_cast<int32_t>(s.computed);
+  step.kept_blocks = static_cast<int32_t>(s.told_blocks);
+  step.first_block = static_cast<int32_t>(plan.blocks.size());
+  step.blocks = static_cast<int32_t>(std::ssize(s.blocks) - s.told_blocks);
+  step.samples = s.computed + tokens == s.length();
+  ask(step, s);
+  const auto from = s.tokens.begin() + s.computed;
+  plan.tokens.insert(plan.tokens.end(), from, from + tokens);
+  plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.told_blocks, s.blocks.end());
+  plan.sequences.push_back(step);
+  s.computed += tokens;
+  s.told_blocks = std::ssize(s.blocks);
+  under_way_.back().members.push_back({sequence, s.starts});
+}
+
+void Scheduler::ask(SequenceStep& step, Sequence& s) const {
+  if (s.choice->prompt_logprobs < 0) return;
+  const int64_t begin = std::max<int64_t>(step.past, s.asked);
+  const int64_t end = std::min<int64_t>(step.past + step.tokens, s.prompt_tokens - 1);
+  if (begin >= end) return;
+  step.first_asked = static_cast<int32_t>(begin - step.past);
+  step.asked = static_cast<int32_t>(end - begin);
+  step.following = s.tokens[static_cast<size_t>(end)];
+  s.asked = end;
+}
+
+std::vector<Progress> Scheduler::done(const StepPlan& plan, StepResult result) {
+  TRIREME_CHECK(!under_way_.empty() && under_way_.front().number == plan.number &&
+                    result.number == plan.number,
+                "the result of step ", result.number, " for that of ", plan.number,
+                " out of order");
+  const UnderWay step = std::move(under_way_.front());
+  under_way_.pop_front();
+  std::vector<Progress> out;
+  size_t chosen = 0, prompts = 0;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const SequenceStep& part = plan.sequences[i];
+    const auto& [sequence, starts] = step.members[i];
+    Progress progress{.sequence = sequence};
+    if (part.asked > 0) progress.prompt = std::move(result.prompt.at(prompts++));
+    ChosenToken token;
+    if (part.samples) token = std::move(result.chosen.at(chosen++));
+    if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
+    if (sequence->state == Sequence::State::kRunning && sequence->starts == starts)
+      publish(*sequence, part.past + part.tokens);
+    if (part.samples) accept(progress, std::move(token));
+    if (progress.token || !progress.prompt.empty()) out.push_back(std::move(progress));
+  }
+  return out;
+}
+
+void Scheduler::accept(Progress& progress, ChosenToken token) {
+  Sequence& s = *progress.sequence;
+  if (token.id >= 0) s.tokens.push_back(token.id);
+  progress.finish = token.id < 0 ? FinishReason::kError : finish_of(s);
+  progress.token = std::move(token);
+  if (progress.finish) cancel(s);
+}
+
+std::optional<FinishReason> Scheduler::finish_of(const Sequence& s) const {
+  if (s.generated() >= s.choice->min_tokens &&
+      std::ranges::find(s.choice->end_ids, s.tokens.back()) != s.choice->end_ids.end())
+    return FinishReason::kStop;
+  if (s.generated() >= s.max_tokens || s.length() >= config_.max_model_len)
+    return FinishReason::kLength;
+  return {};
+}
+
+void Scheduler::publish(Sequence& s, int64_t computed) {
+  if (!config_.prefix_caching) return;
+  const int64_t size = pool_.block_tokens();
+  while ((s.published + 1) * size <= computed) {
+    const auto at = static_cast<size_t>(s.published);
+    s.prefix = pool_.publish(
+        s.blocks[at], s.prefix,
+        std::span(s.tokens).subspan(at * static_cast<size_t>(size), static_cast<size_t>(size)));
+    ++s.published;
+  }
+}
+
+void Scheduler::release_blocks(Sequence& s) {
+  // The end of a text first: without its beginning it would not be found.
+  for (auto block = s.blocks.rbegin(); block != s.blocks.rend(); ++block) pool_.release(*block);
+  s.blocks.clear();
+  s.computed = s.told_blocks = s.published = 0;
+}
+
+void Scheduler::leave(Sequence& s) {
+  release_blocks(s);
+  free_slots_.push_back(s.slot);
+  s.slot = -1;
+}
+
+}  // namespace trireme

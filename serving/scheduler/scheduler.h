@@ -1,0 +1,107 @@
+// Which tokens of which sequences the next step computes (continuous batching: Yu et al., OSDI 2022; prompts in
+// chunks beside decoding: Agrawal et al. 2023, "Sarathi").
+//
+// A step has at most max_step_tokens tokens of at most max_sequences sequences. Sequences that decode come
+// first, one token each; what is left of the budget goes to prompts, those under way before those that wait,
+// in the order of (priority, arrival). A sequence starts when a slot is free and the pool has blocks for all
+// of its tokens and one more for each that runs. When a running one needs a block and there is none, the last
+// of the same order gives up its blocks and waits again, in its old place (preemption); its tokens are
+// computed again later, except those whose published blocks are still there.
+//
+// Not for several threads. next() and done() alternate, or next() runs ahead by some steps; each plan's result
+// is handed to done() in the order of the plans.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "serving/scheduler/sequence.h"
+#include "serving/scheduler/step_plan.h"
+
+namespace trireme {
+
+struct SchedulerConfig {
+  int64_t max_sequences = 256;
+  int64_t max_step_tokens = 2048;  // at least max_sequences
+  int64_t max_model_len = 0;       // tokens of a sequence; its blocks fit into the pool
+  bool prefix_caching = true;
+};
+
+struct SchedulerCounts {
+  int64_t running = 0, waiting = 0;
+  int64_t preemptions = 0;                      // since the beginning, as are
+  int64_t prefix_queries = 0, prefix_hits = 0;  // tokens looked for, and found
+};
+
+// What a step has brought a sequence.
+struct Progress {
+  std::shared_ptr<Sequence> sequence;
+  std::vector<ChosenToken> prompt = {};     // log-probabilities of tokens of the prompt
+  std::optional<ChosenToken> token = {};    // chosen; it is in sequence->tokens unless its id is -1
+  std::optional<FinishReason> finish = {};  // the sequence has ended
+};
+
+class Scheduler {
+ public:
+  Scheduler(const SchedulerConfig& config, BlockPool& pool);
+
+  // It waits. Its prompt is shorter than max_model_len.
+  void add(std::shared_ptr<Sequence> sequence);
+  // It ends now, wherever it is; its blocks may be taken by the next plan. Nothing if it has ended.
+  void cancel(Sequence& sequence);
+
+  // The next step; empty where nothing can be computed before the results of steps under way.
+  StepPlan next();
+  std::vector<Progress> done(const StepPlan& plan, StepResult result);
+
+  bool idle() const { return running_.empty() && waiting_.empty(); }
+  const SchedulerCounts& counts() const;
+
+ private:
+  using Order = std::pair<int, uint64_t>;  // priority, arrival
+  static Order order(const Sequence& s) { return {s.priority, s.arrival}; }
+  bool decodes(const Sequence& s) const { return s.computed + 1 == s.length(); }
+  void plan_decoding(StepPlan& plan, int64_t& budget);
+  void plan_prompts(StepPlan& plan, int64_t& budget);
+  void plan_waiting(StepPlan& plan, int64_t& budget);
+  bool waits_for_sibling(const Sequence& sequence) const;
+  bool may_start(Sequence& sequence);
+  void start(StepPlan& plan, const std::shared_ptr<Sequence>& sequence);
+  void find_prefix(Sequence& sequence);
+  bool give_blocks(Sequence& sequence, int64_t tokens);
+  void preempt(Sequence& sequence);
+  void append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens);
+  void ask(SequenceStep& step, Sequence& sequence) const;
+  // Its whole blocks of the first `computed` tokens.
+  void publish(Sequence& sequence, int64_t computed);
+  void release_blocks(Sequence& sequence);
+  void leave(Sequence& sequence);
+  // What comes of a token chosen for a sequence: it goes on, or it ends.
+  void accept(Progress& progress, ChosenToken token);
+  std::optional<FinishReason> finish_of(const Sequence& sequence) const;
+
+  SchedulerConfig config_;
+  BlockPool& pool_;
+  std::map<Order, std::shared_ptr<Sequence>> waiting_, running_;
+  std::vector<int32_t> free_slots_;
+  bool preempted_ = false;  // in the plan that is being made
+  // The sequence that last found too few blocks, and how many were free.
+  uint64_t refused_ = 0;
+  int64_t refused_free_ = 0;
+  // Sequences of the plans whose results are not there yet, in the plans' order.
+  struct UnderWay {
+    uint64_t number = 0;
+    struct Member {
+      std::shared_ptr<Sequence> sequence;
+      uint64_t starts;  // of it when it was planned
+    };
+    std::vector<Member> members;
+  };
+  std::deque<UnderWay> under_way_;
+  uint64_t arrivals_ = 0, plans_ = 0;
+  mutable SchedulerCounts counts_;
+};
+
+}  // namespace trireme

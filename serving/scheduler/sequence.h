@@ -1,0 +1,68 @@
+// A sequence as the scheduler sees it: its tokens, what ends it, and how far the cache has got.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serving/scheduler/block_pool.h"
+#include "serving/scheduler/token_choice.h"
+
+namespace trireme {
+
+enum class FinishReason {
+  kStop,    // a token of TokenChoice::end_ids
+  kLength,  // max_tokens, or the model's length
+  kError,   // its logits were not finite
+};
+
+struct SequenceRequest {
+  std::vector<int32_t> prompt;  // at least one token
+  std::shared_ptr<const TokenChoice> choice;
+  int64_t max_tokens = 0;  // to generate, at least one
+  int priority = 0;        // lower first
+  std::string salt = {};   // prefixes are shared among equal salts only
+  // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
+  std::shared_ptr<class Sequence> sibling = {};
+};
+
+class Sequence {
+ public:
+  explicit Sequence(SequenceRequest request)
+      : tokens(std::move(request.prompt)),
+        prompt_tokens(std::ssize(tokens)),
+        choice(std::move(request.choice)),
+        max_tokens(request.max_tokens),
+        priority(request.priority),
+        salt(std::move(request.salt)),
+        sibling(std::move(request.sibling)) {}
+
+  int64_t length() const { return std::ssize(tokens); }
+  int64_t generated() const { return length() - prompt_tokens; }
+
+  std::vector<int32_t> tokens;  // the prompt's, then those generated
+  int64_t prompt_tokens;
+  std::shared_ptr<const TokenChoice> choice;
+  int64_t max_tokens;
+  int priority;
+  std::string salt;
+  std::shared_ptr<Sequence> sibling;
+
+  // The scheduler's.
+  enum class State { kNew, kWaiting, kRunning, kEnded };
+  State state = State::kNew;
+  uint64_t arrival = 0;
+  int32_t slot = -1;     // while it runs
+  uint64_t starts = 0;   // how often it has entered one
+  int64_t computed = 0;  // tokens whose keys the cache holds, or will after the steps under way
+  int64_t cached_prompt = 0;    // of the prompt found in the cache when it first ran
+  std::vector<int32_t> blocks;  // of the tokens up to computed, and some more
+  int64_t told_blocks = 0;      // of them the ranks know
+  int64_t published = 0;        // of them published
+  PrefixId prefix = 0;          // of the published
+  int64_t asked = 0;            // tokens whose followers' log-probabilities are told, or will be
+};
+
+}  // namespace trireme

@@ -1,0 +1,82 @@
+// One step of the engine: what every rank computes, and what comes of it. A rank keeps, of each slot, the
+// table of its sequence's blocks and, where tokens are chosen, the TokenChoice; a plan says what changes.
+//
+// Nothing in it is a request's own text or name: a rank can do nothing with a plan but run the model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "serving/scheduler/token_choice.h"
+
+namespace trireme {
+
+// A sequence enters a slot, new or after preemption.
+struct SlotStart {
+  int32_t slot = 0;
+  int64_t prompt_tokens = 0;     // of history
+  std::vector<int32_t> history;  // prompt and text so far; empty unless the choice needs it
+  int64_t generated = 0;         // tokens of the text so far
+  std::shared_ptr<const TokenChoice> choice;
+};
+
+// Some tokens of one sequence behind those that the cache holds.
+struct SequenceStep {
+  int32_t slot = 0;
+  int32_t first_token = 0, tokens = 0;  // of StepPlan::tokens
+  int32_t past = 0;                     // tokens before them
+  int32_t kept_blocks = 0;              // of the slot's table; behind them come
+  int32_t first_block = 0, blocks = 0;  // of StepPlan::blocks
+  bool samples = false;                 // the token after the last of these is chosen
+  int32_t mask = -1;  // row of StepPlan::masks that says among which; -1: among all
+  // The tokens of the prompt behind these of the step's tokens have their log-probabilities told: `asked`
+  // tokens from number first_asked on (of the step's own).
+  int32_t first_asked = 0, asked = 0;
+  int32_t following =
+      -1;  // the token behind the last of the step; -1: it is not known, or not asked for
+};
+
+// Before anything is computed the keys and values of a block are copied to another.
+struct BlockCopy {
+  int32_t from = 0, to = 0;
+};
+
+struct StepPlan {
+  uint64_t number = 0;  // counts from 1
+  std::vector<SlotStart> starts;
+  std::vector<BlockCopy> copies;
+  std::vector<SequenceStep> sequences;
+  std::vector<int32_t> tokens, blocks;
+  std::vector<uint32_t> masks;  // (rows, ceil(V / 32)): bit id % 32 of word id / 32 allows an id
+
+  bool empty() const { return sequences.empty(); }
+};
+
+struct TokenLogprob {
+  int32_t id = 0;
+  double logprob = 0;
+};
+
+// A token with its log-probability and those of the most probable ones, in descending order.
+struct ChosenToken {
+  int32_t id = -1;  // -1: the logits were not finite
+  double logprob = 0;
+  std::vector<TokenLogprob> top;
+};
+
+struct StepResult {
+  uint64_t number = 0;
+  std::vector<ChosenToken> chosen;  // of the sequences that sample, in the plan's order
+  // Of the sequences with asked > 0, in the plan's order: the tokens behind those asked.
+  std::vector<std::vector<ChosenToken>> prompt;
+};
+
+// Runs plans, one after the other.
+class StepExecutor {
+ public:
+  virtual ~StepExecutor() = default;
+  virtual StepResult execute(const StepPlan& plan) = 0;
+};
+
+}  // namespace trireme

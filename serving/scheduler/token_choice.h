@@ -1,0 +1,43 @@
+// How the next token of a sequence is chosen: what a request asks for, checked, in the order in which it acts
+// on a row of logits l (V):
+//
+//   mask                   tokens that a grammar forbids get -infinity
+//   min_tokens             so do the ids that end the sequence, until so many are generated
+//   bad_words              so does the last token of each of these where the text ends with those before it
+//   logit_bias             l[id] += bias
+//   repetition_penalty r   l[id] of ids in prompt or text: / r where positive, * r else (Keskar et al. 2019)
+//   frequency_penalty f    l[id] -= f * how often id is in the text (without the prompt)
+//   presence_penalty p     l[id] -= p where it is
+//   temperature, top_k, typical_p, top_p, min_p, seed      engine/ops/sample.h
+//
+// Log-probabilities are of the logits as the model gives them, before all that.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/ops/sample.h"
+
+namespace trireme {
+
+struct TokenChoice {
+  SamplingParams sampling;
+  double repetition_penalty = 1;
+  double frequency_penalty = 0;
+  double presence_penalty = 0;
+  int32_t top_logprobs =
+      -1;  // so many of the most probable beside the chosen one; -1: no log-probabilities
+  int32_t prompt_logprobs = -1;  // the same for the tokens of the prompt
+  int64_t min_tokens = 0;
+  std::vector<int32_t> end_ids;  // end the sequence and belong to it
+  std::vector<std::pair<int32_t, double>> logit_bias;
+  std::vector<std::vector<int32_t>> bad_words;
+
+  bool needs_history() const {
+    return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0 ||
+           !bad_words.empty();
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,76 @@
+// An executor without a model: a cache whose blocks hold the tokens themselves. The next token is a hash of all
+// that a sequence's table leads to, so that any mistake in blocks changes the text.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "serving/scheduler/step_plan.h"
+
+namespace trireme::test {
+
+inline int32_t next_of(std::span<const int32_t> text, int32_t vocabulary) {
+  uint64_t hash = 1469598103934665603ull;
+  for (const int32_t token : text) hash = (hash ^ static_cast<uint64_t>(token)) * 1099511628211ull;
+  return static_cast<int32_t>((hash >> 20) % static_cast<uint64_t>(vocabulary));
+}
+
+class RecordedTexts final : public StepExecutor {
+ public:
+  RecordedTexts(int64_t blocks, int64_t block_tokens, int32_t vocabulary)
+      : block_tokens_(block_tokens),
+        vocabulary_(vocabulary),
+        cache_(static_cast<size_t>(blocks * block_tokens), -1) {}
+
+  StepResult execute(const StepPlan& plan) override {
+    StepResult result;
+    result.number = plan.number;
+    for (const SlotStart& start : plan.starts) tables_[start.slot].clear();
+    for (const BlockCopy& copy : plan.copies)
+      std::copy_n(&cache_[row(copy.from, 0)], block_tokens_, &cache_[row(copy.to, 0)]);
+    tokens += std::ssize(plan.tokens);
+    most_sequences = std::max(most_sequences, std::ssize(plan.sequences));
+    for (const SequenceStep& step : plan.sequences) {
+      std::vector<int32_t>& table = tables_[step.slot];
+      EXPECT_EQ(std::ssize(table), step.kept_blocks);
+      table.insert(table.end(), &plan.blocks[static_cast<size_t>(step.first_block)],
+                   plan.blocks.data() + step.first_block + step.blocks);
+      for (int32_t i = 0; i < step.tokens; ++i)
+        cache_[at(table, step.past + i)] = plan.tokens[static_cast<size_t>(step.first_token + i)];
+    }
+    for (const SequenceStep& step : plan.sequences) finish(step, result);
+    return result;
+  }
+
+  int64_t tokens = 0;  // computed so far
+  std::ptrdiff_t most_sequences = 0;
+
+ private:
+  size_t row(int32_t block, int64_t token) const {
+    return static_cast<size_t>(block * block_tokens_ + token);
+  }
+  size_t at(const std::vector<int32_t>& table, int64_t token) const {
+    return row(table.at(static_cast<size_t>(token / block_tokens_)), token % block_tokens_);
+  }
+  void finish(const SequenceStep& step, StepResult& result) {
+    std::vector<int32_t> text;
+    for (int64_t i = 0; i < step.past + step.tokens; ++i)
+      text.push_back(cache_[at(tables_[step.slot], i)]);
+    if (step.samples) result.chosen.push_back({next_of(text, vocabulary_), -1.5, {}});
+    if (step.asked == 0) return;
+    std::vector<ChosenToken>& asked = result.prompt.emplace_back();
+    text.push_back(step.following);
+    for (int64_t i = 0; i < step.asked; ++i)
+      asked.push_back(
+          {text.at(static_cast<size_t>(step.past + step.first_asked + i + 1)), -2.5, {}});
+  }
+
+  int64_t block_tokens_;
+  int32_t vocabulary_;
+  std::vector<int32_t> cache_;
+  std::map<int32_t, std::vector<int32_t>> tables_;
+};
+
+}  // namespace trireme::test

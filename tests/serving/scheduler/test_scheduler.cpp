@@ -1,0 +1,278 @@
+// What a sequence's text becomes does not depend on what else is computed, whatever the scheduler does with it.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/core/error.h"
+#include "serving/scheduler/scheduler.h"
+#include "tests/serving/scheduler/recorded_texts.h"
+
+namespace trireme {
+namespace {
+
+constexpr int32_t kVocabulary = 50;
+
+struct Server {
+  Server(const SchedulerConfig& config, int64_t blocks, int64_t block_tokens = 4)
+      : pool(blocks, block_tokens, 7),
+        scheduler(config, pool),
+        executor(blocks, block_tokens, kVocabulary) {}
+
+  std::shared_ptr<Sequence> add(std::vector<int32_t> prompt, int64_t max_tokens, int priority = 0,
+                                std::string salt = "") {
+    SequenceRequest request;
+    request.prompt = std::move(prompt);
+    request.choice = choice;
+    request.max_tokens = max_tokens;
+    request.priority = priority;
+    request.salt = std::move(salt);
+    auto sequence = std::make_shared<Sequence>(std::move(request));
+    scheduler.add(sequence);
+    return sequence;
+  }
+  bool step() {
+    const StepPlan plan = scheduler.next();
+    if (plan.empty()) return false;
+    ++steps;
+    EXPECT_LE(std::ssize(plan.tokens), most_tokens);
+    for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
+      if (p.finish) ended.push_back(p.sequence.get());
+      if (p.finish) reasons[p.sequence.get()] = *p.finish;
+      for (const ChosenToken& t : p.prompt) told[p.sequence.get()].push_back(t.id);
+    }
+    return true;
+  }
+  void run() {
+    while (step()) EXPECT_LT(steps, 100000);
+    EXPECT_TRUE(scheduler.idle());
+    EXPECT_EQ(pool.used(), 0);
+  }
+
+  std::shared_ptr<TokenChoice> choice = std::make_shared<TokenChoice>();
+  BlockPool pool;
+  Scheduler scheduler;
+  test::RecordedTexts executor;
+  int64_t most_tokens = INT64_MAX;
+  int steps = 0;
+  std::vector<Sequence*> ended;
+  std::map<Sequence*, FinishReason> reasons;
+  std::map<Sequence*, std::vector<int32_t>> told;
+};
+
+std::vector<int32_t> alone(std::vector<int32_t> text, int64_t count) {
+  for (int64_t n = 0; n < count; ++n) text.push_back(test::next_of(text, kVocabulary));
+  return text;
+}
+
+std::vector<int32_t> prompt_of(int64_t length, int32_t first) {
+  std::vector<int32_t> prompt;
+  for (int64_t i = 0; i < length; ++i)
+    prompt.push_back(static_cast<int32_t>((first + 7 * i) % kVocabulary));
+  return prompt;
+}
+
+SchedulerConfig config_of(int64_t sequences, int64_t tokens, int64_t length) {
+  return {.max_sequences = sequences, .max_step_tokens = tokens, .max_model_len = length};
+}
+
+TEST(Scheduler, ComputesAPromptInChunksThenATokenAStep) {
+  Server server(config_of(2, 5, 40), 20);
+  server.most_tokens = 5;
+  const auto s = server.add(prompt_of(12, 3), 4);
+  server.run();
+  EXPECT_EQ(s->tokens, alone(prompt_of(12, 3), 4));
+  EXPECT_EQ(server.steps, 3 + 3);  // the prompt's last chunk brings the first token
+  EXPECT_EQ(server.reasons.at(s.get()), FinishReason::kLength);
+}
+
+TEST(Scheduler, DecodesBesideAPromptInChunks) {
+  Server server(config_of(2, 4, 60), 40);
+  server.most_tokens = 4;
+  const auto a = server.add(prompt_of(2, 1), 20);
+  server.step();
+  const auto b = server.add(prompt_of(30, 2), 2);
+  for (int n = 0; n < 5; ++n) server.step();
+  EXPECT_EQ(a->generated(), 6);  // a token each step
+  EXPECT_EQ(b->computed, 15);    // and what is left of the budget
+  server.run();
+  EXPECT_EQ(a->tokens, alone(prompt_of(2, 1), 20));
+  EXPECT_EQ(b->tokens, alone(prompt_of(30, 2), 2));
+}
+
+TEST(Scheduler, PreemptsTheLastWhereBlocksRunOut) {
+  Server server(config_of(4, 32, 64), 16);
+  const auto a = server.add(prompt_of(8, 1), 40), b = server.add(prompt_of(8, 2), 40);
+  server.run();
+  EXPECT_GT(server.scheduler.counts().preemptions, 0);
+  EXPECT_EQ(a->tokens, alone(prompt_of(8, 1), 40));
+  EXPECT_EQ(b->tokens, alone(prompt_of(8, 2), 40));
+  EXPECT_EQ(server.ended.front(), a.get());
+}
+
+TEST(Scheduler, HigherPriorityComesFirstAndIsPreemptedLast) {
+  Server server(config_of(1, 8, 40), 10);
+  const auto low = server.add(prompt_of(4, 1), 3, 5), high = server.add(prompt_of(4, 2), 3, -1);
+  server.run();
+  EXPECT_EQ(server.ended, (std::vector<Sequence*>{high.get(), low.get()}));
+
+  Server tight(config_of(2, 8, 40), 10);
+  const auto first = tight.add(prompt_of(4, 1), 30, 1);
+  tight.step();
+  const auto second = tight.add(prompt_of(4, 2), 30, 0);
+  tight.run();
+  EXPECT_EQ(tight.ended.front(), second.get());
+  EXPECT_GT(first->starts, 1u);
+  EXPECT_EQ(first->tokens, alone(prompt_of(4, 1), 30));
+}
+
+TEST(Scheduler, FindsTheBeginningOfAPromptInTheCache) {
+  Server server(config_of(2, 64, 64), 32);
+  server.add(prompt_of(21, 1), 2);
+  server.run();
+  const int64_t before = server.executor.tokens;
+  const auto again = server.add(prompt_of(21, 1), 2);
+  server.run();
+  EXPECT_EQ(again->cached_prompt, 20);
+  EXPECT_EQ(server.executor.tokens - before, 2);
+  EXPECT_EQ(again->tokens, alone(prompt_of(21, 1), 2));
+  // All of it is there, and still its last block is computed again: the logits behind it are needed.
+  const auto whole = server.add(prompt_of(20, 1), 1);
+  server.run();
+  EXPECT_EQ(whole->cached_prompt, 16);
+  const auto other = server.add(prompt_of(21, 1), 2, 0, "tenant");
+  server.run();
+  EXPECT_EQ(other->cached_prompt, 0);
+  EXPECT_EQ(other->tokens, again->tokens);
+  EXPECT_EQ(server.scheduler.counts().prefix_queries, 21 + 21 + 20 + 21);
+  EXPECT_EQ(server.scheduler.counts().prefix_hits, 20 + 16);
+}
+
+TEST(Scheduler, SiblingsWaitForTheFirstToFillTheCache) {
+  Server server(config_of(4, 8, 64), 64);
+  const auto first = server.add(prompt_of(30, 1), 5);
+  std::vector<std::shared_ptr<Sequence>> others;
+  for (int n = 0; n < 3; ++n) {
+    SequenceRequest request{.prompt = prompt_of(30, 1), .choice = server.choice, .max_tokens = 5};
+    request.sibling = first;
+    others.push_back(std::make_shared<Sequence>(std::move(request)));
+    server.scheduler.add(others.back());
+  }
+  server.run();
+  for (const auto& s : others) {
+    EXPECT_EQ(s->cached_prompt, 28);
+    EXPECT_EQ(s->tokens, first->tokens);
+  }
+  EXPECT_EQ(server.executor.tokens, 30 + 4 + 3 * (2 + 4));
+}
+
+TEST(Scheduler, EndsAtAnEndIdOnceEnoughTokensAreThere) {
+  const std::vector<int32_t> text = alone(prompt_of(6, 1), 10);
+  for (const int64_t least : {0, 5}) {
+    Server server(config_of(1, 16, 40), 10);
+    server.choice->end_ids = {text[6 + 2], text[6 + 7]};
+    server.choice->min_tokens = least;
+    const auto s = server.add(prompt_of(6, 1), 10);
+    server.run();
+    EXPECT_EQ(s->generated(), least == 0 ? 3 : 8);
+    EXPECT_EQ(server.reasons.at(s.get()), FinishReason::kStop);
+  }
+}
+
+TEST(Scheduler, EndsAtTheModelsLength) {
+  Server server(config_of(1, 16, 11), 3);
+  const auto s = server.add(prompt_of(6, 1), 100);
+  server.run();
+  EXPECT_EQ(s->length(), 11);
+  EXPECT_EQ(server.reasons.at(s.get()), FinishReason::kLength);
+}
+
+TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
+  Server server(config_of(2, 16, 40), 20);
+  const auto bad = server.add(prompt_of(6, 1), 5), good = server.add(prompt_of(6, 2), 5);
+  const StepPlan plan = server.scheduler.next();
+  StepResult result = server.executor.execute(plan);
+  result.chosen[0].id = -1;
+  const std::vector<Progress> progress = server.scheduler.done(plan, std::move(result));
+  ASSERT_EQ(progress.size(), 2u);
+  EXPECT_EQ(progress[0].finish, FinishReason::kError);
+  EXPECT_EQ(progress[0].sequence, bad);
+  server.run();
+  EXPECT_EQ(bad->generated(), 0);
+  EXPECT_EQ(good->tokens, alone(prompt_of(6, 2), 5));
+}
+
+TEST(Scheduler, TellsTheTokensOfThePromptOnceThroughChunksAndPreemption) {
+  Server server(config_of(2, 5, 40), 10);
+  server.choice->prompt_logprobs = 0;
+  const auto a = server.add(prompt_of(17, 1), 20), b = server.add(prompt_of(17, 2), 20);
+  server.run();
+  for (const auto& s : {a, b}) {
+    const std::vector<int32_t> prompt(s->tokens.begin() + 1, s->tokens.begin() + 17);
+    EXPECT_EQ(server.told[s.get()], prompt);
+  }
+  EXPECT_EQ(a->tokens, alone(prompt_of(17, 1), 20));
+  EXPECT_EQ(b->tokens, alone(prompt_of(17, 2), 20));
+}
+
+TEST(Scheduler, RunsAheadOfResults) {
+  Server server(config_of(4, 4, 64), 64);
+  const auto a = server.add(prompt_of(10, 1), 3), b = server.add(prompt_of(3, 2), 3);
+  std::deque<StepPlan> plans;
+  while (!server.scheduler.idle()) {
+    StepPlan plan = server.scheduler.next();
+    const bool none = plan.empty();
+    if (!none) plans.push_back(std::move(plan));
+    if (!none && plans.size() < 3) continue;
+    server.scheduler.done(plans.front(), server.executor.execute(plans.front()));
+    plans.pop_front();
+  }
+  EXPECT_EQ(a->tokens, alone(prompt_of(10, 1), 3));
+  EXPECT_EQ(b->tokens, alone(prompt_of(3, 2), 3));
+}
+
+// Hundreds of sequences that share beginnings, come and are cancelled at random, through pools in which they do
+// not all fit.
+TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto draw = [&](int64_t below) {
+      return static_cast<int64_t>(random() % static_cast<uint64_t>(below));
+    };
+    SchedulerConfig config = config_of(1 + draw(8), 0, 40);
+    config.max_step_tokens = config.max_sequences + draw(20);
+    config.prefix_caching = draw(4) > 0;
+    Server server(config, 10 + draw(30));
+    server.most_tokens = config.max_step_tokens;
+    std::vector<std::shared_ptr<Sequence>> all, cancelled;
+    for (int n = 0; n < 60; ++n) {
+      all.push_back(server.add(prompt_of(1 + draw(25), static_cast<int32_t>(draw(3))), 1 + draw(20),
+                               static_cast<int>(draw(3)), draw(2) == 0 ? "" : "salt"));
+      for (int64_t steps = draw(4); steps > 0; --steps) server.step();
+      if (draw(6) > 0) continue;
+      cancelled.push_back(all[static_cast<size_t>(draw(std::ssize(all)))]);
+      server.scheduler.cancel(*cancelled.back());
+    }
+    server.run();
+    for (const auto& s : all) {
+      const std::vector<int32_t> prompt(s->tokens.begin(), s->tokens.begin() + s->prompt_tokens);
+      EXPECT_EQ(s->tokens, alone(prompt, s->generated()));
+      const bool ended = server.reasons.contains(s.get());
+      EXPECT_TRUE(ended || std::ranges::find(cancelled, s) != cancelled.end()) << "seed " << seed;
+      if (!ended) continue;
+      EXPECT_EQ(s->length(), std::min(s->prompt_tokens + s->max_tokens, config.max_model_len));
+    }
+  }
+}
+
+TEST(Scheduler, RefusesWhatItCannotRun) {
+  BlockPool pool(4, 4, 1);
+  EXPECT_THROW(Scheduler(config_of(1, 8, 17), pool), Error);
+  EXPECT_THROW(Scheduler(config_of(9, 8, 16), pool), Error);
+  Server server(config_of(1, 8, 16), 4);
+  EXPECT_THROW(server.add(prompt_of(16, 1), 1), Error);
+  EXPECT_THROW(server.add({}, 1), Error);
+  EXPECT_THROW(server.add({1}, 0), Error);
+}
+
+}  // namespace
+}  // namespace trireme
