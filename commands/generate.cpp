@@ -15,6 +15,7 @@
 #include "engine/text/tokenizer.h"
 #include "parallel/agree.h"
 #include "parallel/device.h"
+#include "serving/engine/token_chooser.h"
 #include "training/loaded_model.h"
 #include "transformer/sharding.h"
 #include "transformer/text_ends.h"

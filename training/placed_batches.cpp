@@ -54,7 +54,7 @@ Tokens tokens_of(const MicroBatch& batch, int64_t sequence_length) {
   tokens.positions = view(batch.positions);
   tokens.position_end = sequence_length;
   tokens.rows = view(batch.rows);
-  tokens.cu_q = tokens.cu_k = view(batch.cu_seqlens);
+  tokens.cu_q = view(batch.cu_seqlens);
   tokens.uniform_length = uniform_length(batch, sequence_length);
   tokens.longest = longest(batch, sequence_length);
   tokens.context = batch.context.get();
@@ -67,7 +67,6 @@ void for_each_array(Tokens& tokens, F&& f) {
   for (ConstTensor* t : {&tokens.ids, &tokens.targets, &tokens.positions, &tokens.rows})
     f(*t, tokens.count);
   f(tokens.cu_q, most_offsets(tokens.count));
-  tokens.cu_k = tokens.cu_q;
 }
 
 }  // namespace

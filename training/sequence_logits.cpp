@@ -38,7 +38,7 @@ std::vector<float> sequence_logits(const Model& model, ParameterStore& params, C
   tokens.positions = positions_block.tensor(DType::kI32, Shape{count});
   tokens.position_end = count;
   tokens.rows = rows_block.tensor(DType::kI64, Shape{count});
-  tokens.cu_q = tokens.cu_k = offsets_block.tensor(DType::kI32, Shape{2});
+  tokens.cu_q = offsets_block.tensor(DType::kI32, Shape{2});
   tokens.sequence_length = tokens.uniform_length = tokens.longest = count;
   const Mode before = std::exchange(ctx.mode, Mode::kInfer);
   Pass pass{.ctx = ctx, .params = params, .tokens = tokens, .groups = &groups};

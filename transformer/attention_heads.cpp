@@ -48,7 +48,7 @@ void AttentionHeads::forward(Pass& pass, const Tensor& out, const Heads& heads,
   }
   Activation lse =
       ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{heads_, pass.tokens.count});
-  attention_forward(ctx, out, lse, heads.q, heads.k, heads.v, pass.tokens.cu_q, pass.tokens.cu_k,
+  attention_forward(ctx, out, lse, heads.q, heads.k, heads.v, pass.tokens.cu_q, pass.tokens.cu_q,
                     op_args(pass));
   if (saved != nullptr) saved->lse = std::move(lse);
 }
@@ -61,7 +61,7 @@ void AttentionHeads::backward(Pass& pass, const Heads& d, const ConstTensor& d_o
                                    *pass.tokens.context, op_args(pass), saved.context);
   else
     attention_backward(pass.ctx, d.q, d.k, d.v, d_out, out, saved.lse, heads.q, heads.k, heads.v,
-                       pass.tokens.cu_q, pass.tokens.cu_k, op_args(pass));
+                       pass.tokens.cu_q, pass.tokens.cu_q, op_args(pass));
 }
 
 }  // namespace trireme

@@ -8,18 +8,7 @@
 
 namespace trireme {
 
-class KvCache {
- public:
-  virtual ~KvCache() = default;
-  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there, as tokens.cached says,
-  // then out = attention of q (T, H, D) over the keys of each sequence, the new ones included
-  // (attention_forward(); causal, without dropout). In a planning run nothing is stored.
-  virtual void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q,
-                      const ConstTensor& k, const ConstTensor& v, const Tokens& tokens,
-                      const AttentionArgs& args) = 0;
-};
-
-// What every cache is told: a number of layers from first_layer on, and what a layer's keys are.
+// A number of layers from first_layer on, and what a layer's keys are.
 struct CachedLayers {
   int64_t layers = 0;
   int64_t first_layer = 0;
@@ -31,29 +20,17 @@ struct CachedLayers {
   int64_t place(int layer) const;  // of a layer among those held
 };
 
-// One sequence of at most max_tokens, one contiguous block for each layer. Tokens::cu_k says how many
-// keys there are with the new ones.
-class ContiguousKvCache final : public KvCache {
- public:
-  ContiguousKvCache(const CachedLayers& layers, int64_t max_tokens, Memory memory);
-  void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
-              const ConstTensor& v, const Tokens& tokens, const AttentionArgs& args) override;
-
- private:
-  Tensor rows(int layer, int which) const;  // (max_tokens, Hkv, D); which: 0 keys, 1 values
-  CachedLayers layers_;
-  int64_t max_tokens_;
-  Buffer storage_;
-};
-
 // Any sequences, whose tokens lie in blocks of a pool for each layer (engine/ops/paged_attention.h).
 // Blocks belong to whom the tables of the passes say: the cache itself knows of no sequence. Nothing
 // that changes from pass to pass is the host's, so that a pass can be recorded and run again.
-class PagedKvCache final : public KvCache {
+class KvCache {
  public:
-  PagedKvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);
+  KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);
+  // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there, as tokens.cached says,
+  // then out = attention of q (T, H, D) over the keys of each sequence, the new ones included
+  // (attention_forward(); causal, without dropout). In a planning run nothing is stored.
   void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
-              const ConstTensor& v, const Tokens& tokens, const AttentionArgs& args) override;
+              const ConstTensor& v, const Tokens& tokens, const AttentionArgs& args);
   int64_t blocks() const { return blocks_; }
   int64_t block_tokens() const { return block_tokens_; }
 

@@ -205,18 +205,25 @@ void LmHead::gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTens
   }
 }
 
-void LmHead::logits(Pass& pass, Activation x, const Tensor& logits) const {
+void LmHead::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
+                    const ConstTensor& rows) const {
   Norm::Saved saved;
   const AllTokens all = gather_tokens(pass, x);
-  const int64_t t = (*all).size(0);
-  const Activation y = normalise(pass, (*all).slice(0, t - logits.size(0), t), saved);
+  const int64_t t = (*all).size(0), wanted = logits.size(0);
+  Activation chosen;
+  if (rows.present()) {
+    chosen = pass.ctx.allocate("head.rows", x.dtype(), Shape{wanted, x.size(1)});
+    gather_rows(pass.ctx, chosen, all, rows, 1);
+  }
+  const Activation y = normalise(
+      pass, chosen.present() ? ConstTensor(*chosen) : (*all).slice(0, t - wanted, t), saved);
   const Tensor weight = pass.params.value(weight_);
   if (rows_.size() == vocab_) {
     linear_forward(pass.ctx, logits, y, weight, {});
     return;
   }
   const Activation part =
-      pass.ctx.allocate("head.logits", logits.dtype(), Shape{logits.size(0), rows_.size()});
+      pass.ctx.allocate("head.logits", logits.dtype(), Shape{wanted, rows_.size()});
   linear_forward(pass.ctx, part, y, weight, {});
   gather_vocabulary(pass, logits, part);
 }

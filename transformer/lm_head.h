@@ -42,8 +42,10 @@ class LmHead {
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // Loss and the gradient of x; writes the gradients of the head's parameters.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss) const;
-  // logits (R, V) float32 of the last tokens' rows [T - R, T), on every rank. Inference.
-  void logits(Pass& pass, Activation x, const Tensor& logits) const;
+  // logits (R, V) float32 of the tokens `rows` (R) int32, or of the last ones, [T - R, T), on every rank.
+  // Inference.
+  void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
+              const ConstTensor& rows = {}) const;
 
  private:
   Activation normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;

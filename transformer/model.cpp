@@ -208,10 +208,11 @@ Activation Model::loss_and_backward(Pass& pass, Activation x, const Loss& loss,
   return dx;
 }
 
-void Model::logits(Pass& pass, Activation x, const Tensor& logits) const {
+void Model::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
+                   const ConstTensor& rows) const {
   const BlockUse table(pass.params, head_->weight_block(pass.params));
   const BlockUse use(pass.params, head_block_);
-  head_->logits(pass, std::move(x), logits);
+  head_->logits(pass, x, logits, rows);
 }
 
 bool is_adapter_target(const ModelConfig& config, const std::string& target) {

@@ -71,8 +71,10 @@ class Model {
   // The same and the gradient of x; writes the gradients of the head.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss,
                                const BlockDone& done) const;
-  // The last chunk's output to logits (R, V) float32 of the last R tokens; on every tensor-parallel rank.
-  void logits(Pass& pass, Activation x, const Tensor& logits) const;
+  // The last chunk's output x to logits (R, V) float32 of R tokens: those of `rows` (R) int32, or the last
+  // ones; on every tensor-parallel rank.
+  void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
+              const ConstTensor& rows = {}) const;
 
  private:
   int last_layer_block() const;  // of the chunk with the head; -1: it has no layers

@@ -5,12 +5,9 @@
 
 namespace trireme {
 
-// Where the tokens of a pass stand in a KV cache. Which fields count says the cache.
+// Where the tokens of a pass stand in a KV cache, for S sequences (engine/ops/paged_attention.h). All of it
+// may change between two runs of a recorded pass.
 struct CachedTokens {
-  // ContiguousKvCache: tokens of the sequence before these.
-  int64_t past = 0;
-  // PagedKvCache, for S sequences (engine/ops/paged_attention.h). All of it may change between two runs
-  // of a recorded pass.
   ConstTensor slots;         // (T) int64: where each token goes; negative: nowhere
   ConstTensor block_table;   // (S, M) int32
   ConstTensor context_lens;  // (S) int32: tokens of each sequence, these included
@@ -31,15 +28,14 @@ struct Tokens {
   // Tokens of a sample, whose first global index is a multiple of it; 0: not known. The balancing
   // loss of experts may be one for each sample.
   int64_t sequence_length = 0;
-  ConstTensor cu_q;     // (N + 1) int32: offsets of the sequences among the queries
-  ConstTensor cu_k;     // (N + 1) int32: offsets among the keys; cu_q unless there is a KV cache
+  ConstTensor cu_q;     // (N + 1) int32: offsets of the sequences
   CachedTokens cached;  // with a KV cache
-  // Length of the sequences that cu_q and cu_k give where all have one and there is no padding: attention
+  // Length of the sequences that cu_q gives where all have one and there is no padding: attention
   // over such has a fast way on a GPU, which cannot see the offsets from the host. 0: not known.
   int64_t uniform_length = 0;
-  // No sequence is longer, and cu_k is cu_q; 0: not known.
+  // No sequence is longer; 0: not known.
   int64_t longest = 0;
-  // Where sequences are spread over context-parallel ranks, in the place of cu_q and cu_k.
+  // Where sequences are spread over context-parallel ranks, in the place of cu_q.
   const ContextPlan* context = nullptr;
 };
 

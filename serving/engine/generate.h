@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "serving/engine/sampler.h"
+#include "engine/ops/sample.h"
 #include "transformer/model.h"
 
 namespace trireme {
@@ -17,9 +17,6 @@ struct GenerateOptions {
   // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
   // rows of the padding were hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;
-  // Keys and values in blocks of a pool (PagedKvCache) on a CPU too. On a GPU they always are, and there the
-  // pass over one token is recorded once and then replayed, unless ranks share the model or it has experts.
-  bool paged = false;
   // Ranks that hold the model together: its matrices divided by tensor parallelism, its experts, its layers
   // by pipeline parallelism, one chunk a rank. All call generate() with the same arguments and get the same
   // tokens, chosen by one of them; on_token ends the text on all of them or on none. nullptr: this rank holds

@@ -37,15 +37,9 @@ struct SequenceStep {
       -1;  // the token behind the last of the step; -1: it is not known, or not asked for
 };
 
-// Before anything is computed the keys and values of a block are copied to another.
-struct BlockCopy {
-  int32_t from = 0, to = 0;
-};
-
 struct StepPlan {
   uint64_t number = 0;  // counts from 1
   std::vector<SlotStart> starts;
-  std::vector<BlockCopy> copies;
   std::vector<SequenceStep> sequences;
   std::vector<int32_t> tokens, blocks;
   std::vector<uint32_t> masks;  // (rows, ceil(V / 32)): bit id % 32 of word id / 32 allows an id
@@ -62,7 +56,7 @@ struct TokenLogprob {
 struct ChosenToken {
   int32_t id = -1;  // -1: the logits were not finite
   double logprob = 0;
-  std::vector<TokenLogprob> top;
+  std::vector<TokenLogprob> top = {};
 };
 
 struct StepResult {

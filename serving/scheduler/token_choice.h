@@ -30,9 +30,9 @@ struct TokenChoice {
       -1;  // so many of the most probable beside the chosen one; -1: no log-probabilities
   int32_t prompt_logprobs = -1;  // the same for the tokens of the prompt
   int64_t min_tokens = 0;
-  std::vector<int32_t> end_ids;  // end the sequence and belong to it
-  std::vector<std::pair<int32_t, double>> logit_bias;
-  std::vector<std::vector<int32_t>> bad_words;
+  std::vector<int32_t> end_ids = {};  // end the sequence and belong to it
+  std::vector<std::pair<int32_t, double>> logit_bias = {};
+  std::vector<std::vector<int32_t>> bad_words = {};
 
   bool needs_history() const {
     return repetition_penalty != 1 || frequency_penalty != 0 || presence_penalty != 0 ||

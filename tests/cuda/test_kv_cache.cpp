@@ -1,5 +1,5 @@
 // A paged cache of several sequences, on the CPU and on the emulated GPU: what each sequence attends to is
-// what it attends to alone, in a cache of its own, whatever blocks the others have.
+// what it attends to alone, with its keys in one piece, whatever blocks the others have.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ class Operands {
 };
 
 // One pass over `parts`, each the new tokens of one sequence; blocks[s]: the blocks of sequence s.
-std::vector<double> paged_pass(Ctx& ctx, PagedKvCache& cache, const std::vector<Part>& parts,
+std::vector<double> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& parts,
                                const std::vector<std::vector<int32_t>>& blocks) {
   Operands make(ctx);
   std::vector<int64_t> slots;
@@ -86,23 +86,21 @@ std::vector<double> paged_pass(Ctx& ctx, PagedKvCache& cache, const std::vector<
   return to_host<double>(ctx, out);
 }
 
-// The same tokens of one sequence in a cache of its own.
-std::vector<double> alone(Ctx& ctx, ContiguousKvCache& cache, const Part& p) {
+// Attention of the same tokens of one sequence to all its keys in one piece.
+std::vector<double> alone(Ctx& ctx, const Part& p) {
   Operands make(ctx);
   const int64_t t = p.end - p.begin;
-  Tokens tokens;
-  tokens.count = t;
-  tokens.cached.past = p.begin;
-  tokens.cu_q = make(std::vector<int32_t>{0, static_cast<int32_t>(t)}, {2});
-  tokens.cu_k = make(std::vector<int32_t>{0, static_cast<int32_t>(p.end)}, {2});
+  const std::vector<Part> news{p}, all{{p.sequence, 0, p.end}};
   const Tensor out =
       make(std::vector<double>(static_cast<size_t>(t * kHeads * kWidth)), {t, kHeads, kWidth});
+  const Tensor lse = make(std::vector<double>(static_cast<size_t>(kHeads * t)), {kHeads, t});
   AttentionArgs args;
   args.scale = 0.35;
-  const std::vector<Part> parts{p};
-  cache.attend(ctx, kLayer, out, make(rows_of(0, parts, kHeads), {t, kHeads, kWidth}),
-               make(rows_of(1, parts, kKvHeads), {t, kKvHeads, kWidth}),
-               make(rows_of(2, parts, kKvHeads), {t, kKvHeads, kWidth}), tokens, args);
+  attention_forward(ctx, out, lse, make(rows_of(0, news, kHeads), {t, kHeads, kWidth}),
+                    make(rows_of(1, all, kKvHeads), {p.end, kKvHeads, kWidth}),
+                    make(rows_of(2, all, kKvHeads), {p.end, kKvHeads, kWidth}),
+                    make(std::vector<int32_t>{0, static_cast<int32_t>(t)}, {2}),
+                    make(std::vector<int32_t>{0, static_cast<int32_t>(p.end)}, {2}), args);
   return to_host<double>(ctx, out);
 }
 
@@ -111,9 +109,7 @@ class PagedCache : public testing::TestWithParam<bool> {};
 TEST_P(PagedCache, KeepsSequencesApart) {
   const std::unique_ptr<cuda::Context> gpu = GetParam() ? cuda::open(0) : nullptr;
   Ctx ctx(1, "test", gpu.get()), cpu(1, "reference");
-  PagedKvCache cache(kLayers, kBlocks, kBlockTokens, ctx.memory());
-  std::vector<ContiguousKvCache> own;
-  for (int s = 0; s < 3; ++s) own.emplace_back(kLayers, kMostBlocks * kBlockTokens, Memory::kHost);
+  KvCache cache(kLayers, kBlocks, kBlockTokens, ctx.memory());
   // Blocks in no order; sequence 2 gets one of sequence 0's when that has ended.
   std::vector<std::vector<int32_t>> blocks{{7, 2, 11}, {0, 5}, {9}};
   const std::vector<std::vector<Part>> passes{
@@ -128,7 +124,7 @@ TEST_P(PagedCache, KeepsSequencesApart) {
     const std::vector<double> got = paged_pass(ctx, cache, passes[i], blocks);
     std::vector<double> want;
     for (const Part& p : passes[i]) {
-      const std::vector<double> rows = alone(cpu, own[static_cast<size_t>(p.sequence)], p);
+      const std::vector<double> rows = alone(cpu, p);
       want.insert(want.end(), rows.begin(), rows.end());
     }
     ASSERT_EQ(got.size(), want.size());
@@ -141,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, PagedCache, testing::Bool(),
 
 TEST(PagedCacheLayers, AreKnownByTheirNumbers) {
   Ctx ctx(1, "test");
-  PagedKvCache cache(kLayers, kBlocks, kBlockTokens, Memory::kHost);
+  KvCache cache(kLayers, kBlocks, kBlockTokens, Memory::kHost);
   EXPECT_EQ(cache.blocks(), kBlocks);
   EXPECT_EQ(cache.block_tokens(), kBlockTokens);
   EXPECT_EQ(kLayers.place(2), 0);

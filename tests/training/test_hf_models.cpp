@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "parallel/comm/world.h"
-#include "serving/engine/decode_stage.h"
+#include "serving/engine/step_stage.h"
 #include "tests/support/compare.h"
 #include "tests/training/hf_case.h"
 #include "training/local_batch.h"
@@ -184,32 +185,42 @@ TEST_P(HfModels, CachedDecodingIsTheWholeForward) {
   const MicroBatch batch = hf.batch();
   const std::vector<double> logits = to_doubles(hf.expected().tensor("logits"));
   const auto length = static_cast<size_t>(batch.cu_seqlens[1]);
-  for (const bool paged : {false, true})
-    for (const int tp : {1, 2}) {
-      run_threads(tp, [&](Communicator& world) {
-        SCOPED_TRACE(concat(paged ? "paged" : "contiguous", ", tp ", tp));
-        HfRank rank(hf, world, {.tp = tp}, DType::kF32);
-        rank.ctx.mode = Mode::kInfer;
-        constexpr size_t kPrompt =
-            5;  // shorter than the windows, which begin to move while decoding
-        DecodeStage stage(rank.state.model, rank.state.store, rank.ctx, &rank.groups,
-                          static_cast<int64_t>(length), kPrompt, paged);
-        size_t done = 0;
-        while (done < length) {
-          const size_t count = done == 0 ? kPrompt : 1;
-          stage.begin(std::span(batch.tokens).subspan(done, count));
-          stage.forward(0, 0, {});
-          stage.end();
-          done += count;
-          if (rank.groups.layout.tp.index > 0) continue;
-          double worst = 0;
-          for (size_t i = 0; i < stage.logits().size(); ++i)
-            worst = std::max(worst, std::abs(stage.logits()[i] -
-                                             logits[(done - 1) * stage.logits().size() + i]));
-          EXPECT_LE(worst, kLogits * largest(logits)) << "after token " << done;
-        }
-      });
-    }
+  for (const int tp : {1, 2}) {
+    run_threads(tp, [&](Communicator& world) {
+      SCOPED_TRACE(concat("tp ", tp));
+      HfRank rank(hf, world, {.tp = tp}, DType::kF32);
+      rank.ctx.mode = Mode::kInfer;
+      constexpr size_t kPrompt = 5;  // shorter than the windows, which begin to move while decoding
+      constexpr int64_t kBlockTokens = 4;
+      StepLimits limits{.tokens = kPrompt, .sequences = 1, .length = static_cast<int64_t>(length)};
+      limits.block_tokens = kBlockTokens;
+      limits.blocks = limits.blocks_of_sequence();
+      std::vector<int32_t> table(static_cast<size_t>(limits.blocks));
+      std::iota(table.rbegin(), table.rend(), 0);
+      size_t done = 0;
+      double worst = 0;
+      int64_t read = 0;
+      const auto compare = [&](int, int64_t, std::span<const float> got) {
+        ++read;
+        for (size_t i = 0; i < got.size(); ++i)
+          worst = std::max(worst, std::abs(got[i] - logits[(done - 1) * got.size() + i]));
+      };
+      StepStage stage(rank.state.model, rank.state.store, rank.ctx, &rank.groups, limits, 1, 1,
+                      compare);
+      while (done < length) {
+        const size_t count = done == 0 ? kPrompt : 1;
+        const auto last = static_cast<int32_t>(count - 1);
+        const StepBatch::Part part{std::span(batch.tokens).subspan(done, count),
+                                   static_cast<int64_t>(done), table};
+        stage.batch(0).write(rank.ctx, {&part, 1}, {&last, 1}, 0);
+        stage.forward(0, 0, {});
+        done += count;
+        stage.end();
+      }
+      EXPECT_EQ(read, static_cast<int64_t>(length - kPrompt + 1));
+      EXPECT_LE(worst, kLogits * largest(logits));
+    });
+  }
 }
 
 // What config.json says comes back from what a checkpoint of ours stores.

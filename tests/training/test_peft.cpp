@@ -61,7 +61,7 @@ std::vector<double> logits(const ModelSource& source, const PeftAdapter* adapter
   t.ids = ConstTensor(tokens.data(), DType::kI32, Shape{n});
   t.positions = ConstTensor(positions.data(), DType::kI32, Shape{n});
   t.rows = ConstTensor(rows.data(), DType::kI64, Shape{n});
-  t.cu_q = t.cu_k = ConstTensor(offsets.data(), DType::kI32, Shape{2});
+  t.cu_q = ConstTensor(offsets.data(), DType::kI32, Shape{2});
   t.position_end = t.longest = n;
   model.reserve_positions(ctx, n);
   Pass pass{ctx, store, t};

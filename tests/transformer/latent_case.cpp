@@ -250,7 +250,7 @@ class Rank {
     }
     tokens_.count = case_.tokens();
     tokens_.positions = ConstTensor(positions_.data(), DType::kI32, {tokens_.count});
-    tokens_.cu_q = tokens_.cu_k = ConstTensor(cu_.data(), DType::kI32, {std::ssize(cu_)});
+    tokens_.cu_q = ConstTensor(cu_.data(), DType::kI32, {std::ssize(cu_)});
   }
 
   void set_parameter(ParamHandle h, const NamedValues& values) {

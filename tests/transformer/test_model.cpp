@@ -48,7 +48,7 @@ void run_one_token(const Model& model, int64_t positions) {
   tokens.ids = ConstTensor(&id, DType::kI32, Shape{1});
   tokens.positions = ConstTensor(&position, DType::kI32, Shape{1});
   tokens.position_end = positions;
-  tokens.cu_q = tokens.cu_k = ConstTensor(cu, DType::kI32, Shape{2});
+  tokens.cu_q = ConstTensor(cu, DType::kI32, Shape{2});
   Pass pass{ctx, store, tokens};
   Activation x = model.forward(pass, 0, {}, nullptr, Recompute::kNone);
   model.logits(pass, std::move(x),

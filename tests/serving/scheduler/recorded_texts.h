@@ -28,8 +28,6 @@ class RecordedTexts final : public StepExecutor {
     StepResult result;
     result.number = plan.number;
     for (const SlotStart& start : plan.starts) tables_[start.slot].clear();
-    for (const BlockCopy& copy : plan.copies)
-      std::copy_n(&cache_[row(copy.from, 0)], block_tokens_, &cache_[row(copy.to, 0)]);
     tokens += std::ssize(plan.tokens);
     most_sequences = std::max(most_sequences, std::ssize(plan.sequences));
     for (const SequenceStep& step : plan.sequences) {

@@ -1,0 +1,228 @@
+#include "serving/engine/engine.h"
+
+#include <chrono>
+#include <future>
+#include <random>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+uint64_t random_secret() {
+  std::random_device device;
+  return uint64_t{device()} << 32 | device();
+}
+
+double seconds_since(std::chrono::steady_clock::time_point& last) {
+  const auto now = std::chrono::steady_clock::now();
+  return std::chrono::duration<double>(now - std::exchange(last, now)).count();
+}
+
+}  // namespace
+
+Engine::Engine(std::unique_ptr<StepExecutor> executor, const SchedulerConfig& config,
+               int64_t blocks, int64_t block_tokens, StepListener on_step)
+    : executor_(std::move(executor)),
+      pool_(blocks, block_tokens, random_secret()),
+      scheduler_(config, pool_),
+      on_step_(std::move(on_step)) {
+  publish_counts();
+  thread_ = std::thread([this] { loop(); });
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+SequenceId Engine::add(SequenceRequest request, SequenceListener listener) {
+  const SequenceId id = next_id_++;
+  std::vector<Incoming> incoming(1);
+  incoming[0].sequence = std::make_shared<Sequence>(std::move(request));
+  incoming[0].id = id;
+  incoming[0].listener = std::move(listener);
+  hand_in(std::move(incoming));
+  return id;
+}
+
+std::vector<SequenceId> Engine::add_siblings(
+    const SequenceRequest& request, std::vector<std::shared_ptr<const TokenChoice>> choices,
+    const std::function<SequenceListener(size_t)>& listener_of) {
+  std::vector<Incoming> incoming(choices.size());
+  std::vector<SequenceId> ids;
+  for (size_t i = 0; i < choices.size(); ++i) {
+    SequenceRequest one = request;
+    one.choice = std::move(choices[i]);
+    if (i > 0) one.sibling = incoming[0].sequence;
+    incoming[i].sequence = std::make_shared<Sequence>(std::move(one));
+    incoming[i].listener = listener_of(i);
+    ids.push_back(incoming[i].id = next_id_++);
+  }
+  hand_in(std::move(incoming));
+  return ids;
+}
+
+void Engine::cancel(SequenceId id) {
+  std::vector<Incoming> incoming(1);
+  incoming[0].id = id;
+  hand_in(std::move(incoming));
+}
+
+void Engine::forget_prefixes() {
+  between_steps([this] { pool_.forget_all(); });
+}
+
+void Engine::between_steps(const std::function<void()>& work) {
+  std::promise<void> done;
+  std::vector<Incoming> incoming(1);
+  incoming[0].work = [&] {
+    try {
+      work();
+      done.set_value();
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+  };
+  hand_in(std::move(incoming));
+  done.get_future().get();
+}
+
+EngineCounts Engine::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+std::string Engine::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void Engine::hand_in(std::vector<Incoming> incoming) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (Incoming& one : incoming) incoming_.push_back(std::move(one));
+  }
+  wake_.notify_one();
+}
+
+void Engine::loop() {
+  while (take_incoming()) {
+    if (!failure().empty() || scheduler_.idle()) continue;
+    try {
+      step();
+    } catch (const std::exception& e) {
+      end_all(e.what());
+    }
+  }
+  end_all("the server is stopping");
+}
+
+bool Engine::take_incoming() {
+  std::vector<Incoming> incoming;
+  {
+    std::unique_lock lock(mutex_);
+    const bool rests = scheduler_.idle() || !failure_.empty();
+    if (rests) wake_.wait(lock, [&] { return stop_ || !incoming_.empty(); });
+    if (stop_) return false;
+    incoming.swap(incoming_);
+  }
+  for (Incoming& one : incoming) accept(one);
+  if (!incoming.empty()) publish_counts();
+  return true;
+}
+
+void Engine::accept(Incoming& one) {
+  if (one.work) {
+    publish_counts();
+    return one.work();
+  }
+  if (one.sequence == nullptr) {
+    const auto at = running_.find(one.id);
+    if (at == running_.end()) return;
+    scheduler_.cancel(*at->second.sequence);
+    ids_.erase(at->second.sequence.get());
+    running_.erase(at);
+    return;
+  }
+  if (const std::string why = failure(); !why.empty()) {
+    one.listener({.finish = FinishReason::kError, .error = why});
+    return;
+  }
+  try {
+    scheduler_.add(one.sequence);
+  } catch (const Error& e) {
+    one.listener({.finish = FinishReason::kError, .error = e.what()});
+    return;
+  }
+  ids_.emplace(one.sequence.get(), one.id);
+  running_.emplace(one.id, Running{one.sequence, std::move(one.listener)});
+}
+
+void Engine::step() {
+  auto last = std::chrono::steady_clock::now();
+  StepReport report;
+  const StepPlan plan = scheduler_.next();
+  TRIREME_CHECK(!plan.empty(), "sequences are there, but nothing can be computed");
+  report.tokens = std::ssize(plan.tokens);
+  report.sequences = std::ssize(plan.sequences);
+  report.plan_seconds = seconds_since(last);
+  StepResult result = executor_->execute(plan);
+  report.execute_seconds = seconds_since(last);
+  for (Progress& progress : scheduler_.done(plan, std::move(result))) tell(progress);
+  publish_counts();
+  report.tell_seconds = seconds_since(last);
+  if (on_step_) on_step_(report);
+}
+
+void Engine::tell(Progress& progress) {
+  const auto id = ids_.find(progress.sequence.get());
+  if (id == ids_.end()) return;
+  const auto at = running_.find(id->second);
+  SequenceEvent event{.prompt = std::move(progress.prompt),
+                      .cached_prompt = progress.sequence->cached_prompt,
+                      .finish = progress.finish};
+  if (progress.finish == FinishReason::kError) event.error = "the model's output is not finite";
+  if (progress.token && progress.token->id >= 0) event.tokens.push_back(std::move(*progress.token));
+  const SequenceListener listener = at->second.listener;
+  if (progress.finish) {
+    running_.erase(at);
+    ids_.erase(id);
+  }
+  listener(std::move(event));
+}
+
+void Engine::end_all(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = why;
+  }
+  const auto running = std::exchange(running_, {});
+  ids_.clear();
+  for (const auto& [id, one] : running) scheduler_.cancel(*one.sequence);
+  publish_counts();
+  for (const auto& [id, one] : running)
+    one.listener({.finish = FinishReason::kError, .error = why});
+  std::vector<Incoming> incoming;
+  {
+    const std::lock_guard lock(mutex_);
+    incoming.swap(incoming_);
+  }
+  for (Incoming& one : incoming) {
+    if (one.work)
+      one.work();
+    else if (one.listener)
+      one.listener({.finish = FinishReason::kError, .error = why});
+  }
+}
+
+void Engine::publish_counts() {
+  const std::lock_guard lock(mutex_);
+  counts_ = {scheduler_.counts(), pool_.used(), pool_.blocks()};
+}
+
+}  // namespace trireme

@@ -1,0 +1,109 @@
+// The engine of a server: one thread schedules, has steps computed and tells what comes of them; any others
+// hand in sequences and take them back. It sleeps while there is nothing to do.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "serving/scheduler/scheduler.h"
+
+namespace trireme {
+
+// What has come of a sequence since the last time.
+struct SequenceEvent {
+  std::vector<ChosenToken> prompt = {};  // log-probabilities of tokens of the prompt
+  std::vector<ChosenToken> tokens = {};  // of the text; the one that ends it included
+  int64_t cached_prompt = 0;             // tokens of the prompt that were in the cache
+  std::optional<FinishReason> finish = {};
+  std::string error = {};  // with kError: what has happened
+};
+
+// Called on the engine's thread, which must not be kept, and nothing thrown to. An event may come while the
+// sequence is being cancelled.
+using SequenceListener = std::function<void(SequenceEvent&&)>;
+using SequenceId = uint64_t;
+
+// What a step has been, for whoever counts.
+struct StepReport {
+  int64_t tokens = 0;  // computed
+  int64_t sequences = 0;
+  double plan_seconds = 0, execute_seconds = 0, tell_seconds = 0;
+};
+
+struct EngineCounts {
+  SchedulerCounts scheduler;
+  int64_t used_blocks = 0, blocks = 0;
+};
+
+class Engine {
+ public:
+  using StepListener = std::function<void(const StepReport&)>;
+  // The executor is called on the engine's thread only. on_step may be absent.
+  Engine(std::unique_ptr<StepExecutor> executor, const SchedulerConfig& config, int64_t blocks,
+         int64_t block_tokens, StepListener on_step = {});
+  ~Engine();  // sequences that are still there end with an error
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Its events come in order, the last one with `finish`. After the engine has failed that one comes at once.
+  SequenceId add(SequenceRequest request, SequenceListener listener);
+  // The same prompt n times, with a choice of its own each; the first is computed, the others find it.
+  std::vector<SequenceId> add_siblings(const SequenceRequest& request,
+                                       std::vector<std::shared_ptr<const TokenChoice>> choices,
+                                       const std::function<SequenceListener(size_t)>& listener_of);
+  // It ends without an event. Nothing if it has ended.
+  void cancel(SequenceId id);
+  // No prefix is found any more that was computed before. After the weights have changed, with nothing running.
+  void forget_prefixes();
+  // Runs `work` on the engine's thread between two steps and waits for it.
+  void between_steps(const std::function<void()>& work);
+
+  EngineCounts counts() const;
+  // Why the executor has failed; empty: it has not.
+  std::string failure() const;
+
+ private:
+  struct Incoming {
+    std::shared_ptr<Sequence> sequence;  // absent: `id` is cancelled
+    SequenceId id = 0;
+    SequenceListener listener;
+    std::function<void()> work;  // in the place of both
+  };
+  struct Running {
+    std::shared_ptr<Sequence> sequence;
+    SequenceListener listener;
+  };
+  void hand_in(std::vector<Incoming> incoming);
+  void loop();
+  bool take_incoming();
+  void accept(Incoming& incoming);
+  void step();
+  void tell(Progress& progress);
+  void end_all(const std::string& why);
+  void publish_counts();
+
+  std::unique_ptr<StepExecutor> executor_;
+  BlockPool pool_;
+  Scheduler scheduler_;
+  StepListener on_step_;
+  std::unordered_map<SequenceId, Running> running_;
+  std::unordered_map<const Sequence*, SequenceId> ids_;
+
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable wake_;
+  std::vector<Incoming> incoming_;
+  bool stop_ = false;
+  std::string failure_;
+  EngineCounts counts_;
+  std::atomic<SequenceId> next_id_{1};
+  std::thread thread_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,263 @@
+#include "serving/engine/model_executor.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/core/parallel_for.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kMostLogitRows = 256;  // on the host at a time
+constexpr size_t kMostPlans = 512;
+
+int stages_of(const Groups* groups) { return groups == nullptr ? 1 : groups->pp->size(); }
+
+int64_t choices_of(const Model& model, int64_t asked) {
+  const int64_t choices = asked > 0 ? asked : model.config().vocab_size;
+  TRIREME_CHECK(choices <= model.config().vocab_size, choices, " ids of ",
+                model.config().vocab_size);
+  return choices;
+}
+
+}  // namespace
+
+ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ctx,
+                             const Groups* groups, const ExecutorConfig& config)
+    : ctx_(ctx),
+      groups_(groups),
+      model_(model),
+      limits_(config.limits),
+      chooser_(limits_.sequences, choices_of(model, config.vocab_size)),
+      tables_(static_cast<size_t>(limits_.sequences)),
+      stage_(model, params, ctx, groups, limits_, stages_of(groups),
+             std::max(limits_.sequences, std::min(limits_.tokens, kMostLogitRows)),
+             [this](int m, int64_t first, std::span<const float> logits) {
+               read_logits(m, first, logits);
+             }),
+      rows_(static_cast<size_t>(stages_of(groups))) {}
+
+StepResult ModelExecutor::execute(const StepPlan& plan) {
+  plan_ = &plan;
+  for (const SlotStart& start : plan.starts) enter(start);
+  extend_tables(plan);
+  write_batches(plan);
+  const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
+  run();
+  stage_.end();
+  ctx_.mode = before;
+  // After the loss of a rank a GPU goes on with anything for what it should have sent.
+  if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
+  share_outcomes();
+  return collect(plan);
+}
+
+void ModelExecutor::enter(const SlotStart& start) {
+  chooser_.start(start);
+  tables_[static_cast<size_t>(start.slot)].clear();
+}
+
+void ModelExecutor::extend_tables(const StepPlan& plan) {
+  for (const SequenceStep& step : plan.sequences) {
+    std::vector<int32_t>& table = tables_.at(static_cast<size_t>(step.slot));
+    TRIREME_CHECK(std::ssize(table) == step.kept_blocks, "slot ", step.slot, " has ", table.size(),
+                  " blocks, the plan expects ", step.kept_blocks);
+    const auto from = plan.blocks.begin() + step.first_block;
+    table.insert(table.end(), from, from + step.blocks);
+  }
+}
+
+void ModelExecutor::write_batches(const StepPlan& plan) {
+  const auto sequences = std::ssize(plan.sequences);
+  micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
+  for (int m = 0; m < micro_batches_; ++m)
+    write_batch(plan, m, static_cast<size_t>(sequences * m / micro_batches_),
+                static_cast<size_t>(sequences * (m + 1) / micro_batches_));
+}
+
+void ModelExecutor::write_batch(const StepPlan& plan, int m, size_t begin, size_t end) {
+  std::vector<StepBatch::Part> parts;
+  std::vector<int32_t> wanted;
+  std::vector<Row>& rows = rows_[static_cast<size_t>(m)];
+  rows.clear();
+  int32_t at = 0;
+  for (size_t i = begin; i < end; ++i) {
+    const SequenceStep& step = plan.sequences[i];
+    const std::span<const int32_t> ids(plan.tokens.data() + step.first_token,
+                                       static_cast<size_t>(step.tokens));
+    parts.push_back({ids, step.past, tables_[static_cast<size_t>(step.slot)]});
+    const auto want = [&](int32_t token, int32_t asked) {
+      wanted.push_back(at + token);
+      rows.push_back({i, asked, int64_t{step.past} + token + 1, {}});
+    };
+    for (int32_t t = step.first_asked; t < step.first_asked + step.asked; ++t)
+      want(t, t + 1 < step.tokens ? ids[static_cast<size_t>(t) + 1] : step.following);
+    if (step.samples) want(step.tokens - 1, -1);
+    at += step.tokens;
+  }
+  const int64_t padding = padding_of(plan);
+  for (int64_t i = 0; i < padding; ++i) wanted.push_back(at++);
+  stage_.batch(m).write(ctx_, parts, wanted, padding);
+}
+
+// Few different numbers of sequences are recorded: 1, 2, 4, 8, then each eighth one.
+int64_t ModelExecutor::padding_of(const StepPlan& plan) const {
+  const auto sequences = std::ssize(plan.sequences);
+  if (!can_record() || std::ssize(plan.tokens) != sequences) return 0;
+  int64_t padded = 1;
+  while (padded < sequences) padded += std::min<int64_t>(padded, 8);
+  return std::min(padded, limits_.sequences) - sequences;
+}
+
+// The host reads how many tokens each expert gets, takes part in what ranks send each other, and looks on
+// where somebody observes.
+bool ModelExecutor::can_record() const {
+  const bool alone = groups_ == nullptr || groups_->layout.tp.size * groups_->layout.pp.size == 1;
+  return ctx_.gpu != nullptr && !ctx_.gpu->synchronous && alone && !ctx_.observer &&
+         model_.config().moe.experts == 0;
+}
+
+void ModelExecutor::run() {
+  PassShape shape;
+  for (int m = 0; m < micro_batches_; ++m) {
+    const StepBatch& batch = stage_.batch(m);
+    const Tokens& tokens = batch.tokens();
+    shape.emplace_back(tokens.count, tokens.cached.context_lens.size(0), batch.row_count(),
+                       tokens.cached.new_sequences);
+  }
+  const ArenaPlan& plan = plan_for(shape);
+  const Tokens& tokens = stage_.batch(0).tokens();
+  const bool one_token_each = tokens.count == tokens.cached.context_lens.size(0);
+  if (!can_record() || !one_token_each || stage_.batch(0).rows().present())
+    return run_planned(plan);
+  // The first time as it is, so that libraries make their choices; then recorded; then the record alone,
+  // for which the host works as long for a model of a hundred layers as for one of two.
+  const auto [at, first] = graphs_.try_emplace(tokens.count);
+  if (first) return run_planned(plan);
+  if (!at->second.present()) at->second = cuda::capture(*ctx_.gpu, [&] { run_planned(plan); });
+  cuda::replay(*ctx_.gpu, at->second);
+  stage_.replayed();
+}
+
+const ArenaPlan& ModelExecutor::plan_for(const PassShape& shape) {
+  if (plans_.size() >= kMostPlans && !plans_.contains(shape)) plans_.clear();
+  const auto [at, fresh] = plans_.try_emplace(shape);
+  if (!fresh) return at->second;
+  ctx_.arena.begin_planning();
+  pass();
+  at->second = ctx_.arena.end_planning();
+  if (at->second.capacity > reserved_) {
+    ctx_.arena.reserve(reserved_ = at->second.capacity);
+    graphs_.clear();  // they use the memory as it lay
+  }
+  return at->second;
+}
+
+void ModelExecutor::run_planned(const ArenaPlan& plan) {
+  ctx_.arena.begin_step(plan);
+  try {
+    pass();
+  } catch (...) {
+    ctx_.arena.abandon_step();
+    throw;
+  }
+  ctx_.arena.end_step();
+}
+
+void ModelExecutor::pass() {
+  const int stages = stages_of(groups_);
+  if (stages == 1) {
+    stage_.forward(0, 0, {});
+    return;
+  }
+  auto executor = executors_.find(micro_batches_);
+  if (executor == executors_.end()) {
+    const Schedule schedule = make_schedule(ScheduleKind::kForwardOnly, stages, 1, micro_batches_);
+    executor = executors_.try_emplace(micro_batches_, schedule, *groups_->pp).first;
+  }
+  executor->second.run(stage_, ctx_);
+}
+
+void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> logits) {
+  // Of tensor-parallel ranks, which all have them, one chooses.
+  if (groups_ != nullptr && groups_->layout.tp.index > 0) return;
+  const int64_t width = model_.config().vocab_size, words = ceil_div(width, 32);
+  std::vector<Row>& rows = rows_[static_cast<size_t>(m)];
+  // Rows behind those asked for are padding.
+  const int64_t count = std::min(std::ssize(logits) / width, std::ssize(rows) - first);
+  parallel_for(ctx_.threads, count, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Row& row = rows[static_cast<size_t>(first + i)];
+      const SequenceStep& step = plan_->sequences[row.part];
+      const auto of = logits.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
+      const uint32_t* mask = step.mask < 0 ? nullptr : plan_->masks.data() + step.mask * words;
+      row.outcome = row.asked >= 0 ? chooser_.score(step.slot, row.asked, of)
+                                   : chooser_.choose(step.slot, row.position, of, mask);
+    }
+  });
+}
+
+int64_t ModelExecutor::told_of(const Row& row) const {
+  const TokenChoice& choice = chooser_.choice(plan_->sequences[row.part].slot);
+  return std::max(row.asked >= 0 ? choice.prompt_logprobs : choice.top_logprobs, 0);
+}
+
+void ModelExecutor::share_outcomes() {
+  const Place tp = groups_ == nullptr ? Place{} : groups_->layout.tp;
+  const Place pp = groups_ == nullptr ? Place{} : groups_->layout.pp;
+  if (tp.size * pp.size == 1) return;
+  // Of each row: the token, its log-probability, how many others, and these.
+  std::vector<double> message;
+  const auto each = [&](const auto& row_and_numbers) {
+    size_t at = 0;
+    for (int m = 0; m < micro_batches_; ++m)
+      for (Row& row : rows_[static_cast<size_t>(m)]) {
+        const auto most = static_cast<size_t>(told_of(row));
+        row_and_numbers(row, at, most);
+        at += 3 + 2 * most;
+      }
+    return at;
+  };
+  message.resize(each([](Row&, size_t, size_t) {}));
+  const bool chose = pp.index == pp.size - 1 && tp.index == 0;
+  if (chose)
+    each([&](const Row& row, size_t at, size_t) {
+      message[at] = row.outcome.id;
+      message[at + 1] = row.outcome.logprob;
+      message[at + 2] = static_cast<double>(row.outcome.top.size());
+      for (size_t i = 0; i < row.outcome.top.size(); ++i) {
+        message[at + 3 + 2 * i] = row.outcome.top[i].id;
+        message[at + 4 + 2 * i] = row.outcome.top[i].logprob;
+      }
+    });
+  if (message.empty()) return;
+  const Tensor view(message.data(), DType::kF64, Shape{std::ssize(message)});
+  if (pp.index == pp.size - 1 && tp.size > 1) groups_->tp->broadcast(view, 0);
+  if (pp.size > 1) groups_->pp->broadcast(view, pp.size - 1);
+  if (chose) return;
+  each([&](Row& row, size_t at, size_t most) {
+    row.outcome = {static_cast<int32_t>(message[at]), message[at + 1], {}};
+    const auto count = std::min(most, static_cast<size_t>(message[at + 2]));
+    for (size_t i = 0; i < count; ++i)
+      row.outcome.top.push_back(
+          {static_cast<int32_t>(message[at + 3 + 2 * i]), message[at + 4 + 2 * i]});
+  });
+}
+
+StepResult ModelExecutor::collect(const StepPlan& plan) {
+  StepResult result;
+  result.number = plan.number;
+  size_t asked_of = plan.sequences.size();
+  for (int m = 0; m < micro_batches_; ++m)
+    for (Row& row : rows_[static_cast<size_t>(m)]) {
+      if (row.asked < 0) {
+        result.chosen.push_back(std::move(row.outcome));
+        continue;
+      }
+      if (std::exchange(asked_of, row.part) != row.part) result.prompt.emplace_back();
+      result.prompt.back().push_back(std::move(row.outcome));
+    }
+  return result;
+}
+
+}  // namespace trireme

@@ -1,0 +1,80 @@
+// Runs the steps that a scheduler plans (serving/scheduler/step_plan.h) on a model, whole or divided over ranks.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "engine/device/graph.h"
+#include "serving/engine/step_stage.h"
+#include "serving/engine/token_chooser.h"
+#include "serving/scheduler/step_plan.h"
+
+namespace trireme {
+
+struct ExecutorConfig {
+  StepLimits limits;  // sequences: also the number of slots
+  // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
+  // rows of the padding were hardly trained. 0: the model's vocabulary.
+  int64_t vocab_size = 0;
+};
+
+class ModelExecutor final : public StepExecutor {
+ public:
+  // groups: ranks that hold the model together, its matrices divided by tensor parallelism, its experts, its
+  // layers by pipeline parallelism, one chunk a rank; nullptr: this rank holds the whole model. The model has
+  // reserved limits.length positions.
+  ModelExecutor(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
+                const ExecutorConfig& config);
+
+  // All ranks call it with the same plans and get the same results, chosen by one of them, the first
+  // tensor-parallel rank of the last stage: exp() may differ in the last bit between CPUs, and ranks that
+  // chose for themselves could part. The sequences of a step are divided into as many micro-batches as there
+  // are stages. On a GPU passes over one token of each sequence are recorded, once for each of some numbers of
+  // sequences, and then replayed, unless ranks share the model or it has experts.
+  StepResult execute(const StepPlan& plan) override;
+
+ private:
+  // A row of logits that the plan asks for.
+  struct Row {
+    size_t part;          // of the plan's sequences
+    int32_t asked;        // a token of the prompt; -1: the next token is chosen
+    int64_t position;     // of the token behind the row
+    ChosenToken outcome;  // where the logits are
+  };
+  using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, bool>>;
+
+  bool can_record() const;
+  int64_t padding_of(const StepPlan& plan) const;
+  void enter(const SlotStart& start);
+  void extend_tables(const StepPlan& plan);
+  void write_batches(const StepPlan& plan);
+  void write_batch(const StepPlan& plan, int m, size_t begin, size_t end);
+  void run();
+  const ArenaPlan& plan_for(const PassShape& shape);
+  void run_planned(const ArenaPlan& plan);
+  void pass();
+  void read_logits(int micro_batch, int64_t first, std::span<const float> logits);
+  void share_outcomes();
+  int64_t told_of(const Row& row) const;  // log-probabilities beside the token's own
+  StepResult collect(const StepPlan& plan);
+
+  Ctx& ctx_;
+  const Groups* groups_;
+  const Model& model_;
+  StepLimits limits_;
+  TokenChooser chooser_;
+  std::vector<std::vector<int32_t>> tables_;  // of the slots
+  StepStage stage_;
+  std::map<int, PipelineExecutor> executors_;  // of several stages, by the number of micro-batches
+  int micro_batches_ = 1;                      // of the step under way
+  std::vector<std::vector<Row>> rows_;         // of each micro-batch
+  const StepPlan* plan_ = nullptr;
+  std::map<PassShape, ArenaPlan> plans_;
+  int64_t reserved_ = 0;  // bytes of the arena
+  // Recorded passes over one token of each sequence, by their number; absent before the second one.
+  std::map<int64_t, cuda::Graph> graphs_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,114 @@
+#include "serving/engine/step_batch.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace trireme {
+namespace {
+
+// A slot, an id, a position and a row for each token; of each sequence an offset, a length and its blocks.
+int64_t bytes_for(const StepLimits& limits) {
+  return 20 * limits.tokens + 4 * (limits.sequences * (2 + limits.blocks_of_sequence()) + 1);
+}
+
+}  // namespace
+
+StepBatch::StepBatch(Ctx& ctx, const StepLimits& limits)
+    : limits_(limits),
+      host_("step inputs", bytes_for(limits),
+            ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost) {
+  tokens_.position_end = limits.length;
+  if (ctx.gpu == nullptr) return;
+  device_ = Buffer("step inputs", bytes_for(limits), Memory::kDevice);
+  copied_ = cuda::make_event(*ctx.gpu);
+}
+
+template <class T, class F>
+ConstTensor StepBatch::put(const Shape& shape, F&& value) {
+  T* const to = host_.tensor(dtype_of<T>, shape, used_).template as<T>();
+  const int64_t count = shape.numel();
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(value(i));
+  const Buffer& where = device_.data() != nullptr ? device_ : host_;
+  const ConstTensor view = where.tensor(dtype_of<T>, shape, used_);
+  used_ += view.bytes();
+  return view;
+}
+
+void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows,
+                      int64_t padded) {
+  // Whoever has read the last pass's result need not wait here.
+  if (ctx.gpu != nullptr && !cuda::done(copied_)) cuda::synchronize(copied_);
+  used_ = 0;
+  put_tokens(parts, padded);
+  put_sequences(parts, padded);
+  row_count_ = std::ssize(rows);
+  rows_ = {};
+  if (row_count_ != tokens_.count)
+    rows_ = put<int32_t>({row_count_}, [&](int64_t i) { return rows[static_cast<size_t>(i)]; });
+  if (ctx.gpu == nullptr) return;
+  cuda::copy_async(*ctx.gpu, ctx.gpu->main, device_.data(), host_.data(), used_);
+  cuda::record(copied_, ctx.gpu->main);
+}
+
+void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
+  int64_t count = 0;
+  for (const Part& part : parts) {
+    const int64_t length = part.past + std::ssize(part.ids);
+    TRIREME_CHECK(!part.ids.empty() && part.past >= 0 && length <= limits_.length &&
+                      std::ssize(part.table) * limits_.block_tokens >= length,
+                  part.ids.size(), " tokens after ", part.past, " in ", part.table.size(),
+                  " blocks of a sequence of at most ", limits_.length);
+    count += std::ssize(part.ids);
+  }
+  TRIREME_CHECK(count + padded <= limits_.tokens, count, " tokens and ", padded, " more of ",
+                limits_.tokens);
+  tokens_.count = count + padded;
+  // Token after token: of which part, and which of its own.
+  size_t part = 0;
+  int64_t own = -1;
+  const auto next = [&](int64_t i) {
+    if (i == 0) part = 0, own = -1;
+    if (part < parts.size() && ++own == std::ssize(parts[part].ids)) ++part, own = 0;
+    return part < parts.size();
+  };
+  const int64_t size = limits_.block_tokens;
+  tokens_.cached.slots = put<int64_t>({tokens_.count}, [&](int64_t i) -> int64_t {
+    if (!next(i)) return -1;
+    const int64_t at = parts[part].past + own;
+    return parts[part].table[static_cast<size_t>(at / size)] * size + at % size;
+  });
+  tokens_.ids = put<int32_t>({tokens_.count}, [&](int64_t i) {
+    return next(i) ? parts[part].ids[static_cast<size_t>(own)] : 0;
+  });
+  tokens_.positions = put<int32_t>(
+      {tokens_.count}, [&](int64_t i) -> int64_t { return next(i) ? parts[part].past + own : 0; });
+}
+
+void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
+  CachedTokens& cached = tokens_.cached;
+  const int64_t sequences = std::ssize(parts) + padded, width = limits_.blocks_of_sequence();
+  TRIREME_CHECK(sequences <= limits_.sequences, sequences, " sequences of ", limits_.sequences);
+  const auto of = [&](int64_t n) {
+    return std::cmp_less(n, parts.size()) ? parts[static_cast<size_t>(n)] : Part{};
+  };
+  int64_t offset = 0;
+  tokens_.cu_q = put<int32_t>({sequences + 1}, [&](int64_t n) {
+    return std::exchange(offset, n < sequences ? offset + std::ssize(of(n).ids) : offset);
+  });
+  cached.context_lens =
+      put<int32_t>({sequences}, [&](int64_t n) { return of(n).past + std::ssize(of(n).ids); });
+  cached.block_table = put<int32_t>({sequences, width}, [&](int64_t i) {
+    const std::span<const int32_t> table = of(i / width).table;
+    const auto block = static_cast<size_t>(i % width);
+    return block < table.size() ? table[block] : 0;
+  });
+  cached.most_queries = 1;
+  cached.new_sequences = limits_.attend_as_training && tokens_.count > sequences && padded == 0;
+  for (const Part& part : parts) {
+    cached.most_queries = std::max(cached.most_queries, std::ssize(part.ids));
+    cached.new_sequences &= part.past == 0;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+// What a model is told about the next tokens of some sequences, in one piece of memory where it computes.
+#pragma once
+
+#include <span>
+
+#include "transformer/tokens.h"
+
+namespace trireme {
+
+struct StepLimits {
+  int64_t tokens = 0;     // of a step
+  int64_t sequences = 0;  // of a step
+  int64_t length = 0;     // tokens of a sequence
+  int64_t blocks = 0;     // of the KV cache
+  int64_t block_tokens = 16;
+  // Prompts that a step computes from their beginnings are attended as in training, which is faster, but
+  // their results are not bit for bit those of the same prompts in chunks, or behind a prefix.
+  bool attend_as_training = true;
+  int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
+};
+
+class StepBatch {
+ public:
+  StepBatch(Ctx& ctx, const StepLimits& limits);
+
+  struct Part {
+    std::span<const int32_t> ids;    // new tokens
+    int64_t past = 0;                // tokens before them
+    std::span<const int32_t> table;  // blocks of all of these
+  };
+  // rows: those of the tokens, in ascending order, that the next token's logits are wanted behind. `padded`
+  // tokens and as many sequences without any are behind the real ones. On a GPU one copy from pinned memory,
+  // queued on the main stream; every call with so many tokens, sequences and rows puts each number at the
+  // same address, so that the copy is all that a recorded pass needs to run again.
+  void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded);
+
+  // What write() wrote; position_end is the limit, whatever has come of it.
+  const Tokens& tokens() const { return tokens_; }
+  // (R) int32; absent: each token's row.
+  const ConstTensor& rows() const { return rows_; }
+  int64_t row_count() const { return row_count_; }
+
+ private:
+  // Writes number i as value(i) behind those written before; where the numbers will be.
+  template <class T, class F>
+  ConstTensor put(const Shape& shape, F&& value);
+  void put_tokens(std::span<const Part> parts, int64_t padded);
+  void put_sequences(std::span<const Part> parts, int64_t padded);
+
+  StepLimits limits_;
+  Buffer host_;    // pinned on a GPU
+  Buffer device_;  // on a GPU: of the same layout
+  int64_t used_ = 0;
+  cuda::Event copied_;  // the last copy has run
+  Tokens tokens_;
+  ConstTensor rows_;
+  int64_t row_count_ = 0;
+};
+
+}  // namespace trireme

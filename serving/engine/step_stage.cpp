@@ -1,0 +1,94 @@
+#include "serving/engine/step_stage.h"
+
+#include <algorithm>
+
+#include "transformer/sharding.h"
+
+namespace trireme {
+
+StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
+                     const StepLimits& limits, int micro_batches, int64_t logit_rows, Reader reader)
+    : model_(model), params_(params), ctx_(ctx), groups_(groups), reader_(std::move(reader)) {
+  make_cache(limits);
+  for (int m = 0; m < micro_batches; ++m) batches_.emplace_back(ctx, limits);
+  if (!model_.has_head(0)) return;
+  const DType dtype = params.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+  const Shape shape{logit_rows, model_.config().vocab_size};
+  logits_data_ = Buffer("logits", shape.numel() * dtype_size(dtype),
+                        ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost);
+  logits_ = logits_data_.tensor(dtype, shape);
+  if (dtype == DType::kF64) narrow_.resize(static_cast<size_t>(shape.numel()));
+}
+
+void StepStage::make_cache(const StepLimits& limits) {
+  TRIREME_CHECK(model_.chunks() == 1, "decoding takes one chunk a rank, got ", model_.chunks());
+  const ModelConfig& config = model_.config();
+  const Place tp = groups_ != nullptr ? groups_->layout.tp : Place{};
+  const ChunkSpan& span = model_.span(0);
+  const CachedLayers layers{
+      .layers = span.layers(),
+      .first_layer = span.first_layer,
+      .kv_heads = head_slice(config.num_kv_heads, config.head_dim, tp).size() / config.head_dim,
+      .head_dim = config.head_dim,
+      .dtype = params_.dtype()};
+  cache_ = std::make_unique<KvCache>(layers, limits.blocks, limits.block_tokens, ctx_.memory());
+}
+
+Activation StepStage::forward(int chunk, int micro_batch, Activation x) {
+  Pass pass{ctx_, params_, batch(micro_batch).tokens(), groups_, cache_.get()};
+  Activation y = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
+  if (!model_.has_head(chunk)) return y;
+  compute_logits(pass, micro_batch, y);
+  return {};
+}
+
+void StepStage::compute_logits(Pass& pass, int micro_batch, const ConstTensor& x) {
+  const StepBatch& batch = this->batch(micro_batch);
+  const int64_t most = logits_.size(0), rows = batch.row_count();
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t end = std::min(rows, first + most);
+    const ConstTensor of =
+        batch.rows().present() ? batch.rows().slice(0, first, end) : ConstTensor{};
+    TRIREME_CHECK(of.present() || rows <= most, rows, " rows of logits where ", most, " may be");
+    const Tensor here = logits_.slice(0, 0, end - first);
+    if (!ctx_.planning()) read_pending();
+    if (ctx_.gpu == nullptr) {
+      model_.logits(pass, x, here, of);
+    } else {
+      const Activation there = ctx_.allocate("decode.logits", here.dtype(), here.shape());
+      model_.logits(pass, x, there, of);
+      if (!ctx_.planning())
+        cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, here.raw(), there->raw(), there->bytes());
+    }
+    if (!ctx_.planning()) pending_ = {micro_batch, first, end - first};
+  }
+}
+
+void StepStage::read_pending() {
+  const Pending now = std::exchange(pending_, Pending{});
+  if (now.rows == 0) return;
+  if (ctx_.gpu != nullptr) cuda::synchronize(*ctx_.gpu, ctx_.gpu->main);
+  const auto count = static_cast<size_t>(now.rows * logits_.size(1));
+  if (narrow_.empty()) {
+    reader_(now.micro_batch, now.first, {logits_.as<float>(), count});
+    return;
+  }
+  std::ranges::transform(std::span(logits_.as<double>(), count), narrow_.begin(),
+                         [](double l) { return static_cast<float>(l); });
+  reader_(now.micro_batch, now.first, std::span(narrow_).first(count));
+}
+
+Activation StepStage::allocate_hidden(int /*chunk*/, int micro_batch, bool /*gradient*/) {
+  const Shape shape{batch(micro_batch).tokens().count, model_.config().hidden_size};
+  return ctx_.allocate("pipeline.hidden", params_.dtype(), shape);
+}
+
+Activation StepStage::backward_input(int /*chunk*/, int /*micro_batch*/, Activation /*dy*/) {
+  TRIREME_UNREACHABLE("backward while decoding");
+}
+
+void StepStage::backward_weight(int /*chunk*/, int /*micro_batch*/) {
+  TRIREME_UNREACHABLE("backward while decoding");
+}
+
+}  // namespace trireme

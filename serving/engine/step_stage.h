@@ -1,0 +1,59 @@
+// A rank's part of the model over the micro-batches of a step, behind what its KV cache holds.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "parallel/pipeline/executor.h"
+#include "serving/engine/step_batch.h"
+#include "transformer/model.h"
+
+namespace trireme {
+
+class StepStage final : public PipelineStage {
+ public:
+  // Given logits of rows of a micro-batch, from number `first` of its rows on, where they are on the host.
+  using Reader = std::function<void(int micro_batch, int64_t first, std::span<const float> logits)>;
+  // Logits come to the host `logit_rows` at a time.
+  StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
+            const StepLimits& limits, int micro_batches, int64_t logit_rows, Reader reader);
+
+  // Micro-batch m of the step that comes. Before the pass.
+  StepBatch& batch(int m) { return batches_[static_cast<size_t>(m)]; }
+  const StepBatch& batch(int m) const { return batches_[static_cast<size_t>(m)]; }
+  // A recorded pass over micro-batch 0 has been queued again, in the place of forward().
+  void replayed() { pending_ = {0, 0, batch(0).row_count()}; }
+  // After the pass: all logits are read.
+  void end() { read_pending(); }
+
+  // On a GPU it queues its work on the main stream and waits for nothing, unless logits of an earlier
+  // micro-batch or of earlier rows are to be read first.
+  Activation forward(int chunk, int micro_batch, Activation x) override;
+  Activation allocate_hidden(int chunk, int micro_batch, bool gradient) override;
+  Activation backward_input(int chunk, int micro_batch, Activation dy) override;
+  void backward_weight(int chunk, int micro_batch) override;
+
+ private:
+  void make_cache(const StepLimits& limits);
+  void compute_logits(Pass& pass, int micro_batch, const ConstTensor& x);
+  void read_pending();
+
+  const Model& model_;
+  ParameterStore& params_;
+  Ctx& ctx_;
+  const Groups* groups_;
+  Reader reader_;
+  std::vector<StepBatch> batches_;
+  std::unique_ptr<KvCache> cache_;
+  Buffer logits_data_;
+  Tensor logits_;              // (logit_rows, V) on the host where the head is: float32, or float64
+  std::vector<float> narrow_;  // of a float64 model
+  struct Pending {
+    int micro_batch = 0;
+    int64_t first = 0, rows = 0;
+  } pending_;  // computed, not read yet
+};
+
+}  // namespace trireme

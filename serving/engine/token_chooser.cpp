@@ -1,0 +1,143 @@
+#include "serving/engine/token_chooser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+
+double log_normaliser(std::span<const float> logits) {
+  const double largest = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float l : logits) sum += std::exp(static_cast<double>(l) - largest);
+  return largest + std::log(sum);
+}
+
+// The `count` largest, in descending order, ties to the lower id.
+std::vector<TokenLogprob> most_probable(std::span<const float> logits, double normaliser,
+                                        int64_t count) {
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto last = order.begin() + std::min(std::ssize(order), count);
+  std::partial_sort(order.begin(), last, order.end(), [&](int32_t a, int32_t b) {
+    const float la = logits[static_cast<size_t>(a)], lb = logits[static_cast<size_t>(b)];
+    return la != lb ? la > lb : a < b;
+  });
+  std::vector<TokenLogprob> out;
+  for (auto id = order.begin(); id != last; ++id)
+    out.push_back({*id, static_cast<double>(logits[static_cast<size_t>(*id)]) - normaliser});
+  return out;
+}
+
+ChosenToken told(int32_t id, std::span<const float> logits, int64_t top) {
+  const double normaliser = log_normaliser(logits);
+  ChosenToken token{.id = id,
+                    .logprob = static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser};
+  if (top > 0) token.top = most_probable(logits, normaliser, top);
+  return token;
+}
+
+// Forbids the last token of each word that the text is about to end with.
+void forbid_words(const std::vector<std::vector<int32_t>>& words, std::span<const int32_t> text,
+                  std::span<float> logits) {
+  for (const std::vector<int32_t>& word : words) {
+    const size_t before = word.size() - 1;
+    if (before > text.size()) continue;
+    if (std::ranges::equal(text.last(before), std::span(word).first(before)) &&
+        std::cmp_less(word.back(), logits.size()))
+      logits[static_cast<size_t>(word.back())] = kForbidden;
+  }
+}
+
+}  // namespace
+
+void check_sampling_params(const SamplingParams& p) {
+  if (!(p.temperature >= 0 && p.temperature <= 100))
+    fail_input("temperature ", p.temperature, " is not in [0, 100]");
+  if (p.top_k < 0) fail_input("top_k ", p.top_k, " is negative; 0 keeps all tokens");
+  if (!(p.top_p > 0 && p.top_p <= 1)) fail_input("top_p ", p.top_p, " is not in (0, 1]");
+  if (!(p.min_p >= 0 && p.min_p <= 1)) fail_input("min_p ", p.min_p, " is not in [0, 1]");
+}
+
+TokenChooser::TokenChooser(int64_t slots, int64_t choices)
+    : choices_(choices), slots_(static_cast<size_t>(slots)) {}
+
+void TokenChooser::start(const SlotStart& start) {
+  Slot& slot = slots_.at(static_cast<size_t>(start.slot));
+  slot.choice = start.choice;
+  slot.generated = start.generated;
+  slot.text = start.history;
+  slot.counts.clear();
+  for (size_t i = 0; i < slot.text.size(); ++i)
+    slot.counts[slot.text[i]] += std::cmp_less(i, start.prompt_tokens) ? 0 : 1;
+}
+
+const TokenChoice& TokenChooser::choice(int32_t slot) const {
+  return *slots_.at(static_cast<size_t>(slot)).choice;
+}
+
+ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<const float> logits,
+                                 const uint32_t* mask) {
+  Slot& slot = slots_.at(static_cast<size_t>(number));
+  const TokenChoice& choice = *slot.choice;
+  logits = logits.first(static_cast<size_t>(choices_));
+  std::span<const float> used = logits;
+  if (changes_logits(slot, mask)) {
+    slot.logits.assign(logits.begin(), logits.end());
+    change_logits(slot, mask);
+    used = slot.logits;
+  }
+  const SampledToken sampled = sample_row(choice.sampling, used, position, slot.scratch);
+  ChosenToken token{.id = sampled.id, .logprob = sampled.logprob};
+  if (token.id < 0) return token;
+  // The log-probability is the model's, not that of what was left to choose from.
+  if (choice.top_logprobs > 0 || (choice.top_logprobs == 0 && used.data() != logits.data()))
+    token = told(sampled.id, logits, choice.top_logprobs);
+  ++slot.generated;
+  if (!choice.needs_history()) return token;
+  slot.text.push_back(token.id);
+  ++slot.counts[token.id];
+  return token;
+}
+
+ChosenToken TokenChooser::score(int32_t number, int32_t id, std::span<const float> logits) const {
+  const Slot& slot = slots_.at(static_cast<size_t>(number));
+  return told(id, logits.first(static_cast<size_t>(choices_)), slot.choice->prompt_logprobs);
+}
+
+bool TokenChooser::changes_logits(const Slot& slot, const uint32_t* mask) const {
+  const TokenChoice& choice = *slot.choice;
+  return mask != nullptr || slot.generated < choice.min_tokens || choice.needs_history() ||
+         !choice.logit_bias.empty();
+}
+
+void TokenChooser::change_logits(Slot& slot, const uint32_t* mask) const {
+  const TokenChoice& choice = *slot.choice;
+  const std::span<float> logits(slot.logits);
+  const auto at = [&](int32_t id) -> float& { return logits[static_cast<size_t>(id)]; };
+  if (mask != nullptr)
+    for (int64_t id = 0; id < choices_; ++id)
+      if ((mask[id / 32] >> (id % 32) & 1) == 0) logits[static_cast<size_t>(id)] = kForbidden;
+  if (slot.generated < choice.min_tokens)
+    for (const int32_t id : choice.end_ids)
+      if (id < choices_) at(id) = kForbidden;
+  forbid_words(choice.bad_words, slot.text, logits);
+  for (const auto& [id, bias] : choice.logit_bias)
+    if (id < choices_) at(id) += static_cast<float>(bias);
+  const auto repetition = static_cast<float>(choice.repetition_penalty);
+  for (const auto& [id, count] : slot.counts) {
+    if (id >= choices_) continue;
+    float& l = at(id);
+    l = l > 0 ? l / repetition : l * repetition;
+    if (count > 0)
+      l -= static_cast<float>(choice.frequency_penalty * count + choice.presence_penalty);
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// Chooses the tokens of many sequences, each in its own way (serving/scheduler/token_choice.h).
+#pragma once
+
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "serving/scheduler/step_plan.h"
+
+namespace trireme {
+
+// InputError naming the parameter that is out of range.
+void check_sampling_params(const SamplingParams& params);
+
+class TokenChooser {
+ public:
+  // slots: sequences at a time. Ids from `choices` on are never chosen.
+  TokenChooser(int64_t slots, int64_t choices);
+
+  // A sequence enters a slot; whatever was there is forgotten.
+  void start(const SlotStart& start);
+  const TokenChoice& choice(int32_t slot) const;
+
+  // The token that stands at `position` of the slot's sequence, from the logits before it (V); remembered as a
+  // part of its text. mask: bits of the ids that may be chosen; nullptr: all. Id -1 where logits are not
+  // finite. Slots are independent: several threads may choose for different ones.
+  ChosenToken choose(int32_t slot, int64_t position, std::span<const float> logits,
+                     const uint32_t* mask);
+  // What the slot's choice tells of a token of the prompt.
+  ChosenToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
+
+ private:
+  struct Slot {
+    std::shared_ptr<const TokenChoice> choice;
+    int64_t generated = 0;
+    std::vector<int32_t> text;  // prompt and text, where the choice needs it
+    std::unordered_map<int32_t, int32_t>
+        counts;                 // of the ids in it: 0 of those in the prompt alone
+    std::vector<float> logits;  // changed
+    SampleScratch scratch;
+  };
+  bool changes_logits(const Slot& slot, const uint32_t* mask) const;
+  void change_logits(Slot& slot, const uint32_t* mask) const;
+
+  int64_t choices_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,179 @@
+// Threads that hand in and take back sequences, without a model: what each one is told is its own text.
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "engine/core/error.h"
+#include "serving/engine/engine.h"
+#include "tests/serving/scheduler/recorded_texts.h"
+
+namespace trireme {
+namespace {
+
+constexpr int32_t kVocabulary = 50;
+constexpr int64_t kBlocks = 40, kBlockTokens = 4;
+const SchedulerConfig kConfig{.max_sequences = 8, .max_step_tokens = 16, .max_model_len = 100};
+
+// What one sequence is told until it ends.
+class Heard {
+ public:
+  SequenceListener listener() {
+    return [this](SequenceEvent&& event) {
+      const std::lock_guard lock(mutex_);
+      for (const ChosenToken& token : event.tokens) tokens_.push_back(token.id);
+      cached = event.cached_prompt;
+      error = event.error;
+      first_.notify_all();
+      if (event.finish) ended_.set_value(*event.finish);
+    };
+  }
+  FinishReason wait() { return ended_.get_future().get(); }
+  void wait_for_a_token() {
+    std::unique_lock lock(mutex_);
+    first_.wait(lock, [&] { return !tokens_.empty(); });
+  }
+  std::vector<int32_t> tokens() {
+    const std::lock_guard lock(mutex_);
+    return tokens_;
+  }
+  int64_t cached = 0;
+  std::string error;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable first_;
+  std::vector<int32_t> tokens_;
+  std::promise<FinishReason> ended_;
+};
+
+std::vector<int32_t> text_of(std::vector<int32_t> prompt, int64_t count) {
+  const auto length = std::ssize(prompt);
+  for (int64_t n = 0; n < count; ++n) prompt.push_back(test::next_of(prompt, kVocabulary));
+  return {prompt.begin() + length, prompt.end()};
+}
+
+SequenceRequest request_of(std::vector<int32_t> prompt, int64_t max_tokens) {
+  return {.prompt = std::move(prompt),
+          .choice = std::make_shared<TokenChoice>(),
+          .max_tokens = max_tokens};
+}
+
+std::unique_ptr<StepExecutor> recorded() {
+  return std::make_unique<test::RecordedTexts>(kBlocks, kBlockTokens, kVocabulary);
+}
+
+TEST(Engine, TellsEveryThreadItsOwnTexts) {
+  std::atomic<int64_t> steps = 0;
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens, [&](const StepReport& r) {
+    EXPECT_GT(r.tokens, 0);
+    ++steps;
+  });
+  std::vector<std::thread> threads;
+  for (int32_t t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int32_t n = 0; n < 25; ++n) {
+        Heard heard;
+        const std::vector<int32_t> prompt{t, n, 1, 2, 3, 4};
+        engine.add(request_of(prompt, 1 + n), heard.listener());
+        EXPECT_EQ(heard.wait(), FinishReason::kLength);
+        EXPECT_EQ(heard.tokens(), text_of(prompt, 1 + n));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  const EngineCounts counts = engine.counts();
+  EXPECT_EQ(counts.used_blocks, 0);
+  EXPECT_EQ(counts.scheduler.running + counts.scheduler.waiting, 0);
+  EXPECT_GE(steps.load(), 25);
+}
+
+TEST(Engine, ACancelledSequenceLeavesNothing) {
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  Heard heard;
+  const SequenceId id = engine.add(request_of({1, 2, 3}, 90), heard.listener());
+  heard.wait_for_a_token();
+  engine.cancel(id);
+  engine.cancel(id);
+  engine.cancel(999);
+  int64_t used = -1;
+  engine.between_steps([&] { used = 0; });
+  EXPECT_EQ(used, 0);
+  EXPECT_EQ(engine.counts().used_blocks, 0);
+  const size_t told = heard.tokens().size();
+  Heard other;
+  engine.add(request_of({1}, 30), other.listener());
+  other.wait();
+  EXPECT_EQ(heard.tokens().size(), told);
+}
+
+TEST(Engine, SiblingsFindThePromptOfTheFirst) {
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  std::vector<int32_t> prompt(30);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i);
+  std::vector<Heard> heard(3);
+  engine.add_siblings(request_of(prompt, 4),
+                      std::vector(3, std::shared_ptr<const TokenChoice>(new TokenChoice)),
+                      [&](size_t i) { return heard[i].listener(); });
+  for (Heard& one : heard) {
+    one.wait();
+    EXPECT_EQ(one.tokens(), text_of(prompt, 4));
+  }
+  EXPECT_EQ(heard[0].cached, 0);
+  EXPECT_EQ(heard[1].cached, 28);
+  EXPECT_EQ(heard[2].cached, 28);
+  engine.forget_prefixes();
+  Heard again;
+  engine.add(request_of(prompt, 1), again.listener());
+  again.wait();
+  EXPECT_EQ(again.cached, 0);
+}
+
+TEST(Engine, RefusesOneRequestWithoutHarmToOthers) {
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  Heard bad, good;
+  engine.add(request_of(std::vector<int32_t>(100, 1), 5), bad.listener());
+  engine.add(request_of({1, 2}, 5), good.listener());
+  EXPECT_EQ(bad.wait(), FinishReason::kError);
+  EXPECT_NE(bad.error, "");
+  EXPECT_EQ(good.wait(), FinishReason::kLength);
+}
+
+class Failing final : public StepExecutor {
+ public:
+  StepResult execute(const StepPlan& plan) override {
+    if (plan.number == 3) throw Error("a rank is lost");
+    return texts_.execute(plan);
+  }
+
+ private:
+  test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
+};
+
+TEST(Engine, EndsEverySequenceWhenAStepFails) {
+  Engine engine(std::make_unique<Failing>(), kConfig, kBlocks, kBlockTokens);
+  std::vector<Heard> heard(3);
+  for (size_t i = 0; i < heard.size(); ++i)
+    engine.add(request_of({static_cast<int32_t>(i), 2}, 50), heard[i].listener());
+  for (Heard& one : heard) {
+    EXPECT_EQ(one.wait(), FinishReason::kError);
+    EXPECT_EQ(one.error, "a rank is lost");
+  }
+  EXPECT_EQ(engine.failure(), "a rank is lost");
+  EXPECT_EQ(engine.counts().used_blocks, 0);
+  Heard late;
+  engine.add(request_of({1}, 1), late.listener());
+  EXPECT_EQ(late.wait(), FinishReason::kError);
+}
+
+TEST(Engine, EndsWhatItStillRunsWhenItGoes) {
+  Heard heard;
+  {
+    Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+    engine.add(request_of({1, 2, 3}, 97), heard.listener());
+    heard.wait_for_a_token();
+  }
+  const FinishReason reason = heard.wait();
+  EXPECT_TRUE(reason == FinishReason::kError || heard.tokens().size() == 97);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,196 @@
+// Sequences of a batch against the same ones alone, on models of several families and under several layouts.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "parallel/comm/world.h"
+#include "serving/engine/generate.h"
+#include "serving/engine/model_executor.h"
+#include "serving/scheduler/scheduler.h"
+#include "tests/serving/tiny_model.h"
+#include "transformer/sharding.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kBlockTokens = 4, kLength = 40;
+
+struct Wish {
+  std::vector<int32_t> prompt;
+  int64_t count = 0;
+  SamplingParams sampling;
+};
+
+// Prompts of 1 to 20 tokens, half of which begin alike.
+std::vector<Wish> wishes_of(int count) {
+  std::mt19937 random(7);
+  std::vector<Wish> out;
+  for (int n = 0; n < count; ++n) {
+    Wish wish;
+    for (int i = 0; i < 12 && n % 2 == 0; ++i) wish.prompt.push_back(5 + i);
+    for (auto more = 1 + random() % 8; more > 0; --more)
+      wish.prompt.push_back(static_cast<int32_t>(random() % 37));
+    wish.count = 1 + static_cast<int64_t>(random() % 15);
+    wish.sampling.temperature = n % 3 == 0 ? 0 : 1;
+    wish.sampling.seed = random();
+    out.push_back(std::move(wish));
+  }
+  return out;
+}
+
+struct Text {
+  std::vector<int32_t> tokens;
+  std::vector<double> logprobs, prompt;
+};
+
+// The model of one rank of a layout.
+struct Rank {
+  Rank(const ModelConfig& config, const ParallelSizes& sizes, Communicator& world, DType dtype)
+      : groups(world, sizes, kv_head_copies(config, sizes.tp)),
+        ctx(1, "test"),
+        model(config, dtype, groups.layout,
+              chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp)),
+        store(model.parameters(), dtype) {
+    model.reserve_positions(ctx, kLength);
+    store.allocate(ctx, false);
+    store.initialize(ctx, 5);
+  }
+  Groups groups;
+  Ctx ctx;
+  Model model;
+  ParameterStore store;
+};
+
+std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, SchedulerConfig config,
+                         int64_t blocks, bool prompt_logprobs) {
+  config.max_model_len = kLength;
+  BlockPool pool(blocks, kBlockTokens, 1);
+  Scheduler scheduler(config, pool);
+  StepLimits limits{.tokens = config.max_step_tokens, .sequences = config.max_sequences};
+  limits.length = kLength;
+  limits.blocks = blocks;
+  limits.block_tokens = kBlockTokens;
+  ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
+  std::vector<Text> texts(wishes.size());
+  std::map<const Sequence*, Text*> of;
+  size_t added = 0;
+  while (added < wishes.size() || !scheduler.idle()) {
+    for (int n = 0; n < 2 && added < wishes.size(); ++n, ++added) {
+      auto choice = std::make_shared<TokenChoice>();
+      choice->sampling = wishes[added].sampling;
+      choice->top_logprobs = 2;
+      if (prompt_logprobs) choice->prompt_logprobs = 0;
+      const auto sequence = std::make_shared<Sequence>(SequenceRequest{
+          .prompt = wishes[added].prompt, .choice = choice, .max_tokens = wishes[added].count});
+      of[sequence.get()] = &texts[added];
+      scheduler.add(sequence);
+    }
+    const StepPlan plan = scheduler.next();
+    for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
+      Text& text = *of.at(p.sequence.get());
+      for (const ChosenToken& token : p.prompt) text.prompt.push_back(token.logprob);
+      if (!p.token) continue;
+      EXPECT_EQ(p.token->top.size(), 2u);
+      text.tokens.push_back(p.token->id);
+      text.logprobs.push_back(p.token->logprob);
+    }
+  }
+  EXPECT_EQ(pool.used(), 0);
+  return texts;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want,
+                 const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << what << " " << i;
+}
+
+std::vector<Text> alone(const ModelConfig& config, const std::vector<Wish>& wishes) {
+  std::vector<Text> texts;
+  run_threads(1, [&](Communicator& world) {
+    Rank rank(config, {}, world, DType::kF64);
+    for (const Wish& wish : wishes) {
+      GenerateOptions options;
+      options.sampling = wish.sampling;
+      options.max_new_tokens = wish.count;
+      const Generation g = generate(rank.model, rank.store, rank.ctx, wish.prompt, options);
+      texts.push_back({g.tokens, g.logprobs, {}});
+    }
+  });
+  return texts;
+}
+
+class Batches : public ::testing::TestWithParam<ModelFamily> {};
+
+// Chunks of few tokens, prefixes found, sequences preempted, log-probabilities of prompts asked for.
+TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
+  const ModelConfig config = test::tiny_model(GetParam());
+  const std::vector<Wish> wishes = wishes_of(24);
+  const std::vector<Text> want = alone(config, wishes);
+  for (const SchedulerConfig& how :
+       {SchedulerConfig{.max_sequences = 8, .max_step_tokens = 64},
+        SchedulerConfig{.max_sequences = 4, .max_step_tokens = 7},
+        SchedulerConfig{.max_sequences = 8, .max_step_tokens = 16, .prefix_caching = false}})
+    for (const bool prompt_logprobs : {false, true})
+      run_threads(1, [&](Communicator& world) {
+        Rank rank(config, {}, world, DType::kF64);
+        const std::vector<Text> got = served(rank, wishes, how, 18, prompt_logprobs);
+        for (size_t i = 0; i < want.size(); ++i) {
+          const std::string what = concat("text ", i, " of steps of ", how.max_step_tokens);
+          EXPECT_EQ(got[i].tokens, want[i].tokens) << what;
+          expect_near(got[i].logprobs, want[i].logprobs, what);
+          EXPECT_EQ(got[i].prompt.size(), prompt_logprobs ? wishes[i].prompt.size() - 1 : 0);
+        }
+      });
+}
+
+// The log-probability of a prompt's token is that of the same token where it is written.
+TEST_P(Batches, TellThePromptsLogProbabilities) {
+  const ModelConfig config = test::tiny_model(GetParam());
+  Wish wish;
+  wish.prompt = {3, 1, 4};
+  wish.count = 20;
+  wish.sampling.temperature = 0.7;
+  const Text text = alone(config, {wish}).front();
+  wish.prompt.insert(wish.prompt.end(), text.tokens.begin(), text.tokens.end());
+  wish.count = 1;
+  for (const int64_t tokens : {64, 5})
+    run_threads(1, [&](Communicator& world) {
+      Rank rank(config, {}, world, DType::kF64);
+      const SchedulerConfig how{.max_sequences = 2, .max_step_tokens = tokens};
+      const std::vector<double> got = served(rank, {wish}, how, 20, true).front().prompt;
+      expect_near({got.begin() + 2, got.end()}, text.logprobs, "prompt");
+    });
+}
+
+TEST_P(Batches, AreTheSameUnderEveryLayout) {
+  ModelConfig config = test::tiny_model(GetParam());
+  config.num_layers = 3;
+  const std::vector<Wish> wishes = wishes_of(10);
+  const std::vector<Text> want = alone(config, wishes);
+  for (const auto& [tp, pp] :
+       {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2), std::pair(1, 3)}) {
+    ParallelSizes sizes;
+    sizes.tp = tp;
+    sizes.pp = pp;
+    run_threads(tp * pp, [&](Communicator& world) {
+      Rank rank(config, sizes, world, DType::kF64);
+      const SchedulerConfig how{.max_sequences = 4, .max_step_tokens = 9};
+      const std::vector<Text> got = served(rank, wishes, how, 14, true);
+      for (size_t i = 0; i < want.size(); ++i) {
+        const std::string what = concat("tp ", tp, " pp ", pp, " rank ", world.rank(), " text ", i);
+        EXPECT_EQ(got[i].tokens, want[i].tokens) << what;
+        expect_near(got[i].logprobs, want[i].logprobs, what);
+      }
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Batches,
+                         ::testing::Values(ModelFamily::kGpt2, ModelFamily::kLlama,
+                                           ModelFamily::kMistral, ModelFamily::kQwen3,
+                                           ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
+                                           ModelFamily::kMixtral));
+
+}  // namespace
+}  // namespace trireme

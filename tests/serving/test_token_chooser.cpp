@@ -1,0 +1,205 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "serving/engine/token_chooser.h"
+
+namespace trireme {
+namespace {
+
+const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
+
+// One sequence, with the logits above behind each of its tokens.
+class Sampler {
+ public:
+  explicit Sampler(const SamplingParams& sampling) : Sampler(TokenChoice{.sampling = sampling}) {}
+  explicit Sampler(TokenChoice choice, std::vector<int32_t> history = {}, int64_t prompt = 0)
+      : chooser_(1, std::ssize(kLogits)) {
+    if (choice.top_logprobs < 0) choice.top_logprobs = 0;
+    SlotStart start;
+    start.prompt_tokens = prompt;
+    start.generated = std::ssize(history) - prompt;
+    start.history = std::move(history);
+    start.choice = std::make_shared<const TokenChoice>(std::move(choice));
+    chooser_.start(start);
+  }
+  ChosenToken sample(std::span<const float> logits, int64_t position,
+                     const uint32_t* mask = nullptr) {
+    return chooser_.choose(0, position, logits, mask);
+  }
+  ChosenToken score(int32_t id) const { return chooser_.score(0, id, kLogits); }
+
+ private:
+  TokenChooser chooser_;
+};
+
+std::map<int32_t, int> draw(const SamplingParams& params, int count) {
+  Sampler sampler(params);
+  std::map<int32_t, int> seen;
+  for (int i = 0; i < count; ++i) ++seen[sampler.sample(kLogits, i).id];
+  return seen;
+}
+
+TEST(TokenChooser, ZeroTemperatureTakesTheFirstLargest) {
+  SamplingParams p;
+  p.temperature = 0;
+  const ChosenToken token = Sampler(p).sample(kLogits, 7);
+  EXPECT_EQ(token.id, 1);
+  double sum = 0;
+  for (float l : kLogits) sum += std::exp(static_cast<double>(l));
+  EXPECT_NEAR(token.logprob, 3.0 - std::log(sum), 1e-12);
+}
+
+TEST(TokenChooser, FrequenciesFollowTheDistribution) {
+  constexpr int kDraws = 20000;
+  for (double temperature : {0.7, 1.0, 2.0}) {
+    SamplingParams p;
+    p.temperature = temperature;
+    const auto seen = draw(p, kDraws);
+    double sum = 0;
+    for (float l : kLogits) sum += std::exp(l / temperature);
+    for (size_t i = 0; i < kLogits.size(); ++i) {
+      const double want = std::exp(kLogits[i] / temperature) / sum;
+      const auto found = seen.find(static_cast<int32_t>(i));
+      const double got = found == seen.end() ? 0 : static_cast<double>(found->second) / kDraws;
+      // Five standard deviations of a binomial share.
+      EXPECT_NEAR(got, want, 5 * std::sqrt(want * (1 - want) / kDraws)) << "token " << i;
+    }
+  }
+}
+
+TEST(TokenChooser, TopKTopPAndMinPKeepWhatTheySay) {
+  SamplingParams p;
+  p.top_k = 2;
+  EXPECT_EQ(draw(p, 500).size(), 2u);
+  p = {};
+  p.top_p = 0.3;  // tokens 1 and 3 hold 0.39 each
+  EXPECT_EQ(draw(p, 500).size(), 1u);
+  p.top_p = 0.6;
+  EXPECT_EQ(draw(p, 500).size(), 2u);
+  p = {};
+  p.min_p = 0.2;  // exp(-1) = 0.37 stays, exp(-2) = 0.14 goes
+  const auto seen = draw(p, 2000);
+  EXPECT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen.count(0), 0u);
+}
+
+TEST(TokenChooser, SameSeedSameTokensAndPositionsDiffer) {
+  SamplingParams p;
+  p.seed = 11;
+  Sampler a(p), b(p);
+  int changes = 0;
+  for (int i = 0; i < 100; ++i) {
+    const int32_t id = a.sample(kLogits, i).id;
+    EXPECT_EQ(id, b.sample(kLogits, i).id);
+    if (id != a.sample(kLogits, i + 1).id) ++changes;
+  }
+  EXPECT_GT(changes, 10);
+}
+
+TokenChoice greedy() {
+  TokenChoice choice;
+  choice.sampling.temperature = 0;
+  return choice;
+}
+
+// The order in which ids are taken when each one that was is forbidden afterwards is that of the logits.
+TEST(TokenChooser, PenaltiesActOnWhatTheTextHolds) {
+  TokenChoice choice = greedy();
+  choice.presence_penalty = 1.5;
+  Sampler once(choice);
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 4; ++i) ids.push_back(once.sample(kLogits, i).id);
+  EXPECT_EQ(ids, (std::vector<int32_t>{1, 3, 2, 1}));  // 1.5, 1.5, 0.5 are left, and 1
+  choice.presence_penalty = 0;
+  choice.frequency_penalty = 0.75;  // grows with each of them
+  Sampler counted(choice);
+  ids.clear();
+  for (int i = 0; i < 5; ++i) ids.push_back(counted.sample(kLogits, i).id);
+  EXPECT_EQ(ids, (std::vector<int32_t>{1, 3, 1, 3, 2}));
+}
+
+TEST(TokenChooser, RepetitionPenaltyKnowsThePromptAndTheOthersDoNot) {
+  TokenChoice choice = greedy();
+  choice.repetition_penalty = 2;
+  EXPECT_EQ(Sampler(choice, {1, 3}, 2).sample(kLogits, 2).id, 2);
+  TokenChoice others = greedy();
+  others.frequency_penalty = others.presence_penalty = 2;
+  EXPECT_EQ(Sampler(others, {1, 3}, 2).sample(kLogits, 2).id, 1);
+  EXPECT_EQ(Sampler(others, {1, 3}, 0).sample(kLogits, 2).id,
+            2);  // as when it comes back after preemption
+  // Of negative logits it is a factor, or it would make them likelier.
+  TokenChoice below = greedy();
+  below.repetition_penalty = 2;
+  const std::vector<float> negative = {-3.0f, -1.0f, -1.5f, -3.0f, -3.0f};
+  EXPECT_EQ(Sampler(below, {1}, 1).sample(negative, 1).id, 2);
+}
+
+TEST(TokenChooser, BiasMaskMinimumAndWordsForbidOrFavour) {
+  TokenChoice choice = greedy();
+  choice.logit_bias = {{4, 5.0}};
+  EXPECT_EQ(Sampler(choice).sample(kLogits, 0).id, 4);
+  choice = greedy();
+  choice.logit_bias = {{1, -100.0}, {3, -100.0}, {900, 1.0}};
+  EXPECT_EQ(Sampler(choice).sample(kLogits, 0).id, 2);
+  const uint32_t mask = 0b10001;
+  EXPECT_EQ(Sampler(greedy()).sample(kLogits, 0, &mask).id, 0);
+  choice = greedy();
+  choice.min_tokens = 2;
+  choice.end_ids = {1, 3};
+  Sampler patient(choice);
+  EXPECT_EQ(patient.sample(kLogits, 0).id, 2);
+  EXPECT_EQ(patient.sample(kLogits, 1).id, 2);
+  EXPECT_EQ(patient.sample(kLogits, 2).id, 1);
+  choice = greedy();
+  choice.bad_words = {{3}, {2, 1}};
+  EXPECT_EQ(Sampler(choice, {0}, 1).sample(kLogits, 1).id, 1);
+  EXPECT_EQ(Sampler(choice, {0, 2}, 2).sample(kLogits, 2).id, 2);
+}
+
+TEST(TokenChooser, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
+  double sum = 0;
+  for (const float l : kLogits) sum += std::exp(static_cast<double>(l));
+  TokenChoice choice = greedy();
+  choice.top_logprobs = 2;
+  choice.prompt_logprobs = 3;
+  choice.logit_bias = {{1, -100.0}, {3, -100.0}};
+  Sampler sampler(choice);
+  const ChosenToken token = sampler.sample(kLogits, 0);
+  EXPECT_EQ(token.id, 2);
+  EXPECT_NEAR(token.logprob, 2.0 - std::log(sum), 1e-12);
+  ASSERT_EQ(token.top.size(), 2u);
+  EXPECT_EQ(token.top[0].id, 1);  // ties in the order of ids
+  EXPECT_EQ(token.top[1].id, 3);
+  EXPECT_NEAR(token.top[1].logprob, 3.0 - std::log(sum), 1e-12);
+  const ChosenToken scored = sampler.score(4);
+  EXPECT_NEAR(scored.logprob, -1.0 - std::log(sum), 1e-12);
+  EXPECT_EQ(scored.top.size(), 3u);
+}
+
+TEST(TokenChooser, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {
+  const std::vector<float> bad = {1.0f, std::nanf(""), 0.0f, 0.0f, 0.0f};
+  EXPECT_EQ(Sampler(greedy()).sample(bad, 0).id, -1);
+  const uint32_t nothing = 0;
+  EXPECT_EQ(Sampler(greedy()).sample(kLogits, 0, &nothing).id, -1);
+}
+
+TEST(TokenChooser, RefusesParametersOutOfRange) {
+  const auto refused = [](auto set) {
+    SamplingParams p;
+    set(p);
+    EXPECT_THROW(check_sampling_params(p), InputError);
+  };
+  refused([](auto& p) { p.temperature = -1; });
+  refused([](auto& p) { p.temperature = std::nan(""); });
+  refused([](auto& p) { p.top_k = -1; });
+  refused([](auto& p) { p.top_p = 0; });
+  refused([](auto& p) { p.top_p = 1.5; });
+  refused([](auto& p) { p.min_p = -0.1; });
+}
+
+}  // namespace
+}  // namespace trireme
