@@ -21,8 +21,8 @@ double seconds_since(std::chrono::steady_clock::time_point& last) {
 
 }  // namespace
 
-Engine::Engine(std::unique_ptr<StepExecutor> executor, const SchedulerConfig& config,
-               int64_t blocks, int64_t block_tokens, StepListener on_step)
+Engine::Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
+               int64_t block_tokens, StepListener on_step)
     : executor_(std::move(executor)),
       pool_(blocks, block_tokens, random_secret()),
       scheduler_(config, pool_),
@@ -171,7 +171,7 @@ void Engine::step() {
   report.tokens = std::ssize(plan.tokens);
   report.sequences = std::ssize(plan.sequences);
   report.plan_seconds = seconds_since(last);
-  StepResult result = executor_->execute(plan);
+  StepOutcome result = executor_->execute(plan);
   report.execute_seconds = seconds_since(last);
   for (Progress& progress : scheduler_.done(plan, std::move(result))) tell(progress);
   publish_counts();

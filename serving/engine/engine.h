@@ -46,7 +46,7 @@ class Engine {
  public:
   using StepListener = std::function<void(const StepReport&)>;
   // The executor is called on the engine's thread only. on_step may be absent.
-  Engine(std::unique_ptr<StepExecutor> executor, const SchedulerConfig& config, int64_t blocks,
+  Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
          int64_t block_tokens, StepListener on_step = {});
   ~Engine();  // sequences that are still there end with an error
   Engine(const Engine&) = delete;

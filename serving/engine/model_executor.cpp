@@ -37,7 +37,7 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
              }),
       rows_(static_cast<size_t>(stages_of(groups))) {}
 
-StepResult ModelExecutor::execute(const StepPlan& plan) {
+StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   plan_ = &plan;
   for (const SlotStart& start : plan.starts) enter(start);
   extend_tables(plan);
@@ -244,8 +244,8 @@ void ModelExecutor::share_outcomes() {
   });
 }
 
-StepResult ModelExecutor::collect(const StepPlan& plan) {
-  StepResult result;
+StepOutcome ModelExecutor::collect(const StepPlan& plan) {
+  StepOutcome result;
   result.number = plan.number;
   size_t asked_of = plan.sequences.size();
   for (int m = 0; m < micro_batches_; ++m)

@@ -33,7 +33,7 @@ class ModelExecutor final : public StepExecutor {
   // chose for themselves could part. The sequences of a step are divided into as many micro-batches as there
   // are stages. On a GPU passes over one token of each sequence are recorded, once for each of some numbers of
   // sequences, and then replayed, unless ranks share the model or it has experts.
-  StepResult execute(const StepPlan& plan) override;
+  StepOutcome execute(const StepPlan& plan) override;
 
  private:
   // A row of logits that the plan asks for.
@@ -58,7 +58,7 @@ class ModelExecutor final : public StepExecutor {
   void read_logits(int micro_batch, int64_t first, std::span<const float> logits);
   void share_outcomes();
   int64_t told_of(const Row& row) const;  // log-probabilities beside the token's own
-  StepResult collect(const StepPlan& plan);
+  StepOutcome collect(const StepPlan& plan);
 
   Ctx& ctx_;
   const Groups* groups_;

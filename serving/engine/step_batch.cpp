@@ -44,7 +44,8 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
   put_sequences(parts, padded);
   row_count_ = std::ssize(rows);
   rows_ = {};
-  if (row_count_ != tokens_.count)
+  // Of each token's row only as many as a step has sequences are taken at once.
+  if (row_count_ != tokens_.count || row_count_ > limits_.sequences)
     rows_ = put<int32_t>({row_count_}, [&](int64_t i) { return rows[static_cast<size_t>(i)]; });
   if (ctx.gpu == nullptr) return;
   cuda::copy_async(*ctx.gpu, ctx.gpu->main, device_.data(), host_.data(), used_);

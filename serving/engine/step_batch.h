@@ -36,7 +36,7 @@ class StepBatch {
 
   // What write() wrote; position_end is the limit, whatever has come of it.
   const Tokens& tokens() const { return tokens_; }
-  // (R) int32; absent: each token's row.
+  // (R) int32; absent: each token's row, of at most StepLimits::sequences.
   const ConstTensor& rows() const { return rows_; }
   int64_t row_count() const { return row_count_; }
 

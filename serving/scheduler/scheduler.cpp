@@ -7,8 +7,7 @@
 
 namespace trireme {
 
-Scheduler::Scheduler(const SchedulerConfig& config, BlockPool& pool)
-    : config_(config), pool_(pool) {
+Scheduler::Scheduler(const BatchingConfig& config, BlockPool& pool) : config_(config), pool_(pool) {
   TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
                 config.max_sequences, " sequences, ", config.max_step_tokens, " tokens a step");
   TRIREME_CHECK(config.max_model_len > 1 &&
@@ -216,7 +215,7 @@ void Scheduler::ask(SequenceStep& step, Sequence& s) const {
   s.asked = end;
 }
 
-std::vector<Progress> Scheduler::done(const StepPlan& plan, StepResult result) {
+std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) {
   TRIREME_CHECK(!under_way_.empty() && under_way_.front().number == plan.number &&
                     result.number == plan.number,
                 "the result of step ", result.number, " for that of ", plan.number,
@@ -233,7 +232,9 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepResult result) {
     ChosenToken token;
     if (part.samples) token = std::move(result.chosen.at(chosen++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
-    if (sequence->state == Sequence::State::kRunning && sequence->starts == starts)
+    // A cache of numbers that are not finite is of no use to others.
+    const bool finite = !part.samples || token.id >= 0;
+    if (finite && sequence->state == Sequence::State::kRunning && sequence->starts == starts)
       publish(*sequence, part.past + part.tokens);
     if (part.samples) accept(progress, std::move(token));
     if (progress.token || !progress.prompt.empty()) out.push_back(std::move(progress));

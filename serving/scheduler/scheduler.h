@@ -22,7 +22,7 @@
 
 namespace trireme {
 
-struct SchedulerConfig {
+struct BatchingConfig {
   int64_t max_sequences = 256;
   int64_t max_step_tokens = 2048;  // at least max_sequences
   int64_t max_model_len = 0;       // tokens of a sequence; its blocks fit into the pool
@@ -45,7 +45,7 @@ struct Progress {
 
 class Scheduler {
  public:
-  Scheduler(const SchedulerConfig& config, BlockPool& pool);
+  Scheduler(const BatchingConfig& config, BlockPool& pool);
 
   // It waits. Its prompt is shorter than max_model_len.
   void add(std::shared_ptr<Sequence> sequence);
@@ -54,7 +54,7 @@ class Scheduler {
 
   // The next step; empty where nothing can be computed before the results of steps under way.
   StepPlan next();
-  std::vector<Progress> done(const StepPlan& plan, StepResult result);
+  std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
 
   bool idle() const { return running_.empty() && waiting_.empty(); }
   const SchedulerCounts& counts() const;
@@ -82,7 +82,7 @@ class Scheduler {
   void accept(Progress& progress, ChosenToken token);
   std::optional<FinishReason> finish_of(const Sequence& sequence) const;
 
-  SchedulerConfig config_;
+  BatchingConfig config_;
   BlockPool& pool_;
   std::map<Order, std::shared_ptr<Sequence>> waiting_, running_;
   std::vector<int32_t> free_slots_;

@@ -59,7 +59,7 @@ struct ChosenToken {
   std::vector<TokenLogprob> top = {};
 };
 
-struct StepResult {
+struct StepOutcome {
   uint64_t number = 0;
   std::vector<ChosenToken> chosen;  // of the sequences that sample, in the plan's order
   // Of the sequences with asked > 0, in the plan's order: the tokens behind those asked.
@@ -70,7 +70,7 @@ struct StepResult {
 class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
-  virtual StepResult execute(const StepPlan& plan) = 0;
+  virtual StepOutcome execute(const StepPlan& plan) = 0;
 };
 
 }  // namespace trireme

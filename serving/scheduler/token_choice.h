@@ -8,7 +8,7 @@
 //   repetition_penalty r   l[id] of ids in prompt or text: / r where positive, * r else (Keskar et al. 2019)
 //   frequency_penalty f    l[id] -= f * how often id is in the text (without the prompt)
 //   presence_penalty p     l[id] -= p where it is
-//   temperature, top_k, typical_p, top_p, min_p, seed      engine/ops/sample.h
+//   temperature, top_k, top_p, min_p, seed      engine/ops/sample.h
 //
 // Log-probabilities are of the logits as the model gives them, before all that.
 #pragma once

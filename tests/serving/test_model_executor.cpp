@@ -45,13 +45,14 @@ struct Text {
 
 // The model of one rank of a layout.
 struct Rank {
-  Rank(const ModelConfig& config, const ParallelSizes& sizes, Communicator& world, DType dtype)
+  Rank(const ModelConfig& config, const ParallelSizes& sizes, Communicator& world, DType dtype,
+       int64_t length = kLength)
       : groups(world, sizes, kv_head_copies(config, sizes.tp)),
         ctx(1, "test"),
         model(config, dtype, groups.layout,
               chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp)),
         store(model.parameters(), dtype) {
-    model.reserve_positions(ctx, kLength);
+    model.reserve_positions(ctx, length);
     store.allocate(ctx, false);
     store.initialize(ctx, 5);
   }
@@ -61,13 +62,13 @@ struct Rank {
   ParameterStore store;
 };
 
-std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, SchedulerConfig config,
+std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, BatchingConfig config,
                          int64_t blocks, bool prompt_logprobs) {
-  config.max_model_len = kLength;
+  if (config.max_model_len == 0) config.max_model_len = kLength;
   BlockPool pool(blocks, kBlockTokens, 1);
   Scheduler scheduler(config, pool);
   StepLimits limits{.tokens = config.max_step_tokens, .sequences = config.max_sequences};
-  limits.length = kLength;
+  limits.length = config.max_model_len;
   limits.blocks = blocks;
   limits.block_tokens = kBlockTokens;
   ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
@@ -127,10 +128,10 @@ TEST_P(Batches, WriteTheTextsOfSequencesAlone) {
   const ModelConfig config = test::tiny_model(GetParam());
   const std::vector<Wish> wishes = wishes_of(24);
   const std::vector<Text> want = alone(config, wishes);
-  for (const SchedulerConfig& how :
-       {SchedulerConfig{.max_sequences = 8, .max_step_tokens = 64},
-        SchedulerConfig{.max_sequences = 4, .max_step_tokens = 7},
-        SchedulerConfig{.max_sequences = 8, .max_step_tokens = 16, .prefix_caching = false}})
+  for (const BatchingConfig& how :
+       {BatchingConfig{.max_sequences = 8, .max_step_tokens = 64},
+        BatchingConfig{.max_sequences = 4, .max_step_tokens = 7},
+        BatchingConfig{.max_sequences = 8, .max_step_tokens = 16, .prefix_caching = false}})
     for (const bool prompt_logprobs : {false, true})
       run_threads(1, [&](Communicator& world) {
         Rank rank(config, {}, world, DType::kF64);
@@ -157,10 +158,30 @@ TEST_P(Batches, TellThePromptsLogProbabilities) {
   for (const int64_t tokens : {64, 5})
     run_threads(1, [&](Communicator& world) {
       Rank rank(config, {}, world, DType::kF64);
-      const SchedulerConfig how{.max_sequences = 2, .max_step_tokens = tokens};
+      const BatchingConfig how{.max_sequences = 2, .max_step_tokens = tokens};
       const std::vector<double> got = served(rank, {wish}, how, 20, true).front().prompt;
       expect_near({got.begin() + 2, got.end()}, text.logprobs, "prompt");
     });
+}
+
+// More of them in one step than rows of logits are on the host at a time.
+TEST(ModelExecutor, TellsALongPromptInOneStep) {
+  ModelConfig config = test::tiny_model(ModelFamily::kLlama);
+  config.max_positions = 320;
+  Wish wish;
+  wish.prompt.resize(300);
+  wish.count = 1;
+  for (size_t i = 0; i < wish.prompt.size(); ++i) wish.prompt[i] = static_cast<int32_t>(i * i % 37);
+  std::vector<double> whole, chunks;
+  for (const auto& [tokens, told] : {std::pair(310, &whole), std::pair(50, &chunks)})
+    run_threads(1, [&](Communicator& world) {
+      Rank rank(config, {}, world, DType::kF64, config.max_positions);
+      const BatchingConfig how{
+          .max_sequences = 2, .max_step_tokens = tokens, .max_model_len = config.max_positions};
+      *told = served(rank, {wish}, how, 80, true).front().prompt;
+    });
+  EXPECT_EQ(whole.size(), 299u);
+  expect_near(whole, chunks, "prompt");
 }
 
 TEST_P(Batches, AreTheSameUnderEveryLayout) {
@@ -175,7 +196,7 @@ TEST_P(Batches, AreTheSameUnderEveryLayout) {
     sizes.pp = pp;
     run_threads(tp * pp, [&](Communicator& world) {
       Rank rank(config, sizes, world, DType::kF64);
-      const SchedulerConfig how{.max_sequences = 4, .max_step_tokens = 9};
+      const BatchingConfig how{.max_sequences = 4, .max_step_tokens = 9};
       const std::vector<Text> got = served(rank, wishes, how, 14, true);
       for (size_t i = 0; i < want.size(); ++i) {
         const std::string what = concat("tp ", tp, " pp ", pp, " rank ", world.rank(), " text ", i);

@@ -24,8 +24,8 @@ class RecordedTexts final : public StepExecutor {
         vocabulary_(vocabulary),
         cache_(static_cast<size_t>(blocks * block_tokens), -1) {}
 
-  StepResult execute(const StepPlan& plan) override {
-    StepResult result;
+  StepOutcome execute(const StepPlan& plan) override {
+    StepOutcome result;
     result.number = plan.number;
     for (const SlotStart& start : plan.starts) tables_[start.slot].clear();
     tokens += std::ssize(plan.tokens);
@@ -52,7 +52,7 @@ class RecordedTexts final : public StepExecutor {
   size_t at(const std::vector<int32_t>& table, int64_t token) const {
     return row(table.at(static_cast<size_t>(token / block_tokens_)), token % block_tokens_);
   }
-  void finish(const SequenceStep& step, StepResult& result) {
+  void finish(const SequenceStep& step, StepOutcome& result) {
     std::vector<int32_t> text;
     for (int64_t i = 0; i < step.past + step.tokens; ++i)
       text.push_back(cache_[at(tables_[step.slot], i)]);

@@ -13,7 +13,7 @@ namespace {
 constexpr int32_t kVocabulary = 50;
 
 struct Server {
-  Server(const SchedulerConfig& config, int64_t blocks, int64_t block_tokens = 4)
+  Server(const BatchingConfig& config, int64_t blocks, int64_t block_tokens = 4)
       : pool(blocks, block_tokens, 7),
         scheduler(config, pool),
         executor(blocks, block_tokens, kVocabulary) {}
@@ -71,7 +71,7 @@ std::vector<int32_t> prompt_of(int64_t length, int32_t first) {
   return prompt;
 }
 
-SchedulerConfig config_of(int64_t sequences, int64_t tokens, int64_t length) {
+BatchingConfig config_of(int64_t sequences, int64_t tokens, int64_t length) {
   return {.max_sequences = sequences, .max_step_tokens = tokens, .max_model_len = length};
 }
 
@@ -190,7 +190,7 @@ TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
   Server server(config_of(2, 16, 40), 20);
   const auto bad = server.add(prompt_of(6, 1), 5), good = server.add(prompt_of(6, 2), 5);
   const StepPlan plan = server.scheduler.next();
-  StepResult result = server.executor.execute(plan);
+  StepOutcome result = server.executor.execute(plan);
   result.chosen[0].id = -1;
   const std::vector<Progress> progress = server.scheduler.done(plan, std::move(result));
   ASSERT_EQ(progress.size(), 2u);
@@ -199,6 +199,11 @@ TEST(Scheduler, EndsWithAnErrorWhereLogitsAreNotFinite) {
   server.run();
   EXPECT_EQ(bad->generated(), 0);
   EXPECT_EQ(good->tokens, alone(prompt_of(6, 2), 5));
+  // Nobody builds on what it left.
+  const auto again = server.add(prompt_of(6, 1), 5);
+  server.run();
+  EXPECT_EQ(again->cached_prompt, 0);
+  EXPECT_EQ(again->tokens, alone(prompt_of(6, 1), 5));
 }
 
 TEST(Scheduler, TellsTheTokensOfThePromptOnceThroughChunksAndPreemption) {
@@ -238,7 +243,7 @@ TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
     const auto draw = [&](int64_t below) {
       return static_cast<int64_t>(random() % static_cast<uint64_t>(below));
     };
-    SchedulerConfig config = config_of(1 + draw(8), 0, 40);
+    BatchingConfig config = config_of(1 + draw(8), 0, 40);
     config.max_step_tokens = config.max_sequences + draw(20);
     config.prefix_caching = draw(4) > 0;
     Server server(config, 10 + draw(30));
