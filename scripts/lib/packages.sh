@@ -21,6 +21,9 @@ libutf8proc-dev|utf8proc-devel|build|Unicode of tokenizers
 libxxhash-dev|xxhash-devel|build|checksums
 libzstd-dev|libzstd-devel|build|.jsonl.zst input
 zlib1g-dev|zlib-devel|build|.jsonl.gz input
+libboost1.81-dev|boost-devel|build|HTTP: Beast and Asio, headers only
+libssl-dev|openssl-devel|build|TLS, and digests of API keys
+prometheus-cpp-dev|prometheus-cpp-devel|build|metrics of a server
 libjs-dygraphs|-|build|charts of the HTML report
 libgtest-dev|gtest-devel|test|unit tests
 libbenchmark-dev|google-benchmark-devel|test|micro-benchmarks

@@ -20,7 +20,10 @@ MAY_INCLUDE = {
     "optim": ENGINE + ["parallel"],
     "serving/scheduler": ["engine/core", "engine/device", "engine/ops"],
     "serving/engine": ENGINE + ["parallel", "transformer", "serving/scheduler"],
-    "serving/http": ENGINE + ["parallel", "transformer", "serving/engine"],
+    "serving/text": ["engine/core", "engine/text"],
+    "serving/api": ["engine/core", "engine/io", "engine/text", "engine/ops", "serving/scheduler", "serving/text"],
+    "serving/http": ENGINE + ["parallel", "transformer", "serving/scheduler", "serving/engine", "serving/text",
+                              "serving/api"],
     "training": ENGINE + ["parallel", "transformer", "optim", "serving/engine"],
     "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/http", "training"],
     "main.cpp": ["commands"],
@@ -28,7 +31,7 @@ MAY_INCLUDE = {
 # A header that says this in its first comment may include heavy ones; only its like may include it.
 CPP_ONLY = "For .cpp files only"
 # Headers that cost a second of compile time each, and everyone who includes the header pays.
-HEAVY = re.compile(r"^(nlohmann/json\.hpp|CLI/.*|fmt/.*|spdlog/.*|dnnl.*|oneapi/.*|mpi\.h|sentencepiece.*|regex|iostream)$")
+HEAVY = re.compile(r"^(nlohmann/json\.hpp|CLI/.*|fmt/.*|spdlog/.*|dnnl.*|oneapi/.*|mpi\.h|sentencepiece.*|boost/.*|openssl/.*|prometheus/.*|regex|iostream)$")
 # The CUDA toolkit's headers belong to sources that only the backend compiles (engine/core/device_memory.h).
 CUDA_ONLY = "For CUDA sources only"
 CUDA = re.compile(r"^(cuda.*|cublas.*|cudnn.*|nccl.*|nvtx3/.*)$")

@@ -1,0 +1,178 @@
+#include "serving/api/chat_messages.h"
+
+#include <algorithm>
+#include <array>
+
+#include "engine/io/strict_json.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostTools = 128, kMostToolBytes = 64 << 10, kMostName = 64;
+constexpr size_t kMostToolCalls = 128;
+constexpr int kArgumentsDepth = 32;
+
+[[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value) {
+  throw ApiError(400, concat(param, " must be ", wanted, ", not ", type_words(value)), param,
+                 "invalid_type");
+}
+
+// A member that may be absent or null.
+const ApiJson* member(const ApiJson& object, const char* name) {
+  const auto at = object.find(name);
+  return at == object.end() || at->is_null() ? nullptr : &*at;
+}
+
+const std::string& text_member(const ApiJson& object, const char* name, const std::string& where) {
+  const std::string param = concat(where, ".", name);
+  const ApiJson* value = member(object, name);
+  if (value == nullptr) throw ApiError(400, concat(param, " is required"), param, "missing_field");
+  if (!value->is_string()) fail_type(param, "a string", *value);
+  return value->get_ref<const std::string&>();
+}
+
+std::string joined_parts(const ApiJson& parts, const std::string& param) {
+  std::string out;
+  bool first = true;
+  for (const ApiJson& part : parts) {
+    if (!part.is_object()) fail_type(param, "a string or an array of parts", part);
+    const std::string& type = text_member(part, "type", param);
+    if (type != "text" && type != "refusal")
+      fail_unavailable(param, param, ": parts of type \"", type.substr(0, 40),
+                       "\" are not available on this server, only text");
+    if (!first) out += '\n';
+    first = false;
+    out += text_member(part, type.c_str(), param);
+  }
+  return out;
+}
+
+// What is said, or null.
+ApiJson content_of(const ApiJson& message, const std::string& where, bool may_be_absent) {
+  const std::string param = concat(where, ".content");
+  const ApiJson* content = member(message, "content");
+  if (content == nullptr) {
+    if (may_be_absent) return nullptr;
+    throw ApiError(400, concat(param, " is required"), param, "missing_field");
+  }
+  if (content->is_string()) return *content;
+  if (content->is_array()) return joined_parts(*content, param);
+  fail_type(param, "a string or an array of parts", *content);
+}
+
+bool is_tool_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMostName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '-';
+         });
+}
+
+ApiJson read_tool_call(const ApiJson& call, const std::string& where) {
+  if (!call.is_object()) fail_type(where, "an object", call);
+  const ApiJson* function = member(call, "function");
+  const std::string param = concat(where, ".function");
+  if (function == nullptr || !function->is_object()) fail_field(param, param, " must be an object");
+  const std::string& arguments = text_member(*function, "arguments", param);
+  ApiJson parsed;
+  try {
+    parsed = parse_strict_json<ApiJson>(arguments.empty() ? "{}" : arguments,
+                                        concat(param, ".arguments"), {.depth = kArgumentsDepth});
+  } catch (const InputError& error) {
+    fail_field(concat(param, ".arguments"), error.what());
+  }
+  return {{"id", text_member(call, "id", where)},
+          {"type", "function"},
+          {"function", {{"name", text_member(*function, "name", param)}, {"arguments", parsed}}}};
+}
+
+ApiJson read_tool_calls(const ApiJson& calls, const std::string& where) {
+  if (!calls.is_array()) fail_type(where, "an array", calls);
+  if (calls.size() > kMostToolCalls)
+    fail_field(where, where, " has ", calls.size(), " entries, at most ", kMostToolCalls,
+               " are allowed");
+  ApiJson out = ApiJson::array();
+  for (const ApiJson& call : calls)
+    out.push_back(read_tool_call(call, concat(where, "[", out.size(), "]")));
+  return out;
+}
+
+ApiJson read_message(const ApiJson& message, const std::string& where) {
+  if (!message.is_object()) fail_type(where, "an object", message);
+  constexpr std::array kRoles = {"developer", "system", "user", "assistant", "tool", "function"};
+  std::string role = text_member(message, "role", where);
+  if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end())
+    fail_field(concat(where, ".role"), where, ".role is \"", role.substr(0, 40),
+               "\", not one of system, developer, user, assistant, tool, function");
+  if (role == "developer") role = "system";
+  ApiJson out = {{"role", role == "function" ? "tool" : role}};
+  const ApiJson* calls = role == "assistant" ? member(message, "tool_calls") : nullptr;
+  const bool calls_tools = calls != nullptr && !calls->empty();
+  out["content"] = content_of(message, where, calls_tools);
+  if (calls_tools) out["tool_calls"] = read_tool_calls(*calls, concat(where, ".tool_calls"));
+  if (role == "tool") out["tool_call_id"] = text_member(message, "tool_call_id", where);
+  for (const char* name : {"name", "reasoning_content"})
+    if (member(message, name) != nullptr) out[name] = text_member(message, name, where);
+  return out;
+}
+
+}  // namespace
+
+ApiJson read_messages(const ApiJson& messages) {
+  ApiJson out = ApiJson::array();
+  for (const ApiJson& message : messages)
+    out.push_back(read_message(message, concat("messages[", out.size(), "]")));
+  return out;
+}
+
+ApiJson read_tools(const ApiJson& tools, std::set<std::string>& names) {
+  if (tools.empty()) fail_field("tools", "tools must not be empty; leave it out instead");
+  if (tools.size() > kMostTools)
+    fail_field("tools", "tools has ", tools.size(), " entries, at most ", kMostTools,
+               " are allowed");
+  ApiJson out = ApiJson::array();
+  for (const ApiJson& tool : tools) {
+    const std::string where = concat("tools[", out.size(), "]");
+    if (!tool.is_object()) fail_type(where, "an object", tool);
+    if (text_member(tool, "type", where) != "function")
+      fail_unavailable(concat(where, ".type"), where, ".type must be \"function\"");
+    const ApiJson* function = member(tool, "function");
+    if (function == nullptr || !function->is_object())
+      fail_field(concat(where, ".function"), where, ".function must be an object");
+    const std::string& name = text_member(*function, "name", concat(where, ".function"));
+    if (!is_tool_name(name))
+      fail_field(concat(where, ".function.name"), where, ".function.name must be 1 to ", kMostName,
+                 " letters, digits, _ or -");
+    if (function->dump().size() > kMostToolBytes)
+      fail_field(where, where, " has more than ", kMostToolBytes, " bytes");
+    ApiJson kept = {{"name", name}};
+    if (const ApiJson* description = member(*function, "description"); description != nullptr)
+      kept["description"] = text_member(*function, "description", concat(where, ".function"));
+    if (const ApiJson* parameters = member(*function, "parameters"); parameters != nullptr) {
+      if (!parameters->is_object())
+        fail_type(concat(where, ".function.parameters"), "an object", *parameters);
+      kept["parameters"] = *parameters;
+    }
+    names.insert(name);
+    out.push_back({{"type", "function"}, {"function", kept}});
+  }
+  return out;
+}
+
+void add_template_variables(const ApiJson& kwargs, ApiJson& variables) {
+  constexpr std::array kReserved = {"messages",  "tools",     "documents", "add_generation_prompt",
+                                    "bos_token", "eos_token", "tokenize",  "chat_template"};
+  for (const auto& [name, value] : kwargs.items()) {
+    const std::string param = concat("chat_template_kwargs.", name.substr(0, 64));
+    if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end() ||
+        variables.contains(name))
+      fail_field(param, param, " is not the request's to say");
+    if (!value.is_boolean() && !value.is_number() && !value.is_string())
+      fail_type(param, "true, false, a number or a string", value);
+    if (value.is_string() && value.get_ref<const std::string&>().size() > 256)
+      fail_field(param, param, " has more than 256 bytes");
+    variables[name] = value;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,72 @@
+#include "serving/api/field_lists.h"
+#include "serving/api/generation_fields.h"
+
+namespace trireme {
+namespace {
+
+constexpr char kPromptShape[] =
+    R"({"oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"string"}},)"
+    R"({"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},)"
+    R"({"type":"array","minItems":1,"items":{"type":"array","minItems":1,)"
+    R"("items":{"type":"integer","minimum":0}}}]})";
+
+FieldTable<CompletionRequest> make_table() {
+  using R = CompletionRequest;
+  FieldTable<R> t;
+  t.string("model", &R::model, "The model's id, as /v1/models lists it.")
+      .entries(1, 512)
+      .required();
+  t.other("prompt", FieldKind::kOther, "", kPromptShape,
+          "A text, or several, or their tokens; as many choices as prompts times n, at most 128.",
+          [](R& r, const ApiJson& v, const Field& f) { r.prompts = read_prompts(f, v, 128); })
+      .required();
+  t.other("max_tokens", FieldKind::kInteger, "16", "",
+          "Tokens of a text at most; 0 with echo only.",
+          [](R& r, const ApiJson& v, const Field& f) { r.max_tokens = read_integer(f, v); })
+      .range(0, 1e9);
+  t.boolean("echo", &R::echo, "false", "The text begins with the prompt.");
+  t.integer("logprobs", &R::top_logprobs, "",
+            "Log-probabilities of each token and of so many of the most probable; with echo of the "
+            "prompt's tokens too.")
+      .range(0, static_cast<double>(kMostTopLogprobs));
+  t.boolean("add_special_tokens", &R::add_special, "true",
+            "What the model expects before a text, such as <s>, is put before the prompt.");
+  t.other("best_of", FieldKind::kInteger, "1", "", "Of so many choices the best n; n at most.",
+          [](R& r, const ApiJson& v, const Field& f) { r.best_of = read_integer(f, v); })
+      .range(0, 20);
+  add_ending_fields(t);
+  add_sampling_fields(t);
+  add_serving_fields(t);
+  t.unavailable("suffix", {"\"\""}, "text behind the insertion");
+  return t;
+}
+
+const FieldTable<CompletionRequest>& table() {
+  static const FieldTable<CompletionRequest> made = make_table();
+  return made;
+}
+
+}  // namespace
+
+const std::vector<Field>& completion_fields() { return table().fields(); }
+
+CompletionRequest parse_completion(std::string_view body, const RequestLimits& limits) {
+  const ApiJson object = parse_body(body, limits.json_depth);
+  CompletionRequest request;
+  request.max_tokens = 16;
+  table().read(object, request, request.unknown);
+  check_generation(request, object, limits);
+  if (request.best_of > request.n)
+    fail_unavailable("best_of", "best_of above n is not available on this server");
+  for (const Prompt& prompt : request.prompts)
+    check_ids("prompt", prompt.tokens, limits.vocab_size);
+  if (*request.max_tokens == 0 && !request.echo)
+    fail_field("max_tokens", "max_tokens must be >= 1 unless echo is true");
+  const int64_t sequences = std::ssize(request.prompts) * request.n;
+  if (sequences > limits.sequences)
+    fail_field("n", std::ssize(request.prompts), " prompts times n = ", request.n, " are ",
+               sequences, " choices, at most ", limits.sequences, " are allowed");
+  return request;
+}
+
+}  // namespace trireme

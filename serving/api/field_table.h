@@ -1,0 +1,131 @@
+// Reads requests by tables of fields. For .cpp files only (it includes the JSON library).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serving/api/api_error.h"
+#include "serving/api/field.h"
+
+namespace trireme {
+
+using ApiJson = nlohmann::ordered_json;
+
+// The body as a JSON object; 400 for anything else.
+ApiJson parse_body(std::string_view body, int depth);
+
+// Checks of one value by its row; 400 naming the field.
+bool read_boolean(const Field& field, const ApiJson& value);
+int64_t read_integer(const Field& field, const ApiJson& value);
+double read_number(const Field& field, const ApiJson& value);
+std::string read_string(const Field& field, const ApiJson& value);
+void check_value(const Field& field, const ApiJson& value);  // kind, words, sizes
+// Refuses a value of a field that is not done here.
+void check_unavailable(const Field& field, const ApiJson& value);
+// The name of a JSON value's type, with its article.
+const char* type_words(const ApiJson& value);
+
+template <class Request>
+class FieldTable {
+ public:
+  using Reader = std::function<void(Request&, const ApiJson&, const Field&)>;
+
+  // Rows. `member`: a member of Request, or of what it inherits.
+  template <class Owner>
+  Field& boolean(const char* name, bool Owner::*member, const char* preset, const char* help) {
+    return add(
+        name, FieldKind::kBoolean, preset, help,
+        [member](Request& r, const ApiJson& v, const Field& f) { r.*member = read_boolean(f, v); });
+  }
+  template <class Owner, class Integer>
+  Field& integer(const char* name, Integer Owner::*member, const char* preset, const char* help) {
+    return add(name, FieldKind::kInteger, preset, help,
+               [member](Request& r, const ApiJson& v, const Field& f) {
+                 if constexpr (std::is_same_v<Integer, int32_t>)
+                   r.*member = static_cast<int32_t>(read_integer(f, v));
+                 else
+                   r.*member = read_integer(f, v);
+               });
+  }
+  template <class Owner>
+  Field& number(const char* name, double Owner::*member, const char* preset, const char* help) {
+    return add(
+        name, FieldKind::kNumber, preset, help,
+        [member](Request& r, const ApiJson& v, const Field& f) { r.*member = read_number(f, v); });
+  }
+  template <class Owner>
+  Field& string(const char* name, std::string Owner::*member, const char* help) {
+    return add(
+        name, FieldKind::kString, "", help,
+        [member](Request& r, const ApiJson& v, const Field& f) { r.*member = read_string(f, v); });
+  }
+  // shape: its JSON Schema.
+  Field& other(const char* name, FieldKind kind, const char* preset, const char* shape,
+               const char* help, Reader reader) {
+    Field& field = add(name, kind, preset, help, std::move(reader));
+    field.shape = shape;
+    return field;
+  }
+  void ignored(const char* name, const char* help) {
+    add(name, FieldKind::kOther, "", help, {}).status = FieldStatus::kIgnored;
+  }
+  void unavailable(const char* name, std::vector<std::string> trivial, const char* help) {
+    Field& field = add(name, FieldKind::kOther, "", help, {});
+    field.status = FieldStatus::kUnavailable;
+    field.trivial = std::move(trivial);
+  }
+  void refused(const char* name, std::vector<std::string> trivial, const char* help) {
+    unavailable(name, std::move(trivial), help);
+    fields_.back().status = FieldStatus::kRefused;
+  }
+
+  const std::vector<Field>& fields() const { return fields_; }
+
+  // Reads an object into a request with the defaults. Names that are no field's go to `unknown`.
+  void read(const ApiJson& object, Request& request, std::vector<std::string>& unknown) const {
+    for (const auto& [name, value] : object.items()) {
+      const auto at = by_name_.find(name);
+      if (at == by_name_.end()) {
+        if (unknown.size() < kMostUnknown) unknown.push_back(name.substr(0, kMostName));
+        continue;
+      }
+      if (value.is_null()) continue;
+      const Field& field = fields_[at->second];
+      if (field.status == FieldStatus::kIgnored) continue;
+      if (field.status != FieldStatus::kRead) {
+        check_unavailable(field, value);
+        continue;
+      }
+      check_value(field, value);
+      readers_[at->second](request, value, field);
+    }
+    for (const Field& field : fields_)
+      if (field.is_required && (!object.contains(field.name) || object[field.name].is_null()))
+        throw ApiError(400, concat("the field \"", field.name, "\" is required"), field.name,
+                       "missing_field");
+  }
+
+ private:
+  static constexpr size_t kMostUnknown = 16, kMostName = 64;
+  Field& add(const char* name, FieldKind kind, const char* preset, const char* help,
+             Reader reader) {
+    by_name_.emplace(name, fields_.size());
+    readers_.push_back(std::move(reader));
+    Field& field = fields_.emplace_back();
+    field.name = name;
+    field.kind = kind;
+    field.default_json = preset;
+    field.help = help;
+    return field;
+  }
+  std::vector<Field> fields_;
+  std::vector<Reader> readers_;
+  std::map<std::string, size_t, std::less<>> by_name_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,200 @@
+#include "serving/api/generation_fields.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace trireme {
+namespace {
+
+[[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value) {
+  throw ApiError(400, concat(param, " must be ", wanted, ", not ", type_words(value)), param,
+                 "invalid_type");
+}
+
+std::string read_text(const std::string& param, const ApiJson& value, size_t fewest, size_t most) {
+  if (!value.is_string()) fail_type(param, "a string", value);
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.size() < fewest) fail_field(param, param, " must not be empty");
+  if (text.size() > most)
+    fail_field(param, param, " has ", text.size(), " bytes, at most ", most, " are allowed");
+  return text;
+}
+
+int32_t read_id(const std::string& param, const ApiJson& value) {
+  if (value.is_number_float() || !value.is_number_integer())
+    fail_type(param, "an array of token ids", value);
+  if (value.is_number_unsigned() && value.get<uint64_t>() <= INT32_MAX) return value.get<int32_t>();
+  fail_field(param, param, ": a token id must be from 0 to ", INT32_MAX);
+}
+
+std::vector<int32_t> ids_of(const std::string& param, const ApiJson& value) {
+  if (!value.is_array()) fail_type(param, "an array of token ids", value);
+  if (value.size() > kMostListed)
+    fail_field(param, param, " has ", value.size(), " entries, at most ", kMostListed,
+               " are allowed");
+  std::vector<int32_t> ids;
+  ids.reserve(value.size());
+  for (const ApiJson& id : value) ids.push_back(read_id(param, id));
+  return ids;
+}
+
+// A schema as text; from a string too, as vLLM takes it.
+std::string schema_text(const std::string& param, const ApiJson& value) {
+  if (!value.is_object() && !value.is_boolean() && !value.is_string())
+    fail_type(param, "a JSON schema", value);
+  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text.size() > kMostSchemaBytes)
+    fail_field(param, param, " has ", text.size(), " bytes, at most ", kMostSchemaBytes,
+               " are allowed");
+  return text;
+}
+
+void set_constraint(GenerationRequest& request, Constraint constraint, const std::string& param) {
+  if (request.constraint.kind != Constraint::Kind::kNone)
+    fail_field(param, "response_format and structured_outputs exclude each other");
+  request.constraint = std::move(constraint);
+}
+
+void read_json_schema(GenerationRequest& request, const ApiJson& value, const std::string& param) {
+  if (!value.contains("json_schema") || !value["json_schema"].is_object())
+    fail_field(concat(param, ".json_schema"), param,
+               " of type json_schema needs an object json_schema");
+  const ApiJson& description = value["json_schema"];
+  if (!description.contains("name"))
+    fail_field(concat(param, ".json_schema.name"), param, ".json_schema needs a name");
+  read_text(concat(param, ".json_schema.name"), description["name"], 1, 64);
+  if (!description.contains("schema") || description["schema"].is_null())
+    fail_field(concat(param, ".json_schema.schema"), param, ".json_schema needs a schema");
+  set_constraint(request,
+                 {.kind = Constraint::Kind::kJsonSchema,
+                  .text = schema_text(concat(param, ".json_schema.schema"), description["schema"])},
+                 param);
+}
+
+}  // namespace
+
+std::vector<int32_t> read_ids(const Field& field, const ApiJson& value) {
+  return ids_of(field.name, value);
+}
+
+std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t fewest,
+                                      size_t largest, size_t bytes) {
+  if (value.is_string()) return {read_text(field.name, value, 1, bytes)};
+  if (!value.is_array()) fail_type(field.name, "a string or an array of strings", value);
+  if (value.size() < fewest || value.size() > largest)
+    fail_field(field.name, field.name, " has ", value.size(), " entries, ", fewest, " to ", largest,
+               " are allowed");
+  std::vector<std::string> strings;
+  for (const ApiJson& one : value) strings.push_back(read_text(field.name, one, 1, bytes));
+  return strings;
+}
+
+std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t most) {
+  const std::string& param = field.name;
+  const auto text_prompt = [](const ApiJson& v) { return Prompt{.text = v.get<std::string>()}; };
+  if (value.is_string()) return {text_prompt(value)};
+  if (!value.is_array())
+    fail_type(param, "a string, or an array of strings, of token ids or of arrays of them", value);
+  if (value.empty()) fail_field(param, param, " must not be empty");
+  if (value[0].is_number()) return {{.tokens = ids_of(param, value), .is_text = false}};
+  if (value.size() > most)
+    fail_field(param, param, " has ", value.size(), " entries, at most ", most, " are allowed");
+  std::vector<Prompt> prompts;
+  for (const ApiJson& one : value) {
+    if (one.is_string()) {
+      prompts.push_back(text_prompt(one));
+      continue;
+    }
+    if (one.is_array() && one.empty()) fail_field(param, param, " has an empty array in it");
+    prompts.push_back({.tokens = ids_of(param, one), .is_text = false});
+  }
+  return prompts;
+}
+
+void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field) {
+  for (const auto& [name, bias] : value.items()) {
+    int32_t id = -1;
+    const char* end = name.data() + name.size();
+    const auto read = std::from_chars(name.data(), end, id);
+    if (read.ec != std::errc() || read.ptr != end || id < 0)
+      fail_field(field.name, field.name, ": \"", name.substr(0, 40), "\" is no token id");
+    if (!bias.is_number()) fail_type(field.name, "an object of numbers", bias);
+    const auto number = bias.get<double>();
+    if (number < -100 || number > 100)
+      fail_field(field.name, field.name, ": the bias of ", id, " is ", number,
+                 ", not from -100 to 100");
+    request.logit_bias.emplace_back(id, number);
+  }
+}
+
+void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field) {
+  for (const auto& [name, flag] : value.items()) {
+    if (flag.is_null()) continue;
+    if (!flag.is_boolean()) fail_type(concat(field.name, ".", name), "true or false", flag);
+    if (name == "include_usage") request.include_usage = flag.get<bool>();
+    if (name == "continuous_usage_stats") request.usage_in_each = flag.get<bool>();
+  }
+  if (!request.include_usage) request.usage_in_each = false;
+}
+
+void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field) {
+  if (!value.contains("type")) fail_field(field.name, field.name, " needs a type");
+  const std::string type = read_text(concat(field.name, ".type"), value["type"], 1, 64);
+  if (type == "text") return;
+  if (type == "json_object")
+    return set_constraint(request, {.kind = Constraint::Kind::kJsonObject}, field.name);
+  if (type == "json_schema") return read_json_schema(request, value, field.name);
+  fail_field(concat(field.name, ".type"), field.name,
+             ".type must be one of \"text\", \"json_object\", \"json_schema\"");
+}
+
+void read_structured_outputs(GenerationRequest& request, const ApiJson& value, const Field& field) {
+  Constraint constraint;
+  for (const auto& [name, what] : value.items()) {
+    if (what.is_null() || what == false) continue;
+    const std::string param = concat(field.name, ".", name);
+    if (constraint.kind != Constraint::Kind::kNone)
+      fail_field(param, field.name, " may hold one constraint only");
+    if (name == "json") {
+      constraint = {.kind = Constraint::Kind::kJsonSchema, .text = schema_text(param, what)};
+    } else if (name == "json_object") {
+      constraint.kind = Constraint::Kind::kJsonObject;
+    } else if (name == "regex" || name == "grammar") {
+      constraint.kind = name == "regex" ? Constraint::Kind::kRegex : Constraint::Kind::kGrammar;
+      constraint.text = read_text(param, what, 1, kMostSchemaBytes);
+    } else if (name == "choice") {
+      constraint.kind = Constraint::Kind::kChoice;
+      if (!what.is_array() || what.empty() || what.size() > 1024)
+        fail_field(param, param, " must be an array of 1 to 1024 strings");
+      for (const ApiJson& one : what)
+        constraint.choices.push_back(read_text(param, one, 1, kMostSchemaBytes));
+    } else {
+      fail_unavailable(param, param, " is not available on this server");
+    }
+  }
+  if (constraint.kind != Constraint::Kind::kNone)
+    set_constraint(request, std::move(constraint), field.name);
+}
+
+void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t vocab_size) {
+  for (const int32_t id : ids)
+    if (id >= vocab_size)
+      fail_field(param, param, ": token id ", id, " is not below the vocabulary's size, ",
+                 vocab_size);
+}
+
+void check_generation(const GenerationRequest& r, const ApiJson& object,
+                      const RequestLimits& limits) {
+  const auto given = [&](const char* name) {
+    return object.contains(name) && !object[name].is_null();
+  };
+  if (given("stream_options") && !r.stream)
+    fail_field("stream_options", "stream_options is only allowed with stream");
+  if (r.max_tokens && r.min_tokens > *r.max_tokens)
+    fail_field("min_tokens", "min_tokens must be <= max_tokens, which is ", *r.max_tokens);
+  check_ids("stop_token_ids", r.stop_token_ids, limits.vocab_size);
+  for (const auto& [id, bias] : r.logit_bias)
+    check_ids("logit_bias", std::span(&id, 1), limits.vocab_size);
+}
+
+}  // namespace trireme

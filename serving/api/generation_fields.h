@@ -1,0 +1,136 @@
+// The fields that completions and chats have in common. For .cpp files only (it includes the JSON library).
+#pragma once
+
+#include "serving/api/field_table.h"
+#include "serving/api/requests.h"
+
+namespace trireme {
+
+inline constexpr size_t kMostStops = 16, kMostStopBytes = 256;
+inline constexpr size_t kMostBiases = 1024, kMostBadWords = 1024;
+inline constexpr size_t kMostListed = 1 << 20;        // entries of any array
+inline constexpr size_t kMostSchemaBytes = 64 << 10;  // of a schema, an expression or a grammar
+inline constexpr int64_t kMostTopLogprobs = 20;
+
+// JSON Schemas that several fields share.
+inline constexpr char kStringsShape[] =
+    R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]})";
+inline constexpr char kIdsShape[] = R"({"type":"array","items":{"type":"integer","minimum":0}})";
+
+std::vector<int32_t> read_ids(const Field& field, const ApiJson& value);
+// A string, or an array of `fewest` to `largest` of them, none empty and none above `bytes`.
+std::vector<std::string> read_strings(const Field& field, const ApiJson& value, size_t fewest,
+                                      size_t largest, size_t bytes);
+// string | [string] | [int] | [[int]]
+std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t most);
+void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field);
+void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field);
+void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field);
+void read_structured_outputs(GenerationRequest& request, const ApiJson& value, const Field& field);
+
+// What several fields together must be.
+void check_generation(const GenerationRequest& request, const ApiJson& object,
+                      const RequestLimits& limits);
+void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t vocab_size);
+
+template <class Request>
+void add_sampling_fields(FieldTable<Request>& t) {
+  using G = GenerationRequest;
+  t.number("temperature", &G::temperature, "1", "Divides the logits; 0: the most probable token.")
+      .range(0, 2);
+  t.number("top_p", &G::top_p, "1",
+           "Only the smallest set of tokens whose probabilities reach this.")
+      .range(0, 1);
+  t.integer("top_k", &G::top_k, "0", "Only the most probable tokens; 0 and -1: all.")
+      .range(-1, 1e9);
+  t.number("min_p", &G::min_p, "0", "No token below this share of the largest probability.")
+      .range(0, 1);
+  t.number("repetition_penalty", &G::repetition_penalty, "1",
+           "Divides positive and multiplies negative logits of tokens of prompt and text.")
+      .range(0.01, 100);
+  t.number("frequency_penalty", &G::frequency_penalty, "0",
+           "Subtracted from a logit as often as its token is in the text.")
+      .range(-2, 2);
+  t.number("presence_penalty", &G::presence_penalty, "0",
+           "Subtracted from logits of tokens that are in the text.")
+      .range(-2, 2);
+  t.other("seed", FieldKind::kInteger, "", "",
+          "Equal seeds give equal texts, whatever else the server does; absent: another each time.",
+          [](Request& r, const ApiJson& v, const Field& f) { r.seed = read_integer(f, v); });
+  t.other("logit_bias", FieldKind::kObject, "", R"({"additionalProperties":{"type":"number"}})",
+          "Added to the logits of these tokens: {\"id\": -100 to 100}.", read_logit_bias)
+      .entries(0, kMostBiases);
+  t.other("bad_words", FieldKind::kArray, "", R"({"items":{"type":"string"}})",
+          "Texts whose last token is not chosen where the others stand before it.",
+          [](Request& r, const ApiJson& v, const Field& f) {
+            r.bad_words = read_strings(f, v, 0, kMostBadWords, kMostStopBytes);
+          })
+      .entries(0, kMostBadWords);
+  t.unavailable("typical_p", {"1", "1.0"}, "locally typical sampling");
+  t.unavailable("use_beam_search", {"false"}, "beam search");
+  t.unavailable("length_penalty", {"1", "1.0"}, "belongs to beam search");
+  t.unavailable("allowed_token_ids", {}, "a set of tokens that may be chosen");
+  t.unavailable("logprob_token_ids", {}, "log-probabilities of tokens by id");
+}
+
+template <class Request>
+void add_ending_fields(FieldTable<Request>& t) {
+  using G = GenerationRequest;
+  t.integer("n", &G::n, "1", "Choices for each prompt.").range(1, 128);
+  t.integer("min_tokens", &G::min_tokens, "0", "The text does not end before so many tokens.")
+      .range(0, 1e9);
+  t.other("stop", FieldKind::kOther, "", kStringsShape,
+          "Texts that end the text, which ends before them; up to 16 of up to 256 bytes.",
+          [](Request& r, const ApiJson& v, const Field& f) {
+            r.stop = read_strings(f, v, 0, kMostStops, kMostStopBytes);
+          });
+  t.other("stop_token_ids", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
+          "Tokens that end the text beside the model's own.",
+          [](Request& r, const ApiJson& v, const Field& f) { r.stop_token_ids = read_ids(f, v); })
+      .entries(0, 128);
+  t.boolean("include_stop_str_in_output", &G::include_stop, "false",
+            "What ends the text belongs to it.");
+  t.boolean("ignore_eos", &G::ignore_eos, "false", "The model's own end tokens end nothing.");
+  t.boolean("skip_special_tokens", &G::skip_special, "true", "Special tokens have no text.");
+  t.ignored("spaces_between_special_tokens", "Belongs to another library's detokenizer.");
+}
+
+template <class Request>
+void add_serving_fields(FieldTable<Request>& t) {
+  using G = GenerationRequest;
+  t.boolean("stream", &G::stream, "false", "The text comes as server-sent events.");
+  t.other(
+      "stream_options", FieldKind::kObject, "",
+      R"({"properties":{"include_usage":{"type":"boolean"},)"
+      R"("continuous_usage_stats":{"type":"boolean"},"include_obfuscation":{"type":"boolean"}}})",
+      "With `stream` only: include_usage has a last event tell the numbers of tokens.",
+      read_stream_options);
+  t.integer("priority", &G::priority, "0", "Lower ones are computed first.").range(-1e6, 1e6);
+  t.string("cache_salt", &G::cache_salt,
+           "Cached beginnings of prompts are shared with requests of the same salt only.")
+      .entries(1, 1024);
+  t.other("response_format", FieldKind::kObject, "", R"({"required":["type"]})",
+          "{\"type\": \"text\", \"json_object\" or \"json_schema\"}.", read_response_format);
+  t.other("structured_outputs", FieldKind::kObject, "", "",
+          "One of json, json_object, regex, choice, grammar: what the text must be.",
+          read_structured_outputs);
+  t.boolean("return_tokens_as_token_ids", &G::tokens_as_ids, "false",
+            "Log-probabilities name tokens as \"token_id:17\".");
+  for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"})
+    t.unavailable(name, {}, "use structured_outputs");
+  t.unavailable("prompt_logprobs", {}, "use echo with logprobs on /v1/completions");
+  t.unavailable("truncate_prompt_tokens", {}, "prompts are not cut");
+  t.unavailable("truncation_side", {}, "prompts are not cut");
+  t.unavailable("return_token_ids", {"false"}, "ids in responses");
+  t.unavailable("return_prompt_text", {"false"}, "the prompt in responses");
+  t.unavailable("thinking_token_budget", {}, "a bound of its own for reasoning");
+  t.unavailable("kv_transfer_params", {}, "prefill and decoding on different servers");
+  t.unavailable("vllm_xargs", {}, "parameters of another server");
+  t.refused("prompt_embeds", {}, "tensors are not taken from clients");
+  for (const char* name :
+       {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
+        "prompt_cache_retention", "request_id", "session_id", "stream_interval", "moderation"})
+    t.ignored(name, "Changes nothing on this server.");
+}
+
+}  // namespace trireme

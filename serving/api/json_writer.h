@@ -1,0 +1,32 @@
+// Writes JSON member by member into a string, in the order of the calls and without white space.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+class JsonWriter {
+ public:
+  explicit JsonWriter(std::string& out) : out_(out) {}
+
+  JsonWriter& begin_object();
+  JsonWriter& end_object();
+  JsonWriter& begin_array();
+  JsonWriter& end_array();
+  JsonWriter& key(std::string_view name);
+  JsonWriter& null();
+  JsonWriter& string(std::string_view utf8);
+  JsonWriter& integer(int64_t value);
+  JsonWriter& number(double value);  // finite; the shortest form that reads back equal
+  JsonWriter& boolean(bool value);
+  JsonWriter& json(std::string_view text);  // a value that is JSON already
+
+ private:
+  void value();
+  std::string& out_;
+  bool comma_ = false;  // before what comes next
+};
+
+}  // namespace trireme
