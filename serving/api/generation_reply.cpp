@@ -1,0 +1,373 @@
+#include "serving/api/generation_reply.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "engine/core/error.h"
+#include "engine/core/utf8.h"
+#include "serving/api/json_writer.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kLeastLogprob = -9999;  // stands for less, -infinity too, as in OpenAI's answers
+
+double finite(double logprob) { return logprob > kLeastLogprob ? logprob : kLeastLogprob; }
+
+ReplyForm common_form(const GenerationRequest& request) {
+  ReplyForm form;
+  form.stream = request.stream;
+  form.include_usage = request.include_usage;
+  form.usage_in_each = request.usage_in_each;
+  form.top_logprobs = request.top_logprobs;
+  form.tokens_as_ids = request.tokens_as_ids;
+  form.n = request.n;
+  form.text = {.stops = request.stop,
+               .include_stop = request.include_stop,
+               .min_tokens = request.min_tokens,
+               .show_special = !request.skip_special,
+               .tell_tokens = request.top_logprobs >= 0};
+  return form;
+}
+
+}  // namespace
+
+ReplyForm form_of(const CompletionRequest& request) {
+  ReplyForm form = common_form(request);
+  form.echo = request.echo;
+  form.without_text = request.max_tokens == 0;
+  return form;
+}
+
+ReplyForm form_of(const ChatRequest& request) {
+  ReplyForm form = common_form(request);
+  form.chat = true;
+  return form;
+}
+
+std::string sse_frame(std::string_view data) {
+  std::string out;
+  out.reserve(data.size() + 8);
+  return out.append("data: ").append(data).append("\n\n");
+}
+
+struct GenerationReply::Choice {
+  Choice(size_t number, const Tokenizer& tokenizer, const TextStreamOptions& options)
+      : index(number), stream(tokenizer, options) {}
+
+  size_t index;
+  TextStream stream;
+  bool begun = false;
+  int64_t generated = 0;
+  int64_t cached_prompt = 0;
+  const char* finish = nullptr;
+  // Of tokens whose shares of the text are not told yet, in their order.
+  std::deque<ChosenToken> waiting;
+  // Told, with their texts: of the event that is being written, or of the whole answer.
+  struct Told {
+    ChosenToken token;
+    TokenText text;
+    bool first = false;  // of a prompt: nothing says how probable it is
+  };
+  std::vector<Told> told;
+  std::string text;  // of an answer that is no stream
+};
+
+GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const Tokenizer& tokenizer,
+                                 std::vector<std::vector<int32_t>> prompts)
+    : identity_(std::move(identity)),
+      form_(std::move(form)),
+      tokenizer_(tokenizer),
+      prompts_(std::move(prompts)) {
+  for (const std::vector<int32_t>& prompt : prompts_) {
+    TextStreamOptions options = form_.text;
+    // What follows a prompt is the beginning of a text where the prompt has none, or is a part of it.
+    options.at_start = form_.echo || std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) {
+                         return tokenizer.is_control(id);
+                       });
+    for (int64_t i = 0; i < form_.n; ++i)
+      choices_.push_back(std::make_unique<Choice>(choices_.size(), tokenizer, options));
+  }
+  open_ = choices_.size();
+}
+
+GenerationReply::~GenerationReply() = default;
+
+bool GenerationReply::ended(size_t choice) const { return choices_[choice]->finish != nullptr; }
+
+const char* GenerationReply::finish_reason(size_t choice) const { return choices_[choice]->finish; }
+
+int64_t GenerationReply::completion_tokens(size_t choice) const {
+  return choices_[choice]->generated;
+}
+
+Usage GenerationReply::usage() const {
+  Usage usage;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    usage.completion_tokens += choices_[i]->generated;
+    if (i % static_cast<size_t>(form_.n) != 0) continue;
+    usage.cached_tokens += choices_[i]->cached_prompt;
+    usage.prompt_tokens += std::ssize(prompts_[i / static_cast<size_t>(form_.n)]);
+  }
+  return usage;
+}
+
+void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
+                             std::span<const ChosenToken> tokens, int64_t cached_prompt,
+                             std::optional<FinishReason> finish, std::string& frames) {
+  Choice& choice = *choices_[number];
+  if (choice.finish != nullptr) return;
+  choice.cached_prompt = cached_prompt;
+  TextDelta delta;
+  const bool first = !std::exchange(choice.begun, true);
+  if (form_.echo) echo(choice, first, prompt, delta);
+  if (!form_.without_text)
+    for (size_t i = 0; i < tokens.size() && !choice.stream.stopped(); ++i)
+      add_token(choice, tokens[i], finish == FinishReason::kStop && i + 1 == tokens.size(), delta);
+  if (choice.stream.stopped())
+    end(choice, "stop");
+  else if (finish)
+    end(choice, form_.without_text || finish == FinishReason::kLength ? "length" : "stop");
+  if (choice.finish != nullptr && !choice.stream.stopped()) choice.stream.finish(delta);
+  add_logprobs(choice, delta.tokens);
+  if (!form_.stream) {
+    choice.text += delta.text;
+    return;
+  }
+  if (first && form_.chat) write_frame(choice, "", true, nullptr, frames);
+  if (!delta.text.empty() || !choice.told.empty())
+    write_frame(choice, delta.text, false, nullptr, frames);
+  if (choice.finish != nullptr) write_frame(choice, "", false, choice.finish, frames);
+  if (!done()) return;
+  if (form_.include_usage) {
+    std::string data;
+    JsonWriter json(data);
+    begin_json(json);
+    json.key("choices").begin_array().end_array().key("usage");
+    write_usage(json);
+    json.end_object();
+    frames += sse_frame(data);
+  }
+  frames += sse_frame("[DONE]");
+}
+
+// What of an echoed prompt is known now. Its first token has no log-probability.
+void GenerationReply::echo(Choice& choice, bool first, std::span<const ChosenToken> prompt,
+                           TextDelta& delta) {
+  const std::vector<int32_t>& ids = prompts_[choice.index / static_cast<size_t>(form_.n)];
+  if (form_.top_logprobs < 0) {
+    if (first)
+      for (const int32_t id : ids) choice.stream.push(id, TokenRole::kPrompt, delta);
+    return;
+  }
+  if (first) {
+    choice.waiting.push_back({.id = ids[0], .logprob = std::nan("")});
+    choice.stream.push(ids[0], TokenRole::kPrompt, delta);
+  }
+  for (const ChosenToken& token : prompt) {
+    choice.waiting.push_back(token);
+    choice.stream.push(token.id, TokenRole::kPrompt, delta);
+  }
+}
+
+void GenerationReply::add_token(Choice& choice, const ChosenToken& token, bool last,
+                                TextDelta& delta) {
+  ++choice.generated;
+  if (form_.top_logprobs >= 0) choice.waiting.push_back(token);
+  choice.stream.push(token.id, last ? TokenRole::kEnd : TokenRole::kText, delta);
+}
+
+// Joins the tokens whose texts are told with what was chosen.
+void GenerationReply::add_logprobs(Choice& choice, std::vector<TokenText>& tokens) {
+  for (TokenText& text : tokens) {
+    ChosenToken token = std::move(choice.waiting.front());
+    choice.waiting.pop_front();
+    const bool first = std::isnan(token.logprob);
+    choice.told.push_back({std::move(token), std::move(text), first});
+  }
+}
+
+void GenerationReply::end(Choice& choice, const char* reason) {
+  choice.finish = reason;
+  --open_;
+}
+
+// --- JSON -----------------------------------------------------------------------------------------------
+
+void GenerationReply::begin_json(JsonWriter& json) const {
+  const char* object = form_.chat ? "chat.completion" : "text_completion";
+  json.begin_object();
+  json.key("id").string(identity_.id);
+  json.key("object").string(form_.chat && form_.stream ? "chat.completion.chunk" : object);
+  json.key("created").integer(identity_.created);
+  json.key("model").string(identity_.model);
+  json.key("system_fingerprint").string(identity_.fingerprint);
+}
+
+void GenerationReply::write_usage(JsonWriter& json) const {
+  const Usage u = usage();
+  json.begin_object();
+  json.key("prompt_tokens").integer(u.prompt_tokens);
+  json.key("completion_tokens").integer(u.completion_tokens);
+  json.key("total_tokens").integer(u.prompt_tokens + u.completion_tokens);
+  json.key("prompt_tokens_details").begin_object();
+  json.key("cached_tokens").integer(u.cached_tokens).end_object();
+  json.end_object();
+}
+
+// role: the first event of a chat's choice. What is told of tokens goes with it.
+void GenerationReply::write_frame(Choice& choice, const std::string& text, bool role,
+                                  const char* finish, std::string& frames) {
+  std::string data;
+  JsonWriter json(data);
+  begin_json(json);
+  json.key("choices").begin_array().begin_object();
+  json.key("index").integer(static_cast<int64_t>(choice.index));
+  if (form_.chat) {
+    json.key("delta").begin_object();
+    if (role) json.key("role").string("assistant");
+    if (role || finish == nullptr) json.key("content").string(text);
+    json.end_object();
+  } else {
+    json.key("text").string(text);
+  }
+  json.key("logprobs");
+  if (role || choice.told.empty()) {
+    json.null();
+  } else {
+    write_logprobs(json, choice);
+    choice.told.clear();
+  }
+  json.key("finish_reason");
+  if (finish == nullptr)
+    json.null();
+  else
+    json.string(finish);
+  json.end_object().end_array();
+  if (form_.include_usage) {
+    json.key("usage");
+    if (form_.usage_in_each)
+      write_usage(json);
+    else
+      json.null();
+  }
+  json.end_object();
+  frames += sse_frame(data);
+}
+
+std::string GenerationReply::body() const {
+  TRIREME_CHECK(done(), "an answer that is not complete");
+  std::string out;
+  JsonWriter json(out);
+  begin_json(json);
+  json.key("choices").begin_array();
+  for (const auto& choice : choices_) write_choice(json, *choice);
+  json.end_array().key("usage");
+  write_usage(json);
+  json.end_object();
+  return out;
+}
+
+void GenerationReply::write_choice(JsonWriter& json, const Choice& choice) const {
+  json.begin_object().key("index").integer(static_cast<int64_t>(choice.index));
+  if (form_.chat) {
+    json.key("message").begin_object();
+    json.key("role").string("assistant").key("content").string(choice.text);
+    json.key("refusal").null().end_object();
+  } else {
+    json.key("text").string(choice.text);
+  }
+  json.key("logprobs");
+  if (form_.top_logprobs >= 0)
+    write_logprobs(json, choice);
+  else
+    json.null();
+  json.key("finish_reason").string(choice.finish).end_object();
+}
+
+void GenerationReply::write_logprobs(JsonWriter& json, const Choice& choice) const {
+  if (form_.chat)
+    write_chat_logprobs(json, choice);
+  else
+    write_completion_logprobs(json, choice);
+}
+
+// told: its share of the text; absent for tokens that were only possible.
+void GenerationReply::write_token(JsonWriter& json, int32_t id, double logprob,
+                                  const TokenText* told) const {
+  const std::string bytes = told != nullptr ? told->bytes : token_bytes(tokenizer_, id);
+  json.key("token").string(told != nullptr && !form_.tokens_as_ids ? told->text
+                                                                   : name_of(id, false));
+  json.key("logprob").number(finite(logprob));
+  json.key("bytes").begin_array();
+  for (const char byte : bytes) json.integer(static_cast<unsigned char>(byte));
+  json.end_array();
+}
+
+void GenerationReply::write_chat_logprobs(JsonWriter& json, const Choice& choice) const {
+  json.begin_object().key("content").begin_array();
+  for (const Choice::Told& told : choice.told) {
+    json.begin_object();
+    write_token(json, told.token.id, told.token.logprob, &told.text);
+    json.key("top_logprobs").begin_array();
+    for (const TokenLogprob& top : told.token.top) {
+      json.begin_object();
+      write_token(json, top.id, top.logprob, nullptr);
+      json.end_object();
+    }
+    json.end_array().end_object();
+  }
+  json.end_array().key("refusal").null().end_object();
+}
+
+void GenerationReply::write_completion_logprobs(JsonWriter& json, const Choice& choice) const {
+  json.begin_object().key("tokens").begin_array();
+  for (const auto& told : choice.told)
+    json.string(form_.tokens_as_ids ? name_of(told.token.id, false) : told.text.text);
+  json.end_array().key("token_logprobs").begin_array();
+  for (const auto& told : choice.told) {
+    if (told.first)
+      json.null();
+    else
+      json.number(finite(told.token.logprob));
+  }
+  json.end_array().key("top_logprobs").begin_array();
+  for (const auto& told : choice.told) {
+    if (told.first) {
+      json.null();
+      continue;
+    }
+    json.begin_object();
+    std::set<std::string> names;
+    const auto write = [&](int32_t id, double logprob) {
+      const std::string name = name_of(id, true);
+      if (names.insert(name).second) json.key(name).number(finite(logprob));
+    };
+    for (const TokenLogprob& top : told.token.top) write(top.id, top.logprob);
+    write(told.token.id, told.token.logprob);
+    json.end_object();
+  }
+  json.end_array().key("text_offset").begin_array();
+  for (const auto& told : choice.told) json.integer(told.text.offset);
+  json.end_array().end_object();
+}
+
+// A token by itself. as_key: one that is no UTF-8 has its bytes spelled, so that names differ.
+std::string GenerationReply::name_of(int32_t id, bool as_key) const {
+  if (form_.tokens_as_ids) return concat("token_id:", id);
+  if (!as_key) return token_text(tokenizer_, id);
+  const std::string bytes = token_bytes(tokenizer_, id);
+  if (find_invalid_utf8(bytes) == bytes.size()) return bytes;
+  std::string out = "bytes:";
+  for (const char byte : bytes) {
+    constexpr char kHex[] = "0123456789abcdef";
+    const auto b = static_cast<unsigned char>(byte);
+    out.append("\\x").append(1, kHex[b >> 4]).append(1, kHex[b & 15]);
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,142 @@
+#include "serving/api/openapi.h"
+
+#include <array>
+#include <cmath>
+
+#include "serving/api/field_table.h"
+
+namespace trireme {
+namespace {
+
+const char* type_of(FieldKind kind) {
+  switch (kind) {
+    case FieldKind::kBoolean: return "boolean";
+    case FieldKind::kInteger: return "integer";
+    case FieldKind::kNumber: return "number";
+    case FieldKind::kString: return "string";
+    case FieldKind::kObject: return "object";
+    case FieldKind::kArray: return "array";
+    case FieldKind::kOther: return nullptr;
+  }
+  return nullptr;
+}
+
+ApiJson bound(double value) {
+  if (value == std::floor(value)) return static_cast<int64_t>(value);
+  return value;
+}
+
+ApiJson schema_of(const Field& field) {
+  ApiJson schema = field.shape.empty() ? ApiJson::object() : ApiJson::parse(field.shape);
+  if (type_of(field.kind) != nullptr) schema["type"] = {type_of(field.kind), "null"};
+  if (std::isfinite(field.min)) schema["minimum"] = bound(field.min);
+  if (std::isfinite(field.max)) schema["maximum"] = bound(field.max);
+  if (!field.words.empty()) {
+    schema["enum"] = field.words;
+    schema["enum"].push_back(nullptr);
+  }
+  const bool is_string = field.kind == FieldKind::kString;
+  if (field.least > 0 && field.kind != FieldKind::kObject)
+    schema[is_string ? "minLength" : "minItems"] = field.least;
+  if (!field.default_json.empty()) schema["default"] = ApiJson::parse(field.default_json);
+  schema["description"] = field.help;
+  return schema;
+}
+
+ApiJson request_schema(Endpoint endpoint) {
+  ApiJson properties = ApiJson::object(), required = ApiJson::array();
+  for (const Field& field : fields_of(endpoint)) {
+    if (field.status != FieldStatus::kRead && field.status != FieldStatus::kIgnored) continue;
+    properties[field.name] = schema_of(field);
+    if (field.is_required) required.push_back(field.name);
+  }
+  ApiJson schema = {{"type", "object"}, {"properties", properties}};
+  if (!required.empty()) schema["required"] = required;
+  return schema;
+}
+
+ApiJson response(const char* description, const char* type) {
+  return {{"description", description}, {"content", {{type, {{"schema", ApiJson::object()}}}}}};
+}
+
+ApiJson error_response(const char* description) {
+  return {
+      {"description", description},
+      {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
+}
+
+ApiJson post_operation(Endpoint endpoint, const char* summary) {
+  ApiJson responses = {{"200", response("The answer.", "application/json")}};
+  if (endpoint == Endpoint::kCompletions || endpoint == Endpoint::kChat)
+    responses["200"]["content"]["text/event-stream"] = {{"schema", {{"type", "string"}}}};
+  for (const auto& [status, why] :
+       {std::pair("400", "The request cannot be used; `param` names the field."),
+        std::pair("401", "No key, or a wrong one."), std::pair("404", "There is no such model."),
+        std::pair("413", "The body is too large."), std::pair("415", "The body is no JSON."),
+        std::pair("429", "The queue is full; Retry-After says when to come again."),
+        std::pair("500", "A fault of the server."),
+        std::pair("501", "The request asks for what this server does not do."),
+        std::pair("503", "The server is full, loading, draining or has failed.")})
+    responses[status] = error_response(why);
+  return {{"summary", summary},
+          {"requestBody",
+           {{"required", true},
+            {"content", {{"application/json", {{"schema", request_schema(endpoint)}}}}}}},
+          {"responses", responses}};
+}
+
+ApiJson get_operation(const char* summary, const char* type, bool open) {
+  ApiJson operation = {{"summary", summary},
+                       {"responses", {{"200", response("The answer.", type)}}}};
+  if (open)
+    operation["security"] = ApiJson::array();
+  else
+    operation["responses"]["401"] = error_response("No key, or a wrong one.");
+  return operation;
+}
+
+ApiJson error_schema() {
+  const ApiJson text_or_null = {{"type", {"string", "null"}}};
+  return {{"type", "object"},
+          {"required", {"error"}},
+          {"properties",
+           {{"error",
+             {{"type", "object"},
+              {"required", {"message", "type", "param", "code"}},
+              {"properties",
+               {{"message", {{"type", "string"}}},
+                {"type", {{"type", "string"}}},
+                {"param", text_or_null},
+                {"code", text_or_null}}}}}}}};
+}
+
+}  // namespace
+
+std::string openapi_document(const std::string& version) {
+  ApiJson paths = ApiJson::object();
+  for (const auto& [endpoint, summary] :
+       {std::pair(Endpoint::kCompletions, "Texts that go on from prompts"),
+        std::pair(Endpoint::kChat, "The next message of a conversation"),
+        std::pair(Endpoint::kEmbeddings, "Vectors of texts"),
+        std::pair(Endpoint::kTokenize, "The tokens of a text or a conversation"),
+        std::pair(Endpoint::kDetokenize, "The text of tokens")})
+    paths[path_of(endpoint)]["post"] = post_operation(endpoint, summary);
+  paths["/v1/models"]["get"] = get_operation("The models", "application/json", false);
+  paths["/version"]["get"] = get_operation("The server's version", "application/json", false);
+  paths["/metrics"]["get"] = get_operation("Metrics for Prometheus", "text/plain", false);
+  for (const auto& [path, summary] : {std::pair("/health", "Whether the engine works"),
+                                      std::pair("/health/live", "Whether the server answers"),
+                                      std::pair("/health/ready", "Whether it takes requests")})
+    paths[path]["get"] = get_operation(summary, "application/json", true);
+  const ApiJson document = {
+      {"openapi", "3.1.0"},
+      {"info", {{"title", "Trireme"}, {"version", version}}},
+      {"paths", paths},
+      {"components",
+       {{"schemas", {{"Error", error_schema()}}},
+        {"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}}}}}}},
+      {"security", {{{"key", ApiJson::array()}}}}};
+  return document.dump();
+}
+
+}  // namespace trireme

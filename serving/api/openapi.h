@@ -1,0 +1,10 @@
+// The OpenAPI 3.1 document of the server, from the tables of fields.
+#pragma once
+
+#include <string>
+
+namespace trireme {
+
+std::string openapi_document(const std::string& version);
+
+}  // namespace trireme

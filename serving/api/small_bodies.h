@@ -1,0 +1,27 @@
+// Bodies of the small answers: /v1/models, /tokenize, /detokenize.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct ModelCard {
+  std::string id;
+  int64_t created = 0;  // seconds since 1970
+  int64_t max_model_len = 0;
+  std::string root;         // what was loaded
+  std::string parent = {};  // of an adapter: the id of its base
+};
+
+std::string model_body(const ModelCard& card);
+std::string model_list_body(std::span<const ModelCard> cards);
+
+// strings: absent, or one for each token, in UTF-8.
+std::string tokenize_body(std::span<const int32_t> tokens, int64_t max_model_len,
+                          const std::vector<std::string>* strings);
+std::string detokenize_body(const std::string& utf8);
+
+}  // namespace trireme
