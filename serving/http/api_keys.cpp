@@ -1,0 +1,61 @@
+#include "serving/http/api_keys.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include "serving/api/api_error.h"
+
+namespace trireme {
+
+ApiKeys::Digest ApiKeys::digest(std::string_view key) {
+  Digest out{};
+  const int done = EVP_Digest(key.data(), key.size(), out.data(), nullptr, EVP_sha256(), nullptr);
+  TRIREME_CHECK(done == 1, "SHA-256 of OpenSSL failed");
+  return out;
+}
+
+ApiKeys::ApiKeys(const std::vector<std::string>& user_keys,
+                 const std::vector<std::string>& admin_keys) {
+  const auto add = [&](const std::vector<std::string>& keys, bool admin) {
+    for (const std::string& key : keys) {
+      if (key.empty()) fail_input("an API key is empty");
+      keys_.push_back({digest(key), admin});
+    }
+  };
+  add(user_keys, false);
+  add(admin_keys, true);
+}
+
+std::string ApiKeys::check(const std::string* authorization, Access access) const {
+  if (access == Access::kOpen) return {};
+  const auto refuse = [](int status, const char* message, const char* code) {
+    throw ApiError(status, message, "", code);
+  };
+  const char* admin_needed = "this needs an admin's API key";
+  if (keys_.empty()) {
+    if (access == Access::kAdmin) refuse(403, admin_needed, "admin_key_required");
+    return {};
+  }
+  if (authorization == nullptr)
+    refuse(401, "no API key was given: Authorization: Bearer KEY", "missing_api_key");
+  constexpr std::string_view kScheme = "Bearer ";
+  std::string_view given = *authorization;
+  bool bearer = given.size() > kScheme.size();
+  for (size_t i = 0; bearer && i < kScheme.size(); ++i)
+    bearer = (given[i] | 0x20) == (kScheme[i] | 0x20);
+  if (!bearer) refuse(401, "Invalid API key", "invalid_api_key");
+  const Digest digest_of_given = digest(given.substr(kScheme.size()));
+  size_t found = keys_.size();
+  bool admin = false;
+  for (size_t i = 0; i < keys_.size(); ++i) {  // all of them, whichever it is
+    const bool equal =
+        CRYPTO_memcmp(keys_[i].digest.data(), digest_of_given.data(), digest_of_given.size()) == 0;
+    if (equal) found = i;
+    if (equal) admin = admin || keys_[i].admin;
+  }
+  if (found == keys_.size()) refuse(401, "Invalid API key", "invalid_api_key");
+  if (access == Access::kAdmin && !admin) refuse(403, admin_needed, "admin_key_required");
+  return concat("key-", found);
+}
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+// Who may do what. Only digests of keys are kept, and comparing takes the same time whether a key is nearly
+// right or not at all.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+// What a route asks for. Whatever has no route asks for kUser.
+enum class Access { kOpen, kUser, kAdmin };
+
+class ApiKeys {
+ public:
+  // An admin's key is a user's as well. Without any key everyone is a user and nobody an admin.
+  ApiKeys() = default;
+  ApiKeys(const std::vector<std::string>& user_keys, const std::vector<std::string>& admin_keys);
+
+  bool empty() const { return keys_.empty(); }
+  // authorization: the header's value, "Bearer KEY"; nullptr: there is none. ApiError 401 or 403. Returns a
+  // name for the key, "" without keys: equal for equal keys, and nothing can be learnt of the key from it.
+  std::string check(const std::string* authorization, Access access) const;
+
+ private:
+  using Digest = std::array<unsigned char, 32>;
+  struct Key {
+    Digest digest;
+    bool admin;
+  };
+  static Digest digest(std::string_view key);
+  std::vector<Key> keys_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,78 @@
+// A request and its answer, without sockets.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "serving/api/api_error.h"
+
+namespace trireme {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct RequestHead {
+  std::string method, target, path, query;
+  int version = 11;  // of HTTP, times ten
+  Headers headers;   // names in lower case
+  bool keep_alive = true;
+  std::optional<uint64_t> content_length;  // absent with chunks, and without a body
+  bool chunked = false;
+
+  // The value of the only header of that name; absent: there is none.
+  const std::string* find(std::string_view lower_case_name) const;
+  size_t count(std::string_view lower_case_name) const;
+};
+
+struct HttpRequest {
+  RequestHead head;
+  std::string body;
+  std::string id;      // X-Request-Id
+  std::string tenant;  // whose key; equal for equal keys, tells nothing of them; "" without keys
+  std::chrono::steady_clock::time_point arrival;
+  std::optional<std::chrono::milliseconds> timeout;  // X-Request-Timeout-Ms
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string body = {};
+  std::string content_type = "application/json";
+  Headers headers = {};
+};
+
+// The reply to an error: its body and the headers that go with the status.
+HttpReply reply_of(const ApiError& error);
+// Of any exception: ApiError as it is, InputError as 400, anything else as 500 without a word of what it is
+// about (that is logged).
+HttpReply reply_of(const std::exception& error, const std::string& request_id);
+
+// An answer that comes by and by. One thread at a time calls it.
+class PendingReply {
+ public:
+  virtual ~PendingReply() = default;  // what is still computed for it is cancelled
+
+  // wake: called from any thread when take() may have something new; not called after this object is gone.
+  virtual void start(std::function<void()> wake) = 0;
+
+  struct Part {
+    std::optional<HttpReply> whole = {};  // the whole answer, nothing was there before
+    std::string events = {};              // of a stream, in the order they come
+    bool done = false;
+  };
+  virtual Part take() = 0;
+  // The event that ends a stream after an error.
+  virtual std::string error_event(const ApiError& error) const = 0;
+};
+
+struct Answer {
+  HttpReply reply = {};
+  std::unique_ptr<PendingReply> pending = {};  // in its place
+};
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+// The paths a server answers, what each asks for, and who does the work.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serving/http/api_keys.h"
+#include "serving/http/exchange.h"
+
+namespace trireme {
+
+struct Route {
+  std::string method;  // GET (which answers HEAD too) or POST
+  std::string path;    // exactly, or with a last "/*" all below it
+  Access access = Access::kUser;
+  // On a thread of the workers', several at a time. What it throws becomes an error's reply.
+  std::function<Answer(HttpRequest&)> handle;
+  // Before the body is read: throws ApiError where it would be in vain. On a thread that serves connections:
+  // must not wait.
+  std::function<void(const RequestHead&)> admit = {};
+};
+
+class Routes {
+ public:
+  void add(Route route);
+  // nullptr: no route has this path. Where another method's has it, `other_methods` names them.
+  const Route* find(std::string_view method, std::string_view path,
+                    std::string& other_methods) const;
+
+ private:
+  std::vector<Route> routes_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,51 @@
+// What Prometheus is told, under the names that dashboards made for vLLM read. Every series has the label
+// model_name, those of the engine engine="0" too. Any thread may call.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "serving/engine/engine.h"
+
+namespace trireme {
+
+struct CacheInfo {
+  int64_t block_size = 0, blocks = 0;
+  std::string dtype;
+  bool prefix_caching = true;
+};
+
+// A sequence that has come to its end.
+struct FinishedSequence {
+  const char* reason = "";  // stop, length, abort or error
+  int64_t generated = 0;
+  double seconds = 0;         // since the request arrived
+  double decode_seconds = 0;  // from the first token to the last
+};
+
+class ServingMetrics {
+ public:
+  ServingMetrics(const std::string& model_name, int64_t max_model_len, const CacheInfo& cache);
+  ~ServingMetrics();
+
+  void step(const StepReport& report);
+  // A request was admitted. max_tokens: 0: as many as there is room for.
+  void admitted(int64_t n, int64_t max_tokens);
+  void prompt_computed(int64_t tokens, int64_t cached);  // once a prompt
+  void first_token(double seconds);                      // since the request arrived
+  void next_token(double seconds);                       // since the one before
+  void generated(int64_t tokens);
+  void finished(const FinishedSequence& sequence);
+  void http_request(const std::string& handler, const std::string& method, int status,
+                    double seconds, int64_t bytes);
+
+  // The text format; gauges as of now.
+  std::string text(const EngineCounts& counts);
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace trireme
