@@ -95,6 +95,7 @@ GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const T
 }
 
 GenerationReply::~GenerationReply() = default;
+GenerationReply::GenerationReply(GenerationReply&&) noexcept = default;
 
 bool GenerationReply::ended(size_t choice) const { return choices_[choice]->finish != nullptr; }
 

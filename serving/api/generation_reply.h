@@ -55,6 +55,7 @@ class GenerationReply {
   GenerationReply(ReplyIdentity identity, ReplyForm form, const Tokenizer& tokenizer,
                   std::vector<std::vector<int32_t>> prompts);
   ~GenerationReply();
+  GenerationReply(GenerationReply&&) noexcept;
 
   size_t choices() const { return choices_.size(); }
   // What has come of a choice: log-probabilities of its prompt's tokens (from the second on), tokens of its

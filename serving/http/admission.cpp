@@ -75,9 +75,10 @@ void Admission::close(const std::string& code, const std::string& message) {
   closed_message_ = message;
 }
 
-bool Admission::closed() const {
+void Admission::check_open() const {
   const std::lock_guard lock(mutex_);
-  return !closed_code_.empty();
+  if (!closed_code_.empty())
+    throw ApiError(503, closed_message_, "", closed_code_).retry_after(kClosedRetryMs);
 }
 
 int64_t Admission::sequences() const {

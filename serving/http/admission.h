@@ -51,7 +51,7 @@ class Admission {
   std::unique_ptr<Place> enter(const std::string& tenant, int64_t sequences, int64_t prompt_tokens);
   // Nothing is admitted any more: 503 with this code and message. Empty: again.
   void close(const std::string& code, const std::string& message);
-  bool closed() const;
+  void check_open() const;  // 503 where nothing is admitted
   int64_t sequences() const;
   int64_t prompt_tokens() const;
 

@@ -17,9 +17,9 @@ struct Route {
   Access access = Access::kUser;
   // On a thread of the workers', several at a time. What it throws becomes an error's reply.
   std::function<Answer(HttpRequest&)> handle;
-  // Before the body is read: throws ApiError where it would be in vain. On a thread that serves connections:
-  // must not wait.
-  std::function<void(const RequestHead&)> admit = {};
+  // Before the body is read: throws ApiError where it would be in vain. tenant: whose key. On a thread that
+  // serves connections: must not wait.
+  std::function<void(const RequestHead&, const std::string& tenant)> admit = {};
 };
 
 class Routes {

@@ -1,0 +1,506 @@
+#include "serving/http/connection.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <charconv>
+#include <ctime>
+#include <random>
+
+#include "engine/observe/log.h"
+
+namespace trireme {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr size_t kReadBytes = 8 << 10, kWriteBytes = 64 << 10;
+constexpr size_t kDiscarded =
+    64 << 10;  // of a refused request's body, so that the connection stays
+constexpr std::chrono::milliseconds kLinger{1000};
+constexpr size_t kLingerBytes = 1 << 20;
+
+const char* reason_of(int status) {
+  switch (status) {
+    case 200: return "OK";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 413: return "Content Too Large";
+    case 414: return "URI Too Long";
+    case 415: return "Unsupported Media Type";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 500: return "Internal Server Error";
+    case 501: return "Not Implemented";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    default: return "Status";
+  }
+}
+
+std::string random_id() {
+  thread_local std::mt19937_64 source{std::random_device{}()};
+  std::array<char, 33> text{};
+  for (size_t i = 0; i < 32; i += 16) {
+    uint64_t bits = source();
+    for (size_t k = 0; k < 16; ++k, bits >>= 4) text[i + k] = "0123456789abcdef"[bits & 15];
+  }
+  return text.data();
+}
+
+// The client's own where it is harmless.
+std::string id_of(const RequestHead& head) {
+  const std::string* given = head.find("x-request-id");
+  const auto harmless = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  };
+  const bool taken = given != nullptr && !given->empty() && given->size() <= 128 &&
+                     std::all_of(given->begin(), given->end(), harmless);
+  return taken ? *given : random_id();
+}
+
+std::string date_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 40> text{};
+  std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
+  return text.data();
+}
+
+// "localhost", 127.0.0.1 and ::1, with any port.
+bool is_local_name(std::string host) {
+  if (host.starts_with("[")) return host.starts_with("[::1]");
+  host = host.substr(0, host.find(':'));
+  return host == "localhost" || host.starts_with("127.");
+}
+
+bool is_json(const std::string& content_type) {
+  std::string type = content_type.substr(0, content_type.find(';'));
+  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.pop_back();
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+  return type == "application/json";
+}
+
+std::string chunk_of(const std::string& bytes) {
+  std::array<char, 20> size{};
+  const auto end = std::to_chars(size.data(), size.data() + size.size(), bytes.size(), 16).ptr;
+  std::string out(size.data(), end);
+  return out.append("\r\n").append(bytes).append("\r\n");
+}
+
+}  // namespace
+
+std::string address_group(const asio::ip::address& address) {
+  if (address.is_v4()) return address.to_string();
+  const asio::ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return asio::ip::make_address_v4(asio::ip::v4_mapped, v6).to_string();
+  asio::ip::address_v6::bytes_type bytes = v6.to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), static_cast<unsigned char>(0));
+  return asio::ip::address_v6(bytes).to_string();
+}
+
+// A request from its head to the end of its answer.
+struct Connection::Exchange {
+  explicit Exchange(ServerState& its_state) : state(its_state) { ++state.exchanges; }
+  ~Exchange() {
+    if (state.on_request) {
+      const double seconds = std::chrono::duration<double>(Clock::now() - request.arrival).count();
+      state.on_request({route == nullptr ? "none" : route->path, request.head.method, status,
+                        seconds, body_bytes});
+    }
+    --state.exchanges;
+  }
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  ServerState& state;
+  HttpRequest request;
+  const Route* route = nullptr;
+  std::optional<ApiError> refusal;
+  bool keep = true;  // the connection goes on afterwards
+  int status = 0;
+  int64_t body_bytes = 0;
+};
+
+struct Connection::Job {
+  HttpRequest request;
+  const Route* route = nullptr;
+  std::atomic<bool> abandoned{false};
+  Answer answer;
+  bool done = false;  // of the connection's thread
+};
+
+Connection::Connection(std::shared_ptr<ServerState> state, std::unique_ptr<Transport> transport,
+                       std::string address)
+    : state_(std::move(state)),
+      transport_(std::move(transport)),
+      address_(std::move(address)),
+      wake_(transport_->socket().get_executor()),
+      deadline_(transport_->socket().get_executor()),
+      space_(std::make_unique<char[]>(kReadBytes)) {}
+
+Connection::~Connection() {
+  --state_->connections;
+  const std::lock_guard lock(state_->mutex);
+  const auto at = state_->of_address.find(address_);
+  if (--at->second == 0) state_->of_address.erase(at);
+}
+
+void Connection::start(bool tls) {
+  asio::co_spawn(wake_.get_executor(), run(shared_from_this(), tls), asio::detached);
+}
+
+// --- waiting --------------------------------------------------------------------------------------------
+
+void Connection::notify() { wake_.cancel(); }
+
+// Until it is notified, or until then. Both may have other reasons than what the caller waits for.
+Connection::Awaitable<void> Connection::wait(Clock::time_point until) {
+  wake_.expires_at(until);
+  co_await wake_.async_wait(asio::as_tuple(asio::use_awaitable));
+}
+
+// Reads and writes that go on then are given up, and expired_ is set.
+void Connection::arm(std::chrono::milliseconds limit) {
+  expired_ = false;
+  deadline_.expires_after(limit);
+  deadline_.async_wait([self = shared_from_this(), number = ++alarm_](error_code error) {
+    if (error || number != self->alarm_) return;
+    self->expired_ = true;
+    error_code ignored;
+    self->transport_->socket().cancel(ignored);
+    self->notify();
+  });
+}
+
+void Connection::disarm() {
+  ++alarm_;
+  expired_ = false;
+  deadline_.cancel();
+}
+
+// Always one read is under way while there is room, so that a peer that goes away is noticed.
+void Connection::start_read() {
+  if (reading_ || gone_ || in_.size() >= state_->config.limits.read_ahead) return;
+  reading_ = true;
+  transport_->read(asio::buffer(space_.get(), kReadBytes),
+                   [self = shared_from_this()](error_code error, size_t bytes) {
+                     self->reading_ = false;
+                     self->in_.append(self->space_.get(), bytes);
+                     self->arrived_ += bytes;
+                     if (error && error != asio::error::operation_aborted) self->gone_ = true;
+                     self->notify();
+                   });
+}
+
+Connection::Awaitable<bool> Connection::fill() {
+  const uint64_t before = arrived_;
+  while (arrived_ == before && !gone_ && !expired_) {
+    start_read();
+    if (!reading_ && !gone_) co_return false;  // no room
+    co_await wait();
+  }
+  co_return arrived_ != before;
+}
+
+Connection::Awaitable<bool> Connection::write(std::string bytes) {
+  for (size_t at = 0; at < bytes.size(); at += written_) {
+    arm(state_->config.limits.stall_time);
+    writing_ = true;
+    transport_->write(asio::buffer(bytes.data() + at, std::min(bytes.size() - at, kWriteBytes)),
+                      [self = shared_from_this()](error_code error, size_t written) {
+                        self->writing_ = false;
+                        self->written_ = written;
+                        self->write_failed_ = static_cast<bool>(error);
+                        self->notify();
+                      });
+    while (writing_) co_await wait();
+    if (write_failed_) co_return false;
+  }
+  disarm();
+  co_return true;
+}
+
+Connection::Awaitable<bool> Connection::perform(void (Transport::*what)(Transport::Done)) {
+  auto result = std::make_shared<std::optional<bool>>();
+  (transport_.get()->*what)([self = shared_from_this(), result](error_code error, size_t) {
+    *result = !error;
+    self->notify();
+  });
+  while (!result->has_value()) co_await wait();
+  co_return **result;
+}
+
+// --- requests -------------------------------------------------------------------------------------------
+
+Connection::Awaitable<void> Connection::run(std::shared_ptr<Connection> self, bool tls) {
+  try {
+    bool good = true;
+    if (tls) {
+      self->arm(self->state_->config.limits.head_time);
+      good = co_await self->perform(&Transport::greet);
+    }
+    if (good) {
+      while (co_await self->serve()) self->first_ = false;
+      co_await self->close();
+    }
+  } catch (const std::exception& error) {
+    log_error("a connection ends: ", error.what());
+  }
+  self->disarm();
+  error_code ignored;
+  self->transport_->socket().close(ignored);
+}
+
+// True: the connection goes on.
+Connection::Awaitable<bool> Connection::serve() {
+  RequestReader reader(state_->config.limits, state_->all_bodies);
+  if (!co_await read_head(reader)) co_return false;
+  Exchange exchange(*state_);
+  exchange.request.head = reader.head();
+  exchange.request.arrival = Clock::now();
+  exchange.request.id = id_of(reader.head());
+  exchange.keep = reader.head().keep_alive && !state_->draining;
+  if (reader.state() == RequestReader::State::kRefused)
+    exchange.refusal = reader.refusal();
+  else
+    check_head(exchange);
+  if (!co_await read_body(reader, exchange)) co_return false;
+  if (exchange.refusal) {
+    if (reader.state() != RequestReader::State::kDone) exchange.keep = false;
+    co_return co_await reply(exchange, reply_of(*exchange.refusal));
+  }
+  std::string body = reader.take_body();
+  exchange.body_bytes = std::ssize(body);
+  co_return co_await answer(exchange, std::move(body));
+}
+
+// False: there is none.
+Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
+  const HttpLimits& limits = state_->config.limits;
+  arm(first_ ? limits.head_time : limits.idle_time);
+  bool begun = false;
+  while (reader.state() == RequestReader::State::kHead) {
+    const size_t taken = reader.feed(in_);
+    in_.erase(0, taken);
+    if (reader.state() != RequestReader::State::kHead) break;
+    if (reader.begun() && !begun) {
+      begun = true;
+      arm(limits.head_time);
+    }
+    if (taken > 0 || co_await fill()) continue;
+    if (expired_ && begun) {
+      disarm();
+      Exchange exchange(*state_);
+      exchange.keep = false;
+      exchange.request.arrival = Clock::now();
+      exchange.request.id = random_id();
+      const ApiError error(408, "the request's head took too long", "", "request_timeout");
+      co_await reply(exchange, reply_of(error));
+    }
+    co_return false;
+  }
+  disarm();
+  co_return true;
+}
+
+// What can be said before the body is there; cheap, since anybody may have it done.
+void Connection::check_head(Exchange& exchange) {
+  const RequestHead& head = exchange.request.head;
+  try {
+    const std::string* host = head.find("host");
+    if (state_->local_names_only && host != nullptr && !is_local_name(*host))
+      throw ApiError(403,
+                     "without API keys this server answers to localhost only; give it keys, or ask "
+                     "for http://localhost",
+                     "", "host_not_allowed");
+    std::string others;
+    const Route* route = state_->routes.find(head.method, head.path, others);
+    exchange.request.tenant = state_->config.keys.check(
+        head.find("authorization"), route == nullptr ? Access::kUser : route->access);
+    if (route == nullptr && others.empty())
+      throw ApiError(404, concat("there is nothing at ", head.path.substr(0, 200)), "",
+                     "not_found");
+    if (route == nullptr)
+      throw ApiError(405, concat(head.path, " takes ", others), "", "method_not_allowed");
+    exchange.route = route;
+    if (route->method == "POST") {
+      const std::string* type = head.find("content-type");
+      if (type == nullptr || !is_json(*type))
+        throw ApiError(415, "the header Content-Type must be application/json", "",
+                       "unsupported_media_type");
+    }
+    if (const std::string* timeout = head.find("x-request-timeout-ms")) {
+      int64_t ms = 0;
+      const char* end = timeout->data() + timeout->size();
+      const auto read = std::from_chars(timeout->data(), end, ms);
+      if (read.ec != std::errc() || read.ptr != end || ms < 1 || ms > 86'400'000)
+        throw ApiError(400, "X-Request-Timeout-Ms must be from 1 to 86400000", "", "invalid_value");
+      exchange.request.timeout = std::chrono::milliseconds(ms);
+    }
+    if (route->admit) route->admit(head, exchange.request.tenant);
+  } catch (const ApiError& error) {
+    exchange.refusal = error;
+  }
+}
+
+bool Connection::asks_to_go_on(const Exchange& exchange) const {
+  const std::string* expect = exchange.request.head.find("expect");
+  return expect != nullptr && exchange.request.head.version >= 11;
+}
+
+// Also that of a refused request, if it is small. False: the connection is broken.
+Connection::Awaitable<bool> Connection::read_body(RequestReader& reader, Exchange& exchange) {
+  if (reader.state() != RequestReader::State::kBody) co_return true;
+  if (exchange.refusal) {
+    const bool small = reader.head().content_length.value_or(kDiscarded + 1) <= kDiscarded;
+    if (!small || asks_to_go_on(exchange)) co_return true;
+    reader.discard_body();
+  } else if (asks_to_go_on(exchange) && in_.empty()) {
+    if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
+  }
+  arm(state_->config.limits.body_time);
+  while (reader.state() == RequestReader::State::kBody) {
+    const size_t taken = reader.feed(in_);
+    in_.erase(0, taken);
+    if (reader.state() != RequestReader::State::kBody || taken > 0) continue;
+    if (co_await fill()) continue;
+    if (!expired_) co_return false;
+    exchange.refusal.emplace(408, "the request's body took too long", "", "request_timeout");
+    break;
+  }
+  disarm();
+  if (reader.state() == RequestReader::State::kRefused) exchange.refusal = reader.refusal();
+  co_return true;
+}
+
+// --- answers --------------------------------------------------------------------------------------------
+
+Connection::Awaitable<bool> Connection::answer(Exchange& exchange, std::string body) {
+  auto job = std::make_shared<Job>();
+  job->request = exchange.request;
+  job->request.body = std::move(body);
+  job->route = exchange.route;
+  asio::post(*state_->workers, [self = shared_from_this(), job] {
+    if (!job->abandoned) {
+      try {
+        job->answer = job->route->handle(job->request);
+      } catch (const std::exception& error) {
+        job->answer.reply = reply_of(error, job->request.id);
+      }
+    }
+    job->request.body = {};
+    asio::post(self->wake_.get_executor(), [self, job] {
+      job->done = true;
+      self->notify();
+    });
+  });
+  start_read();
+  while (!job->done && !gone_) co_await wait();
+  if (!job->done) {
+    job->abandoned = true;
+    co_return false;
+  }
+  if (job->answer.pending == nullptr) co_return co_await reply(exchange, job->answer.reply);
+  const std::unique_ptr<PendingReply> pending = std::move(job->answer.pending);
+  co_return co_await stream(exchange, *pending);
+}
+
+std::string Connection::head_of(Exchange& exchange, int status, const std::string& type,
+                                const Headers& headers, const std::string& framing) const {
+  std::string out = concat("HTTP/1.1 ", status, " ", reason_of(status), "\r\n");
+  const auto add = [&](std::string_view name, std::string_view value) {
+    out.append(name).append(": ").append(value).append("\r\n");
+  };
+  exchange.status = status;
+  add("Content-Type", type);
+  if (type.starts_with("text/event-stream")) add("Cache-Control", "no-cache");
+  add("X-Request-Id", exchange.request.id);
+  for (const auto& [name, value] : headers) add(name, value);
+  out += framing;
+  if (!exchange.keep)
+    add("Connection", "close");
+  else if (exchange.request.head.version < 11)
+    add("Connection", "keep-alive");
+  add("Date", date_now());
+  return out += "\r\n";
+}
+
+Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpReply& whole) {
+  if (state_->draining) exchange.keep = false;
+  std::string bytes = head_of(exchange, whole.status, whole.content_type, whole.headers,
+                              concat("Content-Length: ", whole.body.size(), "\r\n"));
+  if (exchange.request.head.method != "HEAD") bytes += whole.body;
+  const bool written = co_await write(std::move(bytes));
+  co_return written&& exchange.keep;
+}
+
+// A pending answer, whole or by and by, until it is done or the peer has gone.
+Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply& pending) {
+  pending.start([executor = wake_.get_executor(), weak = weak_from_this()] {
+    asio::post(executor, [weak] {
+      if (const auto self = weak.lock()) self->notify();
+    });
+  });
+  const bool chunks = exchange.request.head.version >= 11;
+  const auto ping_time = state_->config.limits.ping_time;
+  const auto& timeout = exchange.request.timeout;
+  const auto end = timeout ? exchange.request.arrival + *timeout : Clock::time_point::max();
+  bool begun = false;
+  auto ping = Clock::time_point::max();
+  for (;;) {
+    PendingReply::Part part = pending.take();
+    const auto now = Clock::now();
+    if (!part.done && now >= end) {
+      const ApiError error(504, "the request's own time has passed", "", "deadline_exceeded");
+      if (!begun) co_return co_await reply(exchange, reply_of(error));
+      part.events += pending.error_event(error);
+      part.done = true;
+    }
+    if (part.whole) co_return co_await reply(exchange, *part.whole);
+    if (part.events.empty() && now >= ping) part.events = ": ping\n\n";
+    if (!part.events.empty()) {
+      if (!chunks) exchange.keep = false;
+      std::string bytes;
+      if (!begun)
+        bytes = head_of(exchange, 200, "text/event-stream; charset=utf-8", {},
+                        chunks ? "Transfer-Encoding: chunked\r\n" : "");
+      bytes += chunks ? chunk_of(part.events) : part.events;
+      if (part.done && chunks) bytes += "0\r\n\r\n";
+      if (!co_await write(std::move(bytes))) co_return false;
+      begun = true;
+      ping = Clock::now() + ping_time;
+      if (!part.done) continue;
+    }
+    if (part.done) co_return exchange.keep && !state_->draining;
+    if (gone_) co_return false;
+    start_read();
+    co_await wait(std::min(ping, end));
+  }
+}
+
+// The last bytes shall arrive: a socket that is closed with bytes unread takes its answer back.
+Connection::Awaitable<void> Connection::close() {
+  if (gone_ || write_failed_) co_return;
+  arm(kLinger);
+  const uint64_t before = arrived_;
+  if (co_await perform(&Transport::take_leave)) {
+    do in_.clear();
+    while (arrived_ - before < kLingerBytes && co_await fill());
+  }
+  disarm();
+}
+
+}  // namespace trireme

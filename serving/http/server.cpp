@@ -1,0 +1,212 @@
+#include "serving/http/server.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <thread>
+
+#include "engine/observe/log.h"
+#include "serving/http/connection.h"
+
+namespace trireme {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+// As many files as may be open: each connection is one.
+void raise_file_limit(int64_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto most = std::min(limit.rlim_max, static_cast<rlim_t>(wanted));
+  if (limit.rlim_cur >= most) return;
+  limit.rlim_cur = most;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+asio::ip::address address_of(const std::string& host) {
+  error_code error;
+  const asio::ip::address address =
+      asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error)
+    fail_input("host \"", host, "\" is no address: give one of this machine, such as 127.0.0.1 or ",
+               "0.0.0.0");
+  return address;
+}
+
+std::unique_ptr<asio::ssl::context> tls_context(const TlsFiles& files) {
+  auto tls = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
+  tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_tlsv1 |
+                   asio::ssl::context::no_tlsv1_1);
+  error_code error;
+  tls->use_certificate_chain_file(files.certificate, error);
+  if (error) fail_input("the certificate ", files.certificate, ": ", error.message());
+  tls->use_private_key_file(files.key, asio::ssl::context::pem, error);
+  if (error) fail_input("the private key ", files.key, ": ", error.message());
+  return tls;
+}
+
+// What a connection too many gets, at once and without a look at what it asks.
+std::string refusal_of_connection() {
+  const std::string body = error_body(503, "too many connections", "too_many_connections");
+  return concat("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n",
+                "Retry-After: 1\r\nretry-after-ms: 1000\r\nContent-Length: ", body.size(),
+                "\r\nConnection: close\r\n\r\n", body);
+}
+
+}  // namespace
+
+class HttpServer::Impl {
+ public:
+  Impl(HttpConfig config, Routes routes, std::function<void(const RequestSummary&)> on_request);
+  ~Impl() { stop(); }
+  void stop();
+  ServerState& state() { return *state_; }
+  int port() const { return port_; }
+
+ private:
+  using Context = asio::io_context;
+  void listen();
+  asio::awaitable<void> accept_connections();
+  void welcome(tcp::socket socket, const tcp::endpoint& peer);
+
+  std::shared_ptr<ServerState> state_;
+  std::unique_ptr<asio::ssl::context> tls_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+  std::vector<asio::executor_work_guard<Context::executor_type>> guards_;
+  std::unique_ptr<tcp::acceptor> acceptor_;
+  std::vector<std::thread> threads_;
+  int port_ = 0;
+};
+
+HttpServer::Impl::Impl(HttpConfig config, Routes routes,
+                       std::function<void(const RequestSummary&)> on_request)
+    : state_(std::make_shared<ServerState>(std::move(config), std::move(routes),
+                                           std::move(on_request))) {
+  const HttpConfig& given = state_->config;
+  if (given.tls) tls_ = tls_context(*given.tls);
+  for (int i = 0; i < given.threads; ++i) {
+    contexts_.push_back(std::make_unique<Context>(1));
+    guards_.push_back(asio::make_work_guard(*contexts_.back()));
+  }
+  listen();
+  raise_file_limit(given.limits.connections + 256);
+  asio::co_spawn(*contexts_[0], accept_connections(), asio::detached);
+  for (const auto& context : contexts_) threads_.emplace_back([&context] { context->run(); });
+}
+
+void HttpServer::Impl::listen() {
+  const HttpConfig& given = state_->config;
+  const asio::ip::address address = address_of(given.host);
+  if (given.keys.empty() && !given.insecure) {
+    if (!address.is_loopback())
+      fail_input("others could reach ", given.host,
+                 " and there is no API key: give one, or listen ",
+                 "on 127.0.0.1, or say that it is to be open to all");
+    state_->local_names_only = true;
+  }
+  acceptor_ = std::make_unique<tcp::acceptor>(*contexts_[0]);
+  try {
+    const tcp::endpoint endpoint(address, static_cast<asio::ip::port_type>(given.port));
+    acceptor_->open(endpoint.protocol());
+    acceptor_->set_option(tcp::acceptor::reuse_address(true));
+    acceptor_->bind(endpoint);
+    acceptor_->listen(4096);
+    port_ = acceptor_->local_endpoint().port();
+  } catch (const boost::system::system_error& error) {
+    fail_input("cannot listen on ", given.host, ", port ", given.port, ": ",
+               error.code().message());
+  }
+}
+
+asio::awaitable<void> HttpServer::Impl::accept_connections() {
+  asio::steady_timer pause(*contexts_[0]);
+  for (size_t next = 0;; next = (next + 1) % contexts_.size()) {
+    tcp::socket socket(*contexts_[next]);
+    tcp::endpoint peer;
+    const auto [error] =
+        co_await acceptor_->async_accept(socket, peer, asio::as_tuple(asio::use_awaitable));
+    if (error == asio::error::operation_aborted) co_return;
+    if (!error) {
+      welcome(std::move(socket), peer);
+      continue;
+    }
+    // Too many open files, as a rule: some will be closed.
+    pause.expires_after(std::chrono::milliseconds(20));
+    co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
+  }
+}
+
+void HttpServer::Impl::welcome(tcp::socket socket, const tcp::endpoint& peer) {
+  const HttpLimits& limits = state_->config.limits;
+  const std::string group = address_group(peer.address());
+  bool taken = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    int64_t& from_there = state_->of_address[group];
+    taken = state_->connections < limits.connections && from_there < limits.connections_per_address;
+    if (taken) {
+      ++from_there;
+      ++state_->connections;
+    } else if (from_there == 0) {
+      state_->of_address.erase(group);
+    }
+  }
+  error_code ignored;
+  if (!taken) {
+    socket.non_blocking(true, ignored);
+    if (tls_ == nullptr) socket.write_some(asio::buffer(refusal_of_connection()), ignored);
+    socket.shutdown(tcp::socket::shutdown_send, ignored);
+    return;
+  }
+  socket.set_option(tcp::no_delay(true), ignored);
+  socket.non_blocking(true, ignored);
+  auto connection =
+      std::make_shared<Connection>(state_, make_transport(std::move(socket), tls_.get()), group);
+  connection->start(tls_ != nullptr);
+}
+
+void HttpServer::Impl::stop() {
+  for (const auto& context : contexts_) context->stop();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  if (state_->workers) state_->workers->stop();
+  state_->workers.reset();
+  acceptor_.reset();
+  guards_.clear();
+  contexts_.clear();  // and all that waits in them
+}
+
+HttpServer::HttpServer(HttpConfig config, Routes routes,
+                       std::function<void(const RequestSummary&)> on_request)
+    : impl_(std::make_unique<Impl>(std::move(config), std::move(routes), std::move(on_request))) {}
+
+HttpServer::~HttpServer() = default;
+
+int HttpServer::port() const { return impl_->port(); }
+
+HttpCounts HttpServer::counts() const {
+  return {impl_->state().connections, impl_->state().exchanges};
+}
+
+bool HttpServer::drain(std::chrono::milliseconds limit) {
+  impl_->state().draining = true;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (impl_->state().exchanges > 0) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+void HttpServer::stop() { impl_->stop(); }
+
+}  // namespace trireme

@@ -1,0 +1,339 @@
+#include "serving/http/service.h"
+
+#include <algorithm>
+#include <ctime>
+#include <random>
+
+#include "engine/core/utf8.h"
+#include "engine/observe/log.h"
+#include "serving/api/generation_reply.h"
+#include "serving/api/json_writer.h"
+#include "serving/api/openapi.h"
+#include "serving/http/generation_task.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kBytesPerToken = 4;  // a guess, for prompts that are not tokenized yet
+constexpr size_t kMostMentioned = 1000;
+
+uint64_t random_seed() {
+  thread_local std::mt19937_64 source{(uint64_t{std::random_device{}()} << 32) |
+                                      std::random_device{}()};
+  return source();
+}
+
+HttpReply text_reply(std::string body, const char* type) {
+  return {.body = std::move(body), .content_type = type};
+}
+
+HttpReply status_reply(const char* status) {
+  std::string body;
+  JsonWriter(body).begin_object().key("status").string(status).end_object();
+  return {.body = std::move(body)};
+}
+
+std::string valid_utf8(std::string bytes) {
+  std::string text = take_complete_utf8(bytes);
+  return bytes.empty() ? text : text + "\xEF\xBF\xBD";
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escape = text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 &&
+                        hex_digit(text[i + 2]) >= 0;
+    out +=
+        escape ? static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2])) : text[i];
+    if (escape) i += 2;
+  }
+  return out;
+}
+
+[[noreturn]] void fail_no_model(const std::string& id) {
+  throw ApiError(404, concat("The model `", id.substr(0, 200), "` does not exist"), "model",
+                 "model_not_found");
+}
+
+}  // namespace
+
+Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat,
+                 ServingMetrics& metrics, ServiceConfig config)
+    : engine_(engine),
+      tokenizer_(tokenizer),
+      metrics_(metrics),
+      config_(std::move(config)),
+      admission_(config_.admission) {
+  if (chat != nullptr) writer_ = std::make_unique<ConversationWriter>(*chat, tokenizer);
+}
+
+void Service::add_generating_route(Routes& routes, const char* path,
+                                   Answer (Service::*handle)(HttpRequest&)) {
+  routes.add({.method = "POST",
+              .path = path,
+              .access = Access::kUser,
+              .handle = [this, handle](HttpRequest& request) { return (this->*handle)(request); },
+              .admit =
+                  [this](const RequestHead&, const std::string& tenant) {
+                    check_engine();
+                    admission_.check(tenant);
+                  }});
+}
+
+Routes Service::routes() {
+  Routes routes;
+  const auto get = [&](const char* path, Access access, std::function<Answer(HttpRequest&)> what) {
+    routes.add({.method = "GET", .path = path, .access = access, .handle = std::move(what)});
+  };
+  const auto post = [&](const char* path, Answer (Service::*handle)(HttpRequest&)) {
+    routes.add({.method = "POST", .path = path, .handle = [this, handle](HttpRequest& request) {
+                  return (this->*handle)(request);
+                }});
+  };
+  add_generating_route(routes, "/v1/completions", &Service::completions);
+  add_generating_route(routes, "/v1/chat/completions", &Service::chat_completions);
+  post("/v1/embeddings", &Service::embeddings);
+  post("/tokenize", &Service::tokenize);
+  post("/detokenize", &Service::detokenize);
+  get("/v1/models", Access::kUser,
+      [this](HttpRequest&) { return Answer{{.body = model_list_body(config_.models)}}; });
+  get("/v1/models/*", Access::kUser, [this](HttpRequest& request) { return model(request); });
+  get("/health", Access::kOpen, [this](HttpRequest&) {
+    check_engine();
+    return Answer{text_reply("", "text/plain")};
+  });
+  get("/health/live", Access::kOpen, [](HttpRequest&) { return Answer{status_reply("live")}; });
+  get("/health/ready", Access::kOpen, [this](HttpRequest&) { return ready(); });
+  get("/version", Access::kUser, [this](HttpRequest&) {
+    std::string body;
+    JsonWriter(body).begin_object().key("version").string(config_.version).end_object();
+    return Answer{{.body = std::move(body)}};
+  });
+  get("/openapi.json", Access::kUser,
+      [this](HttpRequest&) { return Answer{{.body = openapi_document(config_.version)}}; });
+  get("/metrics", Access::kUser, [this](HttpRequest&) {
+    return Answer{
+        text_reply(metrics_.text(engine_.counts()), "text/plain; version=0.0.4; charset=utf-8")};
+  });
+  return routes;
+}
+
+void Service::count(const RequestSummary& summary) {
+  // Whoever asks chooses the method: other names would be series without end.
+  const bool usual =
+      summary.method == "GET" || summary.method == "POST" || summary.method == "HEAD";
+  metrics_.http_request(summary.handler, usual ? summary.method : "other", summary.status,
+                        summary.seconds, summary.body_bytes);
+}
+
+// --- checks ---------------------------------------------------------------------------------------------
+
+void Service::check_engine() const {
+  const std::string failure = engine_.failure();
+  if (failure.empty()) return;
+  log_error("refused, since the engine has failed: ", failure);
+  throw ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000);
+}
+
+Answer Service::ready() const {
+  check_engine();
+  admission_.check_open();
+  return {status_reply("ready")};
+}
+
+Answer Service::model(const HttpRequest& request) const {
+  const std::string id =
+      percent_decoded(std::string_view(request.head.path).substr(sizeof("/v1/models/") - 1));
+  for (const ModelCard& card : config_.models)
+    if (card.id == id) return {{.body = model_body(card)}};
+  fail_no_model(id);
+}
+
+void Service::check_model(const std::string& id) const {
+  const bool known = std::any_of(config_.models.begin(), config_.models.end(),
+                                 [&](const ModelCard& card) { return card.id == id; });
+  if (!known) fail_no_model(id);
+}
+
+void Service::check_done_here(const GenerationRequest& request) const {
+  check_model(request.model);
+  if (request.constraint.kind != Constraint::Kind::kNone)
+    fail_unavailable("response_format", "structured output is not available on this server");
+}
+
+void Service::mention_unknown(const std::vector<std::string>& fields) {
+  if (fields.empty()) return;
+  const std::lock_guard lock(mutex_);
+  for (const std::string& field : fields)
+    if (mentioned_.size() < kMostMentioned && mentioned_.insert(field).second)
+      log_warning("requests have a field that nothing is known of and that is ignored: ",
+                  error_body(0, field, ""));
+}
+
+// --- prompts --------------------------------------------------------------------------------------------
+
+std::vector<int32_t> Service::encode_prompt(const Prompt& prompt, bool add_special) const {
+  if (!prompt.is_text) return prompt.tokens;
+  return tokenizer_.encode(prompt.text, {.add_special = add_special});
+}
+
+std::vector<int32_t> Service::encode_chat(const nlohmann::ordered_json& variables,
+                                          bool add_special) const {
+  if (writer_ == nullptr)
+    throw ApiError(400, "this model has no chat template: use /v1/completions", "messages",
+                   "no_chat_template");
+  WrittenConversation written;
+  try {
+    written = writer_->write(variables);
+  } catch (const InputError& error) {
+    fail_field("messages", error.what());
+  }
+  return tokenizer_.encode(
+      written.text, {.add_special = add_special, .parse_special = true, .breaks = written.breaks});
+}
+
+int64_t Service::tokens_to_generate(const GenerationRequest& request, int64_t prompt) const {
+  const int64_t room = config_.max_model_len - prompt;
+  const auto fail_length = [&](const char* param, const std::string& message) {
+    throw ApiError(400, message, param, "context_length_exceeded");
+  };
+  if (prompt == 0) fail_field("prompt", "the prompt has no tokens");
+  if (room < 1)
+    fail_length("prompt", concat("the prompt has ", prompt,
+                                 " tokens, and with one more it may have ", config_.max_model_len));
+  const int64_t wanted = request.max_tokens.value_or(room);
+  if (wanted > room)
+    fail_length("max_tokens",
+                concat("the prompt has ", prompt, " tokens: with ", wanted,
+                       " to generate they are more than the model's ", config_.max_model_len));
+  return std::max<int64_t>(wanted, 1);  // what an echo without text needs
+}
+
+std::shared_ptr<TokenChoice> Service::choice_of(const GenerationRequest& request) const {
+  auto choice = std::make_shared<TokenChoice>();
+  choice->sampling = {.temperature = request.temperature,
+                      .top_k = std::max<int64_t>(request.top_k, 0),
+                      .top_p = request.top_p,
+                      .min_p = request.min_p};
+  choice->repetition_penalty = request.repetition_penalty;
+  choice->frequency_penalty = request.frequency_penalty;
+  choice->presence_penalty = request.presence_penalty;
+  choice->top_logprobs = request.top_logprobs;
+  choice->min_tokens = request.min_tokens;
+  choice->end_ids = request.stop_token_ids;
+  if (!request.ignore_eos)
+    choice->end_ids.insert(choice->end_ids.end(), config_.end_ids.begin(), config_.end_ids.end());
+  choice->logit_bias = request.logit_bias;
+  for (const std::string& word : request.bad_words) {
+    // As it is at the beginning of a text, and behind a space.
+    for (const std::string& spelled : {word, concat(" ", word)})
+      if (std::vector<int32_t> ids = tokenizer_.encode(spelled); !ids.empty())
+        choice->bad_words.push_back(std::move(ids));
+  }
+  return choice;
+}
+
+// --- requests -------------------------------------------------------------------------------------------
+
+Answer Service::generate(const HttpRequest& http, const GenerationRequest& request, ReplyForm form,
+                         std::vector<std::vector<int32_t>> prompts,
+                         std::unique_ptr<Admission::Place> place) {
+  int64_t tokens = 0;
+  for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
+  place->set_prompt_tokens(tokens);
+  const std::shared_ptr<TokenChoice> common = choice_of(request);
+  if (form.echo) common->prompt_logprobs = request.top_logprobs;
+  const uint64_t seed = request.seed ? static_cast<uint64_t>(*request.seed) : random_seed();
+  std::vector<SequenceRequest> sequences;
+  std::vector<std::shared_ptr<const TokenChoice>> choices;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    sequences.push_back({.prompt = prompt,
+                         .choice = {},
+                         .max_tokens = tokens_to_generate(request, std::ssize(prompt)),
+                         .priority = static_cast<int>(request.priority),
+                         .salt = concat(http.tenant, ":", request.cache_salt)});
+    for (int64_t i = 0; i < request.n; ++i) {
+      auto choice = std::make_shared<TokenChoice>(*common);
+      choice->sampling.seed = seed + choices.size();
+      choices.push_back(std::move(choice));
+    }
+  }
+  metrics_.admitted(request.n, request.max_tokens.value_or(0));
+  const bool stream = form.stream;
+  ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
+                         .created = std::time(nullptr),
+                         .model = request.model,
+                         .fingerprint = config_.fingerprint};
+  GenerationWork work{.prompts = std::move(sequences),
+                      .choices = std::move(choices),
+                      .reply = GenerationReply(std::move(identity), std::move(form), tokenizer_,
+                                               std::move(prompts)),
+                      .stream = stream,
+                      .place = std::move(place),
+                      .arrival = http.arrival};
+  return {{}, std::make_unique<GenerationTask>(engine_, metrics_, std::move(work))};
+}
+
+Answer Service::completions(HttpRequest& http) {
+  const CompletionRequest request = parse_completion(http.body, config_.requests);
+  mention_unknown(request.unknown);
+  check_done_here(request);
+  size_t guess = 0;
+  for (const Prompt& prompt : request.prompts)
+    guess += prompt.is_text ? prompt.text.size() / kBytesPerToken : prompt.tokens.size();
+  auto place = admission_.enter(http.tenant, std::ssize(request.prompts) * request.n,
+                                static_cast<int64_t>(guess));
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Prompt& prompt : request.prompts)
+    prompts.push_back(encode_prompt(prompt, request.add_special));
+  return generate(http, request, form_of(request), std::move(prompts), std::move(place));
+}
+
+Answer Service::chat_completions(HttpRequest& http) {
+  const ChatRequest request = parse_chat(http.body, config_.requests);
+  mention_unknown(request.unknown);
+  check_done_here(request);
+  if (request.tool_choice != ToolChoice::kNone)
+    fail_unavailable("tools", "tool calls are not available on this server");
+  auto place = admission_.enter(http.tenant, request.n,
+                                static_cast<int64_t>(http.body.size()) / kBytesPerToken);
+  std::vector<std::vector<int32_t>> prompts = {
+      encode_chat(*request.variables, request.add_special)};
+  return generate(http, request, form_of(request), std::move(prompts), std::move(place));
+}
+
+Answer Service::embeddings(HttpRequest& http) {
+  const EmbeddingsRequest request = parse_embeddings(http.body, config_.requests);
+  mention_unknown(request.unknown);
+  check_model(request.model);
+  fail_unavailable("", "embeddings are not available on this server");
+}
+
+Answer Service::tokenize(HttpRequest& http) {
+  const TokenizeRequest request = parse_tokenize(http.body, config_.requests);
+  mention_unknown(request.unknown);
+  if (!request.model.empty()) check_model(request.model);
+  const std::vector<int32_t> tokens =
+      request.variables != nullptr ? encode_chat(*request.variables, request.add_special)
+                                   : encode_prompt({.text = request.prompt}, request.add_special);
+  std::vector<std::string> strings;
+  if (request.token_strings)
+    for (const int32_t token : tokens) strings.push_back(valid_utf8(tokenizer_.token(token)));
+  return {{.body = tokenize_body(tokens, config_.max_model_len,
+                                 request.token_strings ? &strings : nullptr)}};
+}
+
+Answer Service::detokenize(HttpRequest& http) {
+  const DetokenizeRequest request = parse_detokenize(http.body, config_.requests);
+  mention_unknown(request.unknown);
+  if (!request.model.empty()) check_model(request.model);
+  return {{.body = detokenize_body(valid_utf8(tokenizer_.decode(request.tokens)))}};
+}
+
+}  // namespace trireme

@@ -1,0 +1,74 @@
+// OpenAI's API over an engine: what each route of the server does.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/text/conversation.h"
+#include "serving/api/requests.h"
+#include "serving/api/small_bodies.h"
+#include "serving/engine/engine.h"
+#include "serving/http/admission.h"
+#include "serving/http/routes.h"
+#include "serving/http/server.h"
+#include "serving/http/serving_metrics.h"
+
+namespace trireme {
+
+struct ServiceConfig {
+  std::vector<ModelCard> models;  // all of them the same model, under different ids; at least one
+  std::string version, fingerprint;
+  int64_t max_model_len = 0;
+  std::vector<int32_t> end_ids;  // that end the model's texts
+  RequestLimits requests;
+  AdmissionLimits admission;
+};
+
+class Service {
+ public:
+  // All must outlive this object; chat may be nullptr: chats are refused then.
+  Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat,
+          ServingMetrics& metrics, ServiceConfig config);
+
+  // The table of what is answered and who may ask. This object must outlive the server.
+  Routes routes();
+  // For HttpServer's on_request.
+  void count(const RequestSummary& summary);
+  Admission& admission() { return admission_; }
+
+ private:
+  Answer completions(HttpRequest& request);
+  Answer chat_completions(HttpRequest& request);
+  Answer embeddings(HttpRequest& request);
+  Answer tokenize(HttpRequest& request);
+  Answer detokenize(HttpRequest& request);
+  Answer model(const HttpRequest& request) const;
+  Answer ready() const;
+  void add_generating_route(Routes& routes, const char* path,
+                            Answer (Service::*handle)(HttpRequest&));
+  void check_model(const std::string& id) const;
+  void check_done_here(const GenerationRequest& request) const;
+  void check_engine() const;
+  std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special) const;
+  std::vector<int32_t> encode_prompt(const Prompt& prompt, bool add_special) const;
+  int64_t tokens_to_generate(const GenerationRequest& request, int64_t prompt) const;
+  std::shared_ptr<TokenChoice> choice_of(const GenerationRequest& request) const;
+  Answer generate(const HttpRequest& http, const GenerationRequest& request, struct ReplyForm form,
+                  std::vector<std::vector<int32_t>> prompts,
+                  std::unique_ptr<Admission::Place> place);
+  void mention_unknown(const std::vector<std::string>& fields);
+
+  Engine& engine_;
+  const Tokenizer& tokenizer_;
+  ServingMetrics& metrics_;
+  ServiceConfig config_;
+  std::unique_ptr<ConversationWriter> writer_;
+  Admission admission_;
+  std::mutex mutex_;                 // of those below
+  std::set<std::string> mentioned_;  // unknown fields that were logged
+};
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// Bytes of a connection, in the clear or over TLS. For .cpp files only (it includes Asio).
+#pragma once
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <functional>
+#include <memory>
+
+namespace boost::asio::ssl {
+class context;
+}
+
+namespace trireme {
+
+class Transport {
+ public:
+  using Done = std::function<void(boost::system::error_code, size_t)>;
+  virtual ~Transport() = default;
+  // One of each kind at a time.
+  virtual void read(boost::asio::mutable_buffer space, Done done) = 0;
+  virtual void write(boost::asio::const_buffer bytes, Done done) = 0;
+  virtual void greet(Done done) = 0;       // TLS's handshake
+  virtual void take_leave(Done done) = 0;  // nothing more is written
+  virtual boost::asio::ip::tcp::socket& socket() = 0;
+};
+
+// tls: nullptr: in the clear.
+std::unique_ptr<Transport> make_transport(boost::asio::ip::tcp::socket socket,
+                                          boost::asio::ssl::context* tls);
+
+}  // namespace trireme
