@@ -135,10 +135,8 @@ void Service::count(const RequestSummary& summary) {
 // --- checks ---------------------------------------------------------------------------------------------
 
 void Service::check_engine() const {
-  const std::string failure = engine_.failure();
-  if (failure.empty()) return;
-  log_error("refused, since the engine has failed: ", failure);
-  throw ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000);
+  if (!engine_.failure().empty())
+    throw ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000);
 }
 
 Answer Service::ready() const {
@@ -170,10 +168,12 @@ void Service::check_done_here(const GenerationRequest& request) const {
 void Service::mention_unknown(const std::vector<std::string>& fields) {
   if (fields.empty()) return;
   const std::lock_guard lock(mutex_);
-  for (const std::string& field : fields)
-    if (mentioned_.size() < kMostMentioned && mentioned_.insert(field).second)
-      log_warning("requests have a field that nothing is known of and that is ignored: ",
-                  error_body(0, field, ""));
+  for (const std::string& field : fields) {
+    if (mentioned_.size() >= kMostMentioned || !mentioned_.insert(field).second) continue;
+    std::string quoted;
+    JsonWriter(quoted).string(valid_utf8(field));
+    log_warning("requests have a field ", quoted, " that nothing is known of: it is ignored");
+  }
 }
 
 // --- prompts --------------------------------------------------------------------------------------------

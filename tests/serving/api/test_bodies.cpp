@@ -1,0 +1,123 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "serving/api/api_error.h"
+#include "serving/api/field.h"
+#include "serving/api/json_writer.h"
+#include "serving/api/openapi.h"
+#include "serving/api/small_bodies.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+TEST(Bodies, HaveTheErrorsOfOpenAi) {
+  EXPECT_EQ(
+      error_body(ApiError(400, "n must be <= 128", "n", "invalid_value")),
+      R"({"error":{"message":"n must be <= 128","type":"invalid_request_error","param":"n","code":"invalid_value"}})");
+  EXPECT_EQ(error_body(ApiError(429, "queue full (64 waiting)", "", "queue_full")),
+            R"({"error":{"message":"queue full (64 waiting)","type":"rate_limit_error","param":null,"code":"queue_full"
+}
+})");
+  EXPECT_EQ(error_body(ApiError(401, "Invalid API key", "", "invalid_api_key")),
+            R"({"error":{"message":"Invalid API key","type":"authentication_error","param":null,"code":"invalid_api_key"}})");
+EXPECT_EQ(
+    error_body(500, "rank 3 lost", "engine_failure"),
+    R"({"error":{"message":"rank 3 lost","type":"server_error","param":null,"code":"engine_failure"}})");
+EXPECT_STREQ(error_type(404), "invalid_request_error");
+EXPECT_STREQ(error_type(403), "permission_error");
+}
+
+TEST(Bodies, CutAndRepairMessages) {
+  const Json error = Json::parse(error_body(400, std::string(5000, 'x') + "\xFF", "c"))["error"];
+  EXPECT_EQ(error["message"].get<std::string>().size(), 1003u);
+  EXPECT_EQ(Json::parse(error_body(400,
+                                   "a\xFF"
+                                   "b",
+                                   "c"))["error"]["message"],
+            "a\xEF\xBF\xBD"
+            "b");
+}
+
+TEST(Bodies, EscapeWhatJsonWantsEscaped) {
+  std::string text = "\"\\/\b\f\n\r\t\x01\x1f\x7f\xC3\xA9";
+  text += '\0';
+  std::string out;
+  JsonWriter(out).string(text);
+  EXPECT_EQ(Json::parse(out).get<std::string>(), text);
+  out.clear();
+  JsonWriter(out)
+      .begin_array()
+      .integer(-5)
+      .number(0.1)
+      .boolean(true)
+      .null()
+      .begin_object()
+      .end_object()
+      .begin_array()
+      .end_array()
+      .end_array();
+  EXPECT_EQ(out, "[-5,0.1,true,null,{},[]]");
+}
+
+TEST(Bodies, ListModels) {
+  const std::vector<ModelCard> cards = {
+      {.id = "m", .created = 5, .max_model_len = 9, .root = "dir"}};
+  EXPECT_EQ(
+      model_list_body(cards),
+      R"({"object":"list","data":[{"id":"m","object":"model","created":5,"owned_by":"trireme",)"
+      R"("root":"dir","parent":null,"max_model_len":9}]})");
+}
+
+TEST(Bodies, TellTokens) {
+  const std::vector<int32_t> tokens = {1, 2};
+  EXPECT_EQ(tokenize_body(tokens, 9, nullptr),
+            R"({"count":2,"max_model_len":9,"tokens":[1,2],"token_strs":null})");
+  const std::vector<std::string> strings = {"a", "b"};
+  EXPECT_EQ(tokenize_body(tokens, 9, &strings),
+            R"({"count":2,"max_model_len":9,"tokens":[1,2],"token_strs":["a","b"]})");
+  EXPECT_EQ(detokenize_body("x"), R"({"prompt":"x"})");
+}
+
+TEST(OpenApi, DescribesEveryFieldThatIsRead) {
+  const Json document = Json::parse(openapi_document("1.2"));
+  EXPECT_EQ(document["openapi"], "3.1.0");
+  EXPECT_EQ(document["info"]["version"], "1.2");
+  size_t fields = 0;
+  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
+                                  Endpoint::kTokenize, Endpoint::kDetokenize}) {
+    const Json& operation = document["paths"][path_of(endpoint)]["post"];
+    const Json& schema = operation["requestBody"]["content"]["application/json"]["schema"];
+    for (const Field& field : fields_of(endpoint)) {
+      const bool told = field.status == FieldStatus::kRead || field.status == FieldStatus::kIgnored;
+      EXPECT_EQ(schema["properties"].contains(field.name), told) << field.name;
+      EXPECT_NE(field.help, "") << field.name;
+      ++fields;
+    }
+    EXPECT_TRUE(operation["responses"]["400"]["content"]["application/json"].contains("schema"));
+  }
+  EXPECT_GT(fields, 100u);
+  const Json& chat = document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]
+                             ["application/json"]["schema"];
+  EXPECT_EQ(chat["required"].dump(), R"(["model","messages"])");
+  EXPECT_EQ(
+      chat["properties"]["n"].dump(),
+      R"({"type":["integer","null"],"minimum":1,"maximum":128,"default":1,"description":"Choices for each prompt."})");
+  EXPECT_TRUE(document["paths"]["/health"]["get"]["security"].is_array());
+  EXPECT_TRUE(document["paths"]["/health"]["get"]["security"].empty());
+  EXPECT_EQ(document["security"].dump(), R"([{"key":[]}])");
+}
+
+TEST(Fields, ArePresentOnceInATable) {
+  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
+                                  Endpoint::kTokenize, Endpoint::kDetokenize}) {
+    std::set<std::string> names;
+    for (const Field& field : fields_of(endpoint))
+      EXPECT_TRUE(names.insert(field.name).second) << field.name;
+  }
+}
+
+}  // namespace
+}  // namespace trireme

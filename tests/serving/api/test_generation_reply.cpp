@@ -1,0 +1,279 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "serving/api/api_error.h"
+#include "serving/api/generation_reply.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A reply to one prompt of byte tokens, told what comes letter by letter.
+class Told {
+ public:
+  explicit Told(ReplyForm form, std::vector<std::vector<int32_t>> prompts = {{'h', 'i'}})
+      : reply({.id = "chatcmpl-1", .created = 1, .model = "m", .fingerprint = "f"}, std::move(form),
+              *tokenizer, std::move(prompts)) {}
+
+  void letter(char c, std::optional<FinishReason> finish = {}, size_t choice = 0) {
+    token({.id = static_cast<unsigned char>(c), .logprob = -0.5, .top = {{'x', -0.25}}}, finish,
+          choice);
+  }
+  void token(const ChosenToken& token, std::optional<FinishReason> finish = {}, size_t choice = 0) {
+    reply.accept(choice, {}, std::span(&token, 1), 0, finish, frames);
+  }
+  // The events so far, without "data: " and the blank lines.
+  std::vector<std::string> events() const {
+    std::vector<std::string> out;
+    size_t at = 0;
+    while (at < frames.size()) {
+      EXPECT_EQ(frames.substr(at, 6), "data: ");
+      const size_t end = frames.find("\n\n", at);
+      out.push_back(frames.substr(at + 6, end - at - 6));
+      at = end + 2;
+    }
+    return out;
+  }
+
+  std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
+  GenerationReply reply;
+  std::string frames;
+};
+
+ReplyForm chat_stream(bool usage) { return {.chat = true, .stream = true, .include_usage = usage}; }
+
+TEST(GenerationReply, StreamsAChatByteForByte) {
+  Told told(chat_stream(true));
+  told.letter('H');
+  told.letter('e', FinishReason::kLength);
+  const std::string head =
+      R"(data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",)"
+      R"("system_fingerprint":"f","choices":[)";
+  EXPECT_EQ(
+      told.frames,
+      head +
+          R"({"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],)"
+          R"("usage":null})"
+          "\n\n" +
+          head +
+          R"({"index":0,"delta":{"content":"H"},"logprobs":null,"finish_reason":null}],"usage":null})"
+          "\n\n" +
+          head +
+          R"({"index":0,"delta":{"content":"e"},"logprobs":null,"finish_reason":null}],"usage":null})"
+          "\n\n" +
+          head +
+          R"({"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null})"
+          "\n\n" +
+          head +
+          R"(],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,)"
+          R"("prompt_tokens_details":{"cached_tokens":0}}})"
+          "\n\n" +
+          "data: [DONE]\n\n");
+  EXPECT_TRUE(told.reply.done());
+}
+
+TEST(GenerationReply, LeavesUsageOutUnlessAsked) {
+  Told told(chat_stream(false));
+  told.letter('H', FinishReason::kLength);
+  EXPECT_EQ(told.frames.find("usage"), std::string::npos);
+  EXPECT_EQ(told.events().back(), "[DONE]");
+  ReplyForm form = chat_stream(true);
+  form.usage_in_each = true;
+  Told each(form);
+  each.letter('H');
+  EXPECT_EQ(Json::parse(each.events().back())["usage"]["total_tokens"], 3);
+}
+
+TEST(GenerationReply, StreamsACompletion) {
+  Told told(ReplyForm{.stream = true});
+  told.letter('H');
+  told.letter('.', FinishReason::kStop);  // an end token, without text of its own
+  const std::vector<std::string> events = told.events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(
+      events[0],
+      R"({"id":"chatcmpl-1","object":"text_completion","created":1,"model":"m","system_fingerprint":"f",)"
+      R"("choices":[{"index":0,"text":"H","logprobs":null,"finish_reason":null}]})");
+  EXPECT_EQ(Json::parse(events[1])["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(Json::parse(events[1])["choices"][0]["text"], "");
+  EXPECT_EQ(told.reply.usage().completion_tokens, 2);  // with the end token
+}
+
+TEST(GenerationReply, GivesTheWholeTextToo) {
+  ReplyForm form{.chat = true};
+  Told told(form);
+  told.letter('H');
+  told.letter('i', FinishReason::kLength);
+  EXPECT_EQ(told.frames, "");
+  EXPECT_EQ(
+      told.reply.body(),
+      R"({"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","system_fingerprint":"f",)"
+      R"("choices":[{"index":0,"message":{"role":"assistant","content":"Hi","refusal":null},)"
+      R"("logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,)"
+      R"("total_tokens":4,"prompt_tokens_details":{"cached_tokens":0}}})");
+  Told completion(ReplyForm{});
+  completion.letter('H', FinishReason::kLength);
+  EXPECT_EQ(
+      completion.reply.body(),
+      R"({"id":"chatcmpl-1","object":"text_completion","created":1,"model":"m","system_fingerprint":"f",)"
+      R"("choices":[{"index":0,"text":"H","logprobs":null,"finish_reason":"length"}],)"
+      R"("usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,)"
+      R"("prompt_tokens_details":{"cached_tokens":0}}})");
+}
+
+TEST(GenerationReply, EndsAtAStopStringAndIgnoresWhatFollows) {
+  ReplyForm form{.chat = true, .stream = true};
+  form.text.stops = {"XY"};
+  Told told(form);
+  for (const char c : {'a', 'X'}) told.letter(c);
+  EXPECT_FALSE(told.reply.ended(0));
+  told.letter('Y');
+  EXPECT_TRUE(told.reply.ended(0));
+  const std::string before = told.frames;
+  told.letter('b', FinishReason::kLength);
+  EXPECT_EQ(told.frames, before);
+  EXPECT_EQ(told.reply.completion_tokens(0), 3);
+  EXPECT_STREQ(told.reply.finish_reason(0), "stop");
+  EXPECT_EQ(told.frames.find('X'), std::string::npos);
+}
+
+TEST(GenerationReply, MixesChoicesByTheirIndex) {
+  ReplyForm form = chat_stream(true);
+  form.n = 2;
+  Told told(form);
+  told.letter('a', {}, 0);
+  told.letter('c', {}, 1);
+  told.letter('b', FinishReason::kLength, 0);
+  told.letter('d', FinishReason::kLength, 1);
+  std::map<int, std::string> texts;
+  std::map<int, int> roles, finishes;
+  int usages = 0;
+  const std::vector<std::string> events = told.events();
+  for (size_t i = 0; i + 1 < events.size(); ++i) {
+    const Json event = Json::parse(events[i]);
+    EXPECT_EQ(event["id"], "chatcmpl-1");
+    EXPECT_EQ(event["created"], 1);
+    if (event["choices"].empty()) {
+      EXPECT_EQ(i + 2, events.size());
+      EXPECT_EQ(event["usage"]["prompt_tokens"], 2);  // one prompt
+      EXPECT_EQ(event["usage"]["completion_tokens"], 4);
+      ++usages;
+      continue;
+    }
+    const Json& choice = event["choices"][0];
+    const int index = choice["index"];
+    if (choice["delta"].contains("role")) ++roles[index];
+    if (choice["delta"].contains("content"))
+      texts[index] += choice["delta"]["content"].get<std::string>();
+    if (!choice["finish_reason"].is_null()) ++finishes[index];
+  }
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(usages, 1);
+  EXPECT_EQ(texts[0], "ab");
+  EXPECT_EQ(texts[1], "cd");
+  EXPECT_EQ(roles, (std::map<int, int>{{0, 1}, {1, 1}}));
+  EXPECT_EQ(finishes, (std::map<int, int>{{0, 1}, {1, 1}}));
+}
+
+TEST(GenerationReply, TellsLogProbabilitiesOfAChat) {
+  ReplyForm form{.chat = true, .top_logprobs = 1};
+  form.text.tell_tokens = true;
+  Told told(form);
+  told.letter('a');
+  told.letter('\xC3');
+  told.letter('\xA9', FinishReason::kLength);
+  const Json logprobs = Json::parse(told.reply.body())["choices"][0]["logprobs"];
+  EXPECT_EQ(
+      logprobs["content"].dump(),
+      R"([{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"x","logprob":-0.25,"bytes":[120]}]},)"
+      R"({"token":"","logprob":-0.5,"bytes":[195],"top_logprobs":[{"token":"x","logprob":-0.25,"bytes":[120]}]},)"
+      "{\"token\":\"\xC3\xA9\",\"logprob\":-0.5,\"bytes\":[169],\"top_logprobs\":"
+      R"([{"token":"x","logprob":-0.25,"bytes":[120]}]}])");
+  EXPECT_TRUE(logprobs["refusal"].is_null());
+}
+
+TEST(GenerationReply, TellsLogProbabilitiesInEventsOnce) {
+  ReplyForm form{.chat = true, .stream = true, .top_logprobs = 0};
+  form.text.tell_tokens = true;
+  form.text.stops = {"bcX"};
+  Told told(form);
+  for (const char c : {'a', 'b', 'c'}) told.letter(c);
+  told.letter('d', FinishReason::kLength);
+  std::string text, tokens;
+  for (const std::string& event : told.events()) {
+    if (event == "[DONE]") continue;
+    const Json choice = Json::parse(event)["choices"][0];
+    if (choice["delta"].contains("content")) text += choice["delta"]["content"].get<std::string>();
+    if (choice["logprobs"].is_null()) continue;
+    for (const Json& token : choice["logprobs"]["content"])
+      tokens += token["token"].get<std::string>();
+  }
+  EXPECT_EQ(text, "abcd");
+  EXPECT_EQ(tokens, "abcd");
+}
+
+TEST(GenerationReply, EchoesThePromptWithItsLogProbabilities) {
+  ReplyForm form{.echo = true, .without_text = true, .top_logprobs = 1};
+  form.text.tell_tokens = true;
+  Told told(form, {{'a', 'b', 'c'}});
+  const std::vector<ChosenToken> prompt = {{.id = 'b', .logprob = -1, .top = {{'b', -1}}},
+                                           {.id = 'c', .logprob = -2, .top = {{'x', -0.5}}}};
+  const ChosenToken chosen{.id = 'd', .logprob = -3};
+  told.reply.accept(0, prompt, std::span(&chosen, 1), 0, FinishReason::kLength, told.frames);
+  const Json body = Json::parse(told.reply.body());
+  EXPECT_EQ(body["choices"][0]["text"], "abc");
+  EXPECT_EQ(body["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
+            R"({"tokens":["a","b","c"],"token_logprobs":[null,-1.0,-2.0],)"
+            R"("top_logprobs":[null,{"b":-1.0},{"x":-0.5,"c":-2.0}],"text_offset":[0,1,2]})");
+}
+
+TEST(GenerationReply, EchoesThePromptOfAStream) {
+  ReplyForm form{.stream = true, .echo = true};
+  Told told(form);
+  told.letter('!', FinishReason::kLength);
+  EXPECT_EQ(Json::parse(told.events()[0])["choices"][0]["text"], "hi!");
+}
+
+TEST(GenerationReply, WritesNumbersThatJsonHas) {
+  ReplyForm form{.top_logprobs = 1, .tokens_as_ids = true};
+  form.text.tell_tokens = true;
+  Told told(form);
+  told.token({.id = 'a', .logprob = -std::numeric_limits<double>::infinity(), .top = {{0xC3, -1}}},
+             FinishReason::kLength);
+  EXPECT_EQ(Json::parse(told.reply.body())["choices"][0]["logprobs"].dump(),
+            R"({"tokens":["token_id:97"],"token_logprobs":[-9999.0],)"
+            R"("top_logprobs":[{"token_id:195":-1.0,"token_id:97":-9999.0}],"text_offset":[0]})");
+  form.tokens_as_ids = false;
+  Told bytes(form);
+  bytes.token({.id = 'a', .logprob = -1, .top = {{0xC3, -1}}}, FinishReason::kLength);
+  EXPECT_EQ(Json::parse(bytes.reply.body())["choices"][0]["logprobs"]["top_logprobs"].dump(),
+            R"([{"bytes:\\xc3":-1.0,"a":-1.0}])");
+}
+
+TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {
+  for (const char* stop : {"", "cd", "\xC3\xA9"}) {
+    ReplyForm form{.chat = true};
+    if (*stop != 0) form.text.stops = {stop};
+    ReplyForm stream_form = form;
+    stream_form.stream = true;
+    Told whole(form), stream(stream_form);
+    const std::string text = "ab\xC3\xA9 cde\xE2\x82";
+    for (size_t i = 0; i < text.size(); ++i) {
+      const auto finish = i + 1 == text.size() ? std::optional(FinishReason::kLength)
+                                               : std::optional<FinishReason>();
+      whole.letter(text[i], finish);
+      stream.letter(text[i], finish);
+    }
+    std::string streamed;
+    for (const std::string& event : stream.events())
+      if (event != "[DONE]" && Json::parse(event)["choices"][0]["delta"].contains("content"))
+        streamed += Json::parse(event)["choices"][0]["delta"]["content"].get<std::string>();
+    EXPECT_EQ(streamed, Json::parse(whole.reply.body())["choices"][0]["message"]["content"]);
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,193 @@
+#include <random>
+
+#include "engine/core/utf8.h"
+#include "serving/text/text_stream.h"
+
+namespace trireme {
+namespace {
+
+struct Streamed {
+  std::string text;
+  std::vector<TokenText> tokens;
+  std::vector<std::string> pieces;
+  bool stopped = false;
+};
+
+// With the byte tokenizer: a token a byte.
+Streamed stream(const std::string& bytes, const TextStreamOptions& options) {
+  const auto tokenizer = make_byte_tokenizer();
+  TextStream stream(*tokenizer, options);
+  Streamed out;
+  const auto keep = [&](TextDelta& delta) {
+    EXPECT_EQ(find_invalid_utf8(delta.text), delta.text.size());
+    out.text += delta.text;
+    out.pieces.push_back(delta.text);
+    for (TokenText& token : delta.tokens) out.tokens.push_back(std::move(token));
+  };
+  for (const char byte : bytes) {
+    TextDelta delta;
+    stream.push(static_cast<unsigned char>(byte), TokenRole::kText, delta);
+    keep(delta);
+    if (stream.stopped()) break;
+  }
+  out.stopped = stream.stopped();
+  if (!out.stopped) {
+    TextDelta delta;
+    stream.finish(delta);
+    keep(delta);
+  }
+  return out;
+}
+
+std::string shares(const Streamed& streamed) {
+  std::string out;
+  for (const TokenText& token : streamed.tokens) out += token.text;
+  return out;
+}
+
+TEST(TextStream, HoldsBackCharactersUntilTheyAreWhole) {
+  const Streamed s = stream("a\xC3\xA9\xE2\x82\xAC!", {.tell_tokens = true});
+  EXPECT_EQ(s.pieces,
+            (std::vector<std::string>{"a", "", "\xC3\xA9", "", "", "\xE2\x82\xAC", "!", ""}));
+  ASSERT_EQ(s.tokens.size(), 7u);
+  EXPECT_EQ(shares(s), s.text);
+  EXPECT_EQ(s.tokens[1].text, "");
+  EXPECT_EQ(s.tokens[1].bytes, "\xC3");
+  EXPECT_EQ(s.tokens[2].text, "\xC3\xA9");
+  EXPECT_EQ(s.tokens[2].bytes, "\xA9");
+  EXPECT_EQ(s.tokens[2].offset, 1);  // in characters
+  EXPECT_EQ(s.tokens[3].offset, 2);
+  EXPECT_EQ(s.tokens[6].offset, 3);
+}
+
+TEST(TextStream, ReplacesWhatIsNoCharacter) {
+  EXPECT_EQ(stream("a\xFF"
+                   "b",
+                   {})
+                .text,
+            "a\xEF\xBF\xBD"
+            "b");
+  EXPECT_EQ(stream("a\xE2\x82", {}).text, "a\xEF\xBF\xBD");  // the tail, once
+  const Streamed s = stream("\xE2\x82", {.tell_tokens = true});
+  EXPECT_EQ(shares(s), s.text);
+  EXPECT_EQ(s.tokens.size(), 2u);
+}
+
+TEST(TextStream, NeverTellsTheBeginningOfAStopString) {
+  const Streamed s = stream("one STOP two", {.stops = {"STOP"}, .tell_tokens = true});
+  EXPECT_TRUE(s.stopped);
+  EXPECT_EQ(s.text, "one ");
+  EXPECT_EQ(shares(s), "one ");
+  EXPECT_EQ(s.tokens.size(), 4u);
+  for (const std::string& piece : s.pieces) EXPECT_EQ(piece.find('S'), std::string::npos);
+  // What was held back comes when it is no stop string after all.
+  EXPECT_EQ(stream("STO STOQ", {.stops = {"STOP"}}).text, "STO STOQ");
+  EXPECT_EQ(stream("STO", {.stops = {"STOP"}}).text, "STO");
+}
+
+TEST(TextStream, MayKeepTheStopString) {
+  const Streamed s =
+      stream("one STOP two", {.stops = {"STOP"}, .include_stop = true, .tell_tokens = true});
+  EXPECT_EQ(s.text, "one STOP");
+  EXPECT_EQ(shares(s), s.text);
+}
+
+TEST(TextStream, EndsAtTheStopStringThatIsCompleteFirst) {
+  EXPECT_EQ(stream("abcde", {.stops = {"abcde", "cd"}}).text, "ab");
+  EXPECT_EQ(stream("xabc", {.stops = {"bc", "abc"}}).text, "x");  // both end there: the longer one
+  EXPECT_EQ(stream("aaab", {.stops = {"aab"}}).text, "a");        // overlaps itself
+}
+
+TEST(TextStream, IgnoresStopStringsInTheFirstTokens) {
+  EXPECT_EQ(stream("xSxS", {.stops = {"S"}, .min_tokens = 2}).text, "xSx");
+}
+
+TEST(TextStream, TellsNothingOfEndTokensUnlessAsked) {
+  const auto tokenizer = make_byte_tokenizer();
+  for (const bool include : {false, true}) {
+    TextStream stream(*tokenizer, {.include_stop = include});
+    TextDelta delta;
+    stream.push('a', TokenRole::kText, delta);
+    stream.push('.', TokenRole::kEnd, delta);
+    stream.finish(delta);
+    EXPECT_EQ(delta.text, include ? "a." : "a");
+  }
+}
+
+TEST(TextStream, WritesSpecialTokensOnlyIfAsked) {
+  const auto tokenizer = make_byte_tokenizer();
+  for (const bool show : {false, true}) {
+    TextStream stream(*tokenizer, {.show_special = show});
+    TextDelta delta;
+    stream.push(256, TokenRole::kText, delta);
+    stream.push('a', TokenRole::kText, delta);
+    EXPECT_EQ(delta.text, show ? "<|endoftext|>a" : "a");
+  }
+}
+
+TEST(TextStream, StopsInTheTextOnlyAndNotInThePrompt) {
+  const auto tokenizer = make_byte_tokenizer();
+  TextStream stream(*tokenizer, {.stops = {"ab"}});
+  TextDelta delta;
+  for (const char c : {'a', 'b', 'a'}) stream.push(c, TokenRole::kPrompt, delta);
+  stream.push('b', TokenRole::kText, delta);  // the stop string would begin in the prompt
+  EXPECT_FALSE(stream.stopped());
+  EXPECT_EQ(delta.text, "abab");
+  stream.push('a', TokenRole::kText, delta);
+  stream.push('b', TokenRole::kText, delta);
+  EXPECT_TRUE(stream.stopped());
+  EXPECT_EQ(delta.text, "abab");
+}
+
+// The plain way: the whole text, and the first end of a stop string in it.
+std::string expected(const std::string& bytes, const TextStreamOptions& options) {
+  std::string pending = bytes, text = take_complete_utf8(pending);
+  if (!pending.empty()) text += "\xEF\xBF\xBD";
+  for (size_t end = 1; end <= text.size(); ++end) {
+    size_t longest = 0;
+    for (const std::string& stop : options.stops)
+      if (std::string_view(text).substr(0, end).ends_with(stop))
+        longest = std::max(longest, stop.size());
+    if (longest > 0) return text.substr(0, options.include_stop ? end : end - longest);
+  }
+  return text;
+}
+
+TEST(TextStream, GivesTheSameTextAsAllAtOnce) {
+  std::mt19937 random(7);
+  const std::vector<std::string> alphabet = {"a",    "b",    "\xC3", "\xA9",
+                                             "\xE2", "\x82", "\xAC", "\xF0"};
+  int stopped = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes;
+    for (int i = 0; i < 24; ++i) bytes += alphabet[random() % alphabet.size()];
+    TextStreamOptions options{.include_stop = random() % 2 == 0, .tell_tokens = true};
+    const std::vector<std::string> stops = {"ab", "aba", "\xC3\xA9", "b\xE2\x82\xAC", "aaaa", "bb"};
+    for (size_t i = random() % 4; i > 0; --i)
+      options.stops.push_back(stops[random() % stops.size()]);
+    const Streamed s = stream(bytes, options);
+    ASSERT_EQ(s.text, expected(bytes, options)) << round;
+    ASSERT_EQ(shares(s), s.text) << round;
+    int64_t offset = 0;
+    for (const TokenText& token : s.tokens) {
+      ASSERT_EQ(token.offset, offset) << round;
+      offset += count_characters(token.text);
+    }
+    stopped += s.stopped ? 1 : 0;
+  }
+  EXPECT_GT(stopped, 500);
+  EXPECT_LT(stopped, 2900);
+}
+
+TEST(StopMatcher, HoldsTheLongestBeginning) {
+  StopMatcher matcher({"abab", "ba"});
+  EXPECT_EQ(matcher.push('a'), -1);
+  EXPECT_EQ(matcher.held(), 1u);
+  EXPECT_EQ(matcher.push('b'), -1);
+  EXPECT_EQ(matcher.held(), 2u);
+  EXPECT_EQ(matcher.push('a'), 1);
+  EXPECT_EQ(matcher.stop(1), "ba");
+}
+
+}  // namespace
+}  // namespace trireme
