@@ -173,7 +173,10 @@ void Engine::step() {
   report.plan_seconds = seconds_since(last);
   StepOutcome result = executor_->execute(plan);
   report.execute_seconds = seconds_since(last);
-  for (Progress& progress : scheduler_.done(plan, std::move(result))) tell(progress);
+  for (Progress& progress : scheduler_.done(plan, std::move(result))) {
+    if (progress.token && progress.sequence->generated() == 1) ++report.first_tokens;
+    tell(progress);
+  }
   publish_counts();
   report.tell_seconds = seconds_since(last);
   if (on_step_) on_step_(report);

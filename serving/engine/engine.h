@@ -34,6 +34,7 @@ using SequenceId = uint64_t;
 struct StepReport {
   int64_t tokens = 0;  // computed
   int64_t sequences = 0;
+  int64_t first_tokens = 0;  // chosen, of texts that begin
   double plan_seconds = 0, execute_seconds = 0, tell_seconds = 0;
 };
 

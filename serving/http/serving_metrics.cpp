@@ -94,8 +94,8 @@ struct ServingMetrics::Series {
                              "From a request's arrival to a sequence's end.", kLatency);
   Histogram& decode = histogram("vllm:request_decode_time_seconds",
                                 "From a sequence's first token to its last.", kLatency);
-  Histogram& iteration =
-      histogram("vllm:iteration_tokens_total", "Tokens computed in a step.", kIteration);
+  Histogram& iteration = histogram("vllm:iteration_tokens_total",
+                                   "Tokens of prompts and generated tokens of a step.", kIteration);
   Histogram& host = histogram("trireme:step_host_seconds",
                               "Of a step: planning it and telling what came of it.", kHost);
   Histogram& execute =
@@ -150,7 +150,8 @@ ServingMetrics::ServingMetrics(const std::string& model_name, int64_t max_model_
 ServingMetrics::~ServingMetrics() = default;
 
 void ServingMetrics::step(const StepReport& report) {
-  series_->iteration.Observe(static_cast<double>(report.tokens));
+  // As vLLM counts: tokens of prompts, and tokens generated, of which the first comes with its prompt.
+  series_->iteration.Observe(static_cast<double>(report.tokens + report.first_tokens));
   series_->host.Observe(report.plan_seconds + report.tell_seconds);
   series_->execute.Observe(report.execute_seconds);
 }

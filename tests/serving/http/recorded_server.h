@@ -1,0 +1,125 @@
+// A whole server without a model: its texts are what RecordedTexts makes of a prompt's bytes.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "engine/text/chat_template.h"
+#include "serving/http/server.h"
+#include "serving/http/service.h"
+#include "tests/serving/http/raw_client.h"
+#include "tests/serving/scheduler/recorded_texts.h"
+
+namespace trireme::test {
+
+// Lets steps be computed, or holds them; and may fail.
+class Gate {
+ public:
+  void hold() { set(true); }
+  void release() { set(false); }
+  void fail() {
+    const std::lock_guard lock(mutex_);
+    fails_ = true;
+    held_ = false;
+    changed_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !held_; });
+    if (fails_) throw std::runtime_error("rank 3 lost");
+  }
+
+ private:
+  void set(bool held) {
+    const std::lock_guard lock(mutex_);
+    held_ = held;
+    changed_.notify_all();
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false, fails_ = false;
+};
+
+class GatedTexts final : public StepExecutor {
+ public:
+  GatedTexts(Gate& gate, int64_t blocks, int64_t block_tokens)
+      : gate_(gate), texts_(blocks, block_tokens, 256) {}
+  StepResult execute(const StepPlan& plan) override {
+    gate_.pass();
+    return texts_.execute(plan);
+  }
+
+ private:
+  Gate& gate_;
+  RecordedTexts texts_;
+};
+
+struct RecordedServerOptions {
+  HttpConfig http;
+  SchedulerConfig scheduler{.max_sequences = 8, .max_step_tokens = 256, .max_model_len = 512};
+  AdmissionLimits admission{.running = 8, .waiting = 32};
+  RequestLimits requests{.vocab_size = 257};
+  int64_t blocks = 1024, block_tokens = 8;
+};
+
+class RecordedServer {
+ public:
+  explicit RecordedServer(RecordedServerOptions options = {})
+      : metrics("m", options.scheduler.max_model_len,
+                {.block_size = options.block_tokens, .blocks = options.blocks, .dtype = "float32"}),
+        engine(std::make_unique<GatedTexts>(gate, options.blocks, options.block_tokens),
+               options.scheduler, options.blocks, options.block_tokens,
+               [this](const StepReport& report) { metrics.step(report); }),
+        service(engine, *tokenizer, &chat, metrics,
+                {.models = {{.id = "m",
+                             .created = 1,
+                             .max_model_len = options.scheduler.max_model_len}},
+                 .version = "1.0",
+                 .fingerprint = "f",
+                 .max_model_len = options.scheduler.max_model_len,
+                 .end_ids = {256},
+                 .requests = options.requests,
+                 .admission = options.admission}) {
+    options.http.port = 0;
+    server = std::make_unique<HttpServer>(
+        options.http, service.routes(),
+        [this](const RequestSummary& summary) { service.count(summary); });
+  }
+  ~RecordedServer() {
+    gate.release();
+    server.reset();
+  }
+
+  int port() const { return server->port(); }
+  Response ask(const std::string& request) const { return test::ask(port(), request); }
+  // Nothing of any request is left.
+  bool is_quiet() const {
+    const EngineCounts counts = engine.counts();
+    return counts.scheduler.running == 0 && counts.scheduler.waiting == 0 &&
+           counts.used_blocks == 0 && server->counts().exchanges == 0 && sequences() == 0;
+  }
+  int64_t sequences() const { return const_cast<Service&>(service).admission().sequences(); }
+
+  // The bytes that follow a prompt.
+  static std::string continuation(const std::string& prompt, int tokens) {
+    std::vector<int32_t> text;
+    for (const char byte : prompt) text.push_back(static_cast<unsigned char>(byte));
+    std::string out;
+    for (int i = 0; i < tokens; ++i) {
+      text.push_back(next_of(text, 256));
+      out += static_cast<char>(text.back());
+    }
+    return out;
+  }
+
+  Gate gate;
+  std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
+  ChatTemplate chat{"{% for m in messages %}{{ m.role }}:{{ m.content }}<|endoftext|>{% endfor %}"};
+  ServingMetrics metrics;
+  Engine engine;
+  Service service;
+  std::unique_ptr<HttpServer> server;
+};
+
+}  // namespace trireme::test

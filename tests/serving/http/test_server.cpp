@@ -1,0 +1,352 @@
+// Connections: framing, limits, time, access.
+#include <nlohmann/json.hpp>
+
+#include "tests/serving/http/recorded_server.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+using std::chrono::milliseconds;
+
+const char* kGoodBody = R"({"model":"m","prompt":"hi","max_tokens":3})";
+
+// What a server must still do after whatever has happened to it.
+void expect_well(const RecordedServer& server) {
+  EXPECT_EQ(server.ask(get("/health/live")).status, 200);
+  const Response r = server.ask(post("/v1/completions", kGoodBody));
+  EXPECT_EQ(r.status, 200) << r.body;
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+std::string error_code_of(const Response& r) {
+  return nlohmann::json::parse(r.body).at("error").at("code").get<std::string>();
+}
+
+TEST(HttpServer, AnswersRequestsOfAConnectionOneAfterTheOther) {
+  RecordedServer server;
+  RawClient client(server.port());
+  std::string all;
+  for (int i = 0; i < 100; ++i) all += get("/health/live", concat("X-Request-Id: r-", i, "\r\n"));
+  ASSERT_TRUE(client.send(all));
+  for (int i = 0; i < 100; ++i) {
+    const Response r = client.response();
+    ASSERT_EQ(r.status, 200) << i;
+    EXPECT_EQ(r.headers.at("X-Request-Id"), concat("r-", i));
+    EXPECT_EQ(r.body, R"({"status":"live"})");
+  }
+}
+
+TEST(HttpServer, ClosesWhenAskedTo) {
+  RecordedServer server;
+  RawClient client(server.port());
+  client.send(get("/health/live", "Connection: close\r\n"));
+  const Response r = client.response();
+  EXPECT_EQ(r.headers.at("Connection"), "close");
+  EXPECT_TRUE(client.is_closed());
+  RawClient old(server.port());
+  old.send("GET /health/live HTTP/1.0\r\n\r\n");
+  EXPECT_EQ(old.response().status, 200);
+  EXPECT_TRUE(old.is_closed());
+}
+
+TEST(HttpServer, AnswersHeadWithoutABody) {
+  RecordedServer server;
+  RawClient client(server.port());
+  client.send("HEAD /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n" + get("/health/live"));
+  const Response head = client.response(true);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("Content-Length"), "17");
+  EXPECT_EQ(client.response().body, R"({"status":"live"})");
+}
+
+TEST(HttpServer, SaysWhatIsWrongWithARequest) {
+  RecordedServer server;
+  EXPECT_EQ(error_code_of(server.ask(get("/nothing"))), "not_found");
+  const Response method = server.ask(get("/v1/completions"));
+  EXPECT_EQ(method.status, 405);
+  EXPECT_EQ(server.ask(post("/health", "{}")).status, 405);
+  EXPECT_EQ(
+      server.ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
+          .status,
+      415);
+  EXPECT_EQ(
+      server
+          .ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n"
+               "Content-Length: 2\r\n\r\n{}")
+          .status,
+      415);
+  EXPECT_EQ(server.ask("nonsense\r\n\r\n").status, 400);
+  expect_well(server);
+}
+
+TEST(HttpServer, KeepsAConnectionWhoseRequestItRefused) {
+  RecordedServer server;
+  RawClient client(server.port());
+  client.send(post("/nothing", "{}") + get("/health/live"));
+  EXPECT_EQ(client.response().status, 404);
+  EXPECT_EQ(client.response().status, 200);
+}
+
+TEST(HttpServer, NamesEachRequest) {
+  RecordedServer server;
+  EXPECT_EQ(server.ask(get("/health", "X-Request-Id: mine.1-_\r\n")).headers.at("X-Request-Id"),
+            "mine.1-_");
+  for (const std::string& bad : {std::string("a b"), std::string("<x>"), std::string(129, 'a')}) {
+    const std::string id =
+        server.ask(get("/health", "X-Request-Id: " + bad + "\r\n")).headers.at("X-Request-Id");
+    EXPECT_EQ(id.size(), 32u);
+  }
+}
+
+TEST(HttpServer, HoldsLimitsOfSize) {
+  RecordedServerOptions options;
+  options.http.limits.body = 1000;
+  RecordedServer server(options);
+  const auto body = [](size_t bytes) {
+    const std::string begin = R"({"model":"m","prompt":"hi","max_tokens":1,"user":")";
+    return begin + std::string(bytes - begin.size() - 2, 'u') + "\"}";
+  };
+  EXPECT_EQ(server.ask(post("/v1/completions", body(1000))).status, 200);
+  const Response large = server.ask(post("/v1/completions", body(1001)));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(error_code_of(large), "body_too_large");
+  EXPECT_EQ(large.headers.at("Connection"), "close");
+  EXPECT_EQ(server.ask(get("/" + std::string(9000, 'a'))).status, 414);
+  EXPECT_EQ(server.ask(get("/health", "X: " + std::string(9000, 'a') + "\r\n")).status, 431);
+  std::string many;
+  for (int i = 0; i < 10000; ++i) many += "X: y\r\n";
+  EXPECT_EQ(server.ask(get("/health", many)).status, 431);
+  EXPECT_EQ(server.ask(get("/health", "X: " + std::string(1 << 20, 'a') + "\r\n")).status, 431);
+  expect_well(server);
+}
+
+TEST(HttpServer, RefusesFramingThatIsAmbiguous) {
+  RecordedServer server;
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+  for (const char* rest : {"Transfer-Encoding: chunked\r\n\r\n-2\r\nxx",
+                           "Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\nxx",
+                           "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                           "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+                           "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello"}) {
+    RawClient client(server.port());
+    client.send(head + rest);
+    const Response r = client.response();
+    EXPECT_TRUE(r.status == 400 || r.status == 413) << rest << r.status;
+    EXPECT_TRUE(client.is_closed()) << rest;
+  }
+  expect_well(server);
+}
+
+TEST(HttpServer, TakesABodyInChunks) {
+  RecordedServer server;
+  std::string bytes =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n";
+  for (const char* c = kGoodBody; *c != 0; ++c) bytes += std::string("1\r\n") + *c + "\r\n";
+  EXPECT_EQ(server.ask(bytes + "0\r\n\r\n").status, 200);
+}
+
+TEST(HttpServer, AsksToGoOnWithALargeBody) {
+  RecordedServer server;
+  RawClient client(server.port());
+  const std::string body = kGoodBody;
+  const std::string head = post("/v1/completions", body, "Expect: 100-continue\r\n");
+  client.send(head.substr(0, head.size() - body.size()));
+  EXPECT_EQ(client.response().status, 100);
+  client.send(body);
+  EXPECT_EQ(client.response().status, 200);
+  // One that is refused is not asked.
+  RawClient other(server.port());
+  const std::string refused = post("/nothing", body, "Expect: 100-continue\r\n");
+  other.send(refused.substr(0, refused.size() - body.size()));
+  EXPECT_EQ(other.response().status, 404);
+  EXPECT_TRUE(other.is_closed());
+}
+
+TEST(HttpServer, HoldsLimitsOfTime) {
+  RecordedServerOptions options;
+  options.http.limits.head_time = milliseconds(150);
+  options.http.limits.body_time = milliseconds(150);
+  options.http.limits.idle_time = milliseconds(150);
+  RecordedServer server(options);
+  RawClient silent(server.port());
+  EXPECT_TRUE(silent.is_closed());
+  EXPECT_EQ(silent.buffer(), "");
+  RawClient slow(server.port());
+  slow.send("GET /health");
+  EXPECT_EQ(slow.response().status, 408);
+  EXPECT_TRUE(slow.is_closed());
+  RawClient idle(server.port());
+  idle.send(get("/health/live"));
+  EXPECT_EQ(idle.response().status, 200);
+  EXPECT_TRUE(idle.is_closed());
+  RawClient half(server.port());
+  const std::string request = post("/v1/completions", kGoodBody);
+  half.send(request.substr(0, request.size() - 1));
+  const Response r = half.response();
+  EXPECT_EQ(r.status, 408);
+  EXPECT_EQ(error_code_of(r), "request_timeout");
+  EXPECT_TRUE(half.is_closed());
+  // No last chunk.
+  RawClient chunks(server.port());
+  chunks.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+  EXPECT_EQ(chunks.response().status, 408);
+  expect_well(server);
+}
+
+TEST(HttpServer, AByteNowAndThenIsTooSlow) {
+  RecordedServerOptions options;
+  options.http.limits.head_time = milliseconds(300);
+  RecordedServer server(options);
+  RawClient client(server.port());
+  const std::string request = get("/health", "X: " + std::string(500, 'x') + "\r\n");
+  bool open = true;
+  for (size_t i = 0; open && i < request.size(); ++i) {
+    open = client.send(request.substr(i, 1));
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(client.response().status, 408);
+}
+
+TEST(HttpServer, HoldsLimitsOfConnections) {
+  RecordedServerOptions options;
+  options.http.limits.connections = 3;
+  RecordedServer server(options);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server.port()));
+    clients.back()->send(get("/health/live"));
+    EXPECT_EQ(clients.back()->response().status, 200);
+  }
+  RawClient fourth(server.port());
+  const Response r = fourth.response();
+  EXPECT_EQ(r.status, 503);
+  EXPECT_EQ(error_code_of(r), "too_many_connections");
+  EXPECT_EQ(r.headers.at("Retry-After"), "1");
+  EXPECT_TRUE(fourth.is_closed());
+  clients[0]->send(get("/health/live"));  // the others go on
+  EXPECT_EQ(clients[0]->response().status, 200);
+  clients.pop_back();
+  EXPECT_TRUE(eventually([&] { return server.server->counts().connections == 2; }));
+  EXPECT_EQ(server.ask(get("/health/live")).status, 200);
+}
+
+TEST(HttpServer, HoldsLimitsOfConnectionsOfAnAddress) {
+  RecordedServerOptions options;
+  options.http.limits.connections_per_address = 2;
+  RecordedServer server(options);
+  RawClient a(server.port()), b(server.port());
+  b.send(get("/health/live"));
+  EXPECT_EQ(b.response().status, 200);
+  EXPECT_EQ(RawClient(server.port()).response().status, 503);
+}
+
+TEST(HttpServer, SurvivesAResetAtEveryByte) {
+  RecordedServer server;
+  const std::string request =
+      post("/v1/completions", R"({"model":"m","prompt":"hi","max_tokens":20,"stream":true})");
+  for (size_t bytes = 0; bytes <= request.size(); ++bytes) {
+    RawClient client(server.port());
+    client.send(request.substr(0, bytes));
+    client.reset();
+  }
+  EXPECT_TRUE(eventually([&] { return server.server->counts().connections == 0; }));
+  expect_well(server);
+}
+
+TEST(HttpServer, ServesManyConnectionsThatWait) {
+  RecordedServerOptions options;
+  options.http.limits.connections_per_address = 4000;
+  RecordedServer server(options);
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 400; ++i) {
+    slow.push_back(std::make_unique<RawClient>(server.port()));
+    slow.back()->send("GET /health HTTP/1.1\r\nHost: ");
+  }
+  expect_well(server);
+  for (const auto& client : slow) client->send("localhost\r\n\r\n");
+  for (const auto& client : slow) EXPECT_EQ(client->response().status, 200);
+}
+
+TEST(HttpServer, AsksForKeysUnlessARouteIsOpen) {
+  RecordedServerOptions options;
+  options.http.keys = ApiKeys({"user"}, {"admin"});
+  RecordedServer server(options);
+  for (const char* path : {"/health", "/health/live", "/health/ready"})
+    EXPECT_EQ(server.ask(get(path)).status, 200) << path;
+  for (const char* path :
+       {"/v1/models", "/metrics", "/version", "/openapi.json", "/nothing", "/v1/models/m"}) {
+    const Response r = server.ask(get(path));
+    EXPECT_EQ(r.status, 401) << path;
+    EXPECT_EQ(r.headers.at("WWW-Authenticate"), "Bearer");
+  }
+  for (const char* path :
+       {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/v1/embeddings"})
+    EXPECT_EQ(server.ask(post(path, "{}")).status, 401) << path;
+  const Response wrong = server.ask(get("/v1/models", "Authorization: Bearer usex\r\n"));
+  EXPECT_EQ(
+      wrong.body,
+      R"({"error":{"message":"Invalid API key","type":"authentication_error","param":null,"code":"invalid_api_key"}})");
+  EXPECT_EQ(server.ask(get("/v1/models?key=user")).status, 401);
+  EXPECT_EQ(server.ask(get("/v1/models", "Authorization: Bearer user\r\n")).status, 200);
+  EXPECT_EQ(server.ask(get("/nothing", "Authorization: Bearer user\r\n")).status, 404);
+  EXPECT_EQ(
+      server.ask(post("/v1/completions", kGoodBody, "Authorization: Bearer admin\r\n")).status,
+      200);
+}
+
+TEST(HttpServer, AnswersToItsOwnNamesOnlyWithoutKeys) {
+  RecordedServer server;
+  const auto host = [&](const std::string& name) {
+    return server.ask("GET /v1/models HTTP/1.1\r\nHost: " + name + "\r\n\r\n").status;
+  };
+  for (const char* name : {"localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000"})
+    EXPECT_EQ(host(name), 200) << name;
+  for (const char* name : {"evil.example", "localhost.evil.example", "evil.example:8000"})
+    EXPECT_EQ(host(name), 403) << name;
+  RecordedServerOptions options;
+  options.http.insecure = true;
+  RecordedServer open(options);
+  EXPECT_EQ(open.ask("GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 200);
+}
+
+TEST(HttpServer, IsNotOpenToAllByMistake) {
+  for (const char* host : {"0.0.0.0", "::"}) {
+    HttpConfig config;
+    config.host = host;
+    config.port = 0;
+    EXPECT_THROW(HttpServer(config, Routes()), InputError) << host;
+  }
+  HttpConfig config;
+  config.host = "0.0.0.0";
+  config.port = 0;
+  config.keys = ApiKeys({"k"}, {});
+  EXPECT_GT(HttpServer(config, Routes()).port(), 0);
+  config.host = "no address";
+  EXPECT_THROW(HttpServer(config, Routes()), InputError);
+  RecordedServer server;
+  HttpConfig taken;
+  taken.port = server.port();
+  EXPECT_THROW(HttpServer(taken, Routes()), InputError);
+}
+
+TEST(HttpServer, TellsNothingOfItsFaults) {
+  HttpConfig config;
+  config.port = 0;
+  Routes routes;
+  routes.add({.method = "GET", .path = "/fault", .handle = [](HttpRequest&) -> Answer {
+                throw std::runtime_error("secret of /etc");
+              }});
+  const HttpServer server(config, routes);
+  const Response r = ask(server.port(), get("/fault"));
+  EXPECT_EQ(r.status, 500);
+  EXPECT_EQ(r.headers.at("x-should-retry"), "false");
+  EXPECT_EQ(r.body.find("secret"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme
