@@ -191,9 +191,14 @@ void Connection::disarm() {
   deadline_.cancel();
 }
 
-// Always one read is under way while there is room, so that a peer that goes away is noticed.
+// While an answer is pending: so that a peer that goes away is noticed. What it sends meanwhile is kept, up to a
+// bound.
+void Connection::watch() {
+  if (in_.size() < state_->config.limits.read_ahead) start_read();
+}
+
 void Connection::start_read() {
-  if (reading_ || gone_ || in_.size() >= state_->config.limits.read_ahead) return;
+  if (reading_ || gone_) return;
   reading_ = true;
   transport_->read(asio::buffer(space_.get(), kReadBytes),
                    [self = shared_from_this()](error_code error, size_t bytes) {
@@ -209,7 +214,6 @@ Connection::Awaitable<bool> Connection::fill() {
   const uint64_t before = arrived_;
   while (arrived_ == before && !gone_ && !expired_) {
     start_read();
-    if (!reading_ && !gone_) co_return false;  // no room
     co_await wait();
   }
   co_return arrived_ != before;
@@ -277,10 +281,12 @@ Connection::Awaitable<bool> Connection::serve() {
     exchange.refusal = reader.refusal();
   else
     check_head(exchange);
-  if (!co_await read_body(reader, exchange)) co_return false;
+  if (!exchange.refusal && !co_await read_body(reader, exchange)) co_return false;
   if (exchange.refusal) {
-    if (reader.state() != RequestReader::State::kDone) exchange.keep = false;
-    co_return co_await reply(exchange, reply_of(*exchange.refusal));
+    const bool whole = reader.state() == RequestReader::State::kDone;
+    exchange.keep = exchange.keep && (whole || has_small_body(reader, exchange));
+    if (!co_await reply(exchange, reply_of(*exchange.refusal))) co_return false;
+    co_return whole || co_await discard_body(reader);
   }
   std::string body = reader.take_body();
   exchange.body_bytes = std::ssize(body);
@@ -361,29 +367,46 @@ bool Connection::asks_to_go_on(const Exchange& exchange) const {
   return expect != nullptr && exchange.request.head.version >= 11;
 }
 
-// Also that of a refused request, if it is small. False: the connection is broken.
+// Small enough to be read for nothing, so that the connection stays.
+bool Connection::has_small_body(const RequestReader& reader, const Exchange& exchange) const {
+  return reader.state() == RequestReader::State::kBody && !asks_to_go_on(exchange) &&
+         reader.head().content_length.value_or(kDiscarded + 1) <= kDiscarded;
+}
+
+// False: the connection is broken.
 Connection::Awaitable<bool> Connection::read_body(RequestReader& reader, Exchange& exchange) {
-  if (reader.state() != RequestReader::State::kBody) co_return true;
-  if (exchange.refusal) {
-    const bool small = reader.head().content_length.value_or(kDiscarded + 1) <= kDiscarded;
-    if (!small || asks_to_go_on(exchange)) co_return true;
-    reader.discard_body();
-  } else if (asks_to_go_on(exchange) && in_.empty()) {
+  if (reader.state() == RequestReader::State::kBody && asks_to_go_on(exchange) && in_.empty())
     if (!co_await write("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
+  arm(state_->config.limits.body_time);
+  while (reader.state() == RequestReader::State::kBody) {
+    const size_t taken = reader.feed(in_);
+    in_.erase(0, taken);
+    if (reader.state() != RequestReader::State::kBody || taken > 0 || co_await fill()) continue;
+    if (!expired_) co_return false;
+    exchange.refusal.emplace(408, "the request's body took too long", "", "request_timeout");
+    exchange.keep = false;
+    break;
   }
+  disarm();
+  if (reader.state() == RequestReader::State::kRefused) {
+    exchange.refusal = reader.refusal();
+    exchange.keep = false;
+  }
+  co_return true;
+}
+
+// Of a request that was refused. False: it has not come.
+Connection::Awaitable<bool> Connection::discard_body(RequestReader& reader) {
+  reader.discard_body();
   arm(state_->config.limits.body_time);
   while (reader.state() == RequestReader::State::kBody) {
     const size_t taken = reader.feed(in_);
     in_.erase(0, taken);
     if (reader.state() != RequestReader::State::kBody || taken > 0) continue;
-    if (co_await fill()) continue;
-    if (!expired_) co_return false;
-    exchange.refusal.emplace(408, "the request's body took too long", "", "request_timeout");
-    break;
+    if (!co_await fill()) co_return false;
   }
   disarm();
-  if (reader.state() == RequestReader::State::kRefused) exchange.refusal = reader.refusal();
-  co_return true;
+  co_return reader.state() == RequestReader::State::kDone;
 }
 
 // --- answers --------------------------------------------------------------------------------------------
@@ -407,8 +430,11 @@ Connection::Awaitable<bool> Connection::answer(Exchange& exchange, std::string b
       self->notify();
     });
   });
-  start_read();
-  while (!job->done && !gone_) co_await wait();
+  watch();
+  while (!job->done && !gone_) {
+    co_await wait();
+    watch();
+  }
   if (!job->done) {
     job->abandoned = true;
     co_return false;
@@ -486,7 +512,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
     }
     if (part.done) co_return exchange.keep && !state_->draining;
     if (gone_) co_return false;
-    start_read();
+    watch();
     co_await wait(std::min(ping, end));
   }
 }

@@ -63,6 +63,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> serve();
   Awaitable<bool> read_head(RequestReader& reader);
   Awaitable<bool> read_body(RequestReader& reader, Exchange& exchange);
+  Awaitable<bool> discard_body(RequestReader& reader);
+  bool has_small_body(const RequestReader& reader, const Exchange& exchange) const;
   void check_head(Exchange& exchange);
   bool asks_to_go_on(const Exchange& exchange) const;
   Awaitable<bool> answer(Exchange& exchange, std::string body);
@@ -77,6 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void arm(std::chrono::milliseconds limit);
   void disarm();
   void start_read();
+  void watch();
   Awaitable<bool> fill();
   Awaitable<bool> write(std::string bytes);
   Awaitable<bool> perform(void (Transport::*what)(Transport::Done));

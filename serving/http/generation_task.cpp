@@ -5,6 +5,8 @@
 namespace trireme {
 namespace {
 
+constexpr char kFault[] = "a fault of the server";
+
 double seconds_between(std::chrono::steady_clock::time_point from,
                        std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -129,14 +131,17 @@ void GenerationTask::end(size_t number, const char* reason, Clock::time_point wh
            choice.tokens == 0 ? 0 : seconds_between(choice.first_token, choice.last_token)});
 }
 
-// Nothing more comes of the others either.
+// Nothing more comes of the others either. Whoever has seen nothing yet may ask again.
 void GenerationTask::fail(const std::string& why, Part& part) {
-  const ApiError error(500, why, "", "engine_failure");
+  // What a check inside the program says is for its authors.
+  const std::string told = why.find("check failed") == std::string::npos ? why : kFault;
   part.done = true;
   if (work_.stream && (begun_ || !part.events.empty()))
-    part.events += error_event(error);
+    part.events += error_event(ApiError(500, told, "", "engine_failure"));
+  else if (engine_.failure().empty())
+    part.whole = reply_of(ApiError(500, told, "", "engine_failure"));
   else
-    part.whole = reply_of(error);
+    part.whole = reply_of(ApiError(503, told, "", "engine_failure").retry_after(1000));
 }
 
 std::string GenerationTask::error_event(const ApiError& error) const {

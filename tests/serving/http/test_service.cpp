@@ -383,7 +383,8 @@ TEST(Service, EndsStreamsWithAnErrorWhenTheEngineFails) {
       events.back(),
       R"({"error":{"message":"rank 3 lost","type":"server_error","param":null,"code":"engine_failure"}})");
   const Response whole = waiting.response();
-  EXPECT_EQ(whole.status, 500);
+  EXPECT_EQ(whole.status, 503);
+  EXPECT_EQ(whole.headers.at("Retry-After"), "1");
   EXPECT_EQ(Json::parse(whole.body)["error"]["code"], "engine_failure");
   for (const char* path : {"/health", "/health/ready"})
     EXPECT_EQ(server.ask(get(path)).status, 503) << path;
