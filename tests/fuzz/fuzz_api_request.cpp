@@ -1,0 +1,31 @@
+// Any bytes as the body of a request of the API: read, or refused with a status that is the client's to mend.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "serving/api/api_error.h"
+#include "serving/api/requests.h"
+
+namespace {
+
+template <class Parse>
+void parse(const Parse& parse_body, std::string_view body) {
+  try {
+    parse_body(body, trireme::RequestLimits{.vocab_size = 1000});
+  } catch (const trireme::ApiError& error) {
+    if (error.status() != 400 && error.status() != 501) std::abort();
+    trireme::error_body(error);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  parse(trireme::parse_completion, body);
+  parse(trireme::parse_chat, body);
+  parse(trireme::parse_embeddings, body);
+  parse(trireme::parse_tokenize, body);
+  parse(trireme::parse_detokenize, body);
+  return 0;
+}

@@ -1,0 +1,54 @@
+// Any bytes as requests of HTTP, in pieces of a size that the first byte says: read or refused, alike however they
+// are cut, and what their bodies hold is given back.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serving/http/request_reader.h"
+
+namespace {
+
+using trireme::RequestReader;
+
+// What was read, and how the last one ended.
+std::vector<std::string> read(std::string_view bytes, size_t piece) {
+  trireme::HttpLimits limits;
+  limits.body = 4096;
+  std::atomic<int64_t> budget{1 << 20};
+  std::vector<std::string> out;
+  std::string buffer;
+  size_t at = 0;
+  for (bool refused = false; !refused;) {
+    RequestReader reader(limits, budget);
+    const auto open = [&] {
+      return reader.state() == RequestReader::State::kHead ||
+             reader.state() == RequestReader::State::kBody;
+    };
+    while (open()) {
+      const size_t taken = reader.feed(buffer);
+      if (taken > buffer.size()) std::abort();
+      buffer.erase(0, taken);
+      if (taken > 0 || !open()) continue;
+      if (at == bytes.size()) return out;
+      const size_t more = std::min(piece, bytes.size() - at);
+      buffer.append(bytes.substr(at, more));
+      at += more;
+    }
+    refused = reader.state() == RequestReader::State::kRefused;
+    out.push_back(refused ? std::to_string(reader.refusal().status())
+                          : reader.head().method + reader.head().path + reader.take_body());
+  }
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (read(bytes, data[0] % 64 + 1) != read(bytes, bytes.size() + 1)) std::abort();
+  return 0;
+}
