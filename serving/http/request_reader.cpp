@@ -190,7 +190,7 @@ size_t RequestReader::feed_body(std::string_view bytes) {
     refuse(400, concat("not a body of HTTP: ", error.message()), "bad_request");
   } else if (parser_->is_done()) {
     state_ = State::kDone;
-  } else if (bytes.size() - taken > kMostChunkHead) {
+  } else if (taken == 0 && bytes.size() > kMostChunkHead) {
     refuse(400, "a chunk's head is too long", "bad_request");
   }
   return taken;
