@@ -50,6 +50,8 @@ class Includes(unittest.TestCase):
         refused = check_includes.check("engine/io/a.h", user, lambda name: True, {"engine/io/heavy.h"})
         self.assertEqual(len(refused), 1)
         self.assertEqual(check_includes.check("engine/io/a.cpp", user, lambda name: True, {"engine/io/heavy.h"}), [])
+        alike = "// For .cpp files only.\n" + user
+        self.assertEqual(check_includes.check("engine/io/b.h", alike, lambda name: True, {"engine/io/heavy.h"}), [])
 
     def test_unknown_room_and_missing_file(self):
         self.assertEqual(len(self.problems("helpers/a.cpp", "int x;\n")), 1)
