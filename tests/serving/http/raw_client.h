@@ -96,6 +96,7 @@ class RawClient {
     return poll(&wanted, 1, 0) == 1;
   }
   const std::string& buffer() const { return in_; }
+  int file() const { return fd_; }
 
   // The next response; of HEAD without a body.
   Response response(bool head_only = false) {
