@@ -226,8 +226,8 @@ TEST(GenerationReply, EchoesThePromptWithItsLogProbabilities) {
   EXPECT_EQ(body["choices"][0]["text"], "abc");
   EXPECT_EQ(body["usage"]["completion_tokens"], 0);
   EXPECT_EQ(body["choices"][0]["logprobs"].dump(),
-            R"({"tokens":["a","b","c"],"token_logprobs":[null,-1.0,-2.0],)"
-            R"("top_logprobs":[null,{"b":-1.0},{"x":-0.5,"c":-2.0}],"text_offset":[0,1,2]})");
+            R"({"tokens":["a","b","c"],"token_logprobs":[null,-1,-2],)"
+            R"("top_logprobs":[null,{"b":-1},{"x":-0.5,"c":-2}],"text_offset":[0,1,2]})");
 }
 
 TEST(GenerationReply, EchoesThePromptOfAStream) {
@@ -244,13 +244,13 @@ TEST(GenerationReply, WritesNumbersThatJsonHas) {
   told.token({.id = 'a', .logprob = -std::numeric_limits<double>::infinity(), .top = {{0xC3, -1}}},
              FinishReason::kLength);
   EXPECT_EQ(Json::parse(told.reply.body())["choices"][0]["logprobs"].dump(),
-            R"({"tokens":["token_id:97"],"token_logprobs":[-9999.0],)"
-            R"("top_logprobs":[{"token_id:195":-1.0,"token_id:97":-9999.0}],"text_offset":[0]})");
+            R"({"tokens":["token_id:97"],"token_logprobs":[-9999],)"
+            R"("top_logprobs":[{"token_id:195":-1,"token_id:97":-9999}],"text_offset":[0]})");
   form.tokens_as_ids = false;
   Told bytes(form);
   bytes.token({.id = 'a', .logprob = -1, .top = {{0xC3, -1}}}, FinishReason::kLength);
   EXPECT_EQ(Json::parse(bytes.reply.body())["choices"][0]["logprobs"]["top_logprobs"].dump(),
-            R"([{"bytes:\\xc3":-1.0,"a":-1.0}])");
+            R"([{"bytes:\\xc3":-1,"a":-1}])");
 }
 
 TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {

@@ -16,29 +16,31 @@ namespace trireme::test {
 // Lets steps be computed, or holds them; and may fail.
 class Gate {
  public:
-  void hold() { set(true); }
-  void release() { set(false); }
+  void hold() { hold_after(0); }
+  void hold_after(int64_t steps) { set(steps); }
+  void release() { set(INT64_MAX); }
   void fail() {
     const std::lock_guard lock(mutex_);
     fails_ = true;
-    held_ = false;
     changed_.notify_all();
   }
   void pass() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !held_; });
+    changed_.wait(lock, [&] { return steps_ > 0 || fails_; });
     if (fails_) throw std::runtime_error("rank 3 lost");
+    --steps_;
   }
 
  private:
-  void set(bool held) {
+  void set(int64_t steps) {
     const std::lock_guard lock(mutex_);
-    held_ = held;
+    steps_ = steps;
     changed_.notify_all();
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool held_ = false, fails_ = false;
+  int64_t steps_ = INT64_MAX;  // that may still be computed
+  bool fails_ = false;
 };
 
 class GatedTexts final : public StepExecutor {
