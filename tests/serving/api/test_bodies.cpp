@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "serving/api/api_error.h"
 #include "serving/api/field.h"
 #include "serving/api/json_writer.h"
 #include "serving/api/openapi.h"
+#include "serving/api/reference.h"
 #include "serving/api/small_bodies.h"
 
 namespace trireme {
@@ -108,6 +110,15 @@ TEST(OpenApi, DescribesEveryFieldThatIsRead) {
   EXPECT_TRUE(document["paths"]["/health"]["get"]["security"].is_array());
   EXPECT_TRUE(document["paths"]["/health"]["get"]["security"].empty());
   EXPECT_EQ(document["security"].dump(), R"([{"key":[]}])");
+}
+
+TEST(Reference, HasARowForEveryFieldThatIsRead) {
+  const std::string reference = api_reference();
+  EXPECT_NE(reference.find("| `n` | integer | 1 to 128 | `1` | Choices for each prompt. |"),
+            std::string::npos);
+  EXPECT_NE(reference.find("| `model` | string |  | required | "), std::string::npos);
+  for (const Field& field : fields_of(Endpoint::kChat))
+    EXPECT_NE(reference.find("`" + field.name + "`"), std::string::npos) << field.name;
 }
 
 TEST(Fields, ArePresentOnceInATable) {
