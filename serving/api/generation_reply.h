@@ -41,7 +41,7 @@ struct ReplyForm {
   int32_t top_logprobs = -1;
   bool tokens_as_ids = false;
   int64_t n = 1;
-  TextStreamOptions text;
+  TextStreamOptions text = {};
 };
 ReplyForm form_of(const CompletionRequest& request);
 ReplyForm form_of(const ChatRequest& request);

@@ -9,10 +9,10 @@
 namespace trireme {
 
 struct ModelCard {
-  std::string id;
+  std::string id = {};
   int64_t created = 0;  // seconds since 1970
   int64_t max_model_len = 0;
-  std::string root;         // what was loaded
+  std::string root = {};    // what was loaded
   std::string parent = {};  // of an adapter: the id of its base
 };
 

@@ -92,7 +92,7 @@ size_t RequestReader::feed_head(std::string_view bytes) {
   begun_ = begun_ || !bytes.empty();
   if (!scan(bytes)) return 0;
   parser_ = std::make_unique<Parser>(*this);
-  parser_->header_limit(static_cast<std::uint32_t>(scanned_ + 1));
+  parser_->header_limit(static_cast<std::uint32_t>(scanned_ + 1024));
   parser_->body_limit(limits_.body);
   error_code error;
   const size_t taken = parser_->put({bytes.data(), scanned_}, error);
@@ -161,12 +161,15 @@ void RequestReader::finish_head() {
   if (query != std::string::npos) head_.query = head_.target.substr(query + 1);
   head_.keep_alive = parser_->keep_alive();
   head_.chunked = parser_->chunked();
-  if (const auto length = parser_->content_length()) head_.content_length = *length;
+  if (const auto bytes = parser_->content_length()) head_.content_length = *bytes;
   const std::string* coding = head_.find("transfer-encoding");
   if (head_.path.empty() || head_.path[0] != '/')
     return refuse(400, "the request's target does not begin with /", "bad_request");
   if (head_.count("host") > 1 || (head_.version == 11 && head_.count("host") == 0))
     return refuse(400, "the header Host must be there once", "bad_request");
+  const std::string* length = head_.find("content-length");
+  if (length != nullptr && length->find(',') != std::string::npos)
+    return refuse(400, "the header Content-Length is a list", "bad_request");
   if (head_.count("content-length") > 1)
     return refuse(400, "the header Content-Length is there twice", "bad_request");
   if (head_.count("authorization") > 1)

@@ -12,7 +12,7 @@ namespace trireme {
 
 struct CacheInfo {
   int64_t block_size = 0, blocks = 0;
-  std::string dtype;
+  std::string dtype = {};
   bool prefix_caching = true;
 };
 

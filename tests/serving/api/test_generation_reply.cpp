@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "serving/api/api_error.h"

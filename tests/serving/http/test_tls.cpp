@@ -6,6 +6,7 @@
 #include <openssl/x509.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "tests/serving/http/recorded_server.h"
 #include "tests/support/scratch_directory.h"

@@ -1,3 +1,6 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <random>
 
 #include "engine/core/utf8.h"
