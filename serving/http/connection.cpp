@@ -430,8 +430,10 @@ Connection::Awaitable<bool> Connection::answer(Exchange& exchange, std::string b
       self->notify();
     });
   });
+  // Who only looks something up may have closed its half already.
+  const bool is_look_up = exchange.route->method == "GET";
   watch();
-  while (!job->done && !gone_) {
+  while (!job->done && (!gone_ || is_look_up)) {
     co_await wait();
     watch();
   }

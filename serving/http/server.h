@@ -1,7 +1,7 @@
 // A server of HTTP/1.1: few threads, thousands of connections, every wait with a bound.
 //
 // A connection's requests are answered one after the other, in their order. Who goes away takes what is computed
-// for him along: a peer that closes, also only its half, while an answer is pending has it cancelled.
+// for him along: a peer that closes, even only its half, while a POST is answered has it cancelled.
 #pragma once
 
 #include <chrono>

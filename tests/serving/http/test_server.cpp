@@ -50,6 +50,15 @@ TEST(HttpServer, ClosesWhenAskedTo) {
   EXPECT_TRUE(old.is_closed());
 }
 
+TEST(HttpServer, AnswersWhoHasClosedItsHalf) {
+  RecordedServer server;
+  RawClient client(server.port());
+  client.send(get("/health/live"));
+  client.shut_down_sending();
+  EXPECT_EQ(client.response().status, 200);
+  EXPECT_TRUE(client.is_closed());
+}
+
 TEST(HttpServer, AnswersHeadWithoutABody) {
   RecordedServer server;
   RawClient client(server.port());
