@@ -60,7 +60,7 @@ CompletionRequest parse_completion(std::string_view body, const RequestLimits& l
     fail_unavailable("best_of", "best_of above n is not available on this server");
   for (const Prompt& prompt : request.prompts)
     check_ids("prompt", prompt.tokens, limits.vocab_size);
-  if (*request.max_tokens == 0 && !request.echo)
+  if (request.max_tokens == 0 && !request.echo)
     fail_field("max_tokens", "max_tokens must be >= 1 unless echo is true");
   const int64_t sequences = std::ssize(request.prompts) * request.n;
   if (sequences > limits.sequences)

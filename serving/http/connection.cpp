@@ -159,7 +159,10 @@ Connection::~Connection() {
 }
 
 void Connection::start(bool tls) {
-  asio::co_spawn(wake_.get_executor(), run(shared_from_this(), tls), asio::detached);
+  // What is spawned is kept until it is done, and the connection with it.
+  asio::co_spawn(
+      wake_.get_executor(), [self = shared_from_this(), tls] { return self->run(tls); },
+      asio::detached);
 }
 
 // --- waiting --------------------------------------------------------------------------------------------
@@ -219,7 +222,7 @@ Connection::Awaitable<bool> Connection::fill() {
   co_return arrived_ != before;
 }
 
-Connection::Awaitable<bool> Connection::write(std::string bytes) {
+Connection::Awaitable<bool> Connection::write(const std::string& bytes) {
   for (size_t at = 0; at < bytes.size(); at += written_) {
     arm(state_->config.limits.stall_time);
     writing_ = true;
@@ -238,34 +241,37 @@ Connection::Awaitable<bool> Connection::write(std::string bytes) {
 }
 
 Connection::Awaitable<bool> Connection::perform(void (Transport::*what)(Transport::Done)) {
-  auto result = std::make_shared<std::optional<bool>>();
+  struct Result {
+    bool done = false, good = false;
+  };
+  const auto result = std::make_shared<Result>();
   (transport_.get()->*what)([self = shared_from_this(), result](error_code error, size_t) {
-    *result = !error;
+    *result = {true, !error};
     self->notify();
   });
-  while (!result->has_value()) co_await wait();
-  co_return **result;
+  while (!result->done) co_await wait();
+  co_return result->good;
 }
 
 // --- requests -------------------------------------------------------------------------------------------
 
-Connection::Awaitable<void> Connection::run(std::shared_ptr<Connection> self, bool tls) {
+Connection::Awaitable<void> Connection::run(bool tls) {
   try {
     bool good = true;
     if (tls) {
-      self->arm(self->state_->config.limits.head_time);
-      good = co_await self->perform(&Transport::greet);
+      arm(state_->config.limits.head_time);
+      good = co_await perform(&Transport::greet);
     }
     if (good) {
-      while (co_await self->serve()) self->first_ = false;
-      co_await self->close();
+      while (co_await serve()) first_ = false;
+      co_await close();
     }
   } catch (const std::exception& error) {
     log_error("a connection ends: ", error.what());
   }
-  self->disarm();
+  disarm();
   error_code ignored;
-  self->transport_->socket().close(ignored);
+  transport_->socket().close(ignored);
 }
 
 // True: the connection goes on.
@@ -471,7 +477,7 @@ Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpRepl
   std::string bytes = head_of(exchange, whole.status, whole.content_type, whole.headers,
                               concat("Content-Length: ", whole.body.size(), "\r\n"));
   if (exchange.request.head.method != "HEAD") bytes += whole.body;
-  const bool written = co_await write(std::move(bytes));
+  const bool written = co_await write(bytes);
   co_return written&& exchange.keep;
 }
 
@@ -507,7 +513,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
                         chunks ? "Transfer-Encoding: chunked\r\n" : "");
       bytes += chunks ? chunk_of(part.events) : part.events;
       if (part.done && chunks) bytes += "0\r\n\r\n";
-      if (!co_await write(std::move(bytes))) co_return false;
+      if (!co_await write(bytes)) co_return false;
       begun = true;
       ping = Clock::now() + ping_time;
       if (!part.done) continue;

@@ -59,7 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Job;       // a request at the workers'
   struct Exchange;  // one that is answered
 
-  static Awaitable<void> run(std::shared_ptr<Connection> self, bool tls);
+  Awaitable<void> run(bool tls);
   Awaitable<bool> serve();
   Awaitable<bool> read_head(RequestReader& reader);
   Awaitable<bool> read_body(RequestReader& reader, Exchange& exchange);
@@ -81,7 +81,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start_read();
   void watch();
   Awaitable<bool> fill();
-  Awaitable<bool> write(std::string bytes);
+  Awaitable<bool> write(const std::string& bytes);  // which outlives the wait
   Awaitable<bool> perform(void (Transport::*what)(Transport::Done));
 
   std::shared_ptr<ServerState> state_;

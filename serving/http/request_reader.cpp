@@ -73,8 +73,8 @@ RequestReader::RequestReader(const HttpLimits& limits, std::atomic<int64_t>& all
 RequestReader::~RequestReader() { all_bodies_ += counted_; }
 
 void RequestReader::refuse(int status, const std::string& message, const char* code) {
-  if (refusal_) return;
-  refusal_.emplace(status, message, "", code);
+  if (refusal_ != nullptr) return;
+  refusal_ = std::make_unique<ApiError>(status, message, "", code);
   if (status == 503) refusal_->retry_after(1000);
   state_ = State::kRefused;
 }

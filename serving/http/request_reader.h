@@ -52,7 +52,7 @@ class RequestReader {
   bool begun_ = false, keep_body_ = true;
   RequestHead head_;
   std::string body_;
-  std::optional<ApiError> refusal_;
+  std::unique_ptr<ApiError> refusal_;
   // The head so far: bytes looked at, where the line begins, lines and bytes of headers.
   size_t scanned_ = 0, line_ = 0, lines_ = 0, headers_bytes_ = 0;
   std::unique_ptr<Parser> parser_;
