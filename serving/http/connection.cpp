@@ -78,11 +78,17 @@ std::string date_now() {
   return text.data();
 }
 
-// "localhost", 127.0.0.1 and ::1, with any port.
-bool is_local_name(std::string host) {
-  if (host.starts_with("[")) return host.starts_with("[::1]");
-  host = host.substr(0, host.find(':'));
-  return host == "localhost" || host.starts_with("127.");
+// "localhost" and addresses of the machine itself, with any port; names such as 127.example are others'.
+bool is_local_name(const std::string& host) {
+  const bool brackets = host.starts_with("[");
+  const size_t end = std::min(brackets ? host.find(']') : host.find(':'), host.size());
+  const std::string port = host.substr(std::min(end + (brackets ? 1 : 0), host.size()));
+  if (!port.empty() && port[0] != ':') return false;
+  const std::string name = brackets ? host.substr(1, end - 1) : host.substr(0, end);
+  if (name == "localhost") return true;
+  error_code error;
+  const asio::ip::address address = asio::ip::make_address(name, error);
+  return !error && address.is_loopback();
 }
 
 bool is_json(const std::string& content_type) {
