@@ -47,7 +47,7 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
       .one_of({"none", "minimal", "low", "medium", "high", "xhigh", "max"});
   t.refused("chat_template", {}, "templates are programs, and only the server's own are run");
   t.unavailable("continue_final_message", {"false"}, "going on with the last message");
-  t.unavailable("documents", {}, "documents beside the messages");
+  t.unavailable("documents", {"[]"}, "documents beside the messages");
   t.unavailable("echo", {"false"}, "use /v1/completions");
 }
 
