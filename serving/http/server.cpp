@@ -92,6 +92,7 @@ HttpServer::Impl::Impl(HttpConfig config, Routes routes,
     : state_(std::make_shared<ServerState>(std::move(config), std::move(routes),
                                            std::move(on_request))) {
   const HttpConfig& given = state_->config;
+  TRIREME_CHECK(given.threads > 0 && given.workers > 0, "a server without threads");
   if (given.tls) tls_ = tls_context(*given.tls);
   for (int i = 0; i < given.threads; ++i) {
     contexts_.push_back(std::make_unique<Context>(1));

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 
 #include "engine/text/chat_template.h"
 #include "serving/http/server.h"
@@ -100,6 +101,11 @@ class RecordedServer {
     const EngineCounts counts = engine.counts();
     return counts.scheduler.running == 0 && counts.scheduler.waiting == 0 &&
            counts.used_blocks == 0 && server->counts().exchanges == 0 && sequences() == 0;
+  }
+  // The engine has so many sequences.
+  int64_t in_engine() const {
+    const SchedulerCounts counts = engine.counts().scheduler;
+    return counts.running + counts.waiting;
   }
   int64_t sequences() const { return const_cast<Service&>(service).admission().sequences(); }
 

@@ -278,7 +278,7 @@ TEST(Service, CancelsForWhoeverGoesAway) {
       server.gate.hold();
       RawClient client(server.port());
       client.send(post("/v1/completions", completion(400, stream ? R"(,"stream":true)" : "")));
-      ASSERT_TRUE(eventually([&] { return server.sequences() == 1; }));
+      ASSERT_TRUE(eventually([&] { return server.in_engine() == 1; }));
       if (reset)
         client.reset();
       else
