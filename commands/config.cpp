@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands/key_flags.h"
+#include "serving/api/reference.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -52,6 +53,10 @@ CLI::App* add_config_command(CLI::App& parent) {
       ->callback([] { print(run_config_json_schema().dump(2) + "\n"); });
   command->add_subcommand("reference", "Print every key as Markdown (docs/config-reference.md)")
       ->callback([] { print(config_reference()); });
+  command
+      ->add_subcommand("api-reference",
+                       "Print every field of the server's API as Markdown (docs/serving-api.md)")
+      ->callback([] { print(api_reference()); });
   return command;
 }
 

@@ -144,11 +144,11 @@ struct Connection::Job {
   HttpRequest request;
   const Route* route = nullptr;
   std::atomic<bool> abandoned{false};
-  Answer answer;
+  HttpAnswer answer;
   bool done = false;  // of the connection's thread
 };
 
-Connection::Connection(std::shared_ptr<ServerState> state, std::unique_ptr<Transport> transport,
+Connection::Connection(std::shared_ptr<ServerState> state, std::unique_ptr<HttpTransport> transport,
                        std::string address)
     : state_(std::move(state)),
       transport_(std::move(transport)),
@@ -246,7 +246,7 @@ Connection::Awaitable<bool> Connection::write(const std::string& bytes) {
   co_return true;
 }
 
-Connection::Awaitable<bool> Connection::perform(void (Transport::*what)(Transport::Done)) {
+Connection::Awaitable<bool> Connection::perform(void (HttpTransport::*what)(HttpTransport::Done)) {
   struct Result {
     bool done = false, good = false;
   };
@@ -266,7 +266,7 @@ Connection::Awaitable<void> Connection::run(bool tls) {
     bool good = true;
     if (tls) {
       arm(state_->config.limits.head_time);
-      good = co_await perform(&Transport::greet);
+      good = co_await perform(&HttpTransport::greet);
     }
     if (good) {
       while (co_await serve()) first_ = false;
@@ -536,7 +536,7 @@ Connection::Awaitable<void> Connection::close() {
   if (gone_ || write_failed_) co_return;
   arm(kLinger);
   const uint64_t before = arrived_;
-  if (co_await perform(&Transport::take_leave)) {
+  if (co_await perform(&HttpTransport::take_leave)) {
     do in_.clear();
     while (arrived_ - before < kLingerBytes && co_await fill());
   }

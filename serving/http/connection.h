@@ -47,7 +47,7 @@ std::string address_group(const boost::asio::ip::address& address);
 // other threads set what they have to tell and wake it.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ServerState> state, std::unique_ptr<Transport> transport,
+  Connection(std::shared_ptr<ServerState> state, std::unique_ptr<HttpTransport> transport,
              std::string address);
   ~Connection();
   void start(bool tls);
@@ -82,10 +82,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch();
   Awaitable<bool> fill();
   Awaitable<bool> write(const std::string& bytes);  // which outlives the wait
-  Awaitable<bool> perform(void (Transport::*what)(Transport::Done));
+  Awaitable<bool> perform(void (HttpTransport::*what)(HttpTransport::Done));
 
   std::shared_ptr<ServerState> state_;
-  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<HttpTransport> transport_;
   std::string address_;
   boost::asio::steady_timer wake_, deadline_;
   uint64_t alarm_ = 0;    // number of the deadline that counts

@@ -70,7 +70,7 @@ class PendingReply {
   virtual std::string error_event(const ApiError& error) const = 0;
 };
 
-struct Answer {
+struct HttpAnswer {
   HttpReply reply = {};
   std::unique_ptr<PendingReply> pending = {};  // in its place
 };

@@ -16,7 +16,7 @@ struct Route {
   std::string path;    // exactly, or with a last "/*" all below it
   Access access = Access::kUser;
   // On a thread of the workers', several at a time. What it throws becomes an error's reply.
-  std::function<Answer(HttpRequest&)> handle;
+  std::function<HttpAnswer(HttpRequest&)> handle;
   // Before the body is read: throws ApiError where it would be in vain. tenant: whose key. On a thread that
   // serves connections: must not wait.
   std::function<void(const RequestHead&, const std::string& tenant)> admit = {};

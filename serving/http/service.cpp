@@ -75,7 +75,7 @@ Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate*
 }
 
 void Service::add_generating_route(Routes& routes, const char* path,
-                                   Answer (Service::*handle)(HttpRequest&)) {
+                                   HttpAnswer (Service::*handle)(HttpRequest&)) {
   routes.add({.method = "POST",
               .path = path,
               .access = Access::kUser,
@@ -89,10 +89,11 @@ void Service::add_generating_route(Routes& routes, const char* path,
 
 Routes Service::routes() {
   Routes routes;
-  const auto get = [&](const char* path, Access access, std::function<Answer(HttpRequest&)> what) {
+  const auto get = [&](const char* path, Access access,
+                       std::function<HttpAnswer(HttpRequest&)> what) {
     routes.add({.method = "GET", .path = path, .access = access, .handle = std::move(what)});
   };
-  const auto post = [&](const char* path, Answer (Service::*handle)(HttpRequest&)) {
+  const auto post = [&](const char* path, HttpAnswer (Service::*handle)(HttpRequest&)) {
     routes.add({.method = "POST", .path = path, .handle = [this, handle](HttpRequest& request) {
                   return (this->*handle)(request);
                 }});
@@ -103,23 +104,23 @@ Routes Service::routes() {
   post("/tokenize", &Service::tokenize);
   post("/detokenize", &Service::detokenize);
   get("/v1/models", Access::kUser,
-      [this](HttpRequest&) { return Answer{{.body = model_list_body(config_.models)}}; });
+      [this](HttpRequest&) { return HttpAnswer{{.body = model_list_body(config_.models)}}; });
   get("/v1/models/*", Access::kUser, [this](HttpRequest& request) { return model(request); });
   get("/health", Access::kOpen, [this](HttpRequest&) {
     check_engine();
-    return Answer{text_reply("", "text/plain")};
+    return HttpAnswer{text_reply("", "text/plain")};
   });
-  get("/health/live", Access::kOpen, [](HttpRequest&) { return Answer{status_reply("live")}; });
+  get("/health/live", Access::kOpen, [](HttpRequest&) { return HttpAnswer{status_reply("live")}; });
   get("/health/ready", Access::kOpen, [this](HttpRequest&) { return ready(); });
   get("/version", Access::kUser, [this](HttpRequest&) {
     std::string body;
     JsonWriter(body).begin_object().key("version").string(config_.version).end_object();
-    return Answer{{.body = std::move(body)}};
+    return HttpAnswer{{.body = std::move(body)}};
   });
   get("/openapi.json", Access::kUser,
-      [this](HttpRequest&) { return Answer{{.body = openapi_document(config_.version)}}; });
+      [this](HttpRequest&) { return HttpAnswer{{.body = openapi_document(config_.version)}}; });
   get("/metrics", Access::kUser, [this](HttpRequest&) {
-    return Answer{
+    return HttpAnswer{
         text_reply(metrics_.text(engine_.counts()), "text/plain; version=0.0.4; charset=utf-8")};
   });
   return routes;
@@ -140,13 +141,13 @@ void Service::check_engine() const {
     throw ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000);
 }
 
-Answer Service::ready() const {
+HttpAnswer Service::ready() const {
   check_engine();
   admission_.check_open();
   return {status_reply("ready")};
 }
 
-Answer Service::model(const HttpRequest& request) const {
+HttpAnswer Service::model(const HttpRequest& request) const {
   const std::string id =
       percent_decoded(std::string_view(request.head.path).substr(sizeof("/v1/models/") - 1));
   for (const ModelCard& card : config_.models)
@@ -181,7 +182,7 @@ void Service::mention_unknown(const std::vector<std::string>& fields) {
 
 std::vector<int32_t> Service::encode_prompt(const Prompt& prompt, bool add_special) const {
   if (!prompt.is_text) return prompt.tokens;
-  return tokenizer_.encode(prompt.text, {.add_special = add_special});
+  return tokenizer_.encode(prompt.text, {.add_special = add_special && config_.adds_special});
 }
 
 std::vector<int32_t> Service::encode_chat(const nlohmann::ordered_json& variables,
@@ -242,9 +243,9 @@ std::shared_ptr<TokenChoice> Service::choice_of(const GenerationRequest& request
 
 // --- requests -------------------------------------------------------------------------------------------
 
-Answer Service::generate(const HttpRequest& http, const GenerationRequest& request, ReplyForm form,
-                         std::vector<std::vector<int32_t>> prompts,
-                         std::unique_ptr<Admission::Place> place) {
+HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& request,
+                             ReplyForm form, std::vector<std::vector<int32_t>> prompts,
+                             std::unique_ptr<Admission::Place> place) {
   int64_t tokens = 0;
   for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
   place->set_prompt_tokens(tokens);
@@ -281,7 +282,7 @@ Answer Service::generate(const HttpRequest& http, const GenerationRequest& reque
   return {{}, std::make_unique<GenerationTask>(engine_, metrics_, std::move(work))};
 }
 
-Answer Service::completions(HttpRequest& http) {
+HttpAnswer Service::completions(HttpRequest& http) {
   const CompletionRequest request = parse_completion(http.body, config_.requests);
   mention_unknown(request.unknown);
   check_done_here(request);
@@ -296,7 +297,7 @@ Answer Service::completions(HttpRequest& http) {
   return generate(http, request, form_of(request), std::move(prompts), std::move(place));
 }
 
-Answer Service::chat_completions(HttpRequest& http) {
+HttpAnswer Service::chat_completions(HttpRequest& http) {
   const ChatRequest request = parse_chat(http.body, config_.requests);
   mention_unknown(request.unknown);
   check_done_here(request);
@@ -309,14 +310,14 @@ Answer Service::chat_completions(HttpRequest& http) {
   return generate(http, request, form_of(request), std::move(prompts), std::move(place));
 }
 
-Answer Service::embeddings(HttpRequest& http) {
+HttpAnswer Service::embeddings(HttpRequest& http) {
   const EmbeddingsRequest request = parse_embeddings(http.body, config_.requests);
   mention_unknown(request.unknown);
   check_model(request.model);
   fail_unavailable("", "embeddings are not available on this server");
 }
 
-Answer Service::tokenize(HttpRequest& http) {
+HttpAnswer Service::tokenize(HttpRequest& http) {
   const TokenizeRequest request = parse_tokenize(http.body, config_.requests);
   mention_unknown(request.unknown);
   if (!request.model.empty()) check_model(request.model);
@@ -330,7 +331,7 @@ Answer Service::tokenize(HttpRequest& http) {
                                  request.token_strings ? &strings : nullptr)}};
 }
 
-Answer Service::detokenize(HttpRequest& http) {
+HttpAnswer Service::detokenize(HttpRequest& http) {
   const DetokenizeRequest request = parse_detokenize(http.body, config_.requests);
   mention_unknown(request.unknown);
   if (!request.model.empty()) check_model(request.model);

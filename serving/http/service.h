@@ -23,6 +23,9 @@ struct ServiceConfig {
   std::string version, fingerprint;
   int64_t max_model_len = 0;
   std::vector<int32_t> end_ids;  // that end the model's texts
+  // Whether the model has seen texts with what its tokenizer puts around them. Where it has not, add_special_tokens
+  // of a request changes nothing for texts.
+  bool adds_special = true;
   RequestLimits requests;
   AdmissionLimits admission;
 };
@@ -40,15 +43,15 @@ class Service {
   Admission& admission() { return admission_; }
 
  private:
-  Answer completions(HttpRequest& request);
-  Answer chat_completions(HttpRequest& request);
-  Answer embeddings(HttpRequest& request);
-  Answer tokenize(HttpRequest& request);
-  Answer detokenize(HttpRequest& request);
-  Answer model(const HttpRequest& request) const;
-  Answer ready() const;
+  HttpAnswer completions(HttpRequest& request);
+  HttpAnswer chat_completions(HttpRequest& request);
+  HttpAnswer embeddings(HttpRequest& request);
+  HttpAnswer tokenize(HttpRequest& request);
+  HttpAnswer detokenize(HttpRequest& request);
+  HttpAnswer model(const HttpRequest& request) const;
+  HttpAnswer ready() const;
   void add_generating_route(Routes& routes, const char* path,
-                            Answer (Service::*handle)(HttpRequest&));
+                            HttpAnswer (Service::*handle)(HttpRequest&));
   void check_model(const std::string& id) const;
   void check_done_here(const GenerationRequest& request) const;
   void check_engine() const;
@@ -56,9 +59,9 @@ class Service {
   std::vector<int32_t> encode_prompt(const Prompt& prompt, bool add_special) const;
   int64_t tokens_to_generate(const GenerationRequest& request, int64_t prompt) const;
   std::shared_ptr<TokenChoice> choice_of(const GenerationRequest& request) const;
-  Answer generate(const HttpRequest& http, const GenerationRequest& request, struct ReplyForm form,
-                  std::vector<std::vector<int32_t>> prompts,
-                  std::unique_ptr<Admission::Place> place);
+  HttpAnswer generate(const HttpRequest& http, const GenerationRequest& request,
+                      struct ReplyForm form, std::vector<std::vector<int32_t>> prompts,
+                      std::unique_ptr<Admission::Place> place);
   void mention_unknown(const std::vector<std::string>& fields);
 
   Engine& engine_;

@@ -10,7 +10,7 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-class PlainTransport final : public Transport {
+class PlainTransport final : public HttpTransport {
  public:
   explicit PlainTransport(tcp::socket socket) : socket_(std::move(socket)) {}
   void read(asio::mutable_buffer space, Done done) override {
@@ -33,7 +33,7 @@ class PlainTransport final : public Transport {
   tcp::socket socket_;
 };
 
-class TlsTransport final : public Transport {
+class TlsTransport final : public HttpTransport {
  public:
   TlsTransport(tcp::socket socket, asio::ssl::context& tls) : stream_(std::move(socket), tls) {}
   void read(asio::mutable_buffer space, Done done) override {
@@ -57,7 +57,7 @@ class TlsTransport final : public Transport {
 
 }  // namespace
 
-std::unique_ptr<Transport> make_transport(tcp::socket socket, asio::ssl::context* tls) {
+std::unique_ptr<HttpTransport> make_transport(tcp::socket socket, asio::ssl::context* tls) {
   if (tls == nullptr) return std::make_unique<PlainTransport>(std::move(socket));
   return std::make_unique<TlsTransport>(std::move(socket), *tls);
 }

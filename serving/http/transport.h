@@ -12,10 +12,10 @@ class context;
 
 namespace trireme {
 
-class Transport {
+class HttpTransport {
  public:
   using Done = std::function<void(boost::system::error_code, size_t)>;
-  virtual ~Transport() = default;
+  virtual ~HttpTransport() = default;
   // One of each kind at a time.
   virtual void read(boost::asio::mutable_buffer space, Done done) = 0;
   virtual void write(boost::asio::const_buffer bytes, Done done) = 0;
@@ -25,7 +25,7 @@ class Transport {
 };
 
 // tls: nullptr: in the clear.
-std::unique_ptr<Transport> make_transport(boost::asio::ip::tcp::socket socket,
-                                          boost::asio::ssl::context* tls);
+std::unique_ptr<HttpTransport> make_transport(boost::asio::ip::tcp::socket socket,
+                                              boost::asio::ssl::context* tls);
 
 }  // namespace trireme

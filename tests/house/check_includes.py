@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "serving/http": ENGINE + ["parallel", "transformer", "serving/scheduler", "serving/engine", "serving/text",
                               "serving/api"],
     "training": ENGINE + ["parallel", "transformer", "optim", "serving/engine"],
-    "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/http", "training"],
+    "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/api", "serving/http", "training"],
     "main.cpp": ["commands"],
 }
 # A header that says this in its first comment may include heavy ones; only its like may include it.

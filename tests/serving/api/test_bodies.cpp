@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/core/error.h"
 #include "serving/api/api_error.h"
 #include "serving/api/field.h"
 #include "serving/api/json_writer.h"
@@ -15,21 +17,27 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Its bytes: param and code are strings with their quotes, or null.
+std::string expected_error(const std::string& message, const std::string& type,
+                           const std::string& param, const std::string& code) {
+  return concat(R"({"error":{"message":")", message, R"(","type":")", type, R"(","param":)", param,
+                R"(,"code":)", code, "}}");
+}
+
 TEST(Bodies, HaveTheErrorsOfOpenAi) {
   EXPECT_EQ(
       error_body(ApiError(400, "n must be <= 128", "n", "invalid_value")),
-      R"({"error":{"message":"n must be <= 128","type":"invalid_request_error","param":"n","code":"invalid_value"}})");
-  EXPECT_EQ(error_body(ApiError(429, "queue full (64 waiting)", "", "queue_full")),
-            R"({"error":{"message":"queue full (64 waiting)","type":"rate_limit_error","param":null,"code":"queue_full"
-}
-})");
-  EXPECT_EQ(error_body(ApiError(401, "Invalid API key", "", "invalid_api_key")),
-            R"({"error":{"message":"Invalid API key","type":"authentication_error","param":null,"code":"invalid_api_key"}})");
-EXPECT_EQ(
-    error_body(500, "rank 3 lost", "engine_failure"),
-    R"({"error":{"message":"rank 3 lost","type":"server_error","param":null,"code":"engine_failure"}})");
-EXPECT_STREQ(error_type(404), "invalid_request_error");
-EXPECT_STREQ(error_type(403), "permission_error");
+      expected_error("n must be <= 128", "invalid_request_error", R"("n")", R"("invalid_value")"));
+  EXPECT_EQ(
+      error_body(ApiError(429, "queue full (64 waiting)", "", "queue_full")),
+      expected_error("queue full (64 waiting)", "rate_limit_error", "null", R"("queue_full")"));
+  EXPECT_EQ(
+      error_body(ApiError(401, "Invalid API key", "", "invalid_api_key")),
+      expected_error("Invalid API key", "authentication_error", "null", R"("invalid_api_key")"));
+  EXPECT_EQ(error_body(500, "rank 3 lost", "engine_failure"),
+            expected_error("rank 3 lost", "server_error", "null", R"("engine_failure")"));
+  EXPECT_STREQ(error_type(404), "invalid_request_error");
+  EXPECT_STREQ(error_type(403), "permission_error");
 }
 
 TEST(Bodies, CutAndRepairMessages) {
@@ -114,6 +122,10 @@ TEST(OpenApi, DescribesEveryFieldThatIsRead) {
 
 TEST(Reference, HasARowForEveryFieldThatIsRead) {
   const std::string reference = api_reference();
+  std::ifstream file(concat(TRIREME_SOURCE_DIR, "/docs/serving-api.md"));
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(page == reference)
+      << "run: build/release/trireme config api-reference > docs/serving-api.md";
   EXPECT_NE(reference.find("| `n` | integer | 1 to 128 | `1` | Choices for each prompt. |"),
             std::string::npos);
   EXPECT_NE(reference.find("| `model` | string |  | required | "), std::string::npos);

@@ -48,7 +48,7 @@ class GatedTexts final : public StepExecutor {
  public:
   GatedTexts(Gate& gate, int64_t blocks, int64_t block_tokens)
       : gate_(gate), texts_(blocks, block_tokens, 256) {}
-  StepResult execute(const StepPlan& plan) override {
+  StepOutcome execute(const StepPlan& plan) override {
     gate_.pass();
     return texts_.execute(plan);
   }
@@ -60,7 +60,7 @@ class GatedTexts final : public StepExecutor {
 
 struct RecordedServerOptions {
   HttpConfig http;
-  SchedulerConfig scheduler{.max_sequences = 8, .max_step_tokens = 256, .max_model_len = 512};
+  BatchingConfig scheduler{.max_sequences = 8, .max_step_tokens = 256, .max_model_len = 512};
   AdmissionLimits admission{.running = 8, .waiting = 32};
   RequestLimits requests{.vocab_size = 257};
   int64_t blocks = 1024, block_tokens = 8;

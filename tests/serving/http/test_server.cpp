@@ -349,7 +349,7 @@ TEST(HttpServer, TellsNothingOfItsFaults) {
   HttpConfig config;
   config.port = 0;
   Routes routes;
-  routes.add({.method = "GET", .path = "/fault", .handle = [](HttpRequest&) -> Answer {
+  routes.add({.method = "GET", .path = "/fault", .handle = [](HttpRequest&) -> HttpAnswer {
                 throw std::runtime_error("secret of /etc");
               }});
   const HttpServer server(config, routes);

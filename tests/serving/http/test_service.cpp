@@ -254,8 +254,10 @@ TEST(Service, RefusesWhatTheQueueCannotHold) {
   EXPECT_EQ(r.status, 429);
   EXPECT_EQ(r.headers.at("Retry-After"), "1");
   EXPECT_EQ(r.headers.at("retry-after-ms"), "250");
-  EXPECT_EQ(r.body, R"({"error":{"message":"queue full (2 waiting)","type":"rate_limit_error","param":null,)"
-                    R"("code":"queue_full"}})");
+  const std::string body =
+      R"~({"error":{"message":"queue full (2 waiting)","type":"rate_limit_error","param":null,)~"
+      R"~("code":"queue_full"}})~";
+  EXPECT_EQ(r.body, body);
   EXPECT_EQ(server.ask(get("/health/ready")).status, 200);
   server.gate.release();
   for (const auto& client : clients) EXPECT_EQ(client->response().status, 200);
@@ -479,8 +481,8 @@ TEST(Service, CountsExactly) {
   // model_name on every series.
   for (size_t at = 0, end = 0; (end = text.find('\n', at)) != std::string::npos; at = end + 1) {
     const std::string line = text.substr(at, end - at);
-    if (!line.empty() && line[0] != '#')
-      EXPECT_NE(line.find(R"(model_name="m")"), std::string::npos) << line;
+    if (line.empty() || line[0] == '#') continue;
+    EXPECT_NE(line.find(R"(model_name="m")"), std::string::npos) << line;
   }
 }
 
