@@ -9,6 +9,8 @@
 namespace trireme {
 namespace {
 
+constexpr char kStopping[] = "the server is stopping";
+
 uint64_t random_secret() {
   std::random_device device;
   return uint64_t{device()} << 32 | device();
@@ -31,13 +33,15 @@ Engine::Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& con
   thread_ = std::thread([this] { loop(); });
 }
 
-Engine::~Engine() {
+Engine::~Engine() { stop(); }
+
+void Engine::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   wake_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 SequenceId Engine::add(SequenceRequest request, SequenceListener listener) {
@@ -103,11 +107,16 @@ std::string Engine::failure() const {
 }
 
 void Engine::hand_in(std::vector<Incoming> incoming) {
+  std::vector<Incoming> late;
   {
     const std::lock_guard lock(mutex_);
-    for (Incoming& one : incoming) incoming_.push_back(std::move(one));
+    if (!stopped_)
+      for (Incoming& one : incoming) incoming_.push_back(std::move(one));
+    else
+      late.swap(incoming);
   }
   wake_.notify_one();
+  if (!late.empty()) refuse(late, failure());
 }
 
 void Engine::loop() {
@@ -119,7 +128,12 @@ void Engine::loop() {
       end_all(e.what());
     }
   }
-  end_all("the server is stopping");
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    if (failure_.empty()) failure_ = kStopping;
+  }
+  end_all(kStopping);
 }
 
 bool Engine::take_incoming() {
@@ -215,6 +229,10 @@ void Engine::end_all(const std::string& why) {
     const std::lock_guard lock(mutex_);
     incoming.swap(incoming_);
   }
+  refuse(incoming, why);
+}
+
+void Engine::refuse(std::vector<Incoming>& incoming, const std::string& why) {
   for (Incoming& one : incoming) {
     if (one.work)
       one.work();

@@ -25,8 +25,8 @@ struct SequenceEvent {
   std::string error = {};  // with kError: what has happened
 };
 
-// Called on the engine's thread, which must not be kept, and nothing thrown to. An event may come while the
-// sequence is being cancelled.
+// Called on the engine's thread, which must not be kept, and nothing thrown to; once the engine has stopped, on
+// that of add(). An event may come while the sequence is being cancelled.
 using SequenceListener = std::function<void(SequenceEvent&&)>;
 using SequenceId = uint64_t;
 
@@ -49,7 +49,7 @@ class Engine {
   // The executor is called on the engine's thread only. on_step may be absent.
   Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
          int64_t block_tokens, StepListener on_step = {});
-  ~Engine();  // sequences that are still there end with an error
+  ~Engine();  // stop()
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -65,6 +65,9 @@ class Engine {
   void forget_prefixes();
   // Runs `work` on the engine's thread between two steps and waits for it.
   void between_steps(const std::function<void()>& work);
+
+  // Ends the sequences that are still there, and any that come later, with an error. Once stopped, it stays so.
+  void stop();
 
   EngineCounts counts() const;
   // Why the executor has failed; empty: it has not.
@@ -88,6 +91,7 @@ class Engine {
   void step();
   void tell(Progress& progress);
   void end_all(const std::string& why);
+  static void refuse(std::vector<Incoming>& incoming, const std::string& why);
   void publish_counts();
 
   std::unique_ptr<StepExecutor> executor_;
@@ -100,7 +104,7 @@ class Engine {
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_;
   std::vector<Incoming> incoming_;
-  bool stop_ = false;
+  bool stop_ = false, stopped_ = false;
   std::string failure_;
   EngineCounts counts_;
   std::atomic<SequenceId> next_id_{1};

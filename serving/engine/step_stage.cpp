@@ -5,6 +5,27 @@
 #include "transformer/sharding.h"
 
 namespace trireme {
+namespace {
+
+CachedLayers cached_layers(const Model& model, DType dtype, const Groups* groups) {
+  TRIREME_CHECK(model.chunks() == 1, "decoding takes one chunk a rank, got ", model.chunks());
+  const ModelConfig& config = model.config();
+  const Place tp = groups != nullptr ? groups->layout.tp : Place{};
+  const ChunkSpan& span = model.span(0);
+  return {.layers = span.layers(),
+          .first_layer = span.first_layer,
+          .kv_heads = head_slice(config.num_kv_heads, config.head_dim, tp).size() / config.head_dim,
+          .head_dim = config.head_dim,
+          .dtype = dtype};
+}
+
+}  // namespace
+
+int64_t kv_block_bytes(const Model& model, DType dtype, const Groups* groups,
+                       int64_t block_tokens) {
+  const CachedLayers layers = cached_layers(model, dtype, groups);
+  return checked_mul(checked_mul(2 * layers.layers, block_tokens), layers.token_bytes());
+}
 
 StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
                      const StepLimits& limits, int micro_batches, int64_t logit_rows, Reader reader)
@@ -21,17 +42,8 @@ StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const
 }
 
 void StepStage::make_cache(const StepLimits& limits) {
-  TRIREME_CHECK(model_.chunks() == 1, "decoding takes one chunk a rank, got ", model_.chunks());
-  const ModelConfig& config = model_.config();
-  const Place tp = groups_ != nullptr ? groups_->layout.tp : Place{};
-  const ChunkSpan& span = model_.span(0);
-  const CachedLayers layers{
-      .layers = span.layers(),
-      .first_layer = span.first_layer,
-      .kv_heads = head_slice(config.num_kv_heads, config.head_dim, tp).size() / config.head_dim,
-      .head_dim = config.head_dim,
-      .dtype = params_.dtype()};
-  cache_ = std::make_unique<KvCache>(layers, limits.blocks, limits.block_tokens, ctx_.memory());
+  cache_ = std::make_unique<KvCache>(cached_layers(model_, params_.dtype(), groups_), limits.blocks,
+                                     limits.block_tokens, ctx_.memory());
 }
 
 Activation StepStage::forward(int chunk, int micro_batch, Activation x) {

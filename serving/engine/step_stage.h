@@ -12,6 +12,9 @@
 
 namespace trireme {
 
+// Bytes of the keys and values of block_tokens tokens on this rank.
+int64_t kv_block_bytes(const Model& model, DType dtype, const Groups* groups, int64_t block_tokens);
+
 class StepStage final : public PipelineStage {
  public:
   // Given logits of rows of a micro-batch, from number `first` of its rows on, where they are on the host.

@@ -162,6 +162,19 @@ TEST(Engine, EndsEverySequenceWhenAStepFails) {
   EXPECT_EQ(late.wait(), FinishReason::kError);
 }
 
+TEST(Engine, TakesNothingOnceItHasStopped) {
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  engine.stop();
+  engine.stop();
+  Heard heard;
+  engine.cancel(engine.add(request_of({1, 2}, 5), heard.listener()));
+  EXPECT_EQ(heard.wait(), FinishReason::kError);
+  EXPECT_EQ(heard.error, "the server is stopping");
+  bool worked = false;
+  engine.between_steps([&] { worked = true; });
+  EXPECT_TRUE(worked);
+}
+
 TEST(Engine, EndsWhatItStillRunsWhenItGoes) {
   Heard heard;
   {
