@@ -16,6 +16,7 @@
 #include "commands/parse_error.h"
 #include "commands/report.h"
 #include "commands/schedule.h"
+#include "commands/serve.h"
 #include "commands/tokenize.h"
 #include "commands/training_commands.h"
 #include "commands/version.h"
@@ -27,7 +28,7 @@ namespace trireme {
 namespace {
 
 constexpr const char* kDescription =
-    "Trains transformer language models: one program, one JSON file a run.";
+    "Trains and serves transformer language models: one program, one JSON file a run.";
 constexpr const char* kFooter =
     "Exit codes: 0 done, 1 unexpected failure, 2 bad input (the message says what to change),\n"
     "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: docs/exit-codes.md";
@@ -64,6 +65,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_eval_command(app, line);
   add_logits_command(app, line);
   add_generate_command(app, line);
+  add_serve_command(app);
   add_checkpoint_command(app);
   add_tokenize_commands(app);
   add_report_command(app);

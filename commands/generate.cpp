@@ -9,16 +9,14 @@
 
 #include "commands/commands.h"
 #include "commands/generate.h"
+#include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "engine/observe/log.h"
 #include "engine/text/conversation.h"
-#include "engine/text/tokenizer.h"
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "serving/engine/token_chooser.h"
-#include "training/loaded_model.h"
 #include "transformer/sharding.h"
-#include "transformer/text_ends.h"
 
 namespace trireme {
 namespace {
@@ -58,32 +56,16 @@ ParallelSizes sizes_of(const LayoutOptions& layout, const ModelConfig& model, in
   return sizes;
 }
 
-std::string tokenizer_name(const Arguments& args, const RunConfig& trained) {
-  return args.tokenizer.empty() ? trained.data.tokenizer : args.tokenizer;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_of(const Arguments& args, const RunConfig& trained) {
-  const std::string spec = tokenizer_name(args, trained);
-  if (spec.empty())
-    fail_input(
-        args.model,
-        " names no tokenizer (a run's data.tokenizer, tokenizer.json or tokenizer.model in a "
-        "HuggingFace directory); give --tokenizer byte, a tokenizer.json or a .model");
-  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
-  check_ids_fit(*tokenizer, trained.model.vocab_size);
-  return tokenizer;
-}
-
-ChatTemplate chat_template(const Arguments& args, const LoadedModel& loaded) {
-  return ChatTemplate(
-      loaded.chat_template(args.chat_template, tokenizer_name(args, loaded.run_config())));
+std::string spec_of(const Arguments& args, const RunConfig& trained) {
+  return tokenizer_spec(args.model, args.tokenizer, trained);
 }
 
 // The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
 std::vector<int32_t> encoded_message(const Arguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   using Json = nlohmann::ordered_json;
-  const ChatTemplate chat = chat_template(args, loaded);
+  const ChatTemplate chat(
+      loaded.chat_template(args.chat_template, spec_of(args, loaded.run_config())));
   const Json message = {{"role", "user"}, {"content", args.prompt}};
   const WrittenConversation written =
       ConversationWriter(chat, tokenizer)
@@ -95,19 +77,6 @@ std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& lo
                                     const Tokenizer& tokenizer) {
   if (args.chat) return encoded_message(args, loaded, tokenizer);
   return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
-}
-
-// The tokenizer's end, those that the files beside it list, and of a conversation what the template ends an answer with.
-std::vector<int32_t> stop_tokens(const Arguments& args, const LoadedModel& loaded,
-                                 const Tokenizer& tokenizer) {
-  std::vector<int32_t> ends =
-      tokenizer_ends(tokenizer_name(args, loaded.run_config()), tokenizer.vocab_size());
-  if (tokenizer.eod_id() >= 0) ends.push_back(tokenizer.eod_id());
-  if (!args.chat) return ends;
-  const ChatTemplate chat = chat_template(args, loaded);
-  if (const int32_t end = ConversationWriter(chat, tokenizer).end_of_turn(); end >= 0)
-    ends.push_back(end);
-  return ends;
 }
 
 // One text; printed on rank 0, of a conversation the answer.
@@ -140,21 +109,24 @@ void run(const Arguments& args, const CommandLine& line) {
   LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter);
   const ModelConfig& model = loaded.run_config().model;
   ParallelSizes sizes;
+  std::string spec;
   std::unique_ptr<Tokenizer> tokenizer;
   int64_t positions = 0;
   agreed(world->world(), [&] {
     sizes = sizes_of(args.layout, model, world->size());
-    tokenizer = tokenizer_of(args, loaded.run_config());
+    spec = spec_of(args, loaded.run_config());
+    tokenizer = open_tokenizer(spec, loaded.run_config());
     positions = positions_of(model, encoded_prompt(args, loaded, *tokenizer), args.options);
   });
   device = open_rank_device(*world, args.device, loaded.run_config().comm.device_backend);
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
   Ctx ctx(pin_rank(*world, args.threads), "activations", device.get());
   agreed(world->world(), [&] { loaded.load(ctx, groups.layout, positions); });
+  const std::string chat = args.chat ? loaded.chat_template(args.chat_template, spec) : "";
   for (int n = 0; n < args.samples; ++n) {
     GenerateOptions options = args.options;
     options.sampling.seed += static_cast<uint64_t>(n);
-    options.stop_tokens = stop_tokens(args, loaded, *tokenizer);
+    options.stop_tokens = stop_tokens(spec, *tokenizer, chat);
     options.vocab_size = tokenizer->vocab_size();
     options.groups = &groups;
     if (n > 0 && world->rank() == 0) std::printf("\n---\n");

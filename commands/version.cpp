@@ -22,6 +22,8 @@ std::string devices_text() {
 
 }  // namespace
 
+std::string version_number() { return build::kVersion; }
+
 std::string version_text() {
   return concat("trireme ", build::kVersion, " (commit ", build::kCommit, ")\n",  //
                 "compiler:   ", build::kCompiler, ", C++20, ", build::kBuildType, "\n",

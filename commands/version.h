@@ -7,5 +7,7 @@ namespace trireme {
 
 // Several lines: version and commit, compiler, backends, libraries, processor, chosen kernels.
 std::string version_text();
+// "1.0.0"
+std::string version_number();
 
 }  // namespace trireme

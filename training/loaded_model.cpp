@@ -66,10 +66,18 @@ bool LoadedModel::wants_special_tokens() const {
   return !imported.empty() && is_foreign_state(CheckpointReader(imported).state());
 }
 
+std::string LoadedModel::find_chat_template(const std::string& given,
+                                            const std::string& tokenizer) const {
+  if (!given.empty())
+    return std::filesystem::is_directory(given) ? chat_template_of(given) : read_small_file(given);
+  if (!chat_template_.empty()) return chat_template_;
+  return tokenizer == "byte" ? "" : trireme::find_chat_template(tokenizer);
+}
+
 std::string LoadedModel::chat_template(const std::string& given,
                                        const std::string& tokenizer) const {
-  if (given.empty()) return chat_template_.empty() ? chat_template_of(tokenizer) : chat_template_;
-  return std::filesystem::is_directory(given) ? chat_template_of(given) : read_small_file(given);
+  std::string found = find_chat_template(given, tokenizer);
+  return found.empty() ? chat_template_of(tokenizer) : found;
 }
 
 void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {

@@ -37,6 +37,8 @@ class LoadedModel {
   // The source of the chat template: of `given` (a file, or a tokenizer's directory) unless that is empty, else the one
   // that the model was fine-tuned with, else that of `tokenizer` (a path). InputError where there is none.
   std::string chat_template(const std::string& given, const std::string& tokenizer) const;
+  // The same; empty where there is none.
+  std::string find_chat_template(const std::string& given, const std::string& tokenizer) const;
 
  private:
   std::string checkpoint_;

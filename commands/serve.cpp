@@ -1,0 +1,233 @@
+#include "commands/serve.h"
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <thread>
+
+#include "commands/commands.h"
+#include "commands/rank_options.h"
+#include "commands/served_model.h"
+#include "commands/version.h"
+#include "engine/core/cpu.h"
+#include "engine/observe/log.h"
+#include "parallel/launch.h"
+#include "serving/http/server.h"
+#include "serving/http/service.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Arguments {
+  ServedModelOptions model;
+  std::string host = "127.0.0.1", chat_template;
+  int port = 8000;
+  std::vector<std::string> names, keys;
+  bool insecure = false;
+  TlsFiles tls;
+  int shutdown_seconds = 60;
+};
+
+// SIGTERM and SIGINT from now on: how many have come.
+class StopSignals {
+ public:
+  StopSignals() {
+    count_ = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { ++count_; };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
+  }
+  static int count() { return count_; }
+
+ private:
+  static inline std::atomic<int> count_{0};
+};
+
+HttpConfig http_config(const Arguments& args) {
+  HttpConfig http;
+  http.host = args.host;
+  http.port = args.port;
+  http.insecure = args.insecure;
+  http.keys = ApiKeys(args.keys, {});
+  if (args.tls.certificate.empty() != args.tls.key.empty())
+    fail_input("--ssl-certfile and --ssl-keyfile go together");
+  if (!args.tls.certificate.empty()) http.tls = args.tls;
+  return http;
+}
+
+ServiceConfig service_config(const Arguments& args, const ServedModel& model,
+                             const std::string& chat) {
+  ServiceConfig config;
+  for (const std::string& name : args.names)
+    config.models.push_back({.id = name,
+                             .created = std::time(nullptr),
+                             .max_model_len = model.limits().length,
+                             .root = args.model.model});
+  config.version = version_number();
+  config.fingerprint = concat("trireme-", version_number(), "-step-", model.loaded().step());
+  config.max_model_len = model.limits().length;
+  config.end_ids = stop_tokens(model.tokenizer_spec(), model.tokenizer(), chat);
+  config.adds_special = model.loaded().wants_special_tokens();
+  const int64_t running = model.limits().sequences;
+  config.admission = {
+      .running = running, .waiting = 4 * running, .several_tenants = args.keys.size() > 1};
+  config.requests.sequences = std::min(config.requests.sequences, 5 * running);
+  config.requests.vocab_size = model.tokenizer().vocab_size();
+  return config;
+}
+
+// Until somebody wants it to end; an Error where the model cannot be computed any more.
+void wait_for_the_end(const Engine& engine, HttpServer& server) {
+  while (StopSignals::count() == 0) {
+    if (const std::string why = engine.failure(); !why.empty()) {
+      server.drain(milliseconds(2000));  // everybody is told
+      throw Error(concat("the model cannot be computed any more: ", why));
+    }
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+// What is under way goes on until it is done, the time is over, or a second signal comes.
+void drain(const Arguments& args, Engine& engine, Service& service, HttpServer& server) {
+  log_info("stopping: ", server.counts().exchanges, " requests are answered to their ends; ",
+           "a second signal ends them");
+  service.admission().close("shutting_down", "the server is shutting down");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(args.shutdown_seconds);
+  bool done = server.drain(milliseconds(0));
+  while (!done && StopSignals::count() < 2 && std::chrono::steady_clock::now() < end)
+    done = server.drain(milliseconds(50));
+  if (done) return;
+  log_warning(server.counts().exchanges, " requests end with an error");
+  engine.stop();
+  server.drain(milliseconds(2000));
+}
+
+void serve(const Arguments& args, ServedModel& model) {
+  const StepLimits& limits = model.limits();
+  std::unique_ptr<ChatTemplate> chat;
+  const std::string source =
+      model.loaded().find_chat_template(args.chat_template, model.tokenizer_spec());
+  if (!source.empty()) chat = std::make_unique<ChatTemplate>(source);
+  ServingMetrics metrics(
+      args.names.front(), limits.length,
+      {.block_size = limits.block_tokens, .blocks = limits.blocks, .dtype = text(model.dtype())});
+  // Only the engine's threads keep to cores of their own.
+  allow_cores(0, available_cores());
+  Engine engine(model.make_executor(),
+                {.max_sequences = limits.sequences,
+                 .max_step_tokens = limits.tokens,
+                 .max_model_len = limits.length},
+                limits.blocks, limits.block_tokens,
+                [&](const StepReport& report) { metrics.step(report); });
+  engine.between_steps([&] { model.move_here(); });
+  Service service(engine, model.tokenizer(), chat.get(), metrics,
+                  service_config(args, model, source));
+  const StopSignals signals;
+  HttpServer server(http_config(args), service.routes(),
+                    [&](const RequestSummary& summary) { service.count(summary); });
+  log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
+           " on ", model.device());
+  log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
+           " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens,
+           "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
+  std::printf("listening on %s://%s:%d\n", args.tls.key.empty() ? "http" : "https",
+              args.host.c_str(), server.port());
+  std::fflush(stdout);
+  wait_for_the_end(engine, server);
+  drain(args, engine, service, server);
+}
+
+void run(Arguments args) {
+  if (args.names.empty()) args.names = {args.model.model};
+  join_console();
+  // What is wrong with the address is said before minutes of loading.
+  HttpServer(http_config(args), Routes()).stop();
+  ServedModel model(args.model);
+  serve(args, model);
+}
+
+void add_server_options(CLI::App& command, Arguments& args) {
+  command.add_option("--host", args.host, "Address to listen on")->capture_default_str();
+  command.add_option("--port", args.port, "Port; 0: any free one, which is printed")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  command
+      .add_option("--served-model-name", args.names,
+                  "The model's id in requests (repeatable; default: as --model names it)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      .add_option("--api-key", args.keys,
+                  "Clients must know it (repeatable); without one only this machine is served")
+      ->take_all()
+      ->allow_extra_args(false);
+  command.add_flag("--insecure", args.insecure,
+                   "Serve other machines without a key: whoever reaches the port may use it");
+  command.add_option("--ssl-certfile", args.tls.certificate, "TLS: the certificates, PEM")
+      ->type_name("FILE");
+  command.add_option("--ssl-keyfile", args.tls.key, "TLS: the private key, PEM")->type_name("FILE");
+  command
+      .add_option("--shutdown-timeout", args.shutdown_seconds,
+                  "Seconds that requests have to end after SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+}
+
+void add_size_options(CLI::App& command, ServedModelOptions& model) {
+  command
+      .add_option("--max-model-len", model.max_model_len,
+                  "Tokens of prompt and text together (default: the model's positions)")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--max-num-seqs", model.max_num_seqs,
+                  "Sequences computed at a time (default: 256); four times as many may wait")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--max-num-batched-tokens", model.max_batched_tokens,
+                  "Tokens of a step, which divides long prompts (default: 512, on a GPU 2048)")
+      ->check(CLI::PositiveNumber);
+  command
+      .add_option("--kv-cache-memory-bytes", model.cache_bytes,
+                  "Keys and values (default: what all sequences may need, at most 4 GiB, on a GPU "
+                  "half of what is free)")
+      ->check(CLI::PositiveNumber);
+}
+
+}  // namespace
+
+CLI::App* add_serve_command(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand("serve", "Serve a saved model over HTTP (OpenAI's API)");
+  command
+      ->add_option("--model,model", args->model.model, "Run, checkpoint, or HuggingFace directory")
+      ->required()
+      ->type_name("PATH");
+  add_server_options(*command, *args);
+  add_size_options(*command, args->model);
+  add_adapter_option(*command, args->model.adapter);
+  add_device_option(*command, args->model.device);
+  add_dtype_option(*command, args->model.dtype);
+  command
+      ->add_option("--chat-template", args->chat_template,
+                   "Another chat template, or a tokenizer's directory that has one")
+      ->type_name("PATH");
+  command->add_option(
+      "--tokenizer", args->model.tokenizer,
+      "byte, a tokenizer.json, a .model, or a directory of one (default: the model's)");
+  command->add_option("--threads", args->model.threads, "Threads of the model (default: all cores)")
+      ->check(CLI::PositiveNumber);
+  command->footer(
+      "SIGTERM and SIGINT: what is under way is answered to its end, nothing new is taken.\n"
+      "More: docs/serving.md");
+  command->callback([args] { run(*args); });
+  return command;
+}
+
+}  // namespace trireme

@@ -1,0 +1,221 @@
+"""`trireme serve`: the real server on a tiny model, asked with the standard library's client."""
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import harness
+import tiny_run
+
+PROMPT = "the oar of a"
+LENGTH = 4096
+
+
+class Server(tiny_run.RunTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="trireme-e2e-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.trained = Path(folder.name) / "run"
+
+    def setUp(self):
+        """Trains once; every test has the run."""
+        if self.trained.exists():
+            harness.CommandTest.setUp(self)
+            shutil.copytree(self.trained, self.folder / "run")
+            return
+        super().setUp()
+        model = {**tiny_run.config()["model"], "max_position_embeddings": LENGTH}
+        self.configure(model=model, train_steps=300, checkpoint={}, evaluation={"eval_iters": 0})
+        self.pretrain()
+        shutil.copytree(self.folder / "run", self.trained)
+
+    def serve(self, *arguments, **options):
+        """The server's process; self.port is where it listens."""
+        server = self.start("serve", "--model", "run", "--port", 0, "--served-model-name", "tiny", "--threads", 1,
+                            "--max-num-seqs", 8, *arguments, **options)
+        line = server.stdout.readline()
+        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", line)
+        self.assertTrue(found, line + (server.stderr.read() if server.poll() is not None else ""))
+        self.port = int(found[1])
+        return server
+
+    def connect(self, method, path, body=None, key=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self.addCleanup(connection.close)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        return connection
+
+    def ask(self, method, path, body=None, key=None):
+        connection = self.connect(method, path, body, key)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        is_json = answer.headers["Content-Type"].startswith("application/json")
+        return answer.status, json.loads(text) if is_json else text
+
+    def complete(self, **fields):
+        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": PROMPT, "temperature": 0, **fields})
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def stream(self, path="/v1/completions", **fields):
+        """The connection and its answer, whose events() follow."""
+        connection = self.connect("POST", path, {"model": "tiny", "temperature": 0, "stream": True, **fields})
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 200)
+        return connection, answer
+
+    @staticmethod
+    def events(answer):
+        for line in answer:
+            if line.startswith(b"data: "):
+                yield line[6:].decode().rstrip("\n")
+
+    def metric(self, name):
+        _, text = self.ask("GET", "/metrics")
+        values = re.findall(rf"(?m)^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text)
+        self.assertEqual(len(values), 1, f"{name} in\n{text}")
+        return float(values[0])
+
+    def stop(self, server, expect=0):
+        server.send_signal(signal.SIGTERM)
+        _, stderr = server.communicate(timeout=60)
+        self.assertEqual(server.returncode, expect, stderr)
+        return stderr
+
+    def test_it_writes_what_generate_writes(self):
+        server = self.serve()
+        printed, _ = self.trireme("generate", "run", "--prompt", PROMPT, "--temperature", 0, "--max-new-tokens", 40)
+        whole = self.complete(max_tokens=40, echo=True)["choices"][0]
+        self.assertEqual(whole["text"] + "\n", printed)
+        self.assertRegex(printed, r"[a-z]+ [a-z]+ [a-z]+ [a-z]+ [a-z]+")
+        alone = self.complete(max_tokens=40, n=3)
+        self.assertEqual({c["text"] for c in alone["choices"]}, {whole["text"][len(PROMPT):]})
+        self.assertEqual(alone["usage"]["completion_tokens"], 3 * 40)
+        # Streams say the same: greedy and drawn.
+        for sampling in ({"temperature": 0}, {"temperature": 0.8, "seed": 3, "top_p": 0.9}):
+            want = self.complete(max_tokens=60, stop=["oar"], **sampling)["choices"][0]
+            _, answer = self.stream(prompt=PROMPT, max_tokens=60, stop=["oar"], **sampling)
+            *chunks, last = self.events(answer)
+            self.assertEqual(last, "[DONE]")
+            choices = [json.loads(chunk)["choices"][0] for chunk in chunks]
+            self.assertEqual("".join(c["text"] for c in choices), want["text"])
+            self.assertEqual(choices[-1]["finish_reason"], want["finish_reason"])
+        # The echo's log-probabilities are those that the text was written with.
+        text = self.complete(max_tokens=10, logprobs=1, echo=False)["choices"][0]
+        told = self.complete(prompt=PROMPT + text["text"], max_tokens=0, logprobs=0, echo=True)["choices"][0]["logprobs"]
+        for one, other in zip(told["token_logprobs"][-10:], text["logprobs"]["token_logprobs"], strict=True):
+            self.assertAlmostEqual(one, other, delta=1e-4)
+        self.stop(server)
+
+    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
+    def test_a_gpu_writes_the_same(self):
+        printed, _ = self.trireme("generate", "run", "--prompt", PROMPT, "--temperature", 0, "--max-new-tokens", 12)
+        server = self.serve("--device", "cuda", "--max-model-len", 64, program=os.environ["TRIREME_EMULATED"])
+        for choice in self.complete(max_tokens=12, echo=True, n=3)["choices"]:
+            self.assertEqual(choice["text"] + "\n", printed)
+        self.stop(server)
+
+    def test_routes_and_chats(self):
+        self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        server = self.serve("--chat-template", "chat.jinja")
+        said = self.complete(max_tokens=20)["choices"][0]["text"]
+        body = {"model": "tiny", "messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 20}
+        status, chat = self.ask("POST", "/v1/chat/completions", body)
+        self.assertEqual((status, chat["choices"][0]["message"]["content"]), (200, said), chat)
+        _, answer = self.stream("/v1/chat/completions", messages=body["messages"], max_tokens=20,
+                                stream_options={"include_usage": True})
+        *chunks, last = self.events(answer)
+        self.assertEqual(last, "[DONE]")
+        chunks = [json.loads(chunk) for chunk in chunks]
+        self.assertEqual(chunks[0]["choices"][0]["delta"]["role"], "assistant")
+        self.assertEqual("".join(c["choices"][0]["delta"].get("content", "") for c in chunks[:-1]), said)
+        self.assertEqual(chunks[-1]["usage"]["completion_tokens"], 20)
+        models = self.ask("GET", "/v1/models")[1]["data"]
+        self.assertEqual([(m["id"], m["max_model_len"]) for m in models], [("tiny", LENGTH)])
+        self.assertEqual(self.ask("POST", "/tokenize", {"prompt": "abc"})[1]["tokens"], [97, 98, 99])
+        self.assertEqual(self.ask("POST", "/detokenize", {"tokens": [97, 98]})[1]["prompt"], "ab")
+        for path in ("/health", "/health/live", "/health/ready", "/version", "/openapi.json"):
+            self.assertEqual(self.ask("GET", path)[0], 200, path)
+        self.assertGreater(self.metric("vllm:generation_tokens_total"), 59)
+        # What is wrong is named; what is not there yet says so.
+        for status, param, fields in ((400, "temperature", {"temperature": 3}), (400, "n", {"n": 0}),
+                                      (400, "max_tokens", {"max_tokens": LENGTH}), (400, "prompt", {"prompt": []}),
+                                      (404, "model", {"model": "other"}), (501, "typical_p", {"typical_p": 0.5}),
+                                      (501, "response_format", {"response_format": {"type": "json_object"}})):
+            with self.subTest(fields=fields):
+                got, error = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a", **fields})
+                self.assertEqual((got, error["error"]["param"]), (status, param), error)
+        self.assertEqual(self.ask("POST", "/v1/embeddings", {"model": "tiny", "input": "a"})[0], 501)
+        self.assertEqual(self.ask("GET", "/v1/nothing")[0], 404)
+        self.stop(server)
+
+    def test_keys(self):
+        server = self.serve("--api-key", "one", "--api-key", "two")
+        for key, status in ((None, 401), ("tree", 401), ("one", 200), ("two", 200)):
+            self.assertEqual(self.ask("GET", "/v1/models", key=key)[0], status, key)
+        self.assertEqual(self.ask("GET", "/health")[0], 200)
+        self.assertEqual(self.ask("GET", "/metrics")[0], 401)
+        self.stop(server)
+
+    def test_who_goes_away_frees_what_he_had(self):
+        server = self.serve()
+        connection, answer = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True, n=4)
+        next(self.events(answer))
+        self.assertGreater(self.metric("vllm:num_requests_running"), 0)
+        answer.close()
+        connection.close()
+        deadline = time.monotonic() + 30
+        while self.metric("vllm:num_requests_running") > 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
+        self.assertLess(self.metric("vllm:generation_tokens_total"), 4 * (LENGTH - 20))
+        self.stop(server)
+
+    def test_sigterm_lets_requests_end(self):
+        server = self.serve()
+        connection, answer = self.stream(prompt=PROMPT, max_tokens=700, ignore_eos=True,
+                                         stream_options={"include_usage": True})
+        events = self.events(answer)
+        next(events)
+        server.send_signal(signal.SIGTERM)
+        *_, usage, last = events
+        self.assertEqual((json.loads(usage)["usage"]["completion_tokens"], last), (700, "[DONE]"))
+        connection.close()
+        _, stderr = server.communicate(timeout=60)
+        self.assertEqual(server.returncode, 0, stderr)
+
+    def test_time_to_end_is_bounded(self):
+        server = self.serve("--shutdown-timeout", 0)
+        _, answer = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True, n=8)
+        events = self.events(answer)
+        next(events)
+        server.send_signal(signal.SIGTERM)
+        *_, last = events
+        self.assertIn("error", json.loads(last))
+        _, stderr = server.communicate(timeout=60)
+        self.assertEqual(server.returncode, 0, stderr)
+
+    def test_what_cannot_be_served_is_refused(self):
+        for arguments, says in (
+                (("--host", "0.0.0.0"), ["0.0.0.0", "API key"]), (("--host", "nowhere.invalid"), "nowhere.invalid"),
+                (("--max-model-len", LENGTH + 1), [f"{LENGTH + 1}", f"{LENGTH} positions"]),
+                (("--max-model-len", 512, "--kv-cache-memory-bytes", 4096), ["--max-model-len 512", "holds"]),
+                (("--ssl-keyfile", "key.pem"), "--ssl-certfile"), (("--adapter", "nowhere"), "nowhere")):
+            with self.subTest(arguments=arguments):
+                self.assert_refused("serve", "--model", "run", "--port", 0, *arguments, says=says)
+        self.assert_refused("serve", "--model", "nowhere", says="nowhere")
+
+
+if __name__ == "__main__":
+    harness.main()
