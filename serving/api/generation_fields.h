@@ -54,9 +54,11 @@ void add_sampling_fields(FieldTable<Request>& t) {
   t.number("presence_penalty", &G::presence_penalty, "0",
            "Subtracted from logits of tokens that are in the text.")
       .range(-2, 2);
-  t.other("seed", FieldKind::kInteger, "", "",
-          "Equal seeds give equal texts, whatever else the server does; absent: another each time.",
-          [](Request& r, const ApiJson& v, const Field& f) { r.seed = read_integer(f, v); });
+  t.other(
+      "seed", FieldKind::kInteger, "", "",
+      "Equal seeds give equal texts up to rounding, whatever else the server does; absent: another "
+      "each time.",
+      [](Request& r, const ApiJson& v, const Field& f) { r.seed = read_integer(f, v); });
   t.other("logit_bias", FieldKind::kObject, "", R"({"additionalProperties":{"type":"number"}})",
           "Added to the logits of these tokens: {\"id\": -100 to 100}.", read_logit_bias)
       .entries(0, kMostBiases);

@@ -360,7 +360,7 @@ void GenerationReply::write_completion_logprobs(JsonWriter& json, const Choice& 
 std::string GenerationReply::name_of(int32_t id, bool as_key) const {
   if (form_.tokens_as_ids) return concat("token_id:", id);
   if (!as_key) return token_text(tokenizer_, id);
-  const std::string bytes = token_bytes(tokenizer_, id);
+  std::string bytes = token_bytes(tokenizer_, id);
   if (find_invalid_utf8(bytes) == bytes.size()) return bytes;
   std::string out = "bytes:";
   for (const char byte : bytes) {

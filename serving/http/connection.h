@@ -24,9 +24,8 @@ struct ServerState {
       : config(std::move(its_config)),
         routes(std::move(its_routes)),
         on_request(std::move(its_listener)),
-        all_bodies(config.limits.all_bodies) {
-    workers.emplace(static_cast<size_t>(config.workers));
-  }
+        all_bodies(config.limits.all_bodies),
+        workers(std::make_unique<boost::asio::thread_pool>(static_cast<size_t>(config.workers))) {}
 
   const HttpConfig config;
   const Routes routes;
@@ -35,7 +34,7 @@ struct ServerState {
   std::atomic<int64_t> all_bodies;  // bytes that may still be held
   std::atomic<int64_t> connections{0}, exchanges{0};
   std::atomic<bool> draining{false};
-  std::optional<boost::asio::thread_pool> workers;  // gone before the connections' contexts are
+  std::unique_ptr<boost::asio::thread_pool> workers;  // gone before the connections' contexts are
   std::mutex mutex;
   std::map<std::string, int64_t> of_address;  // connections
 };

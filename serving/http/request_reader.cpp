@@ -54,7 +54,8 @@ class RequestReader::Parser final : public http::basic_parser<true> {
     if (!reader_.keep_body_) return body.size();
     const auto bytes = static_cast<int64_t>(body.size());
     reader_.counted_ += bytes;
-    if ((reader_.all_bodies_ -= bytes) < 0) {
+    const int64_t left = reader_.all_bodies_ -= bytes;
+    if (left < 0) {
       reader_.refuse(503, "the server holds too many large requests", "server_overloaded");
       error = http::error::body_limit;
       return 0;

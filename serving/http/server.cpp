@@ -34,7 +34,7 @@ void raise_file_limit(int64_t wanted) {
 
 asio::ip::address address_of(const std::string& host) {
   error_code error;
-  const asio::ip::address address =
+  asio::ip::address address =
       asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error)
     fail_input("host \"", host, "\" is no address: give one of this machine, such as 127.0.0.1 or ",

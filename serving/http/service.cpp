@@ -292,6 +292,7 @@ HttpAnswer Service::completions(HttpRequest& http) {
   auto place = admission_.enter(http.tenant, std::ssize(request.prompts) * request.n,
                                 static_cast<int64_t>(guess));
   std::vector<std::vector<int32_t>> prompts;
+  prompts.reserve(request.prompts.size());
   for (const Prompt& prompt : request.prompts)
     prompts.push_back(encode_prompt(prompt, request.add_special));
   return generate(http, request, form_of(request), std::move(prompts), std::move(place));
