@@ -50,9 +50,10 @@ Digits integer_digits(int64_t i, const Spec& spec) {
   uint64_t rest = i < 0 ? 0 - static_cast<uint64_t>(i) : static_cast<uint64_t>(i);
   const bool large = spec.type == 'X', octal = spec.type == 'o', binary = spec.type == 'b';
   const uint64_t base = spec.type == 'x' || large ? 16 : octal ? 8 : binary ? 2 : 10;
+  const char* const names = large ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   do {
-    digits.insert(digits.begin(), (large ? "0123456789ABCDEF" : "0123456789abcdef")[rest % base]);
+    digits.insert(digits.begin(), names[rest % base]);
     rest /= base;
   } while (rest > 0);
   const auto fewest = static_cast<size_t>(std::max<int64_t>(0, spec.precision));
