@@ -30,6 +30,28 @@ std::vector<std::string> read_files(const ConfigValues& values, const char* key,
   return files;
 }
 
+// A text with what no name has is a regular expression of whole names.
+void read_targets(const ConfigValues& values, const ModelConfig& model, LoraConfig& lora,
+                  ConfigReport& report) {
+  const char* const kTargets = "finetune.lora.target_modules";
+  lora.targets = {"all-linear"};
+  if (!values.given(kTargets)) return;
+  const Json& value = values.raw(kTargets);
+  const auto check = [&](const LoraConfig& targets, const std::string& text) {
+    if (report.ok() && !has_targets(model, targets))
+      report.error(values.spelled(kTargets),
+                   concat("\"", text, "\" is no linear layer of attention or an MLP of the model"));
+  };
+  if (value.is_string() &&
+      value.get<std::string>().find_first_of("^$*+?()[]{}|\\") != std::string::npos) {
+    lora.targets.clear();
+    lora.pattern = value.get<std::string>();
+    return check(lora, lora.pattern);
+  }
+  lora.targets = read_files(values, kTargets, report);
+  for (const std::string& target : lora.targets) check({.rank = 1, .targets = {target}}, target);
+}
+
 void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   LoraConfig& lora = config.finetune.lora;
   if (!values.given("finetune.lora.rank")) {
@@ -45,14 +67,7 @@ void read_lora(const ConfigValues& values, RunConfig& config, ConfigReport& repo
   lora.rank_stabilised = values.flag("finetune.lora.use_rslora");
   lora.dora = values.flag("finetune.lora.use_dora");
   config.finetune.initial_adapter = values.word("finetune.lora.adapter");
-  const char* const kTargets = "finetune.lora.target_modules";
-  lora.targets = values.given(kTargets) ? read_files(values, kTargets, report)
-                                        : std::vector<std::string>{"all-linear"};
-  for (const std::string& target : lora.targets)
-    if (report.ok() && !is_adapter_target(config.model, target))
-      report.error(
-          values.spelled(kTargets),
-          concat("\"", target, "\" is no linear layer of attention or an MLP of the model"));
+  read_targets(values, config.model, lora, report);
   if (config.checkpoint.load.empty())
     report.error("checkpoint.load", "is required: the model that adapters are for");
   if (config.float8.enabled)
@@ -199,7 +214,7 @@ Json finetune_json(const FinetuneConfig& finetune) {
         {"rank", lora.rank},
         {"alpha", lora.alpha},
         {"dropout", lora.dropout},
-        {"target_modules", lora.targets},
+        {"target_modules", lora.pattern.empty() ? Json(lora.targets) : Json(lora.pattern)},
         {"use_rslora", lora.rank_stabilised},
         {"use_dora", lora.dora},
         {"adapter", finetune.initial_adapter.empty() ? Json() : Json(finetune.initial_adapter)}};

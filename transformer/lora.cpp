@@ -28,15 +28,17 @@ std::string fused_in_gpt2(const std::string& layer) {
 
 }  // namespace
 
-bool LoraConfig::adapts(const std::string& layer) const {
-  const auto matches = [&](const std::string& name, const std::string& t) {
-    Regex::Match match;
-    if (t.starts_with('^')) return Regex(t, "target_modules").find(name, 0, match);
-    return t == "all-linear" || t == name.substr(name.rfind('.') + 1);
-  };
+bool LoraConfig::matches(const std::string& name) const {
+  Regex::Match match;
+  if (!pattern.empty())
+    return Regex(concat("^(?:", pattern, ")$"), "target_modules").find(name, 0, match);
   return std::ranges::any_of(targets, [&](const std::string& t) {
-    return matches(layer, t) || matches(fused_in_gpt2(layer), t);
+    return t == "all-linear" || t == name || name.ends_with(concat(".", t));
   });
+}
+
+bool LoraConfig::adapts(const std::string& layer) const {
+  return matches(layer) || matches(fused_in_gpt2(layer));
 }
 
 TokenRange rows_of(const Pass& pass, const ConstTensor& x) {

@@ -38,11 +38,14 @@ struct LoraConfig {
   double dropout = 0;
   bool rank_stabilised = false;
   bool dora = false;  // with magnitudes
-  std::vector<std::string>
-      targets;  // last parts of names: "q_proj"; "all-linear": all; from '^' on a pattern of names
+  // Names of layers, or ends of them behind a dot: "q_proj", "self_attn.q_proj"; "all-linear": all.
+  std::vector<std::string> targets;
+  std::string pattern = {};  // instead: a regular expression of whole names (engine/text/regex.h)
   bool enabled() const { return rank > 0; }
   double scale() const;
   bool adapts(const std::string& layer) const;
+  // The same of a name as it is, which adapts() gives the layers of GPT-2 too that one of ours is a part of.
+  bool matches(const std::string& name) const;
   bool operator==(const LoraConfig&) const = default;
 };
 

@@ -215,8 +215,7 @@ void Model::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
   head_->logits(pass, x, logits, rows);
 }
 
-bool is_adapter_target(const ModelConfig& config, const std::string& target) {
-  const LoraConfig lora{.rank = 1, .targets = {target}};
+bool has_targets(const ModelConfig& config, const LoraConfig& lora) {
   const Model model(config, DType::kF32, Layout{}, split_layers(config.num_layers, 1, {}), lora);
   return std::ranges::any_of(model.parameters().specs(), &ParameterSpec::adapter);
 }

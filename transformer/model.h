@@ -103,8 +103,8 @@ class Model {
   ConstTensor cos_sin_;
 };
 
-// Whether adapters (transformer/lora.h) with this target would change anything in the model.
-bool is_adapter_target(const ModelConfig& config, const std::string& target);
+// Whether the model has a layer that such adapters (transformer/lora.h), of whatever rank, are for.
+bool has_targets(const ModelConfig& config, const LoraConfig& lora);
 
 // Parameters of the whole model.
 int64_t parameter_count(const ModelConfig& config);

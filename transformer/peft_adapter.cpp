@@ -109,29 +109,52 @@ LoraConfig read_config(const std::string& file, bool& diagonal) {
   lora.rank_stabilised = get("use_rslora") == true;
   lora.dora = get("use_dora") == true;
   diagonal = read_patterns(file, get("rank_pattern"), get("alpha_pattern"), lora);
-  // A text is a regular expression of whole names there; one word has to be all of a name.
+  // A text is a regular expression there, also one word, which has to be all of a name.
   if (targets == "all-linear")
     lora.targets = {"all-linear"};
   else if (targets.is_string())
-    lora.targets = {concat("^(?:", targets.get<std::string>(), ")$")};
+    lora.pattern = targets.get<std::string>();
   if (targets.is_array())
     for (const Json& target : targets)
       if (target.is_string()) lora.targets.push_back(target.get<std::string>());
-  if (lora.targets.empty())
+  if (lora.targets.empty() && lora.pattern.empty())
     fail_input(file,
                ": \"target_modules\" must be a list of names, a regular expression, or "
                "\"all-linear\"");
   return lora;
 }
 
-std::vector<std::string> target_names(const ModelConfig& config, const LoraConfig& lora) {
-  std::vector<std::string> names;
-  for (const ModelParameter& p : adapter_parameters(config, lora)) {
-    const std::string layer = layer_of(config, p.name).name;
-    const std::string last = layer.substr(layer.rfind('.') + 1);
-    if (std::ranges::find(names, last) == names.end()) names.push_back(last);
+// How a list there names a layer: as ours does, by its last part where ours says so of all or of its parts, or wholly.
+std::string target_of(const LoraConfig& lora, const std::string& layer) {
+  bool dotted = !lora.pattern.empty();
+  for (const std::string& target : lora.targets) {
+    if (target != "all-linear" && LoraConfig{.targets = {target}}.matches(layer)) return target;
+    dotted |= target.find('.') != std::string::npos;
   }
+  return dotted ? layer : layer.substr(layer.rfind('.') + 1);
+}
+
+// The adapted layers' names there.
+std::vector<std::string> adapted_layers(const ModelConfig& config, const LoraConfig& lora) {
+  std::vector<std::string> names;
+  for (const ModelParameter& p : adapter_parameters(config, lora))
+    if (const std::string name = layer_of(config, p.name).name;
+        names.empty() || names.back() != name)
+      names.push_back(name);
   return names;
+}
+
+// An expression stays one where it says the same of the names there.
+Json targets_json(const LoraConfig& lora, const std::vector<std::string>& layers) {
+  if (!lora.pattern.empty() &&
+      std::ranges::all_of(layers, [&](const std::string& name) { return lora.matches(name); }))
+    return lora.pattern;
+  std::vector<std::string> targets;
+  for (const std::string& layer : layers)
+    if (const std::string target = target_of(lora, layer);
+        std::ranges::find(targets, target) == targets.end())
+      targets.push_back(target);
+  return targets;
 }
 
 }  // namespace
@@ -188,8 +211,9 @@ std::string PeftAdapter::problems(const ModelConfig& config, const LoraConfig& l
   std::string problems;
   std::set<std::string> known;
   if (adapter_parameters(config, lora).empty())
-    fail_input(path(), ": \"target_modules\" ", lora.targets.front(),
-               " are no layers of the model");
+    fail_input(path(), ": \"target_modules\" ",
+               lora.pattern.empty() ? lora.targets.front() : lora.pattern,
+               " are no layers of the model that may have adapters");
   std::map<std::string, int64_t> adapted;  // parts of layers
   for (const ModelParameter& p : adapter_parameters(config, lora)) {
     const Layer layer = layer_of(config, p.name);
@@ -297,9 +321,11 @@ void write_tensor(SafetensorsWriter& writer, const ModelConfig& config, const Mo
 }
 
 Json config_json(const LoraConfig& lora, const ModelConfig& config, const std::string& base) {
-  const std::vector<std::string> targets = target_names(config, lora);
+  const std::vector<std::string> layers = adapted_layers(config, lora);
   Json ranks = Json::object(), alphas = Json::object();
-  if (std::ranges::find(targets, kFusedLayer) != targets.end()) {
+  if (std::ranges::any_of(layers, [](const std::string& name) {
+        return name.ends_with(concat(".", kFusedLayer));
+      })) {
     ranks[kFusedLayer] = 3 * lora.rank;
     alphas[kFusedLayer] = fused_alpha(lora);
   }
@@ -309,7 +335,7 @@ Json config_json(const LoraConfig& lora, const ModelConfig& config, const std::s
           {"r", lora.rank},
           {"lora_alpha", lora.alpha},
           {"lora_dropout", lora.dropout},
-          {"target_modules", targets},
+          {"target_modules", targets_json(lora, layers)},
           {"rank_pattern", ranks},
           {"alpha_pattern", alphas},
           {"use_rslora", lora.rank_stabilised},

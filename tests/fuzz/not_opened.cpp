@@ -38,7 +38,7 @@ bool GgufModel::is_ignored(const ModelConfig&, const std::string&) const { retur
 
 int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
 
-bool is_adapter_target(const ModelConfig&, const std::string&) { return true; }
+bool has_targets(const ModelConfig&, const LoraConfig&) { return true; }
 
 std::vector<double> plain_rotary_frequencies(double, int64_t) {
   TRIREME_UNREACHABLE("a table while a configuration is checked");

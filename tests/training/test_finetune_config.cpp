@@ -56,5 +56,23 @@ TEST(FinetuneConfig, WordsOfTrl) {
   EXPECT_EQ(config.checkpoint.load, "some/base");
 }
 
+TEST(FinetuneConfig, AdaptersAreForNamesOrAnExpression) {
+  const auto with = [](const std::string& targets) {
+    return read({"finetune.train_file=a.jsonl", "data.data_path=null", "data.tokenizer=byte",
+                 "checkpoint.load=base", "finetune.lora.rank=4",
+                 "finetune.lora.target_modules=" + targets});
+  };
+  EXPECT_EQ(with("q_proj").finetune.lora.targets, std::vector<std::string>{"q_proj"});
+  const RunConfig ends = with(R"(["self_attn.q_proj"])");
+  EXPECT_EQ(ends.finetune.lora.targets, std::vector<std::string>{"self_attn.q_proj"});
+  const RunConfig expression = with(R"(".*\\.[qv]_proj")");
+  EXPECT_EQ(expression.finetune.lora.pattern, R"(.*\.[qv]_proj)");
+  EXPECT_TRUE(expression.finetune.lora.targets.empty());
+  for (const RunConfig& config : {ends, expression})
+    EXPECT_EQ(read_run_config(run_config_to_json(config), 1).finetune.lora, config.finetune.lora);
+  EXPECT_THROW(with(R"([".*[qv]_proj"])"), InputError);  // a list is one of names
+  EXPECT_THROW(with(".*nothing"), InputError);
+}
+
 }  // namespace
 }  // namespace trireme

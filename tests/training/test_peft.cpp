@@ -118,6 +118,42 @@ TEST(Peft, TargetModulesMayBeAnExpression) {
                InputError);  // of one layer: others left over
 }
 
+// Written and read back with what says which layers have adapters: ends of names, whole names, an expression.
+nlohmann::json written_targets(const std::string& folder, const ModelSource& base,
+                               const LoraConfig& lora) {
+  const ScratchDirectory dir;
+  write_peft_adapter(lora, base.config(), PeftAdapter(folder), "base", dir / "adapter");
+  const PeftAdapter written(dir / "adapter");
+  written.check_beginning(base.config(), lora);
+  return read_json_file<nlohmann::json>(dir / "adapter/adapter_config.json")["target_modules"];
+}
+
+TEST(Peft, TargetModulesAreWrittenAsTheyAreGiven) {
+  const HfModel base(kGolden + "base");
+  LoraConfig some = PeftAdapter(kGolden + "adapter").lora();
+  some.targets = {"self_attn.q_proj", "model.layers.0.mlp.down_proj"};
+  EXPECT_EQ(adapter_parameters(base.config(), some).size(),
+            static_cast<size_t>(2 * base.config().num_layers + 2));
+  EXPECT_EQ(written_targets(kGolden + "adapter", base, some), nlohmann::json(some.targets));
+  some.targets = {"attn.q_proj"};  // no end behind a dot
+  EXPECT_TRUE(adapter_parameters(base.config(), some).empty());
+  some.targets.clear();
+  some.pattern = R"(.*(q_proj|0\.mlp\.down_proj))";
+  EXPECT_EQ(written_targets(kGolden + "adapter", base, some), some.pattern);
+}
+
+// An expression of our names says nothing of theirs.
+TEST(Peft, Gpt2sExpressionsBecomeNames) {
+  const HfModel base(kGpt2 + "base");
+  LoraConfig some = PeftAdapter(kGpt2 + "adapter").lora();
+  some.targets.clear();
+  some.pattern = R"(.*\.0\.attn\.[qkv]_proj)";
+  EXPECT_EQ(written_targets(kGpt2 + "adapter", base, some),
+            nlohmann::json({"transformer.h.0.attn.c_attn"}));
+  some.pattern = R"(.*\.0\.attn\.c_attn)";
+  EXPECT_EQ(written_targets(kGpt2 + "adapter", base, some), some.pattern);
+}
+
 // In training, too, where their input is dropped.
 TEST(Peft, NewMagnitudesChangeNothing) {
   const HfModel base(kGolden + "base");
