@@ -55,10 +55,14 @@ void export_to(const CopyArguments& args) {
   const int64_t shard = size_of_text(args.max_shard_size);
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("export");
-  const HfWritten written = write_hf_directory(
-      *source, args.to,
-      {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
-  write_chat_template_of_run(args.from, args.to);
+  const HfWritten written =
+      write_hf_directory(*source, args.to,
+                         {.dtype = dtype_of(args),
+                          .max_shard_bytes = shard,
+                          .progress = status.progress(),
+                          .before_config = [&](const std::string& directory) {
+                            write_chat_template(kept_chat_template(args.from), directory);
+                          }});
   report("exported", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(", ", written.files, written.files == 1 ? " file" : " files"));
   if (written.tokenizer_files.empty())
@@ -69,11 +73,16 @@ void export_to(const CopyArguments& args) {
 void merge_lora(const CopyArguments& args) {
   const int64_t shard = size_of_text(args.max_shard_size);
   const std::unique_ptr<ModelSource> source = open_merged_model(args.from, args.adapters);
+  const std::string chat = kept_chat_template(args.adapters);
   CopyStatus status("merge");
   const HfWritten written = write_hf_directory(
       *source, args.to,
-      {.dtype = dtype_of(args), .max_shard_bytes = shard, .progress = status.progress()});
-  write_chat_template_of_run(args.adapters, args.to);
+      {.dtype = dtype_of(args),
+       .max_shard_bytes = shard,
+       .progress = status.progress(),
+       .before_config = [&](const std::string& directory) {
+         write_chat_template(chat.empty() ? kept_chat_template(args.from) : chat, directory);
+       }});
   report("merged", args, written.bytes, written.kept_bytes, status.seconds(),
          concat(" with ", args.adapters));
 }

@@ -93,10 +93,14 @@ QuantisationReport write_directory(const QuantizeArguments& args, const Quantiza
   const int64_t shard = size_of_text(args.max_shard_size);
   const std::unique_ptr<ModelSource> source = open_any_model(args.from);
   CopyStatus status("quantize");
-  const HfWritten written = write_hf_directory(
-      *source, args.to,
-      {.max_shard_bytes = shard, .progress = status.progress(), .quantization = quantization});
-  write_chat_template_of_run(args.from, args.to);
+  const HfWritten written =
+      write_hf_directory(*source, args.to,
+                         {.max_shard_bytes = shard,
+                          .progress = status.progress(),
+                          .quantization = quantization,
+                          .before_config = [&](const std::string& directory) {
+                            write_chat_template(kept_chat_template(args.from), directory);
+                          }});
   bytes = written.bytes;
   say_kept(written.kept_bytes);
   return written.report;

@@ -132,34 +132,41 @@ bool CheckpointModel::is_ignored(const ModelConfig&, const std::string& tensor) 
   return tensor.ends_with("expert_shares");
 }
 
-std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
-  if (is_model_source(path)) return open_model_source(path);
-  auto model = std::make_unique<CheckpointModel>(find_checkpoint(checkpoint_place(path)).directory);
+std::string find_model(const std::string& path) {
+  return is_model_source(path) ? path : find_checkpoint(checkpoint_place(path)).directory;
+}
+
+std::unique_ptr<ModelSource> open_found_model(const std::string& place) {
+  if (is_model_source(place)) return open_model_source(place);
+  auto model = std::make_unique<CheckpointModel>(place);
   const RunConfig run = model->run_config();
   if (!run.finetune.lora.enabled()) return model;
-  std::unique_ptr<ModelSource> base = open_base(model->path(), run);
+  std::unique_ptr<ModelSource> base = open_found_model(find_base(place, run));
   return std::make_unique<MergedModel>(std::move(base), std::move(model), run.finetune.lora);
+}
+
+std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
+  return open_found_model(find_model(path));
 }
 
 std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
                                                const std::string& adapters) {
-  std::unique_ptr<ModelSource> model = open_any_model(base);
   if (is_peft_adapter(adapters)) {
+    std::unique_ptr<ModelSource> model = open_any_model(base);
     auto peft = std::make_unique<PeftAdapter>(adapters);
     peft->check_adapters(model->config());
     const LoraConfig lora = peft->lora();
     return std::make_unique<MergedModel>(std::move(model), std::move(peft), lora);
   }
-  auto run =
-      std::make_unique<CheckpointModel>(find_checkpoint(checkpoint_place(adapters)).directory);
+  auto run = std::make_unique<CheckpointModel>(find_model(adapters));
   const LoraConfig lora = run->run_config().finetune.lora;
   if (!lora.enabled())
     fail_input(
         adapters,
         " holds no adapters: neither PEFT's adapter_config.json nor a run that trained some");
+  std::unique_ptr<ModelSource> model = open_found_model(find_base_at(base, run->path()));
   if (!(run->config() == model->config()))
     fail_input(adapters, ": its adapters are for another model than ", base);
-  check_base(run->path(), origin_of(CheckpointReader(run->path())), *model);
   return std::make_unique<MergedModel>(std::move(model), std::move(run), lora);
 }
 

@@ -30,9 +30,13 @@ class CheckpointModel : public ModelSource {
   RunConfig run_config_;
 };
 
-// A model of others, or the newest whole checkpoint of a run, or the checkpoint that `path` names; one of adapters
-// with the model they are for, added to its weights.
-std::unique_ptr<ModelSource> open_any_model(const std::string& path);
+// Where a model of ours lies: the newest whole checkpoint of a run, or the checkpoint that `path` names, every byte of
+// which was read once; of others: `path`. InputError where there is none.
+std::string find_model(const std::string& path);
+// Opens what find_model() or find_base() found; a checkpoint of adapters with the model they are for, added to its
+// weights.
+std::unique_ptr<ModelSource> open_found_model(const std::string& place);
+std::unique_ptr<ModelSource> open_any_model(const std::string& path);  // both
 
 // A model with adapters added to its weights: a directory of PEFT's, or a run or checkpoint of adapters.
 std::unique_ptr<ModelSource> open_merged_model(const std::string& base,

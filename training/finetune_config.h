@@ -19,8 +19,10 @@ struct FinetuneConfig {
   bool packing = true;
   bool drop_long = false;  // examples longer than a sequence; else they lose their ends
   bool assistant_only_loss = true;
-  bool parse_special = false;   // special tokens that messages spell are those tokens, else text
-  std::string chat_template;    // file, or directory of a tokenizer; empty: the tokenizer's own
+  bool parse_special = false;  // special tokens that messages spell are those tokens, else text
+  std::string chat_template;   // file, or directory of a tokenizer; empty: the tokenizer's own
+  // Of a checkpoint's configuration: the source that its run took, wherever that lies now. No key; empty: not known.
+  std::string kept_chat_template;
   double num_train_epochs = 0;  // 0: train_steps says
   LoraConfig lora;
   std::string initial_adapter;  // directory of PEFT's that `lora` begins as; empty: as nothing
@@ -30,5 +32,10 @@ struct FinetuneConfig {
 
 // The method's records have two answers each.
 inline bool learns_from_pairs(const FinetuneConfig& config) { return config.method == "dpo"; }
+
+// Checkpoints of adapters hold nothing else, and preferences are measured against the weights of the beginning.
+inline bool depends_on_base(const FinetuneConfig& config) {
+  return config.lora.enabled() || learns_from_pairs(config);
+}
 
 }  // namespace trireme

@@ -13,12 +13,14 @@
 namespace trireme {
 namespace {
 
-// The template's source: that of the configuration, of the run whose weights it starts with, of the tokenizer;
-// empty where none has one.
+// The template's source: the one that a checkpoint has kept, that of the configuration, of the run so far, of the run
+// whose weights it starts with, of the tokenizer; empty where none has one.
 std::string template_source(const RunConfig& config) {
+  if (!config.finetune.kept_chat_template.empty()) return config.finetune.kept_chat_template;
   const std::string& given = config.finetune.chat_template;
   if (!given.empty() && !std::filesystem::is_directory(given)) return read_small_file(given);
   if (!given.empty()) return chat_template_of(given);
+  if (std::string kept = kept_chat_template(config.checkpoint.save); !kept.empty()) return kept;
   return chat_template_of_model(config.checkpoint.load, config.data.tokenizer);
 }
 

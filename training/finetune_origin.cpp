@@ -1,10 +1,12 @@
 #include "training/finetune_origin.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "engine/config/parse.h"
@@ -17,6 +19,7 @@
 #include "training/checkpoint_model.h"
 #include "training/finetune_data.h"
 #include "training/run_directory.h"
+#include "transformer/peft_adapter.h"
 
 namespace trireme {
 namespace {
@@ -38,8 +41,6 @@ void add_file(ChecksumStream& sum, const fs::path& file, bool whole) {
   const auto size = static_cast<int64_t>(fs::file_size(file, error));
   std::ifstream in(file, std::ios::binary);
   if (error || !in) fail_input("cannot read ", file.string());
-  const std::string name = file.filename().string();
-  sum.update(std::as_bytes(std::span(name)));
   sum.update(std::as_bytes(std::span(&size, 1)));
   add_bytes(sum, in, 0, whole ? size : std::min(size, kBeginning));
   if (whole || size <= kBeginning) return;
@@ -47,12 +48,38 @@ void add_file(ChecksumStream& sum, const fs::path& file, bool whole) {
     add_bytes(sum, in, (size - kSample) / kSamples * i, kSample);
 }
 
-bool depends_on_base(const RunConfig& config) {
-  return config.finetune.lora.enabled() || learns_from_pairs(config.finetune);
+fs::path from_root(const std::string& path) { return fs::absolute(path).lexically_normal(); }
+
+// The checkpoints that a path names, the newest first.
+std::vector<std::string> checkpoints_at(const std::string& path) {
+  const fs::path place = checkpoint_place(path);
+  std::error_code ignored;
+  if (fs::exists(place / kManifestName, ignored)) return {place.string()};
+  std::vector<std::pair<int64_t, std::string>> steps;
+  for (const fs::directory_entry& entry : fs::directory_iterator(place, ignored)) {
+    int64_t step = 0;
+    if (parse_step_directory_name(entry.path().filename().string(), step) &&
+        fs::exists(entry.path() / kManifestName, ignored))
+      steps.emplace_back(step, entry.path().string());
+  }
+  std::ranges::sort(steps, std::greater<>());
+  std::vector<std::string> out;
+  for (auto& [step, directory] : steps) out.push_back(std::move(directory));
+  return out;
 }
 
-std::string shown(const std::string& path, const std::string& identity) {
-  return concat(path, " (", identity, ")");
+// find_model() of a path, of this identity where one is known; empty: there is no such model.
+std::string find_identified(const std::string& path, const std::string& identity) {
+  if (identity.empty()) return find_model(path);
+  const bool of_others = is_model_source(path);
+  for (const std::string& place : of_others ? std::vector{path} : checkpoints_at(path))
+    if (model_identity(place) == identity) return find_model(place);
+  return "";
+}
+
+// "CHECKPOINT was trained beside BASE (0123456789abcdef)"
+std::string tie(const std::string& checkpoint, const FinetuneOrigin& origin) {
+  return concat(checkpoint, " was trained beside ", origin.base, " (", origin.base_identity, ")");
 }
 
 // Other programs stop where this file says.
@@ -78,98 +105,107 @@ void add_end_of_turn(const fs::path& directory, const std::string& chat) {
 
 }  // namespace
 
-std::string model_identity(const ModelSource& source) {
+std::string model_identity(const std::string& place) {
   ChecksumStream sum;
-  for (const std::string& file : source.tensors().files()) {
-    const fs::path path = file;
-    const bool manifest = path.filename() == kManifestName;
-    if (manifest || !fs::exists(path.parent_path() / kManifestName)) add_file(sum, path, manifest);
-  }
+  if (!is_model_source(place))
+    add_file(sum, fs::path(place) / kManifestName, true);
+  else
+    for (const std::string& file : open_model_source(place)->tensors().files())
+      add_file(sum, file, false);
   return checksum_text(sum.value());
 }
 
-FinetuneOrigin finetune_origin(const RunConfig& config, const FinetuneData& data) {
+FinetuneOrigin finetune_origin(const RunConfig& config, const ResumePlan& plan,
+                               const FinetuneData* data) {
   FinetuneOrigin origin;
-  origin.chat_template = data.chat_template;
-  origin.examples = data.train_set->fingerprint();
-  origin.data = data.summary;
-  if (!depends_on_base(config)) return origin;
-  origin.base = config.checkpoint.load;
-  std::error_code ignored;
-  const fs::path base = fs::absolute(origin.base, ignored).lexically_normal();
-  const fs::path folder = fs::absolute(config.checkpoint.save, ignored).lexically_normal();
-  origin.base_beside = base.lexically_relative(folder).string();
-  origin.base_identity = model_identity(*open_any_model(origin.base));
+  origin.special_tokens =
+      config.finetune.enabled || !plan.weights.empty() ||
+      (!plan.checkpoint.empty() && origin_of(CheckpointReader(plan.checkpoint)).special_tokens);
+  if (data == nullptr) return origin;
+  origin.chat_template = data->chat_template;
+  origin.examples = data->train_set->fingerprint();
+  origin.data = data->summary;
+  if (!depends_on_base(config.finetune)) return origin;
+  const fs::path base = from_root(plan.weights);
+  origin.base = base.string();
+  origin.base_beside = base.lexically_relative(from_root(config.checkpoint.save)).string();
+  origin.base_identity = model_identity(plan.weights);
   return origin;
 }
 
 Json origin_to_json(const FinetuneOrigin& origin) {
-  return {{"chat_template", origin.chat_template}, {"base", origin.base},
-          {"base_beside", origin.base_beside},     {"base_identity", origin.base_identity},
-          {"examples", origin.examples},           {"data", origin.data}};
+  return {{"special_tokens", origin.special_tokens},
+          {"chat_template", origin.chat_template},
+          {"examples", origin.examples},
+          {"data", origin.data},
+          {"base", origin.base},
+          {"base_beside", origin.base_beside},
+          {"base_identity", origin.base_identity}};
 }
 
 FinetuneOrigin origin_of(const CheckpointReader& reader) {
   const Json state = reader.state();
   FinetuneOrigin origin;
-  if (!state.is_object() || !state.contains("finetune") || !state["finetune"].is_object())
-    return origin;
-  const Json& json = state["finetune"];
+  if (!state.is_object()) return origin;
+  const bool earlier = !state.contains("origin");  // identities were others then
+  const Json json = state.value(earlier ? "finetune" : "origin", Json::object());
+  if (!json.is_object()) return origin;
   const auto read = [&](const char* name, std::string& value) {
     if (json.contains(name) && json[name].is_string()) value = json[name].get<std::string>();
   };
+  if (json.contains("special_tokens")) origin.special_tokens = json["special_tokens"] == true;
   read("chat_template", origin.chat_template);
-  read("base", origin.base);
-  read("base_beside", origin.base_beside);
-  read("base_identity", origin.base_identity);
   read("examples", origin.examples);
   read("data", origin.data);
+  read("base", origin.base);
+  read("base_beside", origin.base_beside);
+  if (!earlier) read("base_identity", origin.base_identity);
   return origin;
 }
 
-void check_same_origin(const std::string& checkpoint, const FinetuneOrigin& saved,
-                       const FinetuneOrigin& now) {
-  if (!saved.examples.empty() && saved.examples != now.examples)
-    fail_input(checkpoint, " has learned from other examples: then ", saved.data, " (",
-               saved.examples, "), now ", now.data, " (", now.examples,
-               "); put the files, the tokenizer and the chat template back as they were, or start "
-               "another run with checkpoint.load ",
-               checkpoint, " and another output_dir");
-  if (!saved.base_identity.empty() && saved.base_identity != now.base_identity)
-    fail_input(checkpoint, " was trained from ", shown(saved.base, saved.base_identity),
-               ", and checkpoint.load is another model, ", shown(now.base, now.base_identity),
-               "; name that one, or use another output_dir");
+void check_same_examples(const std::string& checkpoint, const FinetuneOrigin& saved,
+                         const FinetuneOrigin& now) {
+  if (saved.examples.empty() || saved.examples == now.examples) return;
+  fail_input(checkpoint, " has learned from other examples: then ", saved.data, " (",
+             saved.examples, "), now ", now.data, " (", now.examples,
+             "); put the files, the tokenizer and the chat template back as they were, or start "
+             "another run with checkpoint.load ",
+             checkpoint, " and another output_dir");
 }
 
-std::string find_base(const std::string& checkpoint, const RunConfig& run,
-                      const FinetuneOrigin& origin) {
-  const fs::path saved = fs::absolute(checkpoint).lexically_normal().parent_path();
-  const std::array<fs::path, 3> places{
-      run.checkpoint.load,
-      origin.base_beside.empty() ? fs::path() : (saved / origin.base_beside).lexically_normal(),
-      // Checkpoints of earlier versions: from where the run's folder lies.
-      saved.parent_path().parent_path() / run.checkpoint.load};
-  std::error_code ignored;
-  for (const fs::path& place : places)
-    if (!place.empty() && fs::exists(place, ignored)) return place.string();
-  return run.checkpoint.load;
-}
-
-void check_base(const std::string& checkpoint, const FinetuneOrigin& origin,
-                const ModelSource& base) {
-  if (origin.base_identity.empty()) return;
-  const std::string identity = model_identity(base);
-  if (identity == origin.base_identity) return;
-  fail_input(checkpoint, ": its adapters were trained beside ",
-             shown(origin.base, origin.base_identity), ", and ", shown(base.path(), identity),
-             " is another model; give that base, or train adapters for this one");
-}
-
-std::unique_ptr<ModelSource> open_base(const std::string& checkpoint, const RunConfig& run) {
+std::string find_base(const std::string& checkpoint, const RunConfig& run) {
   const FinetuneOrigin origin = origin_of(CheckpointReader(checkpoint));
-  std::unique_ptr<ModelSource> base = open_any_model(find_base(checkpoint, run, origin));
-  check_base(checkpoint, origin, *base);
-  return base;
+  const fs::path saved = from_root(checkpoint).parent_path();
+  std::vector<std::string> places{run.checkpoint.load, origin.base};
+  if (!origin.base_beside.empty())
+    places.push_back((saved / origin.base_beside).lexically_normal().string());
+  // Of earlier versions: from where the run's folder lies.
+  places.push_back((saved.parent_path().parent_path() / run.checkpoint.load).string());
+  std::set<std::string> seen{""};
+  std::string others;
+  std::error_code ignored;
+  for (const std::string& place : places) {
+    if (!seen.insert(place).second || !fs::exists(place, ignored)) continue;
+    if (std::string found = find_identified(place, origin.base_identity); !found.empty())
+      return found;
+    others += concat(place, " is another model, ");
+  }
+  if (origin.base_identity.empty()) return find_model(run.checkpoint.load);
+  fail_input(tie(checkpoint, origin), ", which is not found: ", others,
+             "and nothing else lies where it did; put it back, or name the place where it lies: "
+             "checkpoint.load in training, trireme checkpoint merge-lora MODEL ",
+             checkpoint, " OUT, trireme generate MODEL --adapter ",
+             (saved.parent_path() / "adapter").string());
+}
+
+std::string find_base_at(const std::string& path, const std::string& checkpoint) {
+  const FinetuneOrigin origin = origin_of(CheckpointReader(checkpoint));
+  if (!fs::exists(path)) return find_model(path);  // says so
+  std::string found = find_identified(path, origin.base_identity);
+  if (found.empty())
+    fail_input(tie(checkpoint, origin), ", and ", path,
+               " is another model; give that one, or train adapters for this one");
+  return found;
 }
 
 std::string newest_checkpoint_at(const std::string& path) {
@@ -180,13 +216,14 @@ std::string newest_checkpoint_at(const std::string& path) {
   return find_newest_whole(place, false).directory;
 }
 
-std::string chat_template_of_run(const std::string& path) {
+std::string kept_chat_template(const std::string& path) {
+  if (is_peft_adapter(path)) return find_chat_template(path);
   const std::string checkpoint = newest_checkpoint_at(path);
   return checkpoint.empty() ? "" : origin_of(CheckpointReader(checkpoint)).chat_template;
 }
 
 std::string chat_template_of_model(const std::string& path, const std::string& tokenizer) {
-  if (std::string of_run = chat_template_of_run(path); !of_run.empty()) return of_run;
+  if (std::string of_run = kept_chat_template(path); !of_run.empty()) return of_run;
   return tokenizer.empty() || tokenizer == "byte" ? "" : find_chat_template(tokenizer);
 }
 
@@ -198,8 +235,7 @@ GgufMetadata gguf_words(const ModelSource& source, const std::string& path) {
   return words;
 }
 
-void write_chat_template_of_run(const std::string& path, const std::string& directory) {
-  const std::string chat = chat_template_of_run(path);
+void write_chat_template(const std::string& chat, const std::string& directory) {
   if (chat.empty()) return;
   write_file_atomically(concat(directory, "/chat_template.jinja"), chat);
   add_end_of_turn(directory, chat);

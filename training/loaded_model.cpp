@@ -28,6 +28,11 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
                          const std::string& adapter)
     : checkpoint_(
           from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })) {
+  const std::string base = from_rank_0(group, [&] {
+    if (is_model_source(checkpoint_) || !adapter.empty()) return std::string();
+    const RunConfig run = checkpoint_run_config(CheckpointReader(checkpoint_));
+    return run.finetune.lora.enabled() ? find_base(checkpoint_, run) : std::string();
+  });
   agreed(group, [&] {
     if (is_model_source(path)) {
       source_ = open_model_source(path);
@@ -39,7 +44,9 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       config_ = checkpoint_run_config(reader);
       step_ = reader.step();
       foreign_ = is_foreign_state(reader.state());
-      chat_template_ = origin_of(reader).chat_template;
+      const FinetuneOrigin origin = origin_of(reader);
+      chat_template_ = origin.chat_template;
+      special_tokens_ = origin.special_tokens || config_.finetune.enabled;
       if (foreign_ || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
@@ -50,20 +57,16 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       peft->check_adapters(config_.model);
       config_.finetune.lora = peft->lora();
       adapters_ = std::move(peft);
+      special_tokens_ = true;
+      if (std::string kept = kept_chat_template(adapter); !kept.empty()) chat_template_ = kept;
       if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
     } else if (config_.finetune.lora.enabled()) {
       adapters_ = std::make_unique<CheckpointModel>(checkpoint_);
-      source_ = open_base(checkpoint_, config_);
+      source_ = open_found_model(base);
       source_->check(config_.model);
     }
     config_.dtype = dtype.value_or(config_.dtype);
   });
-}
-
-bool LoadedModel::wants_special_tokens() const {
-  if (foreign_ || config_.finetune.enabled || is_model_source(config_.checkpoint.load)) return true;
-  const std::string imported = newest_checkpoint_at(config_.checkpoint.load);
-  return !imported.empty() && is_foreign_state(CheckpointReader(imported).state());
 }
 
 std::string LoadedModel::find_chat_template(const std::string& given,

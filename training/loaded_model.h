@@ -33,7 +33,7 @@ class LoadedModel {
   bool is_foreign() const { return foreign_; }  // trained by others, imported checkpoints included
   // It has seen texts with what its tokenizer puts around them: trained by others, or from their weights, or
   // fine-tuned. Ours see texts as they were trained on.
-  bool wants_special_tokens() const;
+  bool wants_special_tokens() const { return foreign_ || special_tokens_; }
   // The source of the chat template: of `given` (a file, or a tokenizer's directory) unless that is empty, else the one
   // that the model was fine-tuned with, else that of `tokenizer` (a path). InputError where there is none.
   std::string chat_template(const std::string& given, const std::string& tokenizer) const;
@@ -48,7 +48,8 @@ class LoadedModel {
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   int64_t step_ = 0;
   bool foreign_ = false;
-  std::string chat_template_;  // that it was fine-tuned with; empty: none
+  bool special_tokens_ = false;  // trained from weights of others, or fine-tuned
+  std::string chat_template_;    // that it was fine-tuned with; empty: none
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
 };

@@ -15,6 +15,7 @@
 #include <optional>
 
 #include "engine/device/timing.h"
+#include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
 #include "engine/ops/peak.h"
 #include "parallel/agree.h"
@@ -90,7 +91,7 @@ class PretrainRun {
   std::vector<ValidationSource> validation_data_;
   std::string no_validation_;  // why there is no validation_data_
   std::shared_ptr<const FinetuneData> examples_;
-  FinetuneOrigin origin_;                      // of a fine-tuning run, on rank 0
+  FinetuneOrigin origin_;                      // on rank 0
   ExampleSource* train_examples_ = nullptr;    // of preferences
   ExampleSource* validation_pairs_ = nullptr;  // likewise
   std::string examples_summary_;               // of a fine-tuning run
@@ -263,10 +264,9 @@ void PretrainRun::check_device_memory() const {
 
 ResumePlan PretrainRun::plan_start() {
   ResumePlan plan = plan_resume(config_, options_.resume);
-  if (examples_ == nullptr) return plan;
-  origin_ = finetune_origin(config_, *examples_);
-  if (!plan.checkpoint.empty())
-    check_same_origin(plan.checkpoint, origin_of(CheckpointReader(plan.checkpoint)), origin_);
+  origin_ = finetune_origin(config_, plan, examples_.get());
+  if (examples_ != nullptr && !plan.checkpoint.empty())
+    check_same_examples(plan.checkpoint, origin_of(CheckpointReader(plan.checkpoint)), origin_);
   return plan;
 }
 
@@ -431,9 +431,9 @@ void PretrainRun::validate(StepMetrics& metrics) {
 void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
   SavedCheckpoint saved;
-  const FinetuneOrigin* const origin = examples_ != nullptr ? &origin_ : nullptr;
-  agreed(group_,
-         [&] { saved = save_train_checkpoint(ctx_, config_, state_, position_, groups_, origin); });
+  agreed(group_, [&] {
+    saved = save_train_checkpoint(ctx_, config_, state_, position_, groups_, &origin_);
+  });
   last_saved_ = position_.step;
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
@@ -447,7 +447,9 @@ void PretrainRun::write_adapter(const std::string& checkpoint) const {
   const std::string folder = (std::filesystem::path(config_.output_dir) / "adapter").string();
   try {
     write_peft_adapter(config_.finetune.lora, config_.model, CheckpointModel(checkpoint),
-                       config_.checkpoint.load, folder);
+                       origin_.base, folder);
+    if (!origin_.chat_template.empty())
+      write_file_atomically(concat(folder, "/chat_template.jinja"), origin_.chat_template);
     log_info("wrote ", folder, " for PEFT");
   } catch (const InputError& e) {  // the checkpoint is whole
     log_warning("no adapter for PEFT: ", e.what());

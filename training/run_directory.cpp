@@ -14,6 +14,7 @@
 #include "optim/schedule.h"
 #include "training/checkpoint_model.h"
 #include "training/data/batch_source.h"
+#include "training/finetune_origin.h"
 #include "training/train_checkpoint.h"
 #include "transformer/peft_adapter.h"
 
@@ -112,6 +113,13 @@ void check_same_run(const RunConfig& config, ResumePlan& plan) {
         concat("train_steps ", saved.train_steps, " -> ", config.train_steps, ": ", change));
 }
 
+// Whether a model that was found is one of what a path names.
+bool lies_at(const std::string& place, const std::string& path) {
+  const auto full = [](const std::string& p) { return fs::absolute(p).lexically_normal(); };
+  const fs::path rest = full(place).lexically_relative(full(checkpoint_place(path)));
+  return !rest.empty() && *rest.begin() != "..";
+}
+
 // A run that goes on writes to its folder from its step on: what lies there must be this run's. Without
 // its configuration only its own checkpoint can say so. Whether the folder names a run.
 bool check_records(const RunConfig& config, bool own_checkpoint) {
@@ -188,10 +196,13 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   }
   if (!plan.checkpoint.empty() && is_foreign_state(CheckpointReader(plan.checkpoint).state()))
     plan.weights = std::exchange(plan.checkpoint, "");
-  // Checkpoints of adapters hold nothing else, and preferences are measured against the initial weights.
-  if (config.finetune.lora.enabled() || learns_from_pairs(config.finetune))
-    plan.weights = config.checkpoint.load;
-  if (!plan.weights.empty()) open_any_model(plan.weights)->check(config.model);
+  if (depends_on_base(config.finetune) && !plan.checkpoint.empty()) {
+    plan.weights = find_base(plan.checkpoint, config);
+    if (!lies_at(plan.weights, config.checkpoint.load))
+      plan.notes.push_back(concat("goes on beside ", plan.weights,
+                                  ", as it began: ", config.checkpoint.load, " is not that model"));
+  }
+  if (!plan.weights.empty()) open_found_model(plan.weights)->check(config.model);
   // A checkpoint holds what became of them, but preferences are measured against the beginning.
   const FinetuneConfig& finetune = config.finetune;
   if (plan.checkpoint.empty() || learns_from_pairs(finetune))

@@ -28,7 +28,7 @@ namespace trireme {
 // are another run's are refused and not overwritten.
 struct ResumePlan {
   std::string checkpoint;          // directory to load; empty: start from the beginning
-  std::string weights;             // of others, to start from; empty: fresh ones
+  std::string weights;             // find_model() of those to start from; empty: fresh ones
   std::string adapter;             // PEFT's directory that adapters begin as; empty: as nothing
   std::vector<std::string> notes;  // damaged checkpoints passed over, for the log
 };

@@ -165,7 +165,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
                {"consumed_samples", position.consumed_samples},
                {"step_state", step_state_to_json(step_state)},
                {"config", run_config_to_json(config)}};
-  if (origin != nullptr) json["finetune"] = origin_to_json(*origin);
+  if (origin != nullptr) json["origin"] = origin_to_json(*origin);
   const CheckpointRanks ranks{
       .rank = groups.world.rank(),
       .size = groups.world.size(),
@@ -194,7 +194,7 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
 
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
                           bool begins, TrainState& state) {
-  const std::unique_ptr<ModelSource> source = open_any_model(path);
+  const std::unique_ptr<ModelSource> source = open_found_model(path);
   const ModelConfig& wanted = state.model.config();
   source->check(wanted);
   const Json of_source = model_config_to_json(source->config()).flatten();
@@ -216,7 +216,9 @@ RunConfig checkpoint_run_config(const CheckpointReader& reader) {
   return with_state(reader, [&](const Json& json) {
     try {
       if (is_foreign_state(json)) return foreign_state_config(json, reader.directory());
-      return resolved_run_config(json.at("config"));
+      RunConfig config = resolved_run_config(json.at("config"));
+      config.finetune.kept_chat_template = origin_of(reader).chat_template;
+      return config;
     } catch (const InputError& e) {
       fail_input("checkpoint ", reader.directory(), ": ", e.what());
     }

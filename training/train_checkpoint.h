@@ -18,7 +18,7 @@ struct TrainPosition {
 
 // Collective. Every rank writes its share of the tensors; beside adapters what is frozen is not written, it is
 // that of checkpoint.load. InputError on all ranks when one fails
-// (full disk); nothing is left behind and older checkpoints stay. origin: of a fine-tuning run, on rank 0.
+// (full disk); nothing is left behind and older checkpoints stay. origin: on rank 0.
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups,
                                       const FinetuneOrigin* origin = nullptr);
@@ -27,7 +27,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 // model of `config`.
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state);
 
-// Parameters and routers' biases from a model that open_any_model() opens, everything else as in a fresh run;
+// Parameters and routers' biases from a model that find_model() found, everything else as in a fresh run;
 // adapters from PEFT's directory `adapter`, empty: such as change nothing. begins: these adapters are used; where a
 // checkpoint is loaded over them first, the lengths of the weights' rows need not be computed. Says where the
 // configuration of the run differs from the model's.

@@ -127,21 +127,21 @@ Json config_to_write(const ModelSource& source, const std::vector<std::vector<Wr
   return json;
 }
 
-void write_configs(const ModelSource& source, const std::string& directory,
-                   const Json& config_json) {
-  const auto write = [&](const char* name, const Json& json) {
-    write_file_atomically(directory + "/" + name, json.dump(2) + "\n");
-  };
+void write_json(const std::string& path, const Json& json) {
+  write_file_atomically(path, json.dump(2) + "\n");
+}
+
+void write_generation_config(const ModelSource& source, const std::string& directory,
+                             const Json& config_json) {
   const std::string theirs = (fs::path(source.path()) / "generation_config.json").string();
   const std::string ours = directory + "/generation_config.json";
   std::error_code ignored;
   if (!fs::exists(ours) && fs::is_regular_file(theirs, ignored))
     write_file_atomically(ours, read_small_file(theirs));
   if (!fs::exists(ours))
-    write("generation_config.json", {{"_from_model_config", true},
-                                     {"bos_token_id", config_json["bos_token_id"]},
-                                     {"eos_token_id", config_json["eos_token_id"]}});
-  write("config.json", config_json);
+    write_json(ours, {{"_from_model_config", true},
+                      {"bos_token_id", config_json["bos_token_id"]},
+                      {"eos_token_id", config_json["eos_token_id"]}});
 }
 
 // Files of weights, as far as they are not there already.
@@ -332,7 +332,9 @@ HfWritten write_hf_directory(const ModelSource& source, const std::string& direc
         directory + "/" + kSafetensorsIndex,
         Json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n");
   written.tokenizer_files = copy_tokenizer(source.tokenizer(), directory);
-  write_configs(source, directory, config_json);
+  write_generation_config(source, directory, config_json);
+  if (options.before_config) options.before_config(directory);
+  write_json(directory + "/config.json", config_json);
   copy.finish();
   return written;
 }

@@ -6,6 +6,7 @@
 // of the same source (unfinished_copy.h; config.json comes last).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct HfWriteOptions {
   CopyProgress progress = {};
   // Of the weights of linear layers (transformer/quantize.h), kFp8 or kGptq; what does not fit stays.
   std::optional<Quantization> quantization = {};
+  // Called when all is written but config.json: what else belongs into the directory.
+  std::function<void(const std::string& directory)> before_config = {};
 };
 
 struct HfWritten {

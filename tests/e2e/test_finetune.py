@@ -232,6 +232,9 @@ class Finetuning(tiny_run.RunTest):
         loss = json.loads(self.trireme("eval", "tuned", *data)[0])["loss"]
         self.trireme("checkpoint", "export", "tuned", "exported")
         self.assertEqual((self.folder / "exported/chat_template.jinja").read_text(), TEMPLATE)
+        # With the adapters too.
+        self.assertEqual((self.folder / "tuned/adapter/chat_template.jinja").read_text(), TEMPLATE)
+        self.trireme("generate", "base", "--adapter", "tuned/adapter", "--chat", "--prompt", "abcd", "--max-new-tokens", 2)
         # From another folder, and moved together.
         (self.folder / "elsewhere").mkdir()
         out, _ = self.trireme("eval", "../tuned", *data, prefix=["env", "-C", self.folder / "elsewhere"])
@@ -241,12 +244,25 @@ class Finetuning(tiny_run.RunTest):
         (self.folder / "base").rename(self.folder / "hidden")
         self.assertEqual(json.loads(self.trireme("eval", "moved/tuned", *data)[0])["loss"], loss)
         (self.folder / "hidden").rename(self.folder / "base")
+        # On its own examples, whatever became of the template's file.
+        (self.folder / "chat.jinja").rename(self.folder / "gone.jinja")
+        self.assertGreater(json.loads(self.trireme("eval", "tuned", "--json")[0])["loss"], 0)
+        (self.folder / "gone.jinja").rename(self.folder / "chat.jinja")
+        # The base has learned more: its earlier checkpoint is still there.
+        self.pretrain("--resume", "auto", "--set", "train_steps=61", "--set", "scheduler.params.decay_steps=60")
+        self.assertEqual(json.loads(self.trireme("eval", "tuned", *data)[0])["loss"], loss)
+        self.trireme("checkpoint", "merge-lora", "base", "tuned", "merged")
+        self.assertAlmostEqual(json.loads(self.trireme("eval", "merged", *data)[0])["loss"], loss, delta=1e-4 * loss)
+        self.assertEqual((self.folder / "merged/chat_template.jinja").read_text(), TEMPLATE)
+        later = "base/checkpoints/step-00000061"
+        self.assert_refused("checkpoint", "merge-lora", later, "tuned", "refused", says=[later, "is another model"])
         # Other examples.
         last = max((self.folder / "tuned/checkpoints").glob("step-*"))
         shutil.rmtree(last)
         train = (self.folder / "train.jsonl").read_text()
-        self.messages("train.jsonl", self.words[100:][::-1])
         refused = ["finetune", "--config", "tune.json", "--resume", "auto"]
+        self.assertIn("configuration is valid", self.trireme(*refused, "--validate")[0])
+        self.messages("train.jsonl", self.words[100:][::-1])
         self.assert_refused(*refused, says="other examples")
         self.assert_refused(*refused, "--validate", says="other examples")
         self.write("train.jsonl", train)
@@ -255,6 +271,8 @@ class Finetuning(tiny_run.RunTest):
         self.base(seed=9)
         self.assert_refused("eval", "tuned", *data, says=["trained beside", "is another model"])
         self.assert_refused("finetune", "--config", "tune.json", "--resume", "auto", says="is another model")
+        # Which lies beside the copy all the same.
+        self.assertEqual(json.loads(self.trireme("eval", "moved/tuned", *data)[0])["loss"], loss)
 
     def test_held_out_by_a_configuration_of_trl(self):
         """Model and tokenizer come with model_name_or_path; what is held out is known of the same examples only."""
@@ -411,6 +429,24 @@ class ChatTokens(tiny_run.RunTest):
         self.trireme(*tune, "--resume", "auto", "--set", f"train_steps={steps + 1}", "--set",
                      f"scheduler.params.warmup_steps={warm_up}", "--set", f"scheduler.params.decay_steps={steps}")
         self.assertEqual(len(self.records("tuned")), steps + 1)
+
+    def test_what_follows_weights_of_others_remembers_it(self):
+        """Texts get what the tokenizer puts around them, wherever those weights lie today."""
+        self.configure(model=MODEL | {"vocab_size": 260, "bos_token_id": 256, "eos_token_id": 257}, sequence_length=32,
+                       train_steps=1, output_dir="more", evaluation={}, checkpoint={"load": "model"},
+                       scheduler={"type": "constant", "params": {"warmup_steps": 0}},
+                       data={"train_data_path": "tokens", "tokenizer": str(self.folder / "tokenizer")})
+        self.pretrain()
+        shutil.rmtree(self.folder / "model")
+        self.pretrain("--resume", "auto", "--set", "train_steps=2")
+        for run, remembered in (("base", [False] * 2), ("more", [True] * 2)):
+            said = [json.loads(path.read_text())["state"]["origin"]["special_tokens"]
+                    for path in (self.folder / run / "checkpoints").glob("step-*/manifest.json")]
+            self.assertEqual(said, remembered)
+        # Of such a model tasks take the whole length.
+        self.write("task.jsonl", json.dumps({"context": "sea " * 12, "choices": ["a", "b"], "label": 0}))
+        report = json.loads(self.trireme("eval", "more", "--task", "task.jsonl", "--json")[0])
+        self.assertEqual(report.get("truncated", 0), 0)
 
     def test_ranks_say_once_what_all_see(self):
         _, said = self.trireme("finetune", "--config", "tune.json", "--set", "train_steps=2", ranks=2)
