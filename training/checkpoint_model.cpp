@@ -149,6 +149,14 @@ std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
   return open_found_model(find_model(path));
 }
 
+std::unique_ptr<ModelSource> open_described_model(const std::string& saved,
+                                                  const std::string& path) {
+  for (const std::string& run : {saved, path})
+    if (const std::string checkpoint = newest_checkpoint_at(run); !checkpoint.empty())
+      return std::make_unique<CheckpointModel>(checkpoint);
+  return open_any_model(path);
+}
+
 std::unique_ptr<ModelSource> open_merged_model(const std::string& base,
                                                const std::string& adapters) {
   if (is_peft_adapter(adapters)) {

@@ -37,6 +37,10 @@ std::string find_model(const std::string& path);
 // weights.
 std::unique_ptr<ModelSource> open_found_model(const std::string& place);
 std::unique_ptr<ModelSource> open_any_model(const std::string& path);  // both
+// For the configuration and the tokenizer alone, of the newest checkpoint that a run has saved, else of a model that
+// open_any_model() would open: nothing of ours is read but a manifest, and adapters are not added to their base.
+std::unique_ptr<ModelSource> open_described_model(const std::string& saved,
+                                                  const std::string& path);
 
 // A model with adapters added to its weights: a directory of PEFT's, or a run or checkpoint of adapters.
 std::unique_ptr<ModelSource> open_merged_model(const std::string& base,

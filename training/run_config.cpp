@@ -216,7 +216,16 @@ const Json* given_value(const Json& document, const std::string& path) {
   return nullptr;
 }
 
-// A fine-tuning run that names no model or tokenizer has those of the weights it starts from.
+// Where the run saves its checkpoints.
+std::string saves_of(const Json& document) {
+  const Json *const saves = given_value(document, "checkpoint.save"), *const folder = given_value(
+                                                                          document, "output_dir");
+  if (saves != nullptr && saves->is_string()) return saves->get<std::string>();
+  const bool named = folder != nullptr && folder->is_string();
+  return named ? (std::filesystem::path(folder->get<std::string>()) / "checkpoints").string() : "";
+}
+
+// A fine-tuning run that names no model or tokenizer has those of what it has saved, or of the weights it starts from.
 void take_from_weights(Json& document) {
   if (!document.is_object() || !document.contains("finetune")) return;
   const Json* const load = given_value(document, "checkpoint.load");
@@ -224,7 +233,8 @@ void take_from_weights(Json& document) {
   const bool has_model = document.contains("model");
   const bool has_tokenizer = given_value(document, "data.tokenizer") != nullptr;
   if (has_model && has_tokenizer) return;
-  const std::unique_ptr<ModelSource> source = open_any_model(load->get<std::string>());
+  const std::unique_ptr<ModelSource> source =
+      open_described_model(saves_of(document), load->get<std::string>());
   if (!has_model) document["model"] = model_config_to_json(source->config());
   if (!has_tokenizer && !source->tokenizer().empty())
     document["data"]["tokenizer"] = source->tokenizer();

@@ -283,6 +283,9 @@ class Finetuning(tiny_run.RunTest):
                          "num_train_epochs": 0.3}}))
         self.finetune()
         self.assertGreater(json.loads(self.trireme("eval", "tuned", "--json")[0])["loss"], 0)
+        # It has all it needs: the base may go.
+        (self.folder / "base").rename(self.folder / "gone")
+        self.trireme("finetune", "--config", "tune.json", "--resume", "auto", "--validate")
         self.messages("train.jsonl", self.words[100:][::-1])
         self.assert_refused("eval", "tuned", says=["other examples", "--data"])
 

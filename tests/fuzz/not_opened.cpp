@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-std::unique_ptr<ModelSource> open_any_model(const std::string& path) {
+std::unique_ptr<ModelSource> open_described_model(const std::string&, const std::string& path) {
   fail_input(path, ": models are not opened here");
 }
 std::shared_ptr<FinetuneData> open_finetune_data(const RunConfig&, int) {

@@ -125,6 +125,21 @@ TEST(ModelCopies, AnImportedCheckpointLoads) {
   EXPECT_THROW(import_model(source, dir / "ours", {.dtype = DType::kF32}), InputError);
 }
 
+// What others add to a directory is there before it looks whole.
+TEST(ModelCopies, TheConfigurationIsWrittenLast) {
+  const ScratchDirectory dir;
+  HfFiles("llama", DType::kF32).write(dir / "hf");
+  const HfModel source(dir / "hf");
+  const auto stop = [&](const std::string& directory) {
+    EXPECT_TRUE(fs::exists(directory + "/generation_config.json"));
+    throw InputError("interrupted");
+  };
+  EXPECT_THROW(write_hf_directory(source, dir / "out", {.before_config = stop}), InputError);
+  EXPECT_FALSE(fs::exists(dir / "out/config.json"));
+  write_hf_directory(source, dir / "out", {});
+  EXPECT_TRUE(fs::exists(dir / "out/config.json"));
+}
+
 TEST(ModelCopies, AnInterruptedExportGoesOn) {
   const ScratchDirectory dir;
   HfFiles("llama", DType::kF32).write(dir / "hf");
