@@ -64,6 +64,7 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   }
   std::ranges::sort(steps, std::greater<>());
   std::vector<std::string> out;
+  out.reserve(steps.size());
   for (auto& [step, directory] : steps) out.push_back(std::move(directory));
   return out;
 }
