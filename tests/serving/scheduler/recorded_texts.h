@@ -33,7 +33,7 @@ class RecordedTexts final : public StepExecutor {
     for (const SequenceStep& step : plan.sequences) {
       std::vector<int32_t>& table = tables_[step.slot];
       EXPECT_EQ(std::ssize(table), step.kept_blocks);
-      table.insert(table.end(), &plan.blocks[static_cast<size_t>(step.first_block)],
+      table.insert(table.end(), plan.blocks.data() + step.first_block,
                    plan.blocks.data() + step.first_block + step.blocks);
       for (int32_t i = 0; i < step.tokens; ++i)
         cache_[at(table, step.past + i)] = plan.tokens[static_cast<size_t>(step.first_token + i)];
