@@ -43,6 +43,8 @@ class StopSignals {
     action.sa_flags = SA_RESTART;
     sigaction(SIGTERM, &action, nullptr);
     sigaction(SIGINT, &action, nullptr);
+    // Whoever reads the log may be gone before the server is.
+    std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal
   }
   static int count() { return count_; }
 

@@ -84,6 +84,7 @@ bool is_local_name(const std::string& host) {
   const size_t end = std::min(brackets ? host.find(']') : host.find(':'), host.size());
   const std::string port = host.substr(std::min(end + (brackets ? 1 : 0), host.size()));
   if ((brackets && end == host.size()) || (!port.empty() && port[0] != ':')) return false;
+  if (port.find_first_not_of("0123456789", 1) != std::string::npos) return false;
   const std::string name = brackets ? host.substr(1, end - 1) : host.substr(0, end);
   if (name == "localhost") return true;
   error_code error;

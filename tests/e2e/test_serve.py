@@ -93,6 +93,15 @@ class Server(tiny_run.RunTest):
         self.assertEqual(server.returncode, expect, stderr)
         return stderr
 
+    def test_it_outlives_the_reader_of_its_log(self):
+        server = self.serve()
+        server.stderr.close()
+        self.complete(max_tokens=1, unheard_of=1)  # which is logged
+        self.assertEqual(self.ask("GET", "/health")[0], 200)
+        server.stderr = None
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(60), 0)
+
     def test_it_writes_what_generate_writes(self):
         server = self.serve()
         printed, _ = self.trireme("generate", "run", "--prompt", PROMPT, "--temperature", 0, "--max-new-tokens", 40)

@@ -37,7 +37,7 @@ std::vector<std::string> parts_of(std::string input) {
 // As many bytes of data as the header speaks of.
 int64_t data_bytes(const std::string& header) {
   int64_t end = 0;
-  const auto json = parse_json_text<nlohmann::json>(header);
+  const auto json = trireme::parse_json_text<nlohmann::json>(header);
   if (!json.is_object()) return 0;
   for (const auto& [name, tensor] : json.items()) {
     if (!tensor.is_object() || !tensor.contains("data_offsets")) continue;

@@ -317,7 +317,8 @@ TEST(HttpServer, AnswersToItsOwnNamesOnlyWithoutKeys) {
     EXPECT_EQ(host(name), 200) << name;
   for (const char* name :
        {"evil.example", "localhost.evil.example", "evil.example:8000", "127.0.0.1.evil.example",
-        "127.evil.example", "[::1].evil.example", "[::1", "10.0.0.1", "[::2]:80"})
+        "localhost:80@evil.example", "127.evil.example", "[::1].evil.example", "[::1", "10.0.0.1",
+        "[::2]:80"})
     EXPECT_EQ(host(name), 403) << name;
   RecordedServerOptions options;
   options.http.insecure = true;
