@@ -11,9 +11,9 @@ using boost::beast::error_code;
 using BeastText = boost::beast::string_view;
 
 constexpr size_t kMostChunkHead = 8 << 10;  // a chunk's size with its extensions, or the trailer
-// Before its end a chunked body has so many bytes to come, "0\r\n\r\n". The parser, once it has seen the last chunk's
-// size, takes it for granted that they are there.
-constexpr size_t kLeastChunkedRest = 5;
+// The least of chunked bodies, "0\r\n\r\n". The parser, once it has seen the last chunk's size, takes it for granted
+// that so many bytes are there, which is so behind another chunk.
+constexpr size_t kLeastChunkedBody = 5;
 
 std::string plain(BeastText text) { return std::string(text.data(), text.size()); }
 
@@ -189,7 +189,8 @@ void RequestReader::finish_head() {
 size_t RequestReader::feed_body(std::string_view bytes) {
   error_code error;
   size_t taken = 0;
-  if (head_.chunked && bytes.size() < kLeastChunkedRest) return 0;
+  if (head_.chunked && !chunks_begun_ && bytes.size() < kLeastChunkedBody) return 0;
+  chunks_begun_ = true;
   if (!bytes.empty()) taken = parser_->put({bytes.data(), bytes.size()}, error);
   if (state_ == State::kRefused) return taken;
   if (is_fault_of_size(error)) {

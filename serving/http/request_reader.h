@@ -49,7 +49,7 @@ class RequestReader {
   std::atomic<int64_t>& all_bodies_;
   int64_t counted_ = 0;  // bytes of this body in all_bodies_
   State state_ = State::kHead;
-  bool begun_ = false, keep_body_ = true;
+  bool begun_ = false, chunks_begun_ = false, keep_body_ = true;
   RequestHead head_;
   std::string body_;
   std::unique_ptr<ApiError> refusal_;
