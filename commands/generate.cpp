@@ -16,6 +16,7 @@
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "serving/engine/token_chooser.h"
+#include "training/loaded_model.h"
 #include "transformer/sharding.h"
 
 namespace trireme {
@@ -56,16 +57,12 @@ ParallelSizes sizes_of(const LayoutOptions& layout, const ModelConfig& model, in
   return sizes;
 }
 
-std::string spec_of(const Arguments& args, const RunConfig& trained) {
-  return tokenizer_spec(args.model, args.tokenizer, trained);
-}
-
 // The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
 std::vector<int32_t> encoded_message(const Arguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   using Json = nlohmann::ordered_json;
   const ChatTemplate chat(
-      loaded.chat_template(args.chat_template, spec_of(args, loaded.run_config())));
+      loaded.chat_template(args.chat_template, loaded.tokenizer_spec(args.tokenizer)));
   const Json message = {{"role", "user"}, {"content", args.prompt}};
   const WrittenConversation written =
       ConversationWriter(chat, tokenizer)
@@ -114,8 +111,8 @@ void run(const Arguments& args, const CommandLine& line) {
   int64_t positions = 0;
   agreed(world->world(), [&] {
     sizes = sizes_of(args.layout, model, world->size());
-    spec = spec_of(args, loaded.run_config());
-    tokenizer = open_tokenizer(spec, loaded.run_config());
+    spec = loaded.tokenizer_spec(args.tokenizer);
+    tokenizer = loaded.open_tokenizer(spec);
     positions = positions_of(model, encoded_prompt(args, loaded, *tokenizer), args.options);
   });
   device = open_rank_device(*world, args.device, loaded.run_config().comm.device_backend);
@@ -123,15 +120,15 @@ void run(const Arguments& args, const CommandLine& line) {
   Ctx ctx(pin_rank(*world, args.threads), "activations", device.get());
   agreed(world->world(), [&] { loaded.load(ctx, groups.layout, positions); });
   const std::string chat = args.chat ? loaded.chat_template(args.chat_template, spec) : "";
+  GenerateOptions options = args.options;
+  options.stop_tokens = stop_tokens(spec, *tokenizer, chat);
+  options.vocab_size = tokenizer->vocab_size();
+  options.groups = &groups;
   for (int n = 0; n < args.samples; ++n) {
-    GenerateOptions options = args.options;
-    options.sampling.seed += static_cast<uint64_t>(n);
-    options.stop_tokens = stop_tokens(spec, *tokenizer, chat);
-    options.vocab_size = tokenizer->vocab_size();
-    options.groups = &groups;
     if (n > 0 && world->rank() == 0) std::printf("\n---\n");
     agreed(world->world(),
            [&] { generate_one(args, options, loaded, *tokenizer, ctx, world->rank() == 0); });
+    ++options.sampling.seed;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "commands/commands.h"
+#include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/served_model.h"
 #include "commands/version.h"

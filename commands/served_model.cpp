@@ -28,8 +28,8 @@ ServedModel::ServedModel(const ServedModelOptions& options) {
   loaded_ =
       std::make_unique<LoadedModel>(options.model, world_->world(), options.dtype, options.adapter);
   const RunConfig& trained = loaded_->run_config();
-  spec_ = trireme::tokenizer_spec(options.model, options.tokenizer, trained);
-  tokenizer_ = open_tokenizer(spec_, trained);
+  spec_ = loaded_->tokenizer_spec(options.tokenizer);
+  tokenizer_ = loaded_->open_tokenizer(spec_);
   const int64_t longest = longest_sequence(trained.model);
   if (options.max_model_len > longest)
     fail_input("--max-model-len ", options.max_model_len, ": the model has ", longest,

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "commands/model_text.h"
 #include "parallel/device.h"
 #include "parallel/groups.h"
 #include "serving/engine/model_executor.h"
+#include "training/loaded_model.h"
 
 namespace trireme {
 

@@ -5,6 +5,7 @@
 
 #include "engine/config/parse.h"
 #include "engine/io/atomic_file.h"
+#include "engine/text/tokenizer.h"
 #include "training/finetune_origin.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
@@ -64,16 +65,6 @@ class CheckpointTensors : public TensorSource {
   CheckpointReader reader_;
   std::vector<const CheckpointTensor*> tensors_of_reader_;
 };
-
-// Of a tokenizer that is a directory what load_tokenizer() takes there: copies are made of files.
-std::string tokenizer_file(const std::string& spec) {
-  std::error_code ignored;
-  if (!spec.empty() && spec != "byte")
-    for (const char* name : {"tokenizer.json", "tokenizer.model"})
-      if (const fs::path file = fs::path(spec) / name; fs::is_regular_file(file, ignored))
-        return file.string();
-  return spec;
-}
 
 DType dtype_of_name(const std::string& name) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})

@@ -4,13 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "engine/io/sharded_checkpoint.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "parallel/launch.h"
 #include "training/finetune_data.h"
-#include "training/finetune_origin.h"
 #include "training/loaded_model.h"
 
 namespace trireme {
@@ -66,7 +64,9 @@ bool begins_with_bos(const EvaluateOptions& options, const ModelConfig& model) {
 
 // The validation data of a fine-tuning run.
 std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
-                                            const RunConfig& trained, int64_t length, int threads) {
+                                            const LoadedModel& loaded, int64_t length,
+                                            int threads) {
+  const RunConfig& trained = loaded.run_config();
   if (learns_from_pairs(trained.finetune))
     fail_input(options.model, " was trained on preferences, which have no loss of their own here; ",
                "give --data PREFIX or --task FILE");
@@ -77,9 +77,7 @@ std::vector<ValidationSource> open_examples(const EvaluateOptions& options,
   config.sequence_length = length;
   const auto data = open_finetune_data(config, threads);
   // A part of the training examples is the same part of the same ones only, cut at the same length.
-  const std::string checkpoint = newest_checkpoint_at(options.model);
-  const FinetuneOrigin origin =
-      checkpoint.empty() ? FinetuneOrigin() : origin_of(CheckpointReader(checkpoint));
+  const FinetuneOrigin& origin = loaded.origin();
   const bool known = length == trained.sequence_length && !origin.examples.empty();
   if (trained.finetune.val_size > 0 && known && origin.examples != data->train_set->fingerprint())
     fail_input(
@@ -107,18 +105,6 @@ std::vector<ValidationSource> open_sources(const EvaluateOptions& options, const
              "); give --data PREFIX");
 }
 
-std::string tokenizer_name(const EvaluateOptions& options, const RunConfig& trained) {
-  return options.tokenizer.empty() ? trained.data.tokenizer : options.tokenizer;
-}
-
-std::unique_ptr<Tokenizer> tokenizer_of(const EvaluateOptions& options, const RunConfig& trained) {
-  const std::string spec = tokenizer_name(options, trained);
-  if (spec.empty()) fail_input(options.model, ": names no tokenizer; give --tokenizer PATH");
-  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
-  check_ids_fit(*tokenizer, trained.model.vocab_size);
-  return tokenizer;
-}
-
 // What a task holds; `limit` tokens are read of a context and a choice.
 EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
                    const Tokenizer& tokenizer, int64_t limit) {
@@ -126,7 +112,8 @@ EvalTask open_task(const EvaluateOptions& options, const LoadedModel& loaded,
   std::optional<ChatTemplate> chat;
   std::optional<ConversationWriter> writer;
   if (options.apply_chat_template) {
-    chat.emplace(loaded.chat_template(options.chat_template, tokenizer_name(options, trained)));
+    chat.emplace(
+        loaded.chat_template(options.chat_template, loaded.tokenizer_spec(options.tokenizer)));
     writer.emplace(*chat, tokenizer);
   }
   return EvalTask(options.task, tokenizer,
@@ -170,10 +157,10 @@ EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world)
     micro = options.micro_batch_size > 0 ? options.micro_batch_size : trained.micro_batch_size;
     if (options.task.empty()) {
       const bool own_examples = options.data.empty() && trained.finetune.enabled;
-      sources = own_examples ? open_examples(options, trained, length, ctx.threads)
+      sources = own_examples ? open_examples(options, loaded, length, ctx.threads)
                              : open_sources(options, trained, length);
     } else {
-      tokenizer = tokenizer_of(options, trained);
+      tokenizer = loaded.open_tokenizer(loaded.tokenizer_spec(options.tokenizer));
       const int64_t limit = limit_of_task(options, loaded);
       task.emplace(open_task(options, loaded, *tokenizer, limit));
       length = std::max(length, task->longest());

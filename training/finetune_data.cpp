@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 
 #include "engine/core/error.h"
-#include "engine/io/atomic_file.h"
 #include "training/data/shuffle.h"
 #include "training/finetune_origin.h"
 
@@ -18,8 +16,7 @@ namespace {
 std::string template_source(const RunConfig& config) {
   if (!config.finetune.kept_chat_template.empty()) return config.finetune.kept_chat_template;
   const std::string& given = config.finetune.chat_template;
-  if (!given.empty() && !std::filesystem::is_directory(given)) return read_small_file(given);
-  if (!given.empty()) return chat_template_of(given);
+  if (!given.empty()) return read_chat_template(given);
   if (std::string kept = kept_chat_template(config.checkpoint.save); !kept.empty()) return kept;
   return chat_template_of_model(config.checkpoint.load, config.data.tokenizer);
 }

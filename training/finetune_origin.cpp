@@ -225,7 +225,7 @@ std::string kept_chat_template(const std::string& path) {
 
 std::string chat_template_of_model(const std::string& path, const std::string& tokenizer) {
   if (std::string of_run = kept_chat_template(path); !of_run.empty()) return of_run;
-  return tokenizer.empty() || tokenizer == "byte" ? "" : find_chat_template(tokenizer);
+  return find_chat_template(tokenizer);
 }
 
 GgufMetadata gguf_words(const ModelSource& source, const std::string& path) {

@@ -1,14 +1,11 @@
 #include "training/loaded_model.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
 #include "engine/text/chat_template.h"
 #include "parallel/agree.h"
 #include "training/checkpoint_model.h"
-#include "training/finetune_origin.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
 #include "transformer/peft_adapter.h"
@@ -26,7 +23,8 @@ std::string checkpoint_of(const std::string& path) {
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
                          const std::string& adapter)
-    : checkpoint_(
+    : path_(path),
+      checkpoint_(
           from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })) {
   const std::string base = from_rank_0(group, [&] {
     if (is_model_source(checkpoint_) || !adapter.empty()) return std::string();
@@ -37,17 +35,16 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
     if (is_model_source(path)) {
       source_ = open_model_source(path);
       source_->check(source_->config());
-      foreign_ = true;
+      origin_.special_tokens = true;
       config_ = foreign_run_config(source_->config(), source_->dtype(), source_->tokenizer());
     } else {
       const CheckpointReader reader(checkpoint_);
       config_ = checkpoint_run_config(reader);
       step_ = reader.step();
-      foreign_ = is_foreign_state(reader.state());
-      const FinetuneOrigin origin = origin_of(reader);
-      chat_template_ = origin.chat_template;
-      special_tokens_ = origin.special_tokens || config_.finetune.enabled;
-      if (foreign_ || dtype.value_or(config_.dtype) != config_.dtype)
+      const bool foreign = is_foreign_state(reader.state());
+      origin_ = origin_of(reader);
+      origin_.special_tokens |= foreign || config_.finetune.enabled;
+      if (foreign || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
     if (!adapter.empty()) {
@@ -57,8 +54,9 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       peft->check_adapters(config_.model);
       config_.finetune.lora = peft->lora();
       adapters_ = std::move(peft);
-      special_tokens_ = true;
-      if (std::string kept = kept_chat_template(adapter); !kept.empty()) chat_template_ = kept;
+      origin_.special_tokens = true;
+      if (std::string kept = kept_chat_template(adapter); !kept.empty())
+        origin_.chat_template = std::move(kept);
       if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
     } else if (config_.finetune.lora.enabled()) {
       adapters_ = std::make_unique<CheckpointModel>(checkpoint_);
@@ -69,12 +67,27 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
   });
 }
 
+std::string LoadedModel::tokenizer_spec(const std::string& asked) const {
+  std::string spec = asked.empty() ? config_.data.tokenizer : asked;
+  if (spec.empty())
+    fail_input(
+        path_,
+        " names no tokenizer (a run's data.tokenizer, tokenizer.json or tokenizer.model in a "
+        "HuggingFace directory); give --tokenizer byte, a tokenizer.json or a .model");
+  return spec;
+}
+
+std::unique_ptr<Tokenizer> LoadedModel::open_tokenizer(const std::string& spec) const {
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(spec);
+  check_ids_fit(*tokenizer, config_.model.vocab_size);
+  return tokenizer;
+}
+
 std::string LoadedModel::find_chat_template(const std::string& given,
                                             const std::string& tokenizer) const {
-  if (!given.empty())
-    return std::filesystem::is_directory(given) ? chat_template_of(given) : read_small_file(given);
-  if (!chat_template_.empty()) return chat_template_;
-  return tokenizer == "byte" ? "" : trireme::find_chat_template(tokenizer);
+  if (!given.empty()) return read_chat_template(given);
+  if (!origin_.chat_template.empty()) return origin_.chat_template;
+  return trireme::find_chat_template(tokenizer);
 }
 
 std::string LoadedModel::chat_template(const std::string& given,

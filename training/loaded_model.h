@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/text/tokenizer.h"
+#include "training/finetune_origin.h"
 #include "training/run_config.h"
 #include "transformer/model_source.h"
 
@@ -30,10 +32,15 @@ class LoadedModel {
   const Model& model() const { return *model_; }
   ParameterStore& parameters() { return *store_; }
   int64_t step() const { return step_; }
-  bool is_foreign() const { return foreign_; }  // trained by others, imported checkpoints included
+  // What the checkpoint says of where it comes from; of a model of others, that others have trained it.
+  const FinetuneOrigin& origin() const { return origin_; }
   // It has seen texts with what its tokenizer puts around them: trained by others, or from their weights, or
   // fine-tuned. Ours see texts as they were trained on.
-  bool wants_special_tokens() const { return foreign_ || special_tokens_; }
+  bool wants_special_tokens() const { return origin_.special_tokens; }
+  // The tokenizer's path, or "byte": what is asked for, else the model's own. InputError where there is neither.
+  std::string tokenizer_spec(const std::string& asked) const;
+  // InputError where it has ids that the model does not.
+  std::unique_ptr<Tokenizer> open_tokenizer(const std::string& spec) const;
   // The source of the chat template: of `given` (a file, or a tokenizer's directory) unless that is empty, else the one
   // that the model was fine-tuned with, else that of `tokenizer` (a path). InputError where there is none.
   std::string chat_template(const std::string& given, const std::string& tokenizer) const;
@@ -41,15 +48,14 @@ class LoadedModel {
   std::string find_chat_template(const std::string& given, const std::string& tokenizer) const;
 
  private:
+  std::string path_;  // as it was named
   std::string checkpoint_;
   RunConfig config_;
   std::unique_ptr<ModelSource> source_;  // absent: a checkpoint in the dtype it was saved in
   std::unique_ptr<ModelSource>
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   int64_t step_ = 0;
-  bool foreign_ = false;
-  bool special_tokens_ = false;  // trained from weights of others, or fine-tuned
-  std::string chat_template_;    // that it was fine-tuned with; empty: none
+  FinetuneOrigin origin_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
 };

@@ -34,7 +34,6 @@ class Model {
   Float8State* float8() const { return float8_.get(); }
   int chunks() const { return static_cast<int>(chunks_.size()); }
   const ChunkSpan& span(int chunk) const { return chunks_[static_cast<size_t>(chunk)]; }
-  bool has_embedding(int chunk) const { return span(chunk).embedding; }
   bool has_head(int chunk) const { return span(chunk).head; }
 
   // The rotary table, float32 (float64 when computing in float64), with a row for each position.

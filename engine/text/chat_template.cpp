@@ -30,6 +30,7 @@ struct EndOfObjects {
 
 std::string find_chat_template(const std::string& tokenizer) {
   namespace fs = std::filesystem;
+  if (tokenizer.empty() || tokenizer == "byte") return "";
   if (tokenizer.ends_with(".gguf") && fs::is_regular_file(tokenizer))
     if (std::string own = gguf_chat_template(tokenizer); !own.empty()) return own;
   const fs::path folder =
@@ -58,6 +59,10 @@ std::string chat_template_of(const std::string& tokenizer) {
              " has no chat template: neither chat_template.jinja nor \"chat_template\" in "
              "tokenizer_config.json",
              tokenizer.ends_with(".gguf") ? ", nor tokenizer.chat_template in the file" : "");
+}
+
+std::string read_chat_template(const std::string& path) {
+  return std::filesystem::is_directory(path) ? chat_template_of(path) : read_small_file(path);
 }
 
 struct ChatTemplate::Program {

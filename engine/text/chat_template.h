@@ -30,10 +30,14 @@ struct RenderedChat {
   std::vector<std::pair<size_t, size_t>> generated;
 };
 
-// The source of a model's template: that in a .gguf, else chat_template.jinja in the directory (or beside the
-// tokenizer file), else "chat_template" of its tokenizer_config.json, of several the one named "default".
-std::string find_chat_template(const std::string& tokenizer);  // "" without one
-std::string chat_template_of(const std::string& tokenizer);    // InputError without one
+// The source of a model's template, by its tokenizer as load_tokenizer() takes it: that in a .gguf, else
+// chat_template.jinja in the directory (or beside the tokenizer file), else "chat_template" of its
+// tokenizer_config.json, of several the one named "default".
+std::string find_chat_template(
+    const std::string& tokenizer);                           // "" without one, of "byte" and of ""
+std::string chat_template_of(const std::string& tokenizer);  // InputError without one
+// What a user names as a template: a file that is one, or a tokenizer's directory that has one (InputError if not).
+std::string read_chat_template(const std::string& path);
 
 class ChatTemplate {
  public:

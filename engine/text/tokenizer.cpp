@@ -78,15 +78,22 @@ std::string Tokenizer::decode(std::span<const int32_t> ids) const {
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
 
+std::string tokenizer_file(const std::string& spec) {
+  std::error_code ignored;
+  if (spec.empty() || spec == "byte") return spec;
+  for (const char* name : {"tokenizer.json", "tokenizer.model"})
+    if (const auto file = std::filesystem::path(spec) / name;
+        std::filesystem::is_regular_file(file, ignored))
+      return file.string();
+  return spec;
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
   if (spec == "byte") return make_byte_tokenizer();
   if (spec.ends_with(".model")) return load_sentencepiece(spec);
   if (spec.ends_with(".json")) return load_tokenizer_json(spec);
   if (spec.ends_with(".gguf")) return load_gguf_tokenizer(spec);
-  for (const char* name : {"tokenizer.json", "tokenizer.model"})
-    if (const auto file = std::filesystem::path(spec) / name;
-        std::filesystem::is_regular_file(file))
-      return load_tokenizer(file.string());
+  if (const std::string file = tokenizer_file(spec); file != spec) return load_tokenizer(file);
   std::error_code ignored;
   if (std::filesystem::is_directory(spec, ignored))
     fail_input("tokenizer \"", spec, "\": the directory holds neither tokenizer.json nor ",

@@ -57,6 +57,9 @@ void check_ids_fit(const Tokenizer& tokenizer, int64_t model_ids);
 // InputError says what is accepted for anything else.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 
+// The file that it reads; `spec` itself where that is none.
+std::string tokenizer_file(const std::string& spec);
+
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 // Decodes token by token and hands out only complete, valid UTF-8.

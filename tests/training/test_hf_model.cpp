@@ -251,7 +251,7 @@ TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
   const auto world = make_world({});
   LoadedModel loaded(dir.path(), world->world());
   EXPECT_EQ(loaded.run_config().dtype, DType::kBF16);
-  EXPECT_TRUE(loaded.is_foreign());
+  EXPECT_TRUE(loaded.wants_special_tokens());
   LoadedModel wide(dir.path(), world->world(), DType::kF32);
   EXPECT_EQ(wide.run_config().dtype, DType::kF32);
   Ctx ctx(1, "test");

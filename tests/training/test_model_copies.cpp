@@ -117,7 +117,7 @@ TEST(ModelCopies, AnImportedCheckpointLoads) {
   const auto world = make_world({});
   Ctx ctx(1, "test");
   LoadedModel a(dir / "hf", world->world()), b(dir / "ours", world->world());
-  EXPECT_TRUE(b.is_foreign());
+  EXPECT_TRUE(b.wants_special_tokens());
   a.load(ctx, Layout{}, 8);
   b.load(ctx, Layout{}, 8);
   for (ParamHandle h = 0; h < std::ssize(a.parameters().specs()); ++h)

@@ -191,6 +191,19 @@ TEST(ChatTemplate, IsFoundWhereModelsKeepIt) {
   EXPECT_EQ(chat_template_of(dir / "tokenizer.json"), "a");
   std::ofstream(dir / "chat_template.jinja") << "c";
   EXPECT_EQ(chat_template_of(dir.path()), "c");
+  EXPECT_EQ(read_chat_template(dir.path()), "c");
+  EXPECT_EQ(read_chat_template(dir / "chat_template.jinja"), "c");
+}
+
+TEST(ChatTemplate, OfNoFileIsNotThatOfTheCurrentFolder) {
+  const test::ScratchDirectory dir;
+  std::ofstream(dir / "chat_template.jinja") << "c";
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  EXPECT_EQ(find_chat_template("tokenizer.json"), "c");
+  EXPECT_EQ(find_chat_template("byte"), "");
+  EXPECT_EQ(find_chat_template(""), "");
+  std::filesystem::current_path(before);
 }
 
 }  // namespace
