@@ -1,17 +1,15 @@
 #include "serving/http/connection.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <charconv>
-#include <ctime>
-#include <random>
 
 #include "engine/observe/log.h"
+#include "serving/http/head_checks.h"
+#include "serving/http/response_text.h"
 
 namespace trireme {
 namespace {
@@ -24,88 +22,6 @@ constexpr size_t kDiscarded =
     64 << 10;  // of a refused request's body, so that the connection stays
 constexpr std::chrono::milliseconds kLinger{1000};
 constexpr size_t kLingerBytes = 1 << 20;
-
-const char* reason_of(int status) {
-  switch (status) {
-    case 200: return "OK";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    default: return "Status";
-  }
-}
-
-std::string random_id() {
-  thread_local std::mt19937_64 source{std::random_device{}()};
-  std::array<char, 33> text{};
-  for (size_t i = 0; i < 32; i += 16) {
-    uint64_t bits = source();
-    for (size_t k = 0; k < 16; ++k, bits >>= 4) text[i + k] = "0123456789abcdef"[bits & 15];
-  }
-  return text.data();
-}
-
-// The client's own where it is harmless.
-std::string id_of(const RequestHead& head) {
-  const std::string* given = head.find("x-request-id");
-  const auto harmless = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  };
-  const bool taken = given != nullptr && !given->empty() && given->size() <= 128 &&
-                     std::all_of(given->begin(), given->end(), harmless);
-  return taken ? *given : random_id();
-}
-
-std::string date_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 40> text{};
-  std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
-  return text.data();
-}
-
-// "localhost" and addresses of the machine itself, with any port; names such as 127.example are others'.
-bool is_local_name(const std::string& host) {
-  const bool brackets = host.starts_with("[");
-  const size_t end = std::min(brackets ? host.find(']') : host.find(':'), host.size());
-  const std::string port = host.substr(std::min(end + (brackets ? 1 : 0), host.size()));
-  if ((brackets && end == host.size()) || (!port.empty() && port[0] != ':')) return false;
-  if (port.find_first_not_of("0123456789", 1) != std::string::npos) return false;
-  const std::string name = brackets ? host.substr(1, end - 1) : host.substr(0, end);
-  if (name == "localhost") return true;
-  error_code error;
-  const asio::ip::address address = asio::ip::make_address(name, error);
-  return !error && address.is_loopback();
-}
-
-bool is_json(const std::string& content_type) {
-  std::string type = content_type.substr(0, content_type.find(';'));
-  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
-  return type == "application/json";
-}
-
-std::string chunk_of(const std::string& bytes) {
-  std::array<char, 20> size{};
-  const auto end = std::to_chars(size.data(), size.data() + size.size(), bytes.size(), 16).ptr;
-  std::string out(size.data(), end);
-  return out.append("\r\n").append(bytes).append("\r\n");
-}
 
 }  // namespace
 
@@ -288,7 +204,7 @@ Connection::Awaitable<bool> Connection::serve() {
   Exchange exchange(*state_);
   exchange.request.head = reader.head();
   exchange.request.arrival = Clock::now();
-  exchange.request.id = id_of(reader.head());
+  exchange.request.id = request_id_of(reader.head());
   exchange.keep = reader.head().keep_alive && !state_->draining;
   if (reader.state() == RequestReader::State::kRefused)
     exchange.refusal = reader.refusal();
@@ -325,7 +241,7 @@ Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
       Exchange exchange(*state_);
       exchange.keep = false;
       exchange.request.arrival = Clock::now();
-      exchange.request.id = random_id();
+      exchange.request.id = random_request_id();
       const ApiError error(408, "the request's head took too long", "", "request_timeout");
       co_await reply(exchange, reply_of(error));
     }
@@ -335,41 +251,13 @@ Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
   co_return true;
 }
 
-// What can be said before the body is there; cheap, since anybody may have it done.
 void Connection::check_head(Exchange& exchange) {
-  const RequestHead& head = exchange.request.head;
+  const HeadRules rules{state_->routes, state_->config.keys, state_->local_names_only};
   try {
-    const std::string* host = head.find("host");
-    if (state_->local_names_only && host != nullptr && !is_local_name(*host))
-      throw ApiError(403,
-                     "without API keys this server answers to localhost only; give it keys, or ask "
-                     "for http://localhost",
-                     "", "host_not_allowed");
-    std::string others;
-    const Route* route = state_->routes.find(head.method, head.path, others);
-    exchange.request.tenant = state_->config.keys.check(
-        head.find("authorization"), route == nullptr ? Access::kUser : route->access);
-    if (route == nullptr && others.empty())
-      throw ApiError(404, concat("there is nothing at ", head.path.substr(0, 200)), "",
-                     "not_found");
-    if (route == nullptr)
-      throw ApiError(405, concat(head.path, " takes ", others), "", "method_not_allowed");
-    exchange.route = route;
-    if (route->method == "POST") {
-      const std::string* type = head.find("content-type");
-      if (type == nullptr || !is_json(*type))
-        throw ApiError(415, "the header Content-Type must be application/json", "",
-                       "unsupported_media_type");
-    }
-    if (const std::string* timeout = head.find("x-request-timeout-ms")) {
-      int64_t ms = 0;
-      const char* end = timeout->data() + timeout->size();
-      const auto read = std::from_chars(timeout->data(), end, ms);
-      if (read.ec != std::errc() || read.ptr != end || ms < 1 || ms > 86'400'000)
-        throw ApiError(400, "X-Request-Timeout-Ms must be from 1 to 86400000", "", "invalid_value");
-      exchange.request.timeout = std::chrono::milliseconds(ms);
-    }
-    if (route->admit) route->admit(head, exchange.request.tenant);
+    exchange.route = &find_route(rules, exchange.request);
+    check_headers(*exchange.route, exchange.request);
+    if (exchange.route->admit)
+      exchange.route->admit(exchange.request.head, exchange.request.tenant);
   } catch (const ApiError& error) {
     exchange.refusal = error;
   }
@@ -461,22 +349,14 @@ Connection::Awaitable<bool> Connection::answer(Exchange& exchange, std::string b
 
 std::string Connection::head_of(Exchange& exchange, int status, const std::string& type,
                                 const Headers& headers, const std::string& framing) const {
-  std::string out = concat("HTTP/1.1 ", status, " ", reason_of(status), "\r\n");
-  const auto add = [&](std::string_view name, std::string_view value) {
-    out.append(name).append(": ").append(value).append("\r\n");
-  };
   exchange.status = status;
-  add("Content-Type", type);
-  if (type.starts_with("text/event-stream")) add("Cache-Control", "no-cache");
-  add("X-Request-Id", exchange.request.id);
-  for (const auto& [name, value] : headers) add(name, value);
-  out += framing;
-  if (!exchange.keep)
-    add("Connection", "close");
-  else if (exchange.request.head.version < 11)
-    add("Connection", "keep-alive");
-  add("Date", date_now());
-  return out += "\r\n";
+  return head_text({.status = status,
+                    .content_type = type,
+                    .request_id = exchange.request.id,
+                    .headers = headers,
+                    .framing = framing,
+                    .keep = exchange.keep,
+                    .version = exchange.request.head.version});
 }
 
 Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpReply& whole) {
@@ -518,7 +398,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
       if (!begun)
         bytes = head_of(exchange, 200, "text/event-stream; charset=utf-8", {},
                         chunks ? "Transfer-Encoding: chunked\r\n" : "");
-      bytes += chunks ? chunk_of(part.events) : part.events;
+      bytes += chunks ? chunk_text(part.events) : part.events;
       if (part.done && chunks) bytes += "0\r\n\r\n";
       if (!co_await write(bytes)) co_return false;
       begun = true;
