@@ -1,11 +1,16 @@
 #include "serving/http/connection.h"
 
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <climits>
 
 #include "engine/observe/log.h"
 #include "serving/http/head_checks.h"
@@ -22,9 +27,23 @@ constexpr size_t kDiscarded =
     64 << 10;  // of a refused request's body, so that the connection stays
 constexpr std::chrono::milliseconds kLinger{1000};
 constexpr size_t kLingerBytes = 1 << 20;
+// How often a peer is looked for whose later requests are not read any more.
+constexpr std::chrono::milliseconds kLook{100};
+constexpr size_t kIdleBytes = 4 << 10;  // of a buffer that nothing is in
 
-}  // namespace
+// Bytes that were written to a socket and that the peer has not got.
+int unsent_bytes(int socket) {
+  int bytes = 0;
+  return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
 
+// The peer has closed, if only its half, whatever it sent before.
+bool has_hung_up(int socket) {
+  pollfd asked{socket, POLLRDHUP, 0};
+  return poll(&asked, 1, 0) == 1;
+}
+
+// The part of an address whose connections are counted together.
 std::string address_group(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
   const asio::ip::address_v6 v6 = address.to_v6();
@@ -34,22 +53,54 @@ std::string address_group(const asio::ip::address& address) {
   return asio::ip::address_v6(bytes).to_string();
 }
 
+}  // namespace
+
+std::unique_ptr<ConnectionPlace> ConnectionPlace::take(std::shared_ptr<ServerState> state,
+                                                       const asio::ip::address& peer) {
+  ServerState& server = *state;
+  const HttpLimits& limits = server.config.limits;
+  std::string group = address_group(peer);
+  const std::lock_guard lock(server.mutex);
+  int64_t& from_there = server.of_address[group];
+  if (server.connections >= limits.connections || from_there >= limits.connections_per_address) {
+    if (from_there == 0) server.of_address.erase(group);
+    return nullptr;
+  }
+  std::unique_ptr<ConnectionPlace> place(new ConnectionPlace(std::move(state), std::move(group)));
+  ++from_there;
+  ++server.connections;
+  return place;
+}
+
+ConnectionPlace::~ConnectionPlace() {
+  --state_->connections;
+  const std::lock_guard lock(state_->mutex);
+  const auto at = state_->of_address.find(group_);
+  if (--at->second == 0) state_->of_address.erase(at);
+}
+
 // A request from its head to the end of its answer.
 struct Connection::Exchange {
   explicit Exchange(ServerState& its_state) : state(its_state) { ++state.exchanges; }
   ~Exchange() {
-    if (state.on_request) {
-      const double seconds = std::chrono::duration<double>(Clock::now() - request.arrival).count();
-      state.on_request({route == nullptr ? "none" : route->path, request.head.method, status,
-                        seconds, body_bytes});
+    try {
+      tell();
+    } catch (const std::exception& error) {
+      log_error("request ", request.id, " is not counted: ", error.what());
     }
     --state.exchanges;
   }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
+  void tell() const {
+    if (!state.on_request) return;
+    const double seconds = std::chrono::duration<double>(Clock::now() - request.arrival).count();
+    state.on_request({route == nullptr ? "none" : route->path, request.head.method, status, seconds,
+                      body_bytes});
+  }
 
   ServerState& state;
-  HttpRequest request;
+  HttpRequest request;  // without its body
   const Route* route = nullptr;
   std::optional<ApiError> refusal;
   bool keep = true;  // the connection goes on afterwards
@@ -60,32 +111,49 @@ struct Connection::Exchange {
 struct Connection::Job {
   HttpRequest request;
   const Route* route = nullptr;
-  std::atomic<bool> abandoned{false};
   HttpAnswer answer;
   bool done = false;  // of the connection's thread
+
+  void run() {
+    try {
+      answer = route->handle(request);
+    } catch (const std::exception& error) {
+      answer.reply = reply_of(error, request.id);
+    }
+    request = {};  // with its share of what bodies may take
+  }
 };
 
-Connection::Connection(std::shared_ptr<ServerState> state, std::unique_ptr<HttpTransport> transport,
-                       std::string address)
+Connection::Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionPlace> place,
+                       std::unique_ptr<HttpTransport> transport)
     : state_(std::move(state)),
+      place_(std::move(place)),
       transport_(std::move(transport)),
-      address_(std::move(address)),
       wake_(transport_->socket().get_executor()),
       deadline_(transport_->socket().get_executor()),
       space_(std::make_unique<char[]>(kReadBytes)) {}
 
 Connection::~Connection() {
-  --state_->connections;
   const std::lock_guard lock(state_->mutex);
-  const auto at = state_->of_address.find(address_);
-  if (--at->second == 0) state_->of_address.erase(at);
+  state_->open.erase(this);
 }
 
 void Connection::start(bool tls) {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->open.emplace(this, weak_from_this());
+  }
   // What is spawned is kept until it is done, and the connection with it.
   asio::co_spawn(
       wake_.get_executor(), [self = shared_from_this(), tls] { return self->run(tls); },
       asio::detached);
+}
+
+void Connection::leave_when_idle() {
+  asio::post(wake_.get_executor(), [self = shared_from_this()] {
+    self->leave_ = true;
+    self->notify();
+  });
 }
 
 // --- waiting --------------------------------------------------------------------------------------------
@@ -103,12 +171,32 @@ void Connection::arm(std::chrono::milliseconds limit) {
   expired_ = false;
   deadline_.expires_after(limit);
   deadline_.async_wait([self = shared_from_this(), number = ++alarm_](error_code error) {
-    if (error || number != self->alarm_) return;
-    self->expired_ = true;
-    error_code ignored;
-    self->transport_->socket().cancel(ignored);
-    self->notify();
+    if (!error && number == self->alarm_) self->expire();
   });
+}
+
+// The same for a peer that takes nothing of what is written. One that takes a little now and then goes on, which the
+// end of a write does not show: the system's own buffer is large, and has room again when much of it was taken.
+void Connection::arm_against_stall(Clock::time_point since, int unsent) {
+  const auto limit = state_->config.limits.stall_time;
+  expired_ = false;
+  deadline_.expires_after(limit / 4);
+  deadline_.async_wait(
+      [self = shared_from_this(), number = ++alarm_, since, unsent, limit](error_code error) {
+        if (error || number != self->alarm_) return;
+        const int left = unsent_bytes(self->transport_->socket().native_handle());
+        const auto now = Clock::now();
+        if (left < unsent) return self->arm_against_stall(now, left);
+        if (now - since < limit) return self->arm_against_stall(since, unsent);
+        self->expire();
+      });
+}
+
+void Connection::expire() {
+  expired_ = true;
+  error_code ignored;
+  transport_->socket().cancel(ignored);
+  notify();
 }
 
 void Connection::disarm() {
@@ -121,6 +209,19 @@ void Connection::disarm() {
 // bound.
 void Connection::watch() {
   if (in_.size() < state_->config.limits.read_ahead) start_read();
+}
+
+// Nobody waits for an answer any more.
+bool Connection::has_left() const {
+  const bool reads = in_.size() < state_->config.limits.read_ahead;
+  return gone_ || (!reads && has_hung_up(transport_->socket().native_handle()));
+}
+
+// While an answer is pending: until it is notified, until then, or until the peer has left.
+Connection::Awaitable<void> Connection::wait_or_leave(Clock::time_point until) {
+  watch();
+  const bool looks = in_.size() >= state_->config.limits.read_ahead;
+  co_await wait(looks ? std::min(until, Clock::now() + kLook) : until);
 }
 
 void Connection::start_read() {
@@ -138,7 +239,7 @@ void Connection::start_read() {
 
 Connection::Awaitable<bool> Connection::fill() {
   const uint64_t before = arrived_;
-  while (arrived_ == before && !gone_ && !expired_) {
+  while (arrived_ == before && !gone_ && !expired_ && !(idle_ && leave_)) {
     start_read();
     co_await wait();
   }
@@ -147,7 +248,7 @@ Connection::Awaitable<bool> Connection::fill() {
 
 Connection::Awaitable<bool> Connection::write(const std::string& bytes) {
   for (size_t at = 0; at < bytes.size(); at += written_) {
-    arm(state_->config.limits.stall_time);
+    arm_against_stall(Clock::now(), INT_MAX);
     writing_ = true;
     transport_->write(asio::buffer(bytes.data() + at, std::min(bytes.size() - at, kWriteBytes)),
                       [self = shared_from_this()](error_code error, size_t written) {
@@ -156,7 +257,14 @@ Connection::Awaitable<bool> Connection::write(const std::string& bytes) {
                         self->write_failed_ = static_cast<bool>(error);
                         self->notify();
                       });
-    while (writing_) co_await wait();
+    while (writing_) {
+      if (!streaming_) {
+        co_await wait();
+        continue;
+      }
+      co_await wait_or_leave();
+      if (has_left()) expire();
+    }
     if (write_failed_) co_return false;
   }
   disarm();
@@ -217,22 +325,23 @@ Connection::Awaitable<bool> Connection::serve() {
     if (!co_await reply(exchange, reply_of(*exchange.refusal))) co_return false;
     co_return whole || co_await discard_body(reader);
   }
-  std::string body = reader.take_body();
-  exchange.body_bytes = std::ssize(body);
-  co_return co_await answer(exchange, std::move(body));
+  co_return co_await answer(exchange, reader);
 }
 
 // False: there is none.
 Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
   const HttpLimits& limits = state_->config.limits;
   arm(first_ ? limits.head_time : limits.idle_time);
+  if (in_.empty() && in_.capacity() > kIdleBytes) in_ = {};
   bool begun = false;
+  idle_ = true;
   while (reader.state() == RequestReader::State::kHead) {
     const size_t taken = reader.feed(in_);
     in_.erase(0, taken);
     if (reader.state() != RequestReader::State::kHead) break;
     if (reader.begun() && !begun) {
       begun = true;
+      idle_ = false;
       arm(limits.head_time);
     }
     if (taken > 0 || co_await fill()) continue;
@@ -247,6 +356,7 @@ Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
     }
     co_return false;
   }
+  idle_ = false;
   disarm();
   co_return true;
 }
@@ -312,39 +422,57 @@ Connection::Awaitable<bool> Connection::discard_body(RequestReader& reader) {
 
 // --- answers --------------------------------------------------------------------------------------------
 
-Connection::Awaitable<bool> Connection::answer(Exchange& exchange, std::string body) {
+Connection::Awaitable<bool> Connection::answer(Exchange& exchange, RequestReader& reader) {
   auto job = std::make_shared<Job>();
-  job->request = exchange.request;
-  job->request.body = std::move(body);
+  const HttpRequest& request = exchange.request;
+  job->request = {.head = request.head,
+                  .body = reader.take_body(),
+                  .share = reader.take_share(),
+                  .id = request.id,
+                  .tenant = request.tenant,
+                  .arrival = request.arrival,
+                  .timeout = request.timeout};
   job->route = exchange.route;
-  asio::post(*state_->workers, [self = shared_from_this(), job] {
-    if (!job->abandoned) {
-      try {
-        job->answer = job->route->handle(job->request);
-      } catch (const std::exception& error) {
-        job->answer.reply = reply_of(error, job->request.id);
-      }
-    }
-    job->request.body = {};
-    asio::post(self->wake_.get_executor(), [self, job] {
-      job->done = true;
-      self->notify();
-    });
-  });
-  // Who only looks something up may have closed its half already.
-  const bool is_look_up = exchange.route->method == "GET";
-  watch();
-  while (!job->done && (!gone_ || is_look_up)) {
-    co_await wait();
-    watch();
-  }
-  if (!job->done) {
-    job->abandoned = true;
+  exchange.body_bytes = std::ssize(job->request.body);
+  if (exchange.route->is_quick)
+    job->run();
+  else if (!co_await work(exchange, job))
     co_return false;
-  }
+  if (exchange.refusal) co_return co_await reply(exchange, reply_of(*exchange.refusal));
   if (job->answer.pending == nullptr) co_return co_await reply(exchange, job->answer.reply);
   const std::unique_ptr<PendingReply> pending = std::move(job->answer.pending);
-  co_return co_await stream(exchange, *pending);
+  streaming_ = true;
+  const bool goes_on = co_await stream(exchange, *pending);
+  streaming_ = false;
+  co_return goes_on;
+}
+
+// Has a worker do it, unless it is refused. False: the peer has left.
+Connection::Awaitable<bool> Connection::work(Exchange& exchange, const std::shared_ptr<Job>& job) {
+  try {
+    if (job->route->admit) job->route->admit(job->request.head, job->request.tenant);
+  } catch (const ApiError& error) {
+    exchange.refusal = error;
+    co_return true;
+  }
+  const auto ticket = state_->workers.push(
+      exchange.body_bytes, [job, executor = wake_.get_executor(), weak = weak_from_this()] {
+        job->run();
+        asio::post(executor, [job, weak] {
+          job->done = true;
+          if (const auto self = weak.lock()) self->notify();
+        });
+      });
+  if (ticket == 0) {
+    exchange.refusal.emplace(503, "too many requests wait to be read", "", "server_overloaded");
+    exchange.refusal->retry_after(1000);
+    co_return true;
+  }
+  // Who only looks something up may have closed its half already.
+  const bool is_look_up = exchange.route->method == "GET";
+  while (!job->done && (is_look_up || !has_left())) co_await wait_or_leave();
+  if (!job->done) state_->workers.withdraw(ticket);
+  co_return job->done;
 }
 
 std::string Connection::head_of(Exchange& exchange, int status, const std::string& type,
@@ -380,6 +508,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
   const auto& timeout = exchange.request.timeout;
   const auto end = timeout ? exchange.request.arrival + *timeout : Clock::time_point::max();
   bool begun = false;
+  if (state_->draining) exchange.keep = false;
   auto ping = Clock::time_point::max();
   for (;;) {
     PendingReply::Part part = pending.take();
@@ -406,9 +535,8 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
       if (!part.done) continue;
     }
     if (part.done) co_return exchange.keep && !state_->draining;
-    if (gone_) co_return false;
-    watch();
-    co_await wait(std::min(ping, end));
+    if (has_left()) co_return false;
+    co_await wait_or_leave(std::min(ping, end));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +13,7 @@
 #include "serving/http/request_reader.h"
 #include "serving/http/server.h"
 #include "serving/http/transport.h"
+#include "serving/http/work_queue.h"
 
 namespace trireme {
 
@@ -24,32 +24,49 @@ struct ServerState {
       : config(std::move(its_config)),
         routes(std::move(its_routes)),
         on_request(std::move(its_listener)),
-        all_bodies(config.limits.all_bodies),
-        workers(std::make_unique<boost::asio::thread_pool>(static_cast<size_t>(config.workers))) {}
+        all_bodies(std::make_shared<ByteBudget>(config.limits.all_bodies)),
+        workers(config.workers, config.limits.work) {}
 
   const HttpConfig config;
   const Routes routes;
   const std::function<void(const RequestSummary&)> on_request;
   bool local_names_only = false;
-  std::atomic<int64_t> all_bodies;  // bytes that may still be held
+  const std::shared_ptr<ByteBudget> all_bodies;
   std::atomic<int64_t> connections{0}, exchanges{0};
   std::atomic<bool> draining{false};
-  std::unique_ptr<boost::asio::thread_pool> workers;  // gone before the connections' contexts are
-  std::mutex mutex;
+  WorkQueue workers;                          // stopped before the connections' contexts are gone
+  std::mutex mutex;                           // of all below
   std::map<std::string, int64_t> of_address;  // connections
+  std::map<const class Connection*, std::weak_ptr<Connection>> open;
 };
 
-// The part of an address whose connections are counted together.
-std::string address_group(const boost::asio::ip::address& address);
+// One of the connections that a server may have, counted while it is there.
+class ConnectionPlace {
+ public:
+  // nullptr: there is none left.
+  static std::unique_ptr<ConnectionPlace> take(std::shared_ptr<ServerState> state,
+                                               const boost::asio::ip::address& peer);
+  ~ConnectionPlace();
+  ConnectionPlace(const ConnectionPlace&) = delete;
+  ConnectionPlace& operator=(const ConnectionPlace&) = delete;
+
+ private:
+  ConnectionPlace(std::shared_ptr<ServerState> state, std::string group)
+      : state_(std::move(state)), group_(std::move(group)) {}
+  std::shared_ptr<ServerState> state_;
+  std::string group_;  // the part of the address whose connections are counted together
+};
 
 // Runs in the one thread of its socket's context. All of its waiting is for `wake_`: reads, writes, timers and
 // other threads set what they have to tell and wake it.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(std::shared_ptr<ServerState> state, std::unique_ptr<HttpTransport> transport,
-             std::string address);
+  Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionPlace> place,
+             std::unique_ptr<HttpTransport> transport);
   ~Connection();
   void start(bool tls);
+  // From any thread: it is closed, unless a request has begun.
+  void leave_when_idle();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -66,7 +83,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool has_small_body(const RequestReader& reader, const Exchange& exchange) const;
   void check_head(Exchange& exchange);
   bool asks_to_go_on(const Exchange& exchange) const;
-  Awaitable<bool> answer(Exchange& exchange, std::string body);
+  Awaitable<bool> answer(Exchange& exchange, RequestReader& reader);
+  Awaitable<bool> work(Exchange& exchange, const std::shared_ptr<Job>& job);
   Awaitable<bool> reply(Exchange& exchange, const HttpReply& whole);
   Awaitable<bool> stream(Exchange& exchange, PendingReply& pending);
   std::string head_of(Exchange& exchange, int status, const std::string& type,
@@ -76,16 +94,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void notify();
   Awaitable<void> wait(Clock::time_point until = Clock::time_point::max());
   void arm(std::chrono::milliseconds limit);
+  void arm_against_stall(Clock::time_point since, int unsent);
+  void expire();
   void disarm();
   void start_read();
   void watch();
+  bool has_left() const;
+  Awaitable<void> wait_or_leave(Clock::time_point until = Clock::time_point::max());
   Awaitable<bool> fill();
   Awaitable<bool> write(const std::string& bytes);  // which outlives the wait
   Awaitable<bool> perform(void (HttpTransport::*what)(HttpTransport::Done));
 
   std::shared_ptr<ServerState> state_;
+  std::unique_ptr<ConnectionPlace> place_;
   std::unique_ptr<HttpTransport> transport_;
-  std::string address_;
   boost::asio::steady_timer wake_, deadline_;
   uint64_t alarm_ = 0;    // number of the deadline that counts
   bool expired_ = false;  // it has passed
@@ -94,8 +116,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   uint64_t arrived_ = 0;
   bool reading_ = false, gone_ = false;  // gone: the peer sends nothing any more
   bool writing_ = false, write_failed_ = false;
+  bool streaming_ = false;  // what is written is computed for a peer that is there
   size_t written_ = 0;
-  bool first_ = true;  // request
+  bool first_ = true;                  // request
+  bool idle_ = false, leave_ = false;  // between requests; when it is, it ends
 };
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "serving/api/api_error.h"
+#include "serving/http/byte_budget.h"
 
 namespace trireme {
 
@@ -33,6 +34,7 @@ struct RequestHead {
 struct HttpRequest {
   RequestHead head;
   std::string body;
+  ByteShare share;     // of all bodies, the body's
   std::string id;      // X-Request-Id
   std::string tenant;  // whose key; equal for equal keys, tells nothing of them; "" without keys
   std::chrono::steady_clock::time_point arrival;

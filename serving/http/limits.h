@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "serving/http/work_queue.h"
+
 namespace trireme {
 
 struct HttpLimits {
@@ -15,6 +17,7 @@ struct HttpLimits {
   size_t headers = 100;
   size_t body = 8 << 20;                    // 413
   int64_t all_bodies = int64_t{512} << 20;  // of all requests together: 503
+  WorkLimits work = {};                     // that waits for the workers: 503
 
   std::chrono::milliseconds head_time{10'000};   // from the first byte; 408
   std::chrono::milliseconds body_time{30'000};   // 408

@@ -55,10 +55,7 @@ class RequestReader::Parser final : public http::basic_parser<true> {
 
   size_t keep(BeastText body, error_code& error) {
     if (!reader_.keep_body_) return body.size();
-    const auto bytes = static_cast<int64_t>(body.size());
-    reader_.counted_ += bytes;
-    const int64_t left = reader_.all_bodies_ -= bytes;
-    if (left < 0) {
+    if (!reader_.share_.grow(static_cast<int64_t>(body.size()))) {
       reader_.refuse(503, "the server holds too many large requests", "server_overloaded");
       error = http::error::body_limit;
       return 0;
@@ -71,10 +68,10 @@ class RequestReader::Parser final : public http::basic_parser<true> {
   bool head_done_ = false;
 };
 
-RequestReader::RequestReader(const HttpLimits& limits, std::atomic<int64_t>& all_bodies)
-    : limits_(limits), all_bodies_(all_bodies) {}
+RequestReader::RequestReader(const HttpLimits& limits, std::shared_ptr<ByteBudget> all_bodies)
+    : limits_(limits), share_(std::move(all_bodies)) {}
 
-RequestReader::~RequestReader() { all_bodies_ += counted_; }
+RequestReader::~RequestReader() = default;
 
 void RequestReader::refuse(int status, const std::string& message, const char* code) {
   if (refusal_ != nullptr) return;

@@ -3,11 +3,11 @@
 // beside Transfer-Encoding, which is "chunked" and nothing else.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
 #include "serving/http/limits.h"
 
@@ -17,8 +17,8 @@ class RequestReader {
  public:
   enum class State { kHead, kBody, kDone, kRefused };
 
-  // all_bodies: bytes that bodies of all requests may still take; both outlive this object.
-  RequestReader(const HttpLimits& limits, std::atomic<int64_t>& all_bodies);
+  // all_bodies: what bodies of all requests may take. The limits outlive this object.
+  RequestReader(const HttpLimits& limits, std::shared_ptr<ByteBudget> all_bodies);
   ~RequestReader();
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
@@ -30,9 +30,14 @@ class RequestReader {
   bool begun() const { return begun_; }              // a byte of the request has come
   const RequestHead& head() const { return head_; }  // once state() is beyond kHead
   // The body is read, but not kept.
-  void discard_body() { keep_body_ = false; }
-  // When done. Its bytes count until this object is gone.
+  void discard_body() {
+    keep_body_ = false;
+    body_ = {};
+    share_.release();
+  }
+  // When done. The share is what the body has taken of the budget.
   std::string take_body() { return std::move(body_); }
+  ByteShare take_share() { return std::move(share_); }
   const ApiError& refusal() const { return *refusal_; }  // when refused
 
  private:
@@ -46,8 +51,7 @@ class RequestReader {
   void refuse(int status, const std::string& message, const char* code);
 
   const HttpLimits& limits_;
-  std::atomic<int64_t>& all_bodies_;
-  int64_t counted_ = 0;  // bytes of this body in all_bodies_
+  ByteShare share_;  // of body_
   State state_ = State::kHead;
   bool begun_ = false, chunks_begun_ = false, keep_body_ = true;
   RequestHead head_;

@@ -1,5 +1,6 @@
 #include "serving/http/server.h"
 
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -22,6 +23,8 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+constexpr int kMostUnsent = 64 << 10;
+
 // As many files as may be open: each connection is one.
 void raise_file_limit(int64_t wanted) {
   rlimit limit{};
@@ -34,8 +37,10 @@ void raise_file_limit(int64_t wanted) {
 
 asio::ip::address address_of(const std::string& host) {
   error_code error;
+  const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const std::string name = brackets ? host.substr(1, host.size() - 2) : host;
   asio::ip::address address =
-      asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+      asio::ip::make_address(name == "localhost" ? "127.0.0.1" : name, error);
   if (error)
     fail_input("host \"", host, "\" is no address: give one of this machine, such as 127.0.0.1 or ",
                "0.0.0.0");
@@ -69,12 +74,14 @@ class HttpServer::Impl {
   Impl(HttpConfig config, Routes routes, std::function<void(const RequestSummary&)> on_request);
   ~Impl() { stop(); }
   void stop();
+  void close_idle();
   ServerState& state() { return *state_; }
   int port() const { return port_; }
 
  private:
   using Context = asio::io_context;
   void listen();
+  static void run(Context& context);
   asio::awaitable<void> accept_connections();
   void welcome(tcp::socket socket, const tcp::endpoint& peer);
 
@@ -101,7 +108,19 @@ HttpServer::Impl::Impl(HttpConfig config, Routes routes,
   listen();
   raise_file_limit(given.limits.connections + 256);
   asio::co_spawn(*contexts_[0], accept_connections(), asio::detached);
-  for (const auto& context : contexts_) threads_.emplace_back([&context] { context->run(); });
+  for (const auto& context : contexts_) threads_.emplace_back([&context] { run(*context); });
+}
+
+// What a handler throws, memory that is not there as a rule, ends nothing but the handler.
+void HttpServer::Impl::run(Context& context) {
+  for (bool done = false; !done;) {
+    try {
+      context.run();
+      done = true;
+    } catch (const std::exception& error) {
+      log_error("a thread that serves connections: ", error.what());
+    }
+  }
 }
 
 void HttpServer::Impl::listen() {
@@ -137,7 +156,11 @@ asio::awaitable<void> HttpServer::Impl::accept_connections() {
         co_await acceptor_->async_accept(socket, peer, asio::as_tuple(asio::use_awaitable));
     if (error == asio::error::operation_aborted) co_return;
     if (!error) {
-      welcome(std::move(socket), peer);
+      try {
+        welcome(std::move(socket), peer);
+      } catch (const std::exception& fault) {
+        log_error("a connection is not taken: ", fault.what());
+      }
       continue;
     }
     // Too many open files, as a rule: some will be closed.
@@ -147,22 +170,9 @@ asio::awaitable<void> HttpServer::Impl::accept_connections() {
 }
 
 void HttpServer::Impl::welcome(tcp::socket socket, const tcp::endpoint& peer) {
-  const HttpLimits& limits = state_->config.limits;
-  const std::string group = address_group(peer.address());
-  bool taken = false;
-  {
-    const std::lock_guard lock(state_->mutex);
-    int64_t& from_there = state_->of_address[group];
-    taken = state_->connections < limits.connections && from_there < limits.connections_per_address;
-    if (taken) {
-      ++from_there;
-      ++state_->connections;
-    } else if (from_there == 0) {
-      state_->of_address.erase(group);
-    }
-  }
+  std::unique_ptr<ConnectionPlace> place = ConnectionPlace::take(state_, peer.address());
   error_code ignored;
-  if (!taken) {
+  if (place == nullptr) {
     socket.non_blocking(true, ignored);
     if (tls_ == nullptr) socket.write_some(asio::buffer(refusal_of_connection()), ignored);
     socket.shutdown(tcp::socket::shutdown_send, ignored);
@@ -170,17 +180,29 @@ void HttpServer::Impl::welcome(tcp::socket socket, const tcp::endpoint& peer) {
   }
   socket.set_option(tcp::no_delay(true), ignored);
   socket.non_blocking(true, ignored);
-  auto connection =
-      std::make_shared<Connection>(state_, make_transport(std::move(socket), tls_.get()), group);
+  // Who reads slowly shall not have megabytes wait for him in the system's buffer.
+  const int unsent = kMostUnsent;
+  setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  auto connection = std::make_shared<Connection>(state_, std::move(place),
+                                                 make_transport(std::move(socket), tls_.get()));
   connection->start(tls_ != nullptr);
+}
+
+void HttpServer::Impl::close_idle() {
+  std::vector<std::shared_ptr<Connection>> open;
+  {
+    const std::lock_guard lock(state_->mutex);
+    for (const auto& [key, connection] : state_->open)
+      if (auto one = connection.lock()) open.push_back(std::move(one));
+  }
+  for (const auto& connection : open) connection->leave_when_idle();
 }
 
 void HttpServer::Impl::stop() {
   for (const auto& context : contexts_) context->stop();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  if (state_->workers) state_->workers->stop();
-  state_->workers.reset();
+  state_->workers.stop();
   acceptor_.reset();
   guards_.clear();
   contexts_.clear();  // and all that waits in them
@@ -199,7 +221,7 @@ HttpCounts HttpServer::counts() const {
 }
 
 bool HttpServer::drain(std::chrono::milliseconds limit) {
-  impl_->state().draining = true;
+  if (!impl_->state().draining.exchange(true)) impl_->close_idle();
   const auto end = std::chrono::steady_clock::now() + limit;
   while (impl_->state().exchanges > 0) {
     if (std::chrono::steady_clock::now() >= end) return false;

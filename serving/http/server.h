@@ -21,7 +21,7 @@ struct TlsFiles {
 };
 
 struct HttpConfig {
-  std::string host = "127.0.0.1";  // an address, or "localhost"
+  std::string host = "127.0.0.1";  // an address, of IPv6 with brackets or without, or "localhost"
   int port = 8000;                 // 0: any free one
   int threads = 2;                 // that serve connections
   int workers = 2;                 // that read requests and tokenize
@@ -59,8 +59,8 @@ class HttpServer {
 
   int port() const;
   HttpCounts counts() const;
-  // From now on connections are closed after their answers. Waits until none is pending, or until the limit;
-  // says which. What is refused meanwhile is for the routes to decide.
+  // From now on connections are closed after their answers, and at once those between requests. Waits until no
+  // answer is pending, or until the limit; says which. What is refused meanwhile is for the routes to decide.
   bool drain(std::chrono::milliseconds limit);
   // Closes everything; answers under way are cut off.
   void stop();

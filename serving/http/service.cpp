@@ -91,7 +91,12 @@ Routes Service::routes() {
   Routes routes;
   const auto get = [&](const char* path, Access access,
                        std::function<HttpAnswer(HttpRequest&)> what) {
-    routes.add({.method = "GET", .path = path, .access = access, .handle = std::move(what)});
+    // All of them look something up.
+    routes.add({.method = "GET",
+                .path = path,
+                .access = access,
+                .handle = std::move(what),
+                .is_quick = true});
   };
   const auto post = [&](const char* path, HttpAnswer (Service::*handle)(HttpRequest&)) {
     routes.add({.method = "POST", .path = path, .handle = [this, handle](HttpRequest& request) {
@@ -117,8 +122,9 @@ Routes Service::routes() {
     JsonWriter(body).begin_object().key("version").string(config_.version).end_object();
     return HttpAnswer{{.body = std::move(body)}};
   });
-  get("/openapi.json", Access::kUser,
-      [this](HttpRequest&) { return HttpAnswer{{.body = openapi_document(config_.version)}}; });
+  get("/openapi.json", Access::kUser, [document = openapi_document(config_.version)](HttpRequest&) {
+    return HttpAnswer{{.body = document}};
+  });
   get("/metrics", Access::kUser, [this](HttpRequest&) {
     return HttpAnswer{
         text_reply(metrics_.text(engine_.counts()), "text/plain; version=0.0.4; charset=utf-8")};

@@ -18,7 +18,7 @@ using trireme::RequestReader;
 std::vector<std::string> read(std::string_view bytes, size_t piece) {
   trireme::HttpLimits limits;
   limits.body = 4096;
-  std::atomic<int64_t> budget{1 << 20};
+  const auto budget = std::make_shared<trireme::ByteBudget>(1 << 20);
   std::vector<std::string> out;
   std::string buffer;
   size_t at = 0;

@@ -17,7 +17,7 @@ struct Read {
 // In pieces of `piece` bytes, until the request is read or refused.
 Read read(const std::string& bytes, size_t piece = std::string::npos,
           const HttpLimits& limits = {}) {
-  std::atomic<int64_t> budget{limits.all_bodies};
+  const auto budget = std::make_shared<ByteBudget>(limits.all_bodies);
   Read out;
   {
     RequestReader reader(limits, budget);
@@ -44,7 +44,7 @@ Read read(const std::string& bytes, size_t piece = std::string::npos,
     if (out.state == State::kDone) out.body = reader.take_body();
     out.rest = buffer + bytes.substr(at);
   }
-  EXPECT_EQ(budget, limits.all_bodies);
+  EXPECT_EQ(budget->left(), limits.all_bodies);
   return out;
 }
 
@@ -184,25 +184,46 @@ TEST(RequestReader, RefusesWhatTwoServersWouldReadDifferently) {
 
 TEST(RequestReader, CountsTheBytesOfAllBodies) {
   HttpLimits limits;
-  std::atomic<int64_t> budget{8};
+  const auto budget = std::make_shared<ByteBudget>(8);
   {
     RequestReader reader(limits, budget);
     std::string bytes = request("Content-Length: 6\r\n", "abcdef");
     while (reader.state() != State::kDone) bytes.erase(0, reader.feed(bytes));
-    EXPECT_EQ(budget, 2);
+    EXPECT_EQ(budget->left(), 2);
     RequestReader other(limits, budget);
     bytes = request("Content-Length: 6\r\n", "abcdef");
     while (other.state() == State::kHead || other.state() == State::kBody)
       bytes.erase(0, other.feed(bytes));
     EXPECT_EQ(other.state(), State::kRefused);
     EXPECT_EQ(other.refusal().status(), 503);
+    EXPECT_EQ(budget->left(), 2);
   }
-  EXPECT_EQ(budget, 8);
+  EXPECT_EQ(budget->left(), 8);
+}
+
+TEST(RequestReader, HandsTheShareOverWithTheBody) {
+  const HttpLimits limits;
+  const auto budget = std::make_shared<ByteBudget>(8);
+  ByteShare share;
+  {
+    RequestReader reader(limits, budget);
+    std::string bytes = request("Content-Length: 6\r\n", "abcdef");
+    while (reader.state() != State::kDone) bytes.erase(0, reader.feed(bytes));
+    share = reader.take_share();
+  }
+  EXPECT_EQ(share.bytes(), 6);
+  EXPECT_EQ(budget->left(), 2);
+  EXPECT_FALSE(share.grow(3));
+  ByteShare moved = std::move(share);
+  EXPECT_TRUE(moved.grow(2));
+  EXPECT_EQ(budget->left(), 0);
+  moved = {};
+  EXPECT_EQ(budget->left(), 8);
 }
 
 TEST(RequestReader, ForgetsABodyThatNobodyWants) {
   HttpLimits limits;
-  std::atomic<int64_t> budget{8};
+  const auto budget = std::make_shared<ByteBudget>(8);
   RequestReader reader(limits, budget);
   std::string bytes = request("Content-Length: 600\r\n", std::string(600, 'x'));
   bytes.erase(0, reader.feed(bytes));
@@ -210,7 +231,7 @@ TEST(RequestReader, ForgetsABodyThatNobodyWants) {
   while (reader.state() == State::kBody) bytes.erase(0, reader.feed(bytes));
   EXPECT_EQ(reader.state(), State::kDone);
   EXPECT_EQ(reader.take_body(), "");
-  EXPECT_EQ(budget, 8);
+  EXPECT_EQ(budget->left(), 8);
 }
 
 }  // namespace
