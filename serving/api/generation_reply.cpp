@@ -13,6 +13,7 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kBytesOfToken = 100;   // with its log-probability, as JSON
 constexpr double kLeastLogprob = -9999;  // stands for less, -infinity too, as in OpenAI's answers
 
 double finite(double logprob) { return logprob > kLeastLogprob ? logprob : kLeastLogprob; }
@@ -133,9 +134,11 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
   else if (finish)
     end(choice, form_.without_text || finish == FinishReason::kLength ? "length" : "stop");
   if (choice.finish != nullptr && !choice.stream.stopped()) choice.stream.finish(delta);
+  const auto told = std::ssize(delta.tokens);
   add_logprobs(choice, delta.tokens);
   if (!form_.stream) {
     choice.text += delta.text;
+    held_ += std::ssize(delta.text) + told * kBytesOfToken * (1 + std::max(form_.top_logprobs, 0));
     return;
   }
   if (first && form_.chat) write_frame(choice, "", true, nullptr, frames);

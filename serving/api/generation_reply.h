@@ -69,6 +69,8 @@ class GenerationReply {
 
   // When done: the whole answer.
   std::string body() const;
+  // Of it, what is there by now, roughly as it will be written; of a stream 0.
+  int64_t held_bytes() const { return held_; }
   Usage usage() const;
   int64_t completion_tokens(size_t choice) const;
   const char* finish_reason(size_t choice) const;
@@ -95,7 +97,8 @@ class GenerationReply {
   const Tokenizer& tokenizer_;
   std::vector<std::vector<int32_t>> prompts_;
   std::vector<std::unique_ptr<Choice>> choices_;
-  size_t open_ = 0;  // choices that have not ended
+  size_t open_ = 0;   // choices that have not ended
+  int64_t held_ = 0;  // bytes
 };
 
 }  // namespace trireme

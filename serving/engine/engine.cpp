@@ -55,13 +55,13 @@ SequenceId Engine::add(SequenceRequest request, SequenceListener listener) {
 }
 
 std::vector<SequenceId> Engine::add_siblings(
-    const SequenceRequest& request, std::vector<std::shared_ptr<const TokenChoice>> choices,
+    const SequenceRequest& request, size_t n,
     const std::function<SequenceListener(size_t)>& listener_of) {
-  std::vector<Incoming> incoming(choices.size());
+  std::vector<Incoming> incoming(n);
   std::vector<SequenceId> ids;
-  for (size_t i = 0; i < choices.size(); ++i) {
+  for (size_t i = 0; i < n; ++i) {
     SequenceRequest one = request;
-    one.choice = std::move(choices[i]);
+    one.draw += i;
     if (i > 0) one.sibling = incoming[0].sequence;
     incoming[i].sequence = std::make_shared<Sequence>(std::move(one));
     incoming[i].listener = listener_of(i);
@@ -169,12 +169,13 @@ void Engine::accept(Incoming& one) {
   }
   try {
     scheduler_.add(one.sequence);
-  } catch (const Error& e) {
+    ids_.emplace(one.sequence.get(), one.id);
+    running_.emplace(one.id, Running{one.sequence, one.listener});
+  } catch (const std::exception& e) {  // also of memory that is not there
+    scheduler_.cancel(*one.sequence);
+    ids_.erase(one.sequence.get());
     one.listener({.finish = FinishReason::kError, .error = e.what()});
-    return;
   }
-  ids_.emplace(one.sequence.get(), one.id);
-  running_.emplace(one.id, Running{one.sequence, std::move(one.listener)});
 }
 
 void Engine::step() {

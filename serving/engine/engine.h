@@ -55,9 +55,9 @@ class Engine {
 
   // Its events come in order, the last one with `finish`. After the engine has failed that one comes at once.
   SequenceId add(SequenceRequest request, SequenceListener listener);
-  // The same prompt n times, with a choice of its own each; the first is computed, the others find it.
-  std::vector<SequenceId> add_siblings(const SequenceRequest& request,
-                                       std::vector<std::shared_ptr<const TokenChoice>> choices,
+  // The same prompt n times, drawn differently from one choice (request.draw counts on); the first is computed, the
+  // others find it.
+  std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of);
   // It ends without an event. Nothing if it has ended.
   void cancel(SequenceId id);

@@ -72,6 +72,7 @@ void TokenChooser::start(const SlotStart& start) {
   Slot& slot = slots_.at(static_cast<size_t>(start.slot));
   slot.choice = start.choice;
   slot.generated = start.generated;
+  slot.seed = start.choice->sampling.seed + start.draw;
   slot.text = start.history;
   slot.counts.clear();
   for (size_t i = 0; i < slot.text.size(); ++i)
@@ -93,7 +94,9 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
     change_logits(slot, mask);
     used = slot.logits;
   }
-  const SampledToken sampled = sample_row(choice.sampling, used, position, slot.scratch);
+  SamplingParams sampling = choice.sampling;
+  sampling.seed = slot.seed;
+  const SampledToken sampled = sample_row(sampling, used, position, slot.scratch);
   ChosenToken token{.id = sampled.id, .logprob = sampled.logprob};
   if (token.id < 0) return token;
   // The log-probability is the model's, not that of what was left to choose from.

@@ -33,6 +33,7 @@ class TokenChooser {
   struct Slot {
     std::shared_ptr<const TokenChoice> choice;
     int64_t generated = 0;
+    uint64_t seed = 0;
     std::vector<int32_t> text;  // prompt and text, where the choice needs it
     std::unordered_map<int32_t, int32_t>
         counts;                 // of the ids in it: 0 of those in the prompt alone

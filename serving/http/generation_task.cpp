@@ -1,6 +1,9 @@
 #include "serving/http/generation_task.h"
 
 #include <mutex>
+#include <numeric>
+
+#include "engine/observe/log.h"
 
 namespace trireme {
 namespace {
@@ -12,27 +15,77 @@ double seconds_between(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double>(to - from).count();
 }
 
+int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
+  int64_t bytes = 0;
+  for (const ChosenToken& token : tokens)
+    bytes += std::ssize(token.top) * int64_t{sizeof(TokenLogprob)} + int64_t{sizeof token};
+  return bytes;
+}
+
 }  // namespace
 
-// Its reader is woken when the first letter comes, and told of the others when it looks.
-struct GenerationTask::Mailbox {
-  std::mutex mutex;
-  std::vector<Letter> letters;
-  std::function<void()> wake;  // none: it is closed
+bool HeldBytes::set(int64_t bytes) {
+  bytes_ = bytes;
+  if (bytes > most_) return false;
+  const int64_t more = bytes - always_ - share_.bytes();
+  if (bytes <= always_) share_.release();
+  return more <= 0 || share_.grow(more);
+}
 
+// Its reader is woken when the first letter comes, and told of the others when it looks. When it is full nothing is
+// computed for it any more: who reads slower than a model writes would have the whole text lie here.
+struct GenerationTask::Mailbox {
+  Mailbox(Engine& its_engine, HeldBytes its_bytes)
+      : engine(its_engine), held(std::move(its_bytes)) {}
+
+  Engine& engine;
+  std::mutex mutex;  // of all below
+  std::vector<Letter> letters;
+  std::vector<SequenceId> senders;
+  std::function<void()> wake;  // none: it is closed
+  HeldBytes held;
+  bool overflown = false;
+
+  // On the engine's thread, to which nothing may be thrown.
   void put(size_t choice, SequenceEvent&& event) {
     const std::lock_guard lock(mutex);
-    if (!wake) return;
-    letters.push_back({choice, std::move(event), Clock::now()});
-    if (letters.size() == 1) wake();
+    if (!wake || overflown) return;
+    try {
+      const int64_t bytes =
+          int64_t{sizeof(Letter)} + bytes_of(event.tokens) + bytes_of(event.prompt);
+      if (held.set(held.bytes() + bytes))
+        letters.push_back({choice, std::move(event), Clock::now()});
+      else
+        overflow();
+      if (letters.size() == 1 || overflown) wake();
+    } catch (const std::exception& error) {
+      log_error("a token of a text is lost: ", error.what());
+      overflow();
+    }
   }
-  std::vector<Letter> empty() {
+  void overflow() {
+    overflown = true;
+    letters = {};
+    try {
+      for (const SequenceId id : senders) engine.cancel(id);
+    } catch (const std::exception& error) {
+      log_error("a sequence is not cancelled: ", error.what());
+    }
+  }
+  std::vector<Letter> empty(bool& is_overflown) {
     const std::lock_guard lock(mutex);
+    is_overflown = overflown;
+    held.set(0);
     return std::exchange(letters, {});
   }
   void set(std::function<void()> its_wake) {
     const std::lock_guard lock(mutex);
     wake = std::move(its_wake);
+  }
+  void know(const std::vector<SequenceId>& ids) {
+    const std::lock_guard lock(mutex);
+    senders.insert(senders.end(), ids.begin(), ids.end());
+    if (overflown) overflow();
   }
 };
 
@@ -40,13 +93,24 @@ GenerationTask::GenerationTask(Engine& engine, ServingMetrics& metrics, Generati
     : engine_(engine),
       metrics_(metrics),
       work_(std::move(work)),
-      mailbox_(std::make_shared<Mailbox>()),
-      choices_(work_.choices.size()) {
-  for (const SequenceRequest& prompt : work_.prompts) prompt_tokens_ += std::ssize(prompt.prompt);
+      mailbox_(std::make_shared<Mailbox>(
+          engine, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_answers))),
+      choices_(work_.prompts.size() * work_.n),
+      held_(work_.limits.whole, work_.limits.always, work_.all_answers) {
+  for (const SequenceRequest& prompt : work_.prompts) lengths_.push_back(std::ssize(prompt.prompt));
+  prompt_tokens_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
 }
 
 GenerationTask::~GenerationTask() {
-  mailbox_->set({});
+  try {
+    mailbox_->set({});
+    cancel_all();
+  } catch (const std::exception& error) {
+    log_error("a request is not cancelled: ", error.what());
+  }
+}
+
+void GenerationTask::cancel_all() {
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].id == 0 || choices_[i].ended) continue;
     engine_.cancel(choices_[i].id);
@@ -56,25 +120,33 @@ GenerationTask::~GenerationTask() {
 
 void GenerationTask::start(std::function<void()> wake) {
   mailbox_->set(std::move(wake));
-  const size_t n = work_.choices.size() / work_.prompts.size();
+  const size_t n = work_.n;
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
-    const auto first = work_.choices.begin() + static_cast<std::ptrdiff_t>(p * n);
-    const std::vector<SequenceId> ids = engine_.add_siblings(
-        work_.prompts[p], {first, first + static_cast<std::ptrdiff_t>(n)}, [&](size_t i) {
-          return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
-            mailbox->put(choice, std::move(event));
-          };
-        });
+    const std::vector<SequenceId> ids = engine_.add_siblings(work_.prompts[p], n, [&](size_t i) {
+      return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
+        mailbox->put(choice, std::move(event));
+      };
+    });
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
+    mailbox_->know(ids);
   }
+  work_.prompts = {};  // the engine has them
 }
 
 PendingReply::Part GenerationTask::take() {
   Part part;
-  for (Letter& letter : mailbox_->empty()) {
+  bool overflown = false;
+  for (Letter& letter : mailbox_->empty(overflown)) {
     if (part.done) break;
     accept(letter, part);
   }
+  if (overflown && !part.done)
+    fail(ApiError(408,
+                  concat("the client takes its answer too slowly: more than ", work_.limits.unread,
+                         " bytes of it were waiting"),
+                  "", "client_too_slow"),
+         part);
+  check_size(part);
   begun_ = begun_ || !part.events.empty();
   if (!part.done && work_.reply.done()) {
     part.done = true;
@@ -91,9 +163,8 @@ void GenerationTask::accept(Letter& letter, Part& part) {
     end(letter.choice, "error", letter.when);
     return fail(event.error, part);
   }
-  const size_t n = choices_.size() / work_.prompts.size();
-  if (!std::exchange(choice.started, true) && letter.choice % n == 0) {
-    const int64_t tokens = std::ssize(work_.prompts[letter.choice / n].prompt);
+  if (!std::exchange(choice.started, true) && letter.choice % work_.n == 0) {
+    const int64_t tokens = lengths_[letter.choice / work_.n];
     metrics_.prompt_computed(tokens, event.cached_prompt);
     work_.place->set_prompt_tokens(prompt_tokens_ -= tokens);
   }
@@ -135,13 +206,34 @@ void GenerationTask::end(size_t number, const char* reason, Clock::time_point wh
 void GenerationTask::fail(const std::string& why, Part& part) {
   // What a check inside the program says is for its authors.
   const std::string told = why.find("check failed") == std::string::npos ? why : kFault;
+  const bool streams = work_.stream && (begun_ || !part.events.empty());
+  if (streams || engine_.failure().empty())
+    fail(ApiError(500, told, "", "engine_failure"), part);
+  else
+    fail(ApiError(503, told, "", "engine_failure").retry_after(1000), part);
+}
+
+void GenerationTask::fail(const ApiError& error, Part& part) {
   part.done = true;
   if (work_.stream && (begun_ || !part.events.empty()))
-    part.events += error_event(ApiError(500, told, "", "engine_failure"));
-  else if (engine_.failure().empty())
-    part.whole = reply_of(ApiError(500, told, "", "engine_failure"));
+    part.events += error_event(error);
   else
-    part.whole = reply_of(ApiError(503, told, "", "engine_failure").retry_after(1000));
+    part.whole = reply_of(error);
+  cancel_all();
+}
+
+// Log-probabilities of a long text are many times as large as the text.
+void GenerationTask::check_size(Part& part) {
+  if (work_.stream || part.done || held_.set(work_.reply.held_bytes())) return;
+  if (held_.bytes() <= held_.most())
+    return fail(ApiError(503, "the server holds too many large answers", "", "server_overloaded")
+                    .retry_after(1000),
+                part);
+  fail(ApiError(400,
+                concat("the answer is larger than ", held_.most(),
+                       " bytes: have it streamed, or ask for fewer tokens or log-probabilities"),
+                "logprobs", "answer_too_large"),
+       part);
 }
 
 std::string GenerationTask::error_event(const ApiError& error) const {

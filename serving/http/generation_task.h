@@ -9,19 +9,44 @@
 #include "serving/api/generation_reply.h"
 #include "serving/engine/engine.h"
 #include "serving/http/admission.h"
+#include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
 #include "serving/http/serving_metrics.h"
 
 namespace trireme {
 
+// What is held of answers, in bytes, roughly: tokens that a client has not taken yet, and answers that are told whole.
+struct AnswerLimits {
+  int64_t unread = int64_t{4} << 20;   // of a request: it is cancelled
+  int64_t whole = int64_t{64} << 20;   // of a request: it ends with an error
+  int64_t always = int64_t{64} << 10;  // of a request: what is above is of the budget of all
+  int64_t all = int64_t{512} << 20;
+};
+
+// What is held for one request.
+class HeldBytes {
+ public:
+  HeldBytes(int64_t most, int64_t always, std::shared_ptr<ByteBudget> all)
+      : most_(most), always_(always), share_(std::move(all)) {}
+  // False: it is too much.
+  bool set(int64_t bytes);
+  int64_t bytes() const { return bytes_; }
+  int64_t most() const { return most_; }
+
+ private:
+  int64_t most_, always_, bytes_ = 0;
+  ByteShare share_;
+};
+
 struct GenerationWork {
-  // One for each prompt; their choices are in `choices`, n for each.
-  std::vector<SequenceRequest> prompts;
-  std::vector<std::shared_ptr<const TokenChoice>> choices;
+  std::vector<SequenceRequest> prompts;  // n choices for each
+  size_t n = 1;
   GenerationReply reply;
   bool stream = false;
   std::unique_ptr<Admission::Place> place;
   std::chrono::steady_clock::time_point arrival;
+  AnswerLimits limits = {};
+  std::shared_ptr<ByteBudget> all_answers;
 };
 
 class GenerationTask final : public PendingReply {
@@ -49,17 +74,22 @@ class GenerationTask final : public PendingReply {
     int64_t tokens = 0;
   };
   void accept(Letter& letter, Part& part);
+  void check_size(Part& part);
   void count_tokens(Choice& choice, const Letter& letter);
   void end(size_t number, const char* reason, Clock::time_point when);
   void fail(const std::string& why, Part& part);
+  void fail(const ApiError& error, Part& part);
+  void cancel_all();
 
   Engine& engine_;
   ServingMetrics& metrics_;
   GenerationWork work_;
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<Choice> choices_;
-  int64_t prompt_tokens_ = 0;  // not computed yet
-  bool begun_ = false;         // an event of the stream has been told
+  std::vector<int64_t> lengths_;  // of the prompts
+  HeldBytes held_;                // of an answer that is told whole
+  int64_t prompt_tokens_ = 0;     // not computed yet
+  bool begun_ = false;            // an event of the stream has been told
 };
 
 }  // namespace trireme

@@ -10,7 +10,6 @@
 #include "serving/api/generation_reply.h"
 #include "serving/api/json_writer.h"
 #include "serving/api/openapi.h"
-#include "serving/http/generation_task.h"
 
 namespace trireme {
 namespace {
@@ -70,7 +69,8 @@ Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate*
       tokenizer_(tokenizer),
       metrics_(metrics),
       config_(std::move(config)),
-      admission_(config_.admission) {
+      admission_(config_.admission),
+      all_answers_(std::make_shared<ByteBudget>(config_.answers.all)) {
   if (chat != nullptr) writer_ = std::make_unique<ConversationWriter>(*chat, tokenizer);
 }
 
@@ -228,7 +228,8 @@ std::shared_ptr<TokenChoice> Service::choice_of(const GenerationRequest& request
   choice->sampling = {.temperature = request.temperature,
                       .top_k = std::max<int64_t>(request.top_k, 0),
                       .top_p = request.top_p,
-                      .min_p = request.min_p};
+                      .min_p = request.min_p,
+                      .seed = request.seed ? static_cast<uint64_t>(*request.seed) : random_seed()};
   choice->repetition_penalty = request.repetition_penalty;
   choice->frequency_penalty = request.frequency_penalty;
   choice->presence_penalty = request.presence_penalty;
@@ -255,23 +256,18 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
   int64_t tokens = 0;
   for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
   place->set_prompt_tokens(tokens);
-  const std::shared_ptr<TokenChoice> common = choice_of(request);
-  if (form.echo) common->prompt_logprobs = request.top_logprobs;
-  const uint64_t seed = request.seed ? static_cast<uint64_t>(*request.seed) : random_seed();
+  // One for all choices, however large it is.
+  const std::shared_ptr<TokenChoice> choice = choice_of(request);
+  if (form.echo) choice->prompt_logprobs = request.top_logprobs;
+  const auto n = static_cast<size_t>(request.n);
   std::vector<SequenceRequest> sequences;
-  std::vector<std::shared_ptr<const TokenChoice>> choices;
-  for (const std::vector<int32_t>& prompt : prompts) {
+  for (const std::vector<int32_t>& prompt : prompts)
     sequences.push_back({.prompt = prompt,
-                         .choice = {},
+                         .choice = choice,
                          .max_tokens = tokens_to_generate(request, std::ssize(prompt)),
                          .priority = static_cast<int>(request.priority),
-                         .salt = concat(http.tenant, ":", request.cache_salt)});
-    for (int64_t i = 0; i < request.n; ++i) {
-      auto choice = std::make_shared<TokenChoice>(*common);
-      choice->sampling.seed = seed + choices.size();
-      choices.push_back(std::move(choice));
-    }
-  }
+                         .salt = concat(http.tenant, ":", request.cache_salt),
+                         .draw = sequences.size() * n});
   metrics_.admitted(request.n, request.max_tokens.value_or(0));
   const bool stream = form.stream;
   ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
@@ -279,12 +275,14 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                          .model = request.model,
                          .fingerprint = config_.fingerprint};
   GenerationWork work{.prompts = std::move(sequences),
-                      .choices = std::move(choices),
+                      .n = n,
                       .reply = GenerationReply(std::move(identity), std::move(form), tokenizer_,
                                                std::move(prompts)),
                       .stream = stream,
                       .place = std::move(place),
-                      .arrival = http.arrival};
+                      .arrival = http.arrival,
+                      .limits = config_.answers,
+                      .all_answers = all_answers_};
   return {{}, std::make_unique<GenerationTask>(engine_, metrics_, std::move(work))};
 }
 

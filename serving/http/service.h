@@ -12,6 +12,7 @@
 #include "serving/api/small_bodies.h"
 #include "serving/engine/engine.h"
 #include "serving/http/admission.h"
+#include "serving/http/generation_task.h"
 #include "serving/http/routes.h"
 #include "serving/http/server.h"
 #include "serving/http/serving_metrics.h"
@@ -28,6 +29,7 @@ struct ServiceConfig {
   bool adds_special = true;
   RequestLimits requests;
   AdmissionLimits admission;
+  AnswerLimits answers;
 };
 
 class Service {
@@ -70,6 +72,7 @@ class Service {
   ServiceConfig config_;
   std::unique_ptr<ConversationWriter> writer_;
   Admission admission_;
+  std::shared_ptr<ByteBudget> all_answers_;
   std::mutex mutex_;                 // of those below
   std::set<std::string> mentioned_;  // unknown fields that were logged
 };

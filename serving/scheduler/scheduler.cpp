@@ -145,6 +145,7 @@ void Scheduler::start(StepPlan& plan, const std::shared_ptr<Sequence>& sequence)
   entry.slot = s.slot;
   entry.prompt_tokens = s.prompt_tokens;
   entry.generated = s.generated();
+  entry.draw = s.draw;
   entry.choice = s.choice;
   if (s.choice->needs_history()) entry.history = s.tokens;
 }

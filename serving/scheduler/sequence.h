@@ -24,6 +24,7 @@ struct SequenceRequest {
   int64_t max_tokens = 0;  // to generate, at least one
   int priority = 0;        // lower first
   std::string salt = {};   // prefixes are shared among equal salts only
+  uint64_t draw = 0;       // added to the choice's seed: sequences that share it draw differently
   // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
   std::shared_ptr<class Sequence> sibling = {};
 };
@@ -37,6 +38,7 @@ class Sequence {
         max_tokens(request.max_tokens),
         priority(request.priority),
         salt(std::move(request.salt)),
+        draw(request.draw),
         sibling(std::move(request.sibling)) {}
 
   int64_t length() const { return std::ssize(tokens); }
@@ -48,6 +50,7 @@ class Sequence {
   int64_t max_tokens;
   int priority;
   std::string salt;
+  uint64_t draw;
   std::shared_ptr<Sequence> sibling;
 
   // The scheduler's.

@@ -108,8 +108,7 @@ TEST(Engine, SiblingsFindThePromptOfTheFirst) {
   std::vector<int32_t> prompt(30);
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i);
   std::vector<Heard> heard(3);
-  engine.add_siblings(request_of(prompt, 4),
-                      std::vector(3, std::shared_ptr<const TokenChoice>(new TokenChoice)),
+  engine.add_siblings(request_of(prompt, 4), heard.size(),
                       [&](size_t i) { return heard[i].listener(); });
   for (Heard& one : heard) {
     one.wait();
