@@ -47,7 +47,10 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   }
   bool parse_error(size_t /*position*/, const std::string& /*token*/,
                    const typename JsonType::exception& error) override {
-    fail_input(what_, ": not valid JSON: ", error.what());
+    // What the library calls its exceptions, in brackets before the message, is nothing to a reader.
+    const std::string_view text = error.what();
+    const size_t name = text.find("] ");
+    fail_input(what_, ": not valid JSON: ", text.substr(name == text.npos ? 0 : name + 2));
   }
 
  protected:

@@ -111,6 +111,15 @@ std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_
   return prompts;
 }
 
+void read_bad_words(GenerationRequest& request, const ApiJson& value, const Field& field) {
+  request.bad_words = read_strings(field, value, 0, kMostBadWords, kMostStopBytes);
+  size_t bytes = 0;
+  for (const std::string& word : request.bad_words) bytes += word.size();
+  if (bytes > kMostBadWordBytes)
+    fail_field(field.name, field.name, " have ", bytes, " bytes together, at most ",
+               kMostBadWordBytes, " are allowed");
+}
+
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field) {
   for (const auto& [name, bias] : value.items()) {
     int32_t id = -1;
@@ -192,6 +201,9 @@ void check_generation(const GenerationRequest& r, const ApiJson& object,
     fail_field("stream_options", "stream_options is only allowed with stream");
   if (r.max_tokens && r.min_tokens > *r.max_tokens)
     fail_field("min_tokens", "min_tokens must be <= max_tokens, which is ", *r.max_tokens);
+  if (r.priority != 0 && !limits.has_priorities)
+    fail_field("priority", "priority must be 0: this server computes requests in the order in ",
+               "which they come (--scheduling-policy fcfs)");
   check_ids("stop_token_ids", r.stop_token_ids, limits.vocab_size);
   for (const auto& [id, bias] : r.logit_bias)
     check_ids("logit_bias", std::span(&id, 1), limits.vocab_size);

@@ -8,6 +8,8 @@ namespace trireme {
 
 inline constexpr size_t kMostStops = 16, kMostStopBytes = 256;
 inline constexpr size_t kMostBiases = 1024, kMostBadWords = 1024;
+// Of all bad words together: each is compared with the text's end before each token.
+inline constexpr size_t kMostBadWordBytes = 16 << 10;
 inline constexpr size_t kMostListed = 1 << 20;        // entries of any array
 inline constexpr size_t kMostSchemaBytes = 64 << 10;  // of a schema, an expression or a grammar
 inline constexpr int64_t kMostTopLogprobs = 20;
@@ -23,6 +25,7 @@ std::vector<std::string> read_strings(const Field& field, const ApiJson& value, 
                                       size_t largest, size_t bytes);
 // string | [string] | [int] | [[int]]
 std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_t most);
+void read_bad_words(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_stream_options(GenerationRequest& request, const ApiJson& value, const Field& field);
 void read_response_format(GenerationRequest& request, const ApiJson& value, const Field& field);
@@ -63,10 +66,9 @@ void add_sampling_fields(FieldTable<Request>& t) {
           "Added to the logits of these tokens: {\"id\": -100 to 100}.", read_logit_bias)
       .entries(0, kMostBiases);
   t.other("bad_words", FieldKind::kArray, "", R"({"items":{"type":"string"}})",
-          "Texts whose last token is not chosen where the others stand before it.",
-          [](Request& r, const ApiJson& v, const Field& f) {
-            r.bad_words = read_strings(f, v, 0, kMostBadWords, kMostStopBytes);
-          })
+          "Texts whose last token is not chosen where the others stand before it; of up to 256 "
+          "bytes, and 16384 together.",
+          read_bad_words)
       .entries(0, kMostBadWords);
   t.unavailable("typical_p", {"1", "1.0"}, "locally typical sampling");
   t.unavailable("use_beam_search", {"false"}, "beam search");
@@ -107,7 +109,10 @@ void add_serving_fields(FieldTable<Request>& t) {
       R"("continuous_usage_stats":{"type":"boolean"},"include_obfuscation":{"type":"boolean"}}})",
       "With `stream` only: include_usage has a last event tell the numbers of tokens.",
       read_stream_options);
-  t.integer("priority", &G::priority, "0", "Lower ones are computed first.").range(-1e6, 1e6);
+  t.integer("priority", &G::priority, "0",
+            "Lower ones are computed first, where the server is started with --scheduling-policy "
+            "priority; elsewhere 0.")
+      .range(-1e6, 1e6);
   t.string("cache_salt", &G::cache_salt,
            "Cached beginnings of prompts are shared with requests of the same salt only.")
       .entries(1, 1024);

@@ -33,6 +33,7 @@ struct RequestLimits {
   int64_t sequences = 128;         // prompts times n
   int64_t vocab_size = INT32_MAX;  // ids are below
   int json_depth = 64;
+  bool has_priorities = false;  // a request may ask for another priority than 0
 };
 
 // What completions and chats have in common.
