@@ -1,5 +1,6 @@
 // `trireme bench gemm`, `ops`, `train`, `decode` and `comm`: what each product, op, training step, token and
-// collective reaches of what this machine can do, both measured in the same run.
+// collective reaches of what this machine can do, both measured in the same run. `serve`: how a server answers
+// under a load.
 #pragma once
 
 namespace CLI {
@@ -16,5 +17,6 @@ CLI::App* add_bench_ops(CLI::App& parent);
 CLI::App* add_bench_train(CLI::App& parent);
 CLI::App* add_bench_decode(CLI::App& parent);
 CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line);
+CLI::App* add_bench_serve(CLI::App& parent);
 
 }  // namespace trireme

@@ -1,7 +1,6 @@
 #include "serving/http/server.h"
 
 #include <netinet/tcp.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
@@ -13,6 +12,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <thread>
 
+#include "engine/core/file_limit.h"
 #include "engine/observe/log.h"
 #include "serving/http/connection.h"
 
@@ -24,16 +24,6 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr int kMostUnsent = 64 << 10;
-
-// As many files as may be open: each connection is one.
-void raise_file_limit(int64_t wanted) {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const auto most = std::min(limit.rlim_max, static_cast<rlim_t>(wanted));
-  if (limit.rlim_cur >= most) return;
-  limit.rlim_cur = most;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 asio::ip::address address_of(const std::string& host) {
   error_code error;

@@ -1,0 +1,91 @@
+"""A server on a tiny model, and how to ask it with the standard library's client."""
+import http.client
+import json
+import re
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import harness
+import tiny_run
+
+PROMPT = "the oar of a"
+LENGTH = 4096
+
+
+class ServerTest(tiny_run.RunTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="trireme-e2e-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.trained = Path(folder.name) / "run"
+
+    def setUp(self):
+        """Trains once; every test has the run."""
+        if self.trained.exists():
+            harness.CommandTest.setUp(self)
+            shutil.copytree(self.trained, self.folder / "run")
+            return
+        super().setUp()
+        model = {**tiny_run.config()["model"], "max_position_embeddings": LENGTH}
+        self.configure(model=model, train_steps=300, checkpoint={}, evaluation={"eval_iters": 0})
+        self.pretrain()
+        shutil.copytree(self.folder / "run", self.trained)
+
+    def serve(self, *arguments, **options):
+        """The server's process; self.port is where it listens."""
+        server = self.start("serve", "--model", "run", "--port", 0, "--served-model-name", "tiny", "--threads", 1,
+                            "--max-num-seqs", 8, *arguments, **options)
+        line = server.stdout.readline()
+        found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", line)
+        self.assertTrue(found, line + (server.stderr.read() if server.poll() is not None else ""))
+        self.port = int(found[1])
+        return server
+
+    def connect(self, method, path, body=None, key=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        self.addCleanup(connection.close)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        return connection
+
+    def ask(self, method, path, body=None, key=None):
+        connection = self.connect(method, path, body, key)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        is_json = answer.headers["Content-Type"].startswith("application/json")
+        return answer.status, json.loads(text) if is_json else text
+
+    def complete(self, **fields):
+        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": PROMPT, "temperature": 0, **fields})
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def stream(self, path="/v1/completions", **fields):
+        """The connection and its answer, whose events() follow."""
+        connection = self.connect("POST", path, {"model": "tiny", "temperature": 0, "stream": True, **fields})
+        answer = connection.getresponse()
+        self.assertEqual(answer.status, 200)
+        return connection, answer
+
+    @staticmethod
+    def events(answer):
+        for line in answer:
+            if line.startswith(b"data: "):
+                yield line[6:].decode().rstrip("\n")
+
+    def metric(self, name):
+        _, text = self.ask("GET", "/metrics")
+        values = re.findall(rf"(?m)^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text)
+        self.assertEqual(len(values), 1, f"{name} in\n{text}")
+        return float(values[0])
+
+    def stop(self, server, expect=0):
+        server.send_signal(signal.SIGTERM)
+        _, stderr = server.communicate(timeout=60)
+        self.assertEqual(server.returncode, expect, stderr)
+        return stderr

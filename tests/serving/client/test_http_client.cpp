@@ -1,0 +1,196 @@
+// The client against servers that answer as they should not.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <thread>
+
+#include "serving/client/http_client.h"
+
+namespace trireme {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+
+// Takes one connection, waits for a request's empty line, sends its bytes and closes, or stays silent.
+class FakeServer {
+ public:
+  explicit FakeServer(std::vector<std::string> pieces, bool stays = false)
+      : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    listen(listener_, 8);
+    socklen_t size = sizeof address;
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    server_ =
+        parse_server_address(concat("http://127.0.0.1:", ntohs(address.sin_port)), "--server");
+    thread_ = std::thread([this, pieces = std::move(pieces), stays] {
+      const int peer = accept(listener_, nullptr, nullptr);
+      std::string request;
+      char byte = 0;
+      while (request.find("\r\n\r\n") == std::string::npos && read(peer, &byte, 1) == 1)
+        request += byte;
+      for (const std::string& piece : pieces) {
+        send(peer, piece.data(), piece.size(), MSG_NOSIGNAL);
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+      while (stays && read(peer, &byte, 1) == 1) continue;
+      close(peer);
+    });
+  }
+  ~FakeServer() {
+    thread_.join();
+    close(listener_);
+  }
+  const ServerAddress& address() const { return server_; }
+
+ private:
+  int listener_;
+  ServerAddress server_;
+  std::thread thread_;
+};
+
+struct Answer {
+  ResponseHead head;
+  std::string body, error;
+  bool timed_out = false, reusable = false;
+};
+
+Answer ask(const ServerAddress& server, milliseconds limit = milliseconds(5000)) {
+  asio::io_context context(1);
+  Answer out;
+  const auto run = [&]() -> asio::awaitable<void> {
+    const auto client = make_http_client(context.get_executor(), server, nullptr);
+    try {
+      co_await client->connect(limit);
+      co_await client->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n", limit);
+      out.head = co_await client->read_head(limit);
+      out.body = co_await read_whole_body(*client, 1000, limit);
+      out.reusable = client->can_be_reused();
+    } catch (const ClientError& error) {
+      out.error = error.what();
+      out.timed_out = error.timed_out();
+    }
+  };
+  asio::co_spawn(context, run(), [](const std::exception_ptr& error) {
+    if (error) std::rethrow_exception(error);
+  });
+  context.run();
+  return out;
+}
+
+Answer answer_to(std::vector<std::string> pieces) {
+  const FakeServer server(std::move(pieces));
+  return ask(server.address());
+}
+
+TEST(HttpClient, ReadsEveryFraming) {
+  const Answer sized = answer_to({"HTTP/1.1 200 OK\r\nX-A: b\r\nContent-Length: 3\r\n\r\na", "bc"});
+  EXPECT_EQ(sized.error, "");
+  EXPECT_EQ(sized.body, "abc");
+  EXPECT_EQ(*sized.head.find("x-a"), "b");
+  EXPECT_TRUE(sized.reusable);
+  const Answer chunked =
+      answer_to({"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r",
+                 "\n1;x=y\r\nc\r\n0\r\n\r\n"});
+  EXPECT_EQ(chunked.body, "abc");
+  EXPECT_TRUE(chunked.reusable);
+  const Answer closed = answer_to({"HTTP/1.0 200 OK\r\n\r\nab", "c"});
+  EXPECT_EQ(closed.body, "abc");
+  EXPECT_FALSE(closed.reusable);
+  const Answer after_100 =
+      answer_to({"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"});
+  EXPECT_EQ(after_100.head.status, 503);
+}
+
+TEST(HttpClient, KeepsNoConnectionThatHasMoreInIt) {
+  const Answer answer =
+      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: "
+                 "4\r\n\r\nevil"});
+  EXPECT_EQ(answer.body, "a");
+  EXPECT_FALSE(answer.reusable);
+  EXPECT_FALSE(
+      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\na"}).reusable);
+}
+
+TEST(HttpClient, RefusesAnswersThatCouldBeReadInTwoWays) {
+  const std::string chunks = "1\r\na\r\n0\r\n\r\n";
+  for (const std::string& head :
+       {std::string("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"),
+        std::string("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"),
+        std::string("Transfer-Encoding: gzip, chunked\r\n"),
+        std::string("Transfer-Encoding: gzip\r\n"),
+        std::string("Content-Length: 5\r\nContent-Length: 6\r\n"),
+        std::string("Content-Length: -1\r\n"),
+        std::string("Content-Length: 99999999999999999999\r\n")})
+    EXPECT_NE(answer_to({"HTTP/1.1 200 OK\r\n" + head + "\r\n" + chunks}).error, "") << head;
+  EXPECT_NE(answer_to({"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"}).error, "");
+  EXPECT_NE(answer_to({"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n"}).error, "");
+}
+
+TEST(HttpClient, NamesWhatBrokeOff) {
+  for (const char* text : {"", "HTTP/1.1 20", "no HTTP at all\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"}) {
+    const Answer answer = answer_to({text});
+    EXPECT_NE(answer.error.find("http://127.0.0.1:"), std::string::npos) << text;
+    EXPECT_FALSE(answer.timed_out) << text;
+  }
+}
+
+TEST(HttpClient, BoundsHeadsAndBodies) {
+  EXPECT_NE(answer_to({"HTTP/1.1 200 OK\r\nX: " + std::string(70'000, 'x') + "\r\n\r\n"}).error,
+            "");
+  EXPECT_EQ(
+      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + std::string(1000, 'x')}).error,
+      "");
+  EXPECT_NE(
+      answer_to({"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + std::string(1001, 'x')}).error,
+      "");
+}
+
+TEST(HttpClient, WaitsForNothingLongerThanItsLimit) {
+  for (const char* text : {"", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab"}) {
+    const FakeServer server({text}, true);
+    const auto start = std::chrono::steady_clock::now();
+    const Answer answer = ask(server.address(), milliseconds(150));
+    EXPECT_TRUE(answer.timed_out) << text;
+    EXPECT_NE(answer.error.find("took longer than 0.15 s"), std::string::npos) << answer.error;
+    EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(140));
+  }
+}
+
+TEST(HttpClient, NamesAServerThatIsNotThere) {
+  const Answer refused = ask(parse_server_address("http://127.0.0.1:1", "--server"));
+  EXPECT_NE(refused.error.find("http://127.0.0.1:1: connecting: "), std::string::npos)
+      << refused.error;
+  const Answer nameless = ask(parse_server_address("http://nowhere.invalid:1", "--server"));
+  EXPECT_NE(nameless.error.find("looking up its name"), std::string::npos) << nameless.error;
+}
+
+TEST(ServerAddress, IsReadAsItIsMeant) {
+  const ServerAddress full = parse_server_address("https://[::1]:8443/api/", "--server");
+  EXPECT_TRUE(full.tls);
+  EXPECT_EQ(full.host, "::1");
+  EXPECT_EQ(full.port, "8443");
+  EXPECT_EQ(full.base, "/api");
+  EXPECT_EQ(full.authority(), "[::1]:8443");
+  EXPECT_EQ(full.url(), "https://[::1]:8443/api");
+  EXPECT_EQ(parse_server_address("http://a", "--server").port, "80");
+  EXPECT_EQ(parse_server_address("https://a/", "--server").url(), "https://a:443");
+  for (const char* wrong : {"", "a:1", "ftp://a", "http://", "http://:1", "http://a:", "http://a:0",
+                            "http://a:65536", "http://a:1x", "http://[::1", "http://[::1]x",
+                            "http://u@a", "http://a/?q", "http://a b", "http://a\r\nX: y"})
+    EXPECT_THROW(parse_server_address(wrong, "--server"), InputError) << wrong;
+}
+
+}  // namespace
+}  // namespace trireme
