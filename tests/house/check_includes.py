@@ -20,6 +20,8 @@ MAY_INCLUDE = {
     "optim": ENGINE + ["parallel"],
     "serving/scheduler": ["engine/core", "engine/device", "engine/ops"],
     "serving/engine": ENGINE + ["parallel", "transformer", "serving/scheduler"],
+    "serving/distributed": ["engine/core", "engine/device", "engine/ops", "engine/io", "engine/observe", "parallel",
+                            "serving/scheduler"],
     "serving/text": ["engine/core", "engine/text"],
     "serving/api": ["engine/core", "engine/io", "engine/text", "engine/ops", "serving/scheduler", "serving/text"],
     "serving/http": ENGINE + ["parallel", "transformer", "serving/scheduler", "serving/engine", "serving/text",
@@ -27,8 +29,8 @@ MAY_INCLUDE = {
     "serving/client": ["engine/core"],
     "serving/bench": ["engine/core", "engine/io", "serving/client"],
     "training": ENGINE + ["parallel", "transformer", "optim", "serving/engine"],
-    "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/api", "serving/http",
-                         "serving/client", "serving/bench", "training"],
+    "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/distributed", "serving/api",
+                          "serving/http", "serving/client", "serving/bench", "training"],
     "main.cpp": ["commands"],
 }
 # A header that says this in its first comment may include heavy ones; only its like may include it.

@@ -1,0 +1,189 @@
+#include "serving/distributed/plan_codec.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "serving/distributed/plan_fields.h"
+
+namespace trireme {
+namespace {
+
+template <class... Parts>
+void require(bool holds, const Parts&... parts) {
+  if (!holds) throw BadMessage(concat("a plan is refused: ", parts...));
+}
+
+bool within(int64_t value, int64_t low, int64_t high) { return value >= low && value <= high; }
+
+bool ids_within(const std::vector<int32_t>& ids, int64_t count) {
+  return std::ranges::all_of(ids, [&](int32_t id) { return within(id, 0, count - 1); });
+}
+
+bool none_negative(const std::vector<int32_t>& ids) {
+  return std::ranges::all_of(ids, [](int32_t id) { return id >= 0; });
+}
+
+// Ids that a choice names and the model has not are passed over where tokens are chosen.
+void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
+  const SamplingParams& s = choice.sampling;
+  require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);
+  require(s.top_k >= 0, "top_k ", s.top_k);
+  require(s.top_p > 0 && s.top_p <= 1, "top_p ", s.top_p);
+  require(s.min_p >= 0 && s.min_p <= 1, "min_p ", s.min_p);
+  require(choice.repetition_penalty > 0 && std::isfinite(choice.repetition_penalty),
+          "repetition_penalty ", choice.repetition_penalty);
+  require(std::isfinite(choice.frequency_penalty), "frequency_penalty");
+  require(std::isfinite(choice.presence_penalty), "presence_penalty");
+  for (const int32_t told : {choice.top_logprobs, choice.prompt_logprobs})
+    require(within(told, -1, bounds.ids), told, " log-probabilities of a token");
+  require(choice.min_tokens >= 0, "min_tokens ", choice.min_tokens);
+  require(none_negative(choice.end_ids), "an id that ends the text is negative");
+  for (const auto& [id, bias] : choice.logit_bias)
+    require(id >= 0 && std::isfinite(bias), "a bias of ", bias, " for id ", id);
+  for (const std::vector<int32_t>& word : choice.bad_words)
+    require(!word.empty() && none_negative(word), "a bad word without ids, or with negative ones");
+}
+
+// Marks a slot; false: it was marked already, or there is none of this number.
+bool mark(std::vector<char>& slots, int32_t slot) {
+  return within(slot, 0, std::ssize(slots) - 1) &&
+         std::exchange(slots[static_cast<size_t>(slot)], char{1}) == 0;
+}
+
+void check_starts(const StepPlan& plan, const PlanBounds& bounds) {
+  std::vector<char> slots(static_cast<size_t>(bounds.slots));
+  for (const SlotStart& start : plan.starts) {
+    require(mark(slots, start.slot), "slot ", start.slot, " of ", bounds.slots,
+            " is entered, twice or without being there");
+    require(within(start.prompt_tokens, 1, bounds.length), "a prompt of ", start.prompt_tokens,
+            " tokens");
+    require(within(start.generated, 0, bounds.length), start.generated, " tokens of a text");
+    require(std::ssize(start.history) <= bounds.length && ids_within(start.history, bounds.ids),
+            "the history of slot ", start.slot);
+    check_choice(*start.choice, bounds);
+  }
+}
+
+void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBounds& bounds) {
+  require(within(s.tokens, 1, bounds.tokens) && within(s.past, 0, bounds.length - s.tokens),
+          s.tokens, " tokens behind ", s.past, " of ", bounds.length);
+  const int64_t most = ceil_div(bounds.length, bounds.block_tokens);
+  require(within(s.kept_blocks, 0, most) && within(s.blocks, 0, most - s.kept_blocks), "slot ",
+          s.slot, " has ", s.kept_blocks, " blocks and gets ", s.blocks);
+  const int64_t held = (int64_t{s.kept_blocks} + s.blocks) * bounds.block_tokens;
+  require(int64_t{s.past} + s.tokens <= held, "slot ", s.slot, " has blocks for ", held,
+          " tokens, not for ", s.past, " and ", s.tokens);
+  const int64_t rows = bounds.mask_words == 0 ? 0 : std::ssize(plan.masks) / bounds.mask_words;
+  require(within(s.mask, -1, rows - 1), "mask ", s.mask, " of ", rows);
+  require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
+          " tokens asked for from ", s.first_asked, " on");
+  // The last token is followed by one that only the plan can name.
+  const bool needs = s.asked > 0 && s.first_asked + s.asked == s.tokens;
+  require(within(s.following, needs ? 0 : -1, bounds.ids - 1), "token ", s.following,
+          " follows in slot ", s.slot);
+}
+
+void check_plan(const StepPlan& plan, const PlanBounds& bounds) {
+  require(!plan.empty(), "it computes nothing");
+  require(std::ssize(plan.tokens) <= bounds.tokens, plan.tokens.size(), " tokens in a step");
+  require(ids_within(plan.tokens, bounds.ids), "a token's id is not below ", bounds.ids);
+  require(ids_within(plan.blocks, bounds.blocks), "a block's number is not below ", bounds.blocks);
+  require(plan.masks.empty() ||
+              (bounds.mask_words > 0 && std::ssize(plan.masks) % bounds.mask_words == 0),
+          plan.masks.size(), " words of masks");
+  check_starts(plan, bounds);
+  std::vector<char> slots(static_cast<size_t>(bounds.slots));
+  int64_t tokens = 0, blocks = 0;
+  for (const SequenceStep& s : plan.sequences) {
+    require(mark(slots, s.slot), "slot ", s.slot, " of ", bounds.slots,
+            " is computed, twice or without being there");
+    check_sequence(s, plan, bounds);
+    require(s.first_token == tokens && s.first_block == blocks,
+            "the parts of its lists do not follow each other");
+    tokens += s.tokens;
+    blocks += s.blocks;
+  }
+  require(tokens == std::ssize(plan.tokens) && blocks == std::ssize(plan.blocks),
+          "its lists are not those of its sequences");
+}
+
+}  // namespace
+
+int64_t PlanBounds::most_bytes() const {
+  constexpr int64_t kOfSequence = 512, kOfChoices = int64_t{4} << 22;
+  const int64_t blocks_of_all = checked_mul(slots, ceil_div(length, block_tokens));
+  const int64_t histories = checked_mul(checked_mul(slots, length), 4);
+  const int64_t lists = checked_mul(
+      checked_add(checked_add(tokens, blocks_of_all), checked_mul(slots, mask_words)), 4);
+  return checked_add(checked_add(checked_mul(slots, kOfSequence), kOfChoices),
+                     checked_add(histories, lists));
+}
+
+std::vector<std::byte> encode_plan(const StepPlan& plan) {
+  RecordWriter writer;
+  writer.put(plan);
+  return writer.take();
+}
+
+StepPlan decode_plan(std::span<const std::byte> bytes, const PlanBounds& bounds) {
+  StepPlan plan;
+  RecordReader reader(bytes);
+  reader.get(plan);
+  reader.expect_end();
+  check_plan(plan, bounds);
+  return plan;
+}
+
+PlanDecoder::PlanDecoder(const PlanBounds& bounds)
+    : bounds_(bounds), blocks_(static_cast<size_t>(bounds.slots), kNothing) {}
+
+StepPlan PlanDecoder::decode(std::span<const std::byte> bytes) {
+  StepPlan plan = decode_plan(bytes, bounds_);
+  require(plan.number > 0 && (last_ == 0 || plan.number - 1 == last_), "step ", plan.number,
+          " comes behind step ", last_);
+  last_ = plan.number;
+  for (const SlotStart& start : plan.starts) blocks_[static_cast<size_t>(start.slot)] = 0;
+  for (const SequenceStep& s : plan.sequences) {
+    int32_t& held = blocks_[static_cast<size_t>(s.slot)];
+    require(held == s.kept_blocks, "slot ", s.slot, " has ", held, " blocks, not ", s.kept_blocks);
+    held += s.blocks;
+  }
+  return plan;
+}
+
+std::vector<std::byte> encode_outcome(const StepOutcome& outcome) {
+  RecordWriter writer;
+  writer.put(outcome);
+  return writer.take();
+}
+
+StepOutcome decode_outcome(std::span<const std::byte> bytes, const StepPlan& plan, int64_t ids) {
+  StepOutcome outcome;
+  RecordReader reader(bytes);
+  reader.get(outcome);
+  reader.expect_end();
+  const auto tokens_fit = [&](const std::vector<ChosenToken>& tokens) {
+    return std::ranges::all_of(tokens, [&](const ChosenToken& token) {
+      return within(token.id, -1, ids - 1) &&
+             std::ranges::all_of(
+                 token.top, [&](const TokenLogprob& one) { return within(one.id, 0, ids - 1); });
+    });
+  };
+  std::vector<size_t> asked;
+  size_t samples = 0;
+  for (const SequenceStep& s : plan.sequences) {
+    samples += s.samples ? 1 : 0;
+    if (s.asked > 0) asked.push_back(static_cast<size_t>(s.asked));
+  }
+  const bool fits =
+      outcome.number == plan.number && outcome.chosen.size() == samples &&
+      tokens_fit(outcome.chosen) &&
+      std::ranges::equal(outcome.prompt, asked, [&](const auto& tokens, size_t count) {
+        return tokens.size() == count && tokens_fit(tokens);
+      });
+  if (!fits)
+    throw BadMessage(concat("the outcome of step ", plan.number, " is not that of its plan"));
+  return outcome;
+}
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+// What a step plan and its outcome consist of, field by field, in the order in which they are sent.
+//
+// members(record) are references to all of its fields. The lists below name every one: a struct that gets
+// another field does not compile here until that is sent too (a structured binding must name all).
+#pragma once
+
+#include <concepts>
+#include <tuple>
+#include <type_traits>
+
+#include "serving/scheduler/step_plan.h"
+
+namespace trireme {
+
+template <class S, class Record>
+concept RecordOf = std::same_as<std::remove_const_t<S>, Record>;
+
+template <RecordOf<SamplingParams> S>
+auto members(S& record) {
+  auto& [temperature, top_k, top_p, min_p, seed] = record;
+  return std::tie(temperature, top_k, top_p, min_p, seed);
+}
+
+template <RecordOf<TokenChoice> S>
+auto members(S& record) {
+  auto& [sampling, repetition_penalty, frequency_penalty, presence_penalty, top_logprobs,
+         prompt_logprobs, min_tokens, end_ids, logit_bias, bad_words] = record;
+  return std::tie(sampling, repetition_penalty, frequency_penalty, presence_penalty, top_logprobs,
+                  prompt_logprobs, min_tokens, end_ids, logit_bias, bad_words);
+}
+
+template <RecordOf<SlotStart> S>
+auto members(S& record) {
+  auto& [slot, prompt_tokens, history, generated, choice] = record;
+  return std::tie(slot, prompt_tokens, history, generated, choice);
+}
+
+template <RecordOf<SequenceStep> S>
+auto members(S& record) {
+  auto& [slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, mask,
+         first_asked, asked, following] = record;
+  return std::tie(slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, mask,
+                  first_asked, asked, following);
+}
+
+template <RecordOf<StepPlan> S>
+auto members(S& record) {
+  auto& [number, starts, sequences, tokens, blocks, masks] = record;
+  return std::tie(number, starts, sequences, tokens, blocks, masks);
+}
+
+template <RecordOf<TokenLogprob> S>
+auto members(S& record) {
+  auto& [id, logprob] = record;
+  return std::tie(id, logprob);
+}
+
+template <RecordOf<ChosenToken> S>
+auto members(S& record) {
+  auto& [id, logprob, top] = record;
+  return std::tie(id, logprob, top);
+}
+
+template <RecordOf<StepOutcome> S>
+auto members(S& record) {
+  auto& [number, chosen, prompt] = record;
+  return std::tie(number, chosen, prompt);
+}
+
+}  // namespace trireme

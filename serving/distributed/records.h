@@ -1,0 +1,145 @@
+// Structs as bytes. A number is its own bytes, as the machine has them (all ranks run one program on one kind of
+// machine, which the hello of the side channel checks); a bool one byte, 0 or 1; a list its length (uint32) and
+// its elements; a struct its fields one after the other (members(), as plan_fields.h lists them).
+//
+// Reading takes nothing on trust: a list that says it is longer than what follows is refused before memory is
+// taken for it, and so is whatever is left behind the end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "engine/core/error.h"
+#include "engine/core/tensor.h"
+
+namespace trireme {
+
+// Bytes of a peer that are not what they should be.
+class BadMessage : public Error {
+ public:
+  explicit BadMessage(const std::string& what) : Error(what, ExitCode::kLostRank) {}
+};
+
+template <class T>
+inline constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+class RecordWriter {
+ public:
+  template <class T>
+  void put(const T& value) requires kIsNumber<T> {
+    append(&value, sizeof value);
+  }
+  void put(bool value) { put(static_cast<uint8_t>(value)); }
+  template <class T>
+  void put(const std::vector<T>& list) {
+    put(narrow<uint32_t>(list.size()));
+    if constexpr (kIsNumber<T>)
+      append(list.data(), list.size() * sizeof(T));
+    else
+      for (const T& one : list) put(one);
+  }
+  void put(const std::string& bytes) {
+    put(narrow<uint32_t>(bytes.size()));
+    append(bytes.data(), bytes.size());
+  }
+  template <class A, class B>
+  void put(const std::pair<A, B>& both) {
+    put(both.first);
+    put(both.second);
+  }
+  template <class T>
+  void put(const std::shared_ptr<const T>& record) {
+    TRIREME_CHECK(record != nullptr, "a record is absent");
+    put(*record);
+  }
+  template <class T>
+  void put(const T& record) requires std::is_class_v<T> {
+    std::apply([this](const auto&... field) { (put(field), ...); }, members(record));
+  }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  void append(const void* data, size_t bytes) {
+    if (bytes == 0) return;
+    const size_t before = bytes_.size();
+    bytes_.resize(before + bytes);
+    std::memcpy(bytes_.data() + before, data, bytes);
+  }
+  std::vector<std::byte> bytes_;
+};
+
+// BadMessage where the bytes end too early.
+class RecordReader {
+ public:
+  explicit RecordReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <class T>
+  void get(T& value) requires kIsNumber<T> {
+    copy(&value, sizeof value);
+  }
+  void get(bool& value) {
+    uint8_t byte = 0;
+    get(byte);
+    if (byte > 1) throw BadMessage(concat("a flag is ", byte));
+    value = byte == 1;
+  }
+  template <class T>
+  void get(std::vector<T>& list) {
+    list.clear();
+    if constexpr (kIsNumber<T>) {
+      list.resize(length(sizeof(T)));
+      copy(list.data(), list.size() * sizeof(T));
+    } else {
+      for (size_t left = length(1); left > 0; --left) get(list.emplace_back());
+    }
+  }
+  void get(std::string& bytes) {
+    bytes.resize(length(1));
+    copy(bytes.data(), bytes.size());
+  }
+  template <class A, class B>
+  void get(std::pair<A, B>& both) {
+    get(both.first);
+    get(both.second);
+  }
+  template <class T>
+  void get(std::shared_ptr<const T>& record) {
+    auto read = std::make_shared<T>();
+    get(*read);
+    record = std::move(read);
+  }
+  template <class T>
+  void get(T& record) requires std::is_class_v<T> {
+    std::apply([this](auto&... field) { (get(field), ...); }, members(record));
+  }
+  void expect_end() const {
+    if (!rest_.empty()) throw BadMessage(concat(rest_.size(), " bytes are left over"));
+  }
+
+ private:
+  void copy(void* out, size_t bytes) {
+    if (bytes > rest_.size())
+      throw BadMessage(concat("ends with ", rest_.size(), " bytes where ", bytes, " are expected"));
+    if (bytes > 0) std::memcpy(out, rest_.data(), bytes);
+    rest_ = rest_.subspan(bytes);
+  }
+  // Of a list whose elements take at least so many bytes each.
+  size_t length(size_t element_bytes) {
+    uint32_t count = 0;
+    get(count);
+    if (count > rest_.size() / element_bytes)
+      throw BadMessage(concat("a list of ", count, " elements in ", rest_.size(), " bytes"));
+    return count;
+  }
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace trireme

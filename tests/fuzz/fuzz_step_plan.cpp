@@ -1,0 +1,26 @@
+// Any bytes as the plan of a step: refused, or a plan within its bounds that is written as it was read.
+#include <cstdint>
+#include <cstdlib>
+
+#include "serving/distributed/plan_codec.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  constexpr trireme::PlanBounds kBounds{.slots = 4,
+                                        .tokens = 12,
+                                        .length = 40,
+                                        .blocks = 24,
+                                        .block_tokens = 4,
+                                        .ids = 50,
+                                        .mask_words = 2};
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
+  try {
+    const trireme::StepPlan plan = trireme::decode_plan(bytes, kBounds);
+    const std::vector<std::byte> again = trireme::encode_plan(plan);
+    if (!std::equal(bytes.begin(), bytes.end(), again.begin(), again.end())) std::abort();
+    for (const trireme::SequenceStep& s : plan.sequences)
+      if (s.past + s.tokens > kBounds.length || s.first_token + s.tokens > std::ssize(plan.tokens))
+        std::abort();
+  } catch (const trireme::BadMessage&) {  // refused: good
+  }
+  return 0;
+}

@@ -1,0 +1,64 @@
+// Plans of every kind, made by a scheduler, and what their numbers may be.
+#pragma once
+
+#include <random>
+
+#include "serving/distributed/plan_codec.h"
+#include "serving/scheduler/scheduler.h"
+#include "tests/serving/scheduler/recorded_texts.h"
+
+namespace trireme::test {
+
+inline constexpr PlanBounds kPlanBounds{.slots = 4,
+                                        .tokens = 12,
+                                        .length = 40,
+                                        .blocks = 24,
+                                        .block_tokens = 4,
+                                        .ids = 50,
+                                        .mask_words = 2};
+
+inline std::shared_ptr<const TokenChoice> some_choice(std::mt19937& random) {
+  auto choice = std::make_shared<TokenChoice>();
+  choice->sampling = {
+      .temperature = 0.5, .top_k = 7, .top_p = 0.9, .min_p = 0.01, .seed = random()};
+  if (random() % 2 == 0) choice->prompt_logprobs = 0;
+  if (random() % 2 == 0) return choice;
+  choice->repetition_penalty = 1.25;
+  choice->frequency_penalty = -0.5;
+  choice->presence_penalty = 0.125;
+  choice->top_logprobs = 3;
+  choice->min_tokens = 2;
+  choice->end_ids = {1, 2};
+  choice->logit_bias = {{3, -100}, {4, 0.5}};
+  choice->bad_words = {{5}, {6, 7}};
+  return choice;
+}
+
+// Every step of `count` texts, as RecordedTexts computes them; told of each plan and its outcome.
+template <class Told>
+void for_each_plan(int count, const Told& told) {
+  std::mt19937 random(11);
+  const PlanBounds& b = kPlanBounds;
+  BlockPool pool(b.blocks, b.block_tokens, 7);
+  Scheduler scheduler(
+      {.max_sequences = b.slots, .max_step_tokens = b.tokens, .max_model_len = b.length}, pool);
+  RecordedTexts executor(b.blocks, b.block_tokens, static_cast<int32_t>(b.ids));
+  for (int added = 0; added < count || !scheduler.idle();) {
+    if (added < count && random() % 3 == 0) {
+      ++added;
+      SequenceRequest request;
+      request.prompt.resize(1 + random() % 20);
+      for (int32_t& id : request.prompt) id = static_cast<int32_t>(random() % 50);
+      request.choice = some_choice(random);
+      request.max_tokens = static_cast<int64_t>(1 + random() % 15);
+      scheduler.add(std::make_shared<Sequence>(std::move(request)));
+    }
+    StepPlan plan = scheduler.next();
+    if (plan.empty()) continue;
+    StepOutcome outcome = executor.execute(plan);
+    told(plan, outcome);
+    scheduler.done(plan, std::move(outcome));
+  }
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,238 @@
+// Plans and outcomes come out as they went in; anything else that arrives is refused before a rank computes it.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "serving/distributed/plan_fields.h"
+#include "tests/serving/distributed/plans.h"
+
+namespace trireme {
+namespace {
+
+using test::kPlanBounds;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+TEST(PlanCodec, GivesBackEveryPlanAndOutcome) {
+  PlanDecoder decoder(kPlanBounds);
+  int64_t starts = 0, histories = 0, asked = 0, plans = 0;
+  test::for_each_plan(60, [&](const StepPlan& plan, const StepOutcome& outcome) {
+    const std::vector<std::byte> bytes = encode_plan(plan);
+    EXPECT_LE(std::ssize(bytes), kPlanBounds.most_bytes());
+    const StepPlan again = decoder.decode(bytes);
+    EXPECT_EQ(encode_plan(again), bytes);
+    EXPECT_EQ(again.tokens, plan.tokens);
+    EXPECT_EQ(again.blocks, plan.blocks);
+    ASSERT_EQ(again.starts.size(), plan.starts.size());
+    for (size_t i = 0; i < plan.starts.size(); ++i) {
+      const TokenChoice &a = *again.starts[i].choice, &b = *plan.starts[i].choice;
+      EXPECT_EQ(members(a.sampling), members(b.sampling));
+      EXPECT_EQ(a.bad_words, b.bad_words);
+      EXPECT_EQ(a.logit_bias, b.logit_bias);
+      EXPECT_EQ(a.prompt_logprobs, b.prompt_logprobs);
+      histories += std::ssize(again.starts[i].history);
+    }
+    ASSERT_EQ(again.sequences.size(), plan.sequences.size());
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      EXPECT_EQ(members(again.sequences[i]), members(plan.sequences[i]));
+      asked += plan.sequences[i].asked;
+    }
+    const std::vector<std::byte> told = encode_outcome(outcome);
+    EXPECT_EQ(encode_outcome(decode_outcome(told, plan, kPlanBounds.ids)), told);
+    starts += std::ssize(plan.starts);
+    ++plans;
+  });
+  EXPECT_GE(starts, 60);
+  EXPECT_GT(histories, 0);
+  EXPECT_GT(asked, 0);
+  EXPECT_GT(plans, 100);
+}
+
+// A prompt of nine tokens with all that a plan may say of it, and a text that goes on.
+StepPlan whole_plan() {
+  StepPlan plan;
+  plan.number = 5;
+  auto choice = std::make_shared<TokenChoice>();
+  choice->end_ids = {1};
+  choice->logit_bias = {{3, 1.0}};
+  choice->bad_words = {{4, 5}};
+  plan.starts.push_back(
+      {.slot = 2, .prompt_tokens = 20, .history = {1, 2, 3}, .generated = 1, .choice = choice});
+  plan.sequences.push_back({.slot = 1,
+                            .first_token = 0,
+                            .tokens = 1,
+                            .past = 7,
+                            .kept_blocks = 2,
+                            .first_block = 0,
+                            .blocks = 0,
+                            .samples = true,
+                            .mask = 1});
+  plan.sequences.push_back({.slot = 2,
+                            .first_token = 1,
+                            .tokens = 9,
+                            .past = 0,
+                            .kept_blocks = 0,
+                            .first_block = 0,
+                            .blocks = 3,
+                            .first_asked = 2,
+                            .asked = 7,
+                            .following = 6});
+  plan.tokens = {9, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  plan.blocks = {0, 1, 2};
+  plan.masks = {~0u, ~0u, 1u, 2u};
+  return plan;
+}
+
+TokenChoice& choice_of(StepPlan& plan) { return const_cast<TokenChoice&>(*plan.starts[0].choice); }
+
+TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
+  EXPECT_NO_THROW(decode_plan(encode_plan(whole_plan()), kPlanBounds));
+  const std::vector<std::function<void(StepPlan&)>> mistakes = {
+      [](StepPlan& p) { p.sequences.clear(); },
+      [](StepPlan& p) { p.tokens[3] = 50; },
+      [](StepPlan& p) { p.tokens[3] = -1; },
+      [](StepPlan& p) { p.tokens.push_back(1); },
+      [](StepPlan& p) { p.tokens.resize(13, 1); },
+      [](StepPlan& p) { p.blocks[1] = 24; },
+      [](StepPlan& p) { p.blocks[1] = -1; },
+      [](StepPlan& p) { p.blocks.pop_back(); },
+      [](StepPlan& p) { p.masks.pop_back(); },
+      [](StepPlan& p) { p.sequences[0].mask = 2; },
+      [](StepPlan& p) { p.sequences[0].mask = -2; },
+      [](StepPlan& p) { p.sequences[0].slot = 4; },
+      [](StepPlan& p) { p.sequences[0].slot = -1; },
+      [](StepPlan& p) { p.sequences[0].slot = 2; },
+      [](StepPlan& p) { p.sequences[0].tokens = 0; },
+      [](StepPlan& p) { p.sequences[0].past = -1; },
+      [](StepPlan& p) { p.sequences[0].past = 8; },
+      [](StepPlan& p) { p.sequences[0].past = std::numeric_limits<int32_t>::max(); },
+      [](StepPlan& p) { p.sequences[0].kept_blocks = 11; },
+      [](StepPlan& p) { p.sequences[0].kept_blocks = -1; },
+      [](StepPlan& p) { p.sequences[0].blocks = -1; },
+      [](StepPlan& p) { p.sequences[0].first_token = 1; },
+      [](StepPlan& p) { p.sequences[1].first_block = 1; },
+      [](StepPlan& p) { p.sequences[1].tokens = std::numeric_limits<int32_t>::max(); },
+      [](StepPlan& p) { p.sequences[1].asked = 8; },
+      [](StepPlan& p) { p.sequences[1].asked = -1; },
+      [](StepPlan& p) { p.sequences[1].first_asked = -1; },
+      [](StepPlan& p) { p.sequences[1].following = 50; },
+      [](StepPlan& p) { p.sequences[1].following = -1; },
+      [](StepPlan& p) { p.starts[0].slot = 4; },
+      [](StepPlan& p) { p.starts.push_back(p.starts[0]); },
+      [](StepPlan& p) { p.starts[0].prompt_tokens = 41; },
+      [](StepPlan& p) { p.starts[0].prompt_tokens = 0; },
+      [](StepPlan& p) { p.starts[0].generated = -1; },
+      [](StepPlan& p) { p.starts[0].history[1] = 50; },
+      [](StepPlan& p) { p.starts[0].history.resize(41, 1); },
+      [](StepPlan& p) { choice_of(p).sampling.temperature = kNan; },
+      [](StepPlan& p) { choice_of(p).sampling.top_k = -1; },
+      [](StepPlan& p) { choice_of(p).sampling.top_p = 0; },
+      [](StepPlan& p) { choice_of(p).sampling.min_p = kNan; },
+      [](StepPlan& p) { choice_of(p).repetition_penalty = 0; },
+      [](StepPlan& p) { choice_of(p).frequency_penalty = kNan; },
+      [](StepPlan& p) { choice_of(p).presence_penalty = kNan; },
+      [](StepPlan& p) { choice_of(p).top_logprobs = 51; },
+      [](StepPlan& p) { choice_of(p).prompt_logprobs = -2; },
+      [](StepPlan& p) { choice_of(p).min_tokens = -1; },
+      [](StepPlan& p) { choice_of(p).end_ids = {-1}; },
+      [](StepPlan& p) {
+        choice_of(p).logit_bias = {{-1, 0.0}};
+      },
+      [](StepPlan& p) {
+        choice_of(p).logit_bias = {{1, kNan}};
+      },
+      [](StepPlan& p) { choice_of(p).bad_words = {{}}; },
+      [](StepPlan& p) {
+        choice_of(p).bad_words = {{1, -1}};
+      },
+  };
+  for (size_t i = 0; i < mistakes.size(); ++i) {
+    StepPlan plan = whole_plan();
+    mistakes[i](plan);
+    EXPECT_THROW(decode_plan(encode_plan(plan), kPlanBounds), BadMessage) << "mistake " << i;
+  }
+}
+
+TEST(PlanCodec, RefusesWhatIsCutOffOrLongerAndTakesAnyBytes) {
+  std::vector<std::byte> bytes = encode_plan(whole_plan());
+  for (size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_THROW(decode_plan(std::span(bytes).first(n), kPlanBounds), BadMessage) << n;
+  // Any bit the wrong way round: refused, or another plan within the bounds.
+  int refused = 0;
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    std::vector<std::byte> other = bytes;
+    other[bit / 8] ^= std::byte{1} << (bit % 8);
+    try {
+      EXPECT_EQ(encode_plan(decode_plan(other, kPlanBounds)), other);
+    } catch (const BadMessage&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  bytes.push_back({});
+  EXPECT_THROW(decode_plan(bytes, kPlanBounds), BadMessage);
+  // The length of a list before which memory would be taken for it.
+  const std::vector<std::byte> long_list(64, std::byte{0xFF});
+  EXPECT_THROW(decode_plan(long_list, kPlanBounds), BadMessage);
+}
+
+TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
+  StepPlan first = whole_plan(), next = whole_plan();
+  first.sequences.erase(first.sequences.begin());
+  first.sequences[0].first_token = 0;
+  first.tokens.erase(first.tokens.begin());
+  next.starts.clear();
+  next.number = 6;
+  next.sequences = {{.slot = 2, .tokens = 2, .past = 9, .kept_blocks = 3, .samples = true}};
+  next.tokens = {1, 2};
+  next.blocks.clear();
+  const auto refused = [&](const StepPlan& second) {
+    PlanDecoder decoder(kPlanBounds);
+    decoder.decode(encode_plan(first));
+    try {
+      decoder.decode(encode_plan(second));
+    } catch (const BadMessage&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused(next));
+  StepPlan late = next, never = next, other = next;
+  late.number = 7;
+  EXPECT_TRUE(refused(late));
+  never.sequences[0].slot = 3;
+  EXPECT_TRUE(refused(never));
+  other.sequences[0].kept_blocks = 4;
+  EXPECT_TRUE(refused(other));
+  EXPECT_TRUE(refused(first));
+  // Nothing has entered slot 1 before.
+  EXPECT_THROW(PlanDecoder(kPlanBounds).decode(encode_plan(whole_plan())), BadMessage);
+}
+
+TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
+  const StepPlan plan = whole_plan();
+  StepOutcome good{
+      .number = 5, .chosen = {{.id = 3, .logprob = -1, .top = {{3, -1}}}}, .prompt = {}};
+  good.prompt.emplace_back(7);
+  const auto refused = [&](const std::function<void(StepOutcome&)>& mistake) {
+    StepOutcome outcome = good;
+    mistake(outcome);
+    try {
+      decode_outcome(encode_outcome(outcome), plan, kPlanBounds.ids);
+    } catch (const BadMessage&) {
+      return true;
+    }
+    return false;
+  };
+  EXPECT_FALSE(refused([](StepOutcome&) {}));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.number = 4; }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen.clear(); }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].id = 50; }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].top[0].id = -1; }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.prompt.clear(); }));
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.prompt[0].pop_back(); }));
+}
+
+}  // namespace
+}  // namespace trireme
