@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <set>
 #include <thread>
 
 #include "commands/commands.h"
@@ -29,6 +30,7 @@ struct Arguments {
   std::string host = "127.0.0.1", chat_template;
   int port = 8000;
   std::vector<std::string> names, keys;
+  std::vector<std::string> modules;  // names of model.modules
   bool insecure = false;
   TlsFiles tls;
   int shutdown_seconds = 60;
@@ -73,6 +75,13 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
                              .created = std::time(nullptr),
                              .max_model_len = model.limits().length,
                              .root = args.model.model});
+  for (size_t i = 0; i < args.modules.size(); ++i)
+    config.models.push_back({.id = args.modules[i],
+                             .created = std::time(nullptr),
+                             .max_model_len = model.limits().length,
+                             .root = args.model.modules[i],
+                             .parent = args.names.front(),
+                             .adapter = static_cast<int32_t>(i)});
   config.version = version_number();
   config.fingerprint = concat("trireme-", version_number(), "-step-", model.loaded().step());
   config.max_model_len = model.limits().length;
@@ -147,8 +156,25 @@ void serve(const Arguments& args, ServedModel& model) {
   drain(args, engine, service, server);
 }
 
+// "NAME=DIR" of --lora-modules.
+void split_modules(Arguments& args) {
+  if (!args.modules.empty() && !args.model.adapter.empty())
+    fail_input("--adapter and --lora-modules do not go together: give all as --lora-modules");
+  std::set<std::string> names(args.names.begin(), args.names.end());
+  for (std::string& module : args.modules) {
+    const size_t at = module.find('=');
+    if (at == 0 || at == std::string::npos || at + 1 == module.size())
+      fail_input("--lora-modules ", module, ": NAME=DIRECTORY is expected");
+    args.model.modules.push_back(module.substr(at + 1));
+    module.resize(at);
+    if (!names.insert(module).second)
+      fail_input("--lora-modules ", module, ": another model is served under this name");
+  }
+}
+
 void run(Arguments args) {
   if (args.names.empty()) args.names = {args.model.model};
+  split_modules(args);
   join_console();
   // What is wrong with the address is said before minutes of loading.
   HttpServer(http_config(args), Routes()).stop();
@@ -215,6 +241,12 @@ CLI::App* add_serve_command(CLI::App& app) {
   add_server_options(*command, *args);
   add_size_options(*command, args->model);
   add_adapter_option(*command, args->model.adapter);
+  command
+      ->add_option("--lora-modules", args->modules,
+                   "Adapters under ids of their own, beside the model (repeatable): directories as "
+                   "PEFT writes them")
+      ->take_all()
+      ->type_name("NAME=DIR");
   add_device_option(*command, args->model.device);
   add_dtype_option(*command, args->model.dtype);
   command

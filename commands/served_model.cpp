@@ -25,8 +25,9 @@ ServedModel::ServedModel(const ServedModelOptions& options) {
   if (world_->size() > 1)
     fail_input(world_->size(), " ranks: a model that several ranks hold together is not served ",
                "yet; start one process");
-  loaded_ =
-      std::make_unique<LoadedModel>(options.model, world_->world(), options.dtype, options.adapter);
+  loaded_ = std::make_unique<LoadedModel>(options.model, world_->world(), options.dtype,
+                                          options.adapter, options.modules);
+  limits_.adapters = !options.modules.empty();
   const RunConfig& trained = loaded_->run_config();
   spec_ = loaded_->tokenizer_spec(options.tokenizer);
   tokenizer_ = loaded_->open_tokenizer(spec_);
@@ -76,9 +77,11 @@ void ServedModel::divide_memory(const ServedModelOptions& options) {
 }
 
 std::unique_ptr<StepExecutor> ServedModel::make_executor() {
-  return std::make_unique<ModelExecutor>(
-      loaded_->model(), loaded_->parameters(), *ctx_, groups_.get(),
-      ExecutorConfig{.limits = limits_, .vocab_size = tokenizer_->vocab_size()});
+  return std::make_unique<ModelExecutor>(loaded_->model(), loaded_->parameters(), *ctx_,
+                                         groups_.get(),
+                                         ExecutorConfig{.limits = limits_,
+                                                        .vocab_size = tokenizer_->vocab_size(),
+                                                        .adapters = loaded_->module_columns()});
 }
 
 void ServedModel::move_here() { pin_team(0, threads_); }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "parallel/device.h"
 #include "parallel/groups.h"
@@ -14,6 +15,7 @@ namespace trireme {
 
 struct ServedModelOptions {
   std::string model, adapter, tokenizer, device = "auto";
+  std::vector<std::string> modules;  // directories of adapters that requests choose among
   std::optional<DType> dtype;
   int threads = 0;                 // 0: all cores
   int64_t max_model_len = 0;       // 0: the model's, or as much as the cache holds

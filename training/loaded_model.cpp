@@ -8,7 +8,7 @@
 #include "training/checkpoint_model.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
-#include "transformer/peft_adapter.h"
+#include "transformer/stacked_adapters.h"
 
 namespace trireme {
 namespace {
@@ -22,12 +22,12 @@ std::string checkpoint_of(const std::string& path) {
 }  // namespace
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
-                         const std::string& adapter)
+                         const std::string& adapter, const std::vector<std::string>& modules)
     : path_(path),
       checkpoint_(
           from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })) {
   const std::string base = from_rank_0(group, [&] {
-    if (is_model_source(checkpoint_) || !adapter.empty()) return std::string();
+    if (is_model_source(checkpoint_) || !adapter.empty() || !modules.empty()) return std::string();
     const RunConfig run = checkpoint_run_config(CheckpointReader(checkpoint_));
     return run.finetune.lora.enabled() ? find_base(checkpoint_, run) : std::string();
   });
@@ -47,16 +47,13 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       if (foreign || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
-    if (!adapter.empty()) {
+    if (!adapter.empty() || !modules.empty()) {
       if (config_.finetune.lora.enabled())
         fail_input(path, " has adapters already; merge them into a model first");
-      auto peft = std::make_unique<PeftAdapter>(adapter);
-      peft->check_adapters(config_.model);
-      config_.finetune.lora = peft->lora();
-      adapters_ = std::move(peft);
-      origin_.special_tokens = true;
-      if (std::string kept = kept_chat_template(adapter); !kept.empty())
-        origin_.chat_template = std::move(kept);
+      if (adapter.empty())
+        add_modules(modules);
+      else
+        add_adapter(adapter);
       if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
     } else if (config_.finetune.lora.enabled()) {
       adapters_ = std::make_unique<CheckpointModel>(checkpoint_);
@@ -65,6 +62,25 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
     }
     config_.dtype = dtype.value_or(config_.dtype);
   });
+}
+
+void LoadedModel::add_adapter(const std::string& adapter) {
+  auto peft = std::make_unique<PeftAdapter>(adapter);
+  peft->check_adapters(config_.model);
+  config_.finetune.lora = peft->lora();
+  adapters_ = std::move(peft);
+  origin_.special_tokens = true;
+  if (std::string kept = kept_chat_template(adapter); !kept.empty())
+    origin_.chat_template = std::move(kept);
+}
+
+void LoadedModel::add_modules(const std::vector<std::string>& modules) {
+  std::vector<std::unique_ptr<PeftAdapter>> opened;
+  for (const std::string& module : modules) opened.push_back(std::make_unique<PeftAdapter>(module));
+  auto stacked = std::make_unique<StackedAdapters>(std::move(opened), config_.model);
+  config_.finetune.lora = stacked->lora();
+  for (size_t i = 0; i < modules.size(); ++i) module_columns_.push_back(stacked->columns(i));
+  adapters_ = std::move(stacked);
 }
 
 std::string LoadedModel::tokenizer_spec(const std::string& asked) const {

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/text/tokenizer.h"
 #include "training/finetune_origin.h"
@@ -12,6 +14,7 @@
 
 namespace trireme {
 
+using AdapterColumns = std::pair<int32_t, int32_t>;  // transformer/stacked_adapters.h
 class Communicator;
 struct Ctx;
 
@@ -22,8 +25,9 @@ class LoadedModel {
   // its failures (parallel/agree.h). Or opens a model of others (transformer/model_source.h) and checks that
   // its tensors are those of its configuration.
   // dtype: to compute in; absent: that of the checkpoint. adapter: a directory of PEFT's, for the model; empty: none.
+  // modules: such directories, among which every token of a pass chooses (transformer/stacked_adapters.h).
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
-              const std::string& adapter = "");
+              const std::string& adapter = "", const std::vector<std::string>& modules = {});
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
@@ -32,6 +36,7 @@ class LoadedModel {
   const Model& model() const { return *model_; }
   ParameterStore& parameters() { return *store_; }
   int64_t step() const { return step_; }
+  const std::vector<AdapterColumns>& module_columns() const { return module_columns_; }
   // What the checkpoint says of where it comes from; of a model of others, that others have trained it.
   const FinetuneOrigin& origin() const { return origin_; }
   // It has seen texts with what its tokenizer puts around them: trained by others, or from their weights, or
@@ -48,12 +53,15 @@ class LoadedModel {
   std::string find_chat_template(const std::string& given, const std::string& tokenizer) const;
 
  private:
+  void add_adapter(const std::string& adapter);
+  void add_modules(const std::vector<std::string>& modules);
   std::string path_;  // as it was named
   std::string checkpoint_;
   RunConfig config_;
   std::unique_ptr<ModelSource> source_;  // absent: a checkpoint in the dtype it was saved in
   std::unique_ptr<ModelSource>
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
+  std::vector<AdapterColumns> module_columns_;
   int64_t step_ = 0;
   FinetuneOrigin origin_;
   std::unique_ptr<Model> model_;

@@ -167,10 +167,13 @@ AllTokens LowRank::dropped(Pass& pass, const TokenRange& tokens, const ConstTens
   return {std::move(y), view};
 }
 
-Activation LowRank::inner(Pass& pass, const Part& part, const ConstTensor& x) const {
+Activation LowRank::inner(Pass& pass, const TokenRange& tokens, const Part& part,
+                          const ConstTensor& x) const {
   const Tensor a = pass.params.value(part.a);
   Activation h = pass.ctx.allocate("lora.inner", x.dtype(), Shape{x.size(0), a.size(0)});
   product(pass, h, x, Transpose::kNo, a, Transpose::kYes, {.alpha = static_cast<float>(scale_)});
+  if (pass.tokens.adapter_columns.present())
+    keep_columns(pass.ctx, h, tokens.of(pass.tokens.adapter_columns));
   return h;
 }
 
@@ -222,7 +225,7 @@ void LowRank::forward(Pass& pass, const TokenRange& tokens, const Tensor& y, con
   if (!present()) return;
   const AllTokens input = dropped(pass, tokens, x);
   for (const Part& part : parts_) {
-    const Activation h = inner(pass, part, input);
+    const Activation h = inner(pass, tokens, part, input);
     const Tensor out = y.slice(1, part.begin, part.end);
     if (magnitudes_)
       scaled_forward(pass, part, squares, out, input, h, weight);
@@ -298,7 +301,8 @@ void LowRank::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTens
   if (magnitudes_) weight.emplace(pass, first, last);
   const ConstTensor w = weight ? ConstTensor(*weight) : ConstTensor();
   const Activation squares = row_squares(pass, w);
-  const AllTokens input = dropped(pass, rows_of(pass, x), x);
+  const TokenRange tokens = rows_of(pass, x);
+  const AllTokens input = dropped(pass, tokens, x);
   for (const Part& part : parts_) {
     const ConstTensor of_part = dy.slice(1, part.begin, part.end);
     ConstTensor d = of_part;
@@ -308,7 +312,7 @@ void LowRank::backward_weight(Pass& pass, const ConstTensor& dy, const ConstTens
       scale(pass, part, squares, scaled, of_part);
       d = *scaled;
     }
-    const Activation h = inner(pass, part, input);
+    const Activation h = inner(pass, tokens, part, input);
     const GradientSlot db = pass.params.gradient(part.b);
     product(pass, db.grad, d, Transpose::kYes, h, Transpose::kNo, {.accumulate = db.accumulate});
     const GradientSlot da = pass.params.gradient(part.a);

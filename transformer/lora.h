@@ -106,7 +106,9 @@ class LowRank {
   RandomKey dropout_key(const Pass& pass) const;
   // x' of some tokens; shows x itself without dropout.
   AllTokens dropped(Pass& pass, const TokenRange& tokens, const ConstTensor& x) const;
-  Activation inner(Pass& pass, const Part& part, const ConstTensor& x) const;  // s x' A^T
+  // s x' A^T of some tokens
+  Activation inner(Pass& pass, const TokenRange& tokens, const Part& part,
+                   const ConstTensor& x) const;
   // s d B, d (n, outputs of the part)
   Activation inner_gradient(Pass& pass, const Part& part, const ConstTensor& d) const;
   // y = (g + shift) x, or y +=, of the part's outputs

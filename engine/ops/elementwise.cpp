@@ -1,5 +1,6 @@
 #include "engine/ops/elementwise.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -59,6 +60,30 @@ void fill_zero(Ctx& ctx, const Tensor& y) {
   auto* bytes = static_cast<std::byte*>(y.raw());
   parallel_for(ctx.threads, y.bytes(), kBytesWorthAThread, [=](int64_t begin, int64_t end) {
     std::memset(bytes + begin, 0, static_cast<size_t>(end - begin));
+  });
+}
+
+void keep_columns(Ctx& ctx, const Tensor& y, const ConstTensor& ranges) {
+  TRIREME_CHECK(y.rank() == 2, "keep_columns: y is ", y.shape(), ", expected (T, C)");
+  check_contiguous("keep_columns", "y", y);
+  check_operand("keep_columns", "ranges", ranges, DType::kI32, {y.size(0), 2});
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOther);
+  const int64_t rows = y.size(0), columns = y.size(1);
+  const auto* const kept = ranges.as<int32_t>();
+  dispatch_float("keep_columns", y.dtype(), [&]<class T>() {
+    T* const values = y.as<T>();
+    if (ctx.gpu != nullptr)
+      return cuda::keep_columns<T>(*ctx.gpu, values, kept, rows, columns);
+    constexpr int64_t kRowsWorthAThread = 64;
+    parallel_for(ctx.threads, rows, kRowsWorthAThread, [=](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t first = std::clamp<int64_t>(kept[2 * t], 0, columns);
+        const int64_t last = std::clamp<int64_t>(kept[2 * t + 1], first, columns);
+        std::fill(values + t * columns, values + t * columns + first, T{});
+        std::fill(values + t * columns + last, values + (t + 1) * columns, T{});
+      }
+    });
   });
 }
 

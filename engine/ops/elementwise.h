@@ -17,6 +17,9 @@ void cast(Ctx& ctx, const Tensor& y, const ConstTensor& x);
 
 void fill_zero(Ctx& ctx, const Tensor& y);
 
+// y[t, c] = 0 unless ranges[t, 0] <= c < ranges[t, 1]. y (T, C) of a float dtype, ranges (T, 2) int32.
+void keep_columns(Ctx& ctx, const Tensor& y, const ConstTensor& ranges);
+
 // Dropout (Srivastava et al. 2014) of rows: y = keep ? x / (1 - p) : 0, [+ residual].
 // Element (t, c) of the (T, C) input is kept iff uniform(word rows[t] * C + c of the key) >= p:
 // `rows` (T) int64 holds each token's global index, so the mask does not depend on the layout.

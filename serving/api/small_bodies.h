@@ -14,6 +14,7 @@ struct ModelCard {
   int64_t max_model_len = 0;
   std::string root = {};    // what was loaded
   std::string parent = {};  // of an adapter: the id of its base
+  int32_t adapter = -1;     // its number; -1: the model alone
 };
 
 std::string model_body(const ModelCard& card);

@@ -58,6 +58,8 @@ void check_starts(const StepPlan& plan, const PlanBounds& bounds) {
     require(within(start.prompt_tokens, 1, bounds.length), "a prompt of ", start.prompt_tokens,
             " tokens");
     require(within(start.generated, 0, bounds.length), start.generated, " tokens of a text");
+    require(within(start.adapter, -1, bounds.adapters - 1), "adapter ", start.adapter, " of ",
+            bounds.adapters);
     require(std::ssize(start.history) <= bounds.length && ids_within(start.history, bounds.ids),
             "the history of slot ", start.slot);
     check_choice(*start.choice, bounds);

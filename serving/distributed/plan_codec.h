@@ -22,6 +22,7 @@ struct PlanBounds {
   int64_t block_tokens = 0;  // of a block
   int64_t ids = 0;           // tokens have ids below
   int64_t mask_words = 0;    // of a row of StepPlan::masks
+  int64_t adapters = 0;      // that are served beside one another
 
   // No plan within these bounds takes more bytes, unless its choices list more than 4 Mi of ids in all.
   int64_t most_bytes() const;

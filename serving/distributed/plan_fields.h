@@ -31,8 +31,8 @@ auto members(S& record) {
 
 template <RecordOf<SlotStart> S>
 auto members(S& record) {
-  auto& [slot, prompt_tokens, history, generated, choice] = record;
-  return std::tie(slot, prompt_tokens, history, generated, choice);
+  auto& [slot, prompt_tokens, history, generated, draw, adapter, choice] = record;
+  return std::tie(slot, prompt_tokens, history, generated, draw, adapter, choice);
 }
 
 template <RecordOf<SequenceStep> S>

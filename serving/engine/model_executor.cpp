@@ -29,7 +29,9 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
       model_(model),
       limits_(config.limits),
       chooser_(limits_.sequences, choices_of(model, config.vocab_size)),
+      adapters_(config.adapters),
       tables_(static_cast<size_t>(limits_.sequences)),
+      columns_(static_cast<size_t>(limits_.sequences)),
       stage_(model, params, ctx, groups, limits_, stages_of(groups),
              std::max(limits_.sequences, std::min(limits_.tokens, kMostLogitRows)),
              [this](int m, int64_t first, std::span<const float> logits) {
@@ -54,7 +56,12 @@ StepOutcome ModelExecutor::execute(const StepPlan& plan) {
 
 void ModelExecutor::enter(const SlotStart& start) {
   chooser_.start(start);
-  tables_[static_cast<size_t>(start.slot)].clear();
+  const auto slot = static_cast<size_t>(start.slot);
+  tables_[slot].clear();
+  TRIREME_CHECK(start.adapter < std::ssize(adapters_), "adapter ", start.adapter, " of ",
+                adapters_.size());
+  columns_[slot] =
+      start.adapter < 0 ? AdapterColumns{} : adapters_[static_cast<size_t>(start.adapter)];
 }
 
 void ModelExecutor::extend_tables(const StepPlan& plan) {
@@ -85,7 +92,8 @@ void ModelExecutor::write_batch(const StepPlan& plan, int m, size_t begin, size_
     const SequenceStep& step = plan.sequences[i];
     const std::span<const int32_t> ids(plan.tokens.data() + step.first_token,
                                        static_cast<size_t>(step.tokens));
-    parts.push_back({ids, step.past, tables_[static_cast<size_t>(step.slot)]});
+    const auto slot = static_cast<size_t>(step.slot);
+    parts.push_back({ids, step.past, tables_[slot], columns_[slot]});
     const auto want = [&](int32_t token, int32_t asked) {
       wanted.push_back(at + token);
       rows.push_back({i, asked, int64_t{step.past} + token + 1, {}});

@@ -18,6 +18,8 @@ struct ExecutorConfig {
   // Ids from here on are never chosen: a model's vocabulary may be padded beyond its tokenizer's, and the
   // rows of the padding were hardly trained. 0: the model's vocabulary.
   int64_t vocab_size = 0;
+  // Where limits.adapters: of the inner columns of the model's adapters those of each that sequences name.
+  std::vector<AdapterColumns> adapters = {};
 };
 
 class ModelExecutor final : public StepExecutor {
@@ -65,7 +67,9 @@ class ModelExecutor final : public StepExecutor {
   const Model& model_;
   StepLimits limits_;
   TokenChooser chooser_;
-  std::vector<std::vector<int32_t>> tables_;  // of the slots
+  std::vector<AdapterColumns> adapters_;
+  std::vector<std::vector<int32_t>> tables_;  // of the slots, as are
+  std::vector<AdapterColumns> columns_;
   StepStage stage_;
   std::map<int, PipelineExecutor> executors_;  // of several stages, by the number of micro-batches
   int micro_batches_ = 1;                      // of the step under way

@@ -7,9 +7,10 @@
 namespace trireme {
 namespace {
 
-// A slot, an id, a position and a row for each token; of each sequence an offset, a length and its blocks.
+// A slot, an id, a position, a row and an adapter's columns for each token; of each sequence an offset, a length and its blocks.
 int64_t bytes_for(const StepLimits& limits) {
-  return 20 * limits.tokens + 4 * (limits.sequences * (2 + limits.blocks_of_sequence()) + 1);
+  return (limits.adapters ? 28 : 20) * limits.tokens +
+         4 * (limits.sequences * (2 + limits.blocks_of_sequence()) + 1);
 }
 
 }  // namespace
@@ -68,6 +69,7 @@ void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
   // Token after token: of which part, and which of its own.
   size_t part = 0;
   int64_t own = -1;
+  AdapterColumns from;
   const auto next = [&](int64_t i) {
     if (i == 0) part = 0, own = -1;
     if (part < parts.size() && ++own == std::ssize(parts[part].ids)) ++part, own = 0;
@@ -84,6 +86,12 @@ void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
   });
   tokens_.positions = put<int32_t>(
       {tokens_.count}, [&](int64_t i) -> int64_t { return next(i) ? parts[part].past + own : 0; });
+  if (!limits_.adapters) return;
+  tokens_.adapter_columns = put<int32_t>({tokens_.count, 2}, [&](int64_t i) {
+    const bool end = i % 2 == 1;
+    if (!end) from = next(i / 2) ? parts[part].columns : AdapterColumns{};
+    return end ? from.second : from.first;
+  });
 }
 
 void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {

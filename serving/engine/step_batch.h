@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "transformer/stacked_adapters.h"
 #include "transformer/tokens.h"
 
 namespace trireme {
@@ -16,6 +17,7 @@ struct StepLimits {
   // Prompts that a step computes from their beginnings are attended as in training, which is faster, but
   // their results are not bit for bit those of the same prompts in chunks, or behind a prefix.
   bool attend_as_training = true;
+  bool adapters = false;  // tokens choose among adapters (Part::columns)
   int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
 };
 
@@ -27,6 +29,7 @@ class StepBatch {
     std::span<const int32_t> ids;    // new tokens
     int64_t past = 0;                // tokens before them
     std::span<const int32_t> table;  // blocks of all of these
+    AdapterColumns columns = {};     // of the adapters', those that act
   };
   // rows: those of the tokens, in ascending order, that the next token's logits are wanted behind. `padded`
   // tokens and as many sequences without any are behind the real ones. On a GPU one copy from pinned memory,

@@ -156,19 +156,17 @@ HttpAnswer Service::ready() const {
 HttpAnswer Service::model(const HttpRequest& request) const {
   const std::string id =
       percent_decoded(std::string_view(request.head.path).substr(sizeof("/v1/models/") - 1));
+  return {{.body = model_body(find_model(id))}};
+}
+
+const ModelCard& Service::find_model(const std::string& id) const {
   for (const ModelCard& card : config_.models)
-    if (card.id == id) return {{.body = model_body(card)}};
+    if (card.id == id) return card;
   fail_no_model(id);
 }
 
-void Service::check_model(const std::string& id) const {
-  const bool known = std::any_of(config_.models.begin(), config_.models.end(),
-                                 [&](const ModelCard& card) { return card.id == id; });
-  if (!known) fail_no_model(id);
-}
-
 void Service::check_done_here(const GenerationRequest& request) const {
-  check_model(request.model);
+  (void)find_model(request.model);
   if (request.constraint.kind != Constraint::Kind::kNone)
     fail_unavailable("response_format", "structured output is not available on this server");
 }
@@ -267,7 +265,8 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                          .max_tokens = tokens_to_generate(request, std::ssize(prompt)),
                          .priority = static_cast<int>(request.priority),
                          .salt = concat(http.tenant, ":", request.cache_salt),
-                         .draw = sequences.size() * n});
+                         .draw = sequences.size() * n,
+                         .adapter = find_model(request.model).adapter});
   metrics_.admitted(request.n, request.max_tokens.value_or(0));
   const bool stream = form.stream;
   ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
@@ -318,14 +317,14 @@ HttpAnswer Service::chat_completions(HttpRequest& http) {
 HttpAnswer Service::embeddings(HttpRequest& http) {
   const EmbeddingsRequest request = parse_embeddings(http.body, config_.requests);
   mention_unknown(request.unknown);
-  check_model(request.model);
+  (void)find_model(request.model);
   fail_unavailable("", "embeddings are not available on this server");
 }
 
 HttpAnswer Service::tokenize(HttpRequest& http) {
   const TokenizeRequest request = parse_tokenize(http.body, config_.requests);
   mention_unknown(request.unknown);
-  if (!request.model.empty()) check_model(request.model);
+  if (!request.model.empty()) (void)find_model(request.model);
   const std::vector<int32_t> tokens =
       request.variables != nullptr ? encode_chat(*request.variables, request.add_special)
                                    : encode_prompt({.text = request.prompt}, request.add_special);
@@ -339,7 +338,7 @@ HttpAnswer Service::tokenize(HttpRequest& http) {
 HttpAnswer Service::detokenize(HttpRequest& http) {
   const DetokenizeRequest request = parse_detokenize(http.body, config_.requests);
   mention_unknown(request.unknown);
-  if (!request.model.empty()) check_model(request.model);
+  if (!request.model.empty()) (void)find_model(request.model);
   return {{.body = detokenize_body(valid_utf8(tokenizer_.decode(request.tokens)))}};
 }
 

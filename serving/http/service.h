@@ -20,7 +20,8 @@
 namespace trireme {
 
 struct ServiceConfig {
-  std::vector<ModelCard> models;  // all of them the same model, under different ids; at least one
+  // All of them the same model, under different ids, or with one of its adapters; at least one.
+  std::vector<ModelCard> models;
   std::string version, fingerprint;
   int64_t max_model_len = 0;
   std::vector<int32_t> end_ids;  // that end the model's texts
@@ -54,7 +55,7 @@ class Service {
   HttpAnswer ready() const;
   void add_generating_route(Routes& routes, const char* path,
                             HttpAnswer (Service::*handle)(HttpRequest&));
-  void check_model(const std::string& id) const;
+  const ModelCard& find_model(const std::string& id) const;  // ApiError 404 where it is not served
   void check_done_here(const GenerationRequest& request) const;
   void check_engine() const;
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special) const;

@@ -146,12 +146,13 @@ void Scheduler::start(StepPlan& plan, const std::shared_ptr<Sequence>& sequence)
   entry.prompt_tokens = s.prompt_tokens;
   entry.generated = s.generated();
   entry.draw = s.draw;
+  entry.adapter = s.adapter;
   entry.choice = s.choice;
   if (s.choice->needs_history()) entry.history = s.tokens;
 }
 
 void Scheduler::find_prefix(Sequence& s) {
-  s.prefix = pool_.root(s.salt);
+  s.prefix = pool_.root(concat(s.adapter, ":", s.salt));
   if (!config_.prefix_caching) return;
   const int64_t size = pool_.block_tokens();
   // What follows the last token is not in the cache, and neither are log-probabilities.

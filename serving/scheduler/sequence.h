@@ -27,6 +27,7 @@ struct SequenceRequest {
   uint64_t draw = 0;       // added to the choice's seed: sequences that share it draw differently
   // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
   std::shared_ptr<class Sequence> sibling = {};
+  int32_t adapter = -1;  // of those served beside one another; -1: the model alone
 };
 
 class Sequence {
@@ -39,7 +40,8 @@ class Sequence {
         priority(request.priority),
         salt(std::move(request.salt)),
         draw(request.draw),
-        sibling(std::move(request.sibling)) {}
+        sibling(std::move(request.sibling)),
+        adapter(request.adapter) {}
 
   int64_t length() const { return std::ssize(tokens); }
   int64_t generated() const { return length() - prompt_tokens; }
@@ -52,6 +54,7 @@ class Sequence {
   std::string salt;
   uint64_t draw;
   std::shared_ptr<Sequence> sibling;
+  int32_t adapter;
 
   // The scheduler's.
   enum class State { kNew, kWaiting, kRunning, kEnded };

@@ -51,6 +51,15 @@ OpCase fill_case(const Size& s, DType dtype) {
               [=](OpRun& run) { fill_zero(run.ctx, run.output("y", dtype, shape, exact())); });
 }
 
+// Ranges that are empty, all, and part of a row.
+OpCase keep_case(const Size& s, DType dtype) {
+  const Shape shape{s.rows, s.columns};
+  return make("keep_columns", s, dtype, 2 * dtype_size(dtype), [=](OpRun& run) {
+    keep_columns(run.ctx, run.updated("y", dtype, shape, exact()),
+                 run.integers("ranges", DType::kI32, {s.rows, 2}, 0, s.columns + 1));
+  });
+}
+
 // What is kept must be the same; a product and a sum may be rounded together.
 OpCase dropout_case(const Size& s, DType dtype, double p, bool residual) {
   const Shape shape{s.rows, s.columns};
@@ -94,6 +103,7 @@ std::vector<OpCase> elementwise_cases() {
       cases.push_back(add_case(s, dtype));
       cases.push_back(scale_case(s, dtype));
       cases.push_back(fill_case(s, dtype));
+      cases.push_back(keep_case(s, dtype));
       for (DType to : floats) cases.push_back(cast_case(s, dtype, to));
       cases.push_back(dropout_case(s, dtype, 0.0, false));
       cases.push_back(dropout_case(s, dtype, 0.1, false));

@@ -53,6 +53,44 @@ class Server(served_run.ServerTest):
             self.assertEqual(choice["text"] + "\n", printed)
         self.stop(server)
 
+    def finetune_adapter(self, name, answer):
+        self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
+        self.write(f"{name}.jsonl", "".join(json.dumps({"messages": [
+            {"role": "user", "content": word}, {"role": "assistant", "content": answer(word)}]}) + "\n"
+            for word in tiny_run.WORDS * 4))
+        self.write(f"{name}.json", json.dumps({
+            "output_dir": name, "checkpoint": {"load": "run"}, "train_batch_size": 8, "sequence_length": 64,
+            "finetune": {"train_file": f"{name}.jsonl", "chat_template": "chat.jinja", "num_train_epochs": 2,
+                         "lora": {"rank": 4}},
+            "optimizer": {"params": {"lr": 0.05}}, "data": {"tokenizer": "byte"}, "cpu": {"threads_per_rank": 1}}))
+        self.trireme("finetune", "--config", f"{name}.json")
+        return f"{name}/adapter"
+
+    def test_adapters_have_ids_of_their_own(self):
+        adapters = {"upper": self.finetune_adapter("upper", str.upper),
+                    "backwards": self.finetune_adapter("backwards", lambda word: word[::-1])}
+        write = ("generate", "run", "--prompt", PROMPT, "--temperature", 0, "--max-new-tokens", 20)
+        want = {name: self.trireme(*write, "--adapter", folder)[0] for name, folder in adapters.items()}
+        want["tiny"], _ = self.trireme(*write)
+        self.assertEqual(len(set(want.values())), 3)
+        server = self.serve(*(word for name, folder in adapters.items()
+                              for word in ("--lora-modules", f"{name}={folder}")))
+        _, models = self.ask("GET", "/v1/models")
+        self.assertEqual({model["id"]: model["parent"] for model in models["data"]},
+                         {"tiny": None, "upper": "tiny", "backwards": "tiny"})
+        for _ in range(2):  # the second time with the prompt in the cache
+            for name, text in want.items():
+                answer = self.complete(model=name, max_tokens=20, echo=True, ignore_eos=True)
+                self.assertEqual((answer["model"], answer["choices"][0]["text"] + "\n"), (name, text))
+        self.assertEqual(self.ask("POST", "/v1/completions", {"model": "other", "prompt": PROMPT})[0], 404)
+        self.stop(server)
+
+    def test_adapters_that_cannot_be_served(self):
+        for given, says in (("run", "NAME=DIRECTORY is expected"), ("a=run", "adapter_config.json"),
+                            ("m=x", "another model is served under this name")):
+            self.assert_refused("serve", "--model", "run", "--served-model-name", "m", "--lora-modules", given, says=says)
+        self.assert_refused("serve", "--model", "run", "--adapter", "x", "--lora-modules", "a=x", says="do not go together")
+
     def test_routes_and_chats(self):
         self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
         server = self.serve("--chat-template", "chat.jinja")

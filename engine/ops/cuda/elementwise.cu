@@ -101,6 +101,18 @@ struct Dropout {
   }
 };
 
+template <class T>
+struct KeepColumns {
+  T* y;
+  const int32_t* ranges;
+  int64_t columns;
+  __device__ void operator()(int64_t item) const {
+    const int64_t row = quotient(item, columns);
+    const int64_t column = item - row * columns;
+    if (column < ranges[2 * row] || column >= ranges[2 * row + 1]) y[item] = T{};
+  }
+};
+
 }  // namespace
 
 template <class T>
@@ -135,6 +147,11 @@ void cast(Context& gpu, void* y, DType to, const T* x, int64_t n) {
 }
 
 template <class T>
+void keep_columns(Context& gpu, T* y, const int32_t* ranges, int64_t rows, int64_t columns) {
+  for_each_item(gpu, "keep_columns", rows * columns, KeepColumns<T>{y, ranges, columns});
+}
+
+template <class T>
 void dropout(Context& gpu, const cpu::DropoutArgs<T>& a) {
   // What a power of two divides of all three it divides of their bits together.
   with_pack<T>(
@@ -146,10 +163,11 @@ void dropout(Context& gpu, const cpu::DropoutArgs<T>& a) {
       a.y, a.x, a.residual);
 }
 
-#define TRIREME_INSTANTIATE(T)                                           \
-  template void add<T>(Context&, T*, const T*, const T*, int64_t);       \
-  template void scale<T>(Context&, T*, const T*, compute_t<T>, int64_t); \
-  template void cast<T>(Context&, void*, DType, const T*, int64_t);      \
+#define TRIREME_INSTANTIATE(T)                                                   \
+  template void add<T>(Context&, T*, const T*, const T*, int64_t);               \
+  template void scale<T>(Context&, T*, const T*, compute_t<T>, int64_t);         \
+  template void cast<T>(Context&, void*, DType, const T*, int64_t);              \
+  template void keep_columns<T>(Context&, T*, const int32_t*, int64_t, int64_t); \
   template void dropout<T>(Context&, const cpu::DropoutArgs<T>&);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

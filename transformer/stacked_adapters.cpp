@@ -1,0 +1,85 @@
+#include "transformer/stacked_adapters.h"
+
+#include <algorithm>
+#include <set>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+// Factors of layers are some MB; more is no adapter.
+constexpr int64_t kMostRank = 1 << 16;
+
+std::string layer_of(const std::string& parameter) {
+  return parameter.substr(0, parameter.rfind(".lora_"));
+}
+
+}  // namespace
+
+StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<PeftAdapter>> adapters,
+                                 const ModelConfig& config)
+    : ModelSource(adapters.front()->path()), adapters_(std::move(adapters)), first_{0} {
+  config_ = config;
+  std::set<std::string> layers;
+  for (const auto& adapter : adapters_) {
+    const LoraConfig& lora = adapter->lora();
+    if (lora.dora)
+      fail_input(adapter->path(), " has magnitudes (use_dora): adapters that are served beside ",
+                 "others have none; serve it by itself with --adapter, or merge it into a model "
+                 "(trireme checkpoint merge-lora)");
+    adapter->check_adapters(config);
+    for (const ModelParameter& p : adapter_parameters(config, lora))
+      layers.insert(layer_of(p.name));
+    first_.push_back(first_.back() + std::min(lora.rank, kMostRank + 1));
+  }
+  if (first_.back() > kMostRank)
+    fail_input("adapters of rank ", first_.back(), " together; at most ", kMostRank,
+               " are served side by side");
+  lora_.rank = first_.back();
+  lora_.alpha = static_cast<double>(lora_.rank);
+  lora_.targets.assign(layers.begin(), layers.end());
+}
+
+AdapterColumns StackedAdapters::columns(size_t adapter) const {
+  return {static_cast<int32_t>(first_.at(adapter)), static_cast<int32_t>(first_.at(adapter + 1))};
+}
+
+ParameterPlace StackedAdapters::place(const ModelConfig& config,
+                                      const std::string& parameter) const {
+  return adapters_.front()->place(config, parameter);
+}
+
+void StackedAdapters::read(const ModelConfig& config, const ModelParameter& parameter,
+                           const TensorBox& box, int64_t begin, const Tensor& destination) const {
+  const size_t inner =
+      parameter.name.ends_with(".lora_A.weight") ? 0 : 1;  // dimension of the ranks
+  std::vector<float> all(static_cast<size_t>(checked_mul(box.extent[0], box.extent[1])));
+  std::vector<float> tile;
+  for (size_t i = 0; i < adapters_.size(); ++i) {
+    const LoraConfig& lora = adapters_[i]->lora();
+    const int64_t first = std::max(box.start[inner], first_[i]);
+    const int64_t last = std::min(box.start[inner] + box.extent[inner], first_[i + 1]);
+    if (first >= last || !lora.adapts(layer_of(parameter.name))) continue;
+    TensorBox own = box;
+    own.start[inner] = first - first_[i];
+    own.extent[inner] = last - first;
+    ModelParameter theirs = parameter;
+    theirs.shape[inner] = lora.rank;
+    tile.resize(static_cast<size_t>(own.extent[0] * own.extent[1]));
+    adapters_[i]->read(config, theirs, own, 0,
+                       Tensor(tile.data(), DType::kF32, Shape{std::ssize(tile)}));
+    const auto factor = static_cast<float>(inner == 1 ? lora.scale() : 1.0);
+    const int64_t row0 = inner == 0 ? first - box.start[0] : 0;
+    const int64_t column0 = inner == 1 ? first - box.start[1] : 0;
+    for (int64_t r = 0; r < own.extent[0]; ++r)
+      std::transform(tile.begin() + r * own.extent[1], tile.begin() + (r + 1) * own.extent[1],
+                     all.begin() + (row0 + r) * box.extent[1] + column0,
+                     [=](float v) { return factor * v; });
+  }
+  convert_elements(destination,
+                   std::span<const float>(all).subspan(static_cast<size_t>(begin),
+                                                       static_cast<size_t>(destination.numel())));
+}
+
+}  // namespace trireme

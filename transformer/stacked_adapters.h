@@ -1,0 +1,44 @@
+// Several adapters of PEFT's for one model, side by side as one: of ranks r_1, ..., r_n and factors s_1, ..., s_n
+//
+//   A = (A_1; ...; A_n),   B = (s_1 B_1, ..., s_n B_n),   rank r_1 + ... + r_n, factor 1
+//
+// so that y += (x A^T restricted to the columns of adapter i) B^T is what adapter i alone adds (Tokens::
+// adapter_columns), and one product serves tokens of all of them. What an adapter does not adapt is zero.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "transformer/peft_adapter.h"
+
+namespace trireme {
+
+// Columns [begin, end) of the inner ones, of one adapter.
+using AdapterColumns = std::pair<int32_t, int32_t>;
+
+class StackedAdapters : public ModelSource {
+ public:
+  // At least one. InputError for one that is not for a model of `config`, and for magnitudes (DoRA): they scale
+  // all of a layer's output, which no columns can.
+  StackedAdapters(std::vector<std::unique_ptr<PeftAdapter>> adapters, const ModelConfig& config);
+  const char* kind() const override { return "peft"; }
+  const LoraConfig& lora() const { return lora_; }
+  AdapterColumns columns(size_t adapter) const;  // of the inner ones
+  std::string tokenizer() const override { return ""; }
+  // Of the first adapter; what read() reads lies in several places.
+  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
+            int64_t begin, const Tensor& destination) const override;
+
+ protected:
+  bool is_ignored(const ModelConfig&, const std::string&) const override { return false; }
+
+ private:
+  std::vector<std::unique_ptr<PeftAdapter>> adapters_;
+  std::vector<int64_t> first_;  // inner column of each, and the end of all
+  LoraConfig lora_;
+};
+
+}  // namespace trireme
