@@ -29,8 +29,9 @@ struct Arguments {
   ServedModelOptions model;
   std::string host = "127.0.0.1", chat_template;
   int port = 8000;
-  std::vector<std::string> names, keys;
+  std::vector<std::string> names, keys, key_files, admin_keys, admin_key_files;
   std::vector<std::string> modules;  // names of model.modules
+  std::string policy = "fcfs";
   bool insecure = false;
   TlsFiles tls;
   int shutdown_seconds = 60;
@@ -55,12 +56,29 @@ class StopSignals {
   static inline std::atomic<int> count_{0};
 };
 
+// An address of IPv6 stands in brackets there.
+std::string name_in_url(const std::string& host) {
+  const bool bare = host.find(':') != std::string::npos && !host.starts_with("[");
+  return bare ? concat("[", host, "]") : host;
+}
+
+void read_key_files(Arguments& args) {
+  const auto read = [](const std::vector<std::string>& files, std::vector<std::string>& keys) {
+    for (const std::string& file : files) {
+      std::vector<std::string> more = read_api_keys(file);
+      keys.insert(keys.end(), more.begin(), more.end());
+    }
+  };
+  read(args.key_files, args.keys);
+  read(args.admin_key_files, args.admin_keys);
+}
+
 HttpConfig http_config(const Arguments& args) {
   HttpConfig http;
   http.host = args.host;
   http.port = args.port;
   http.insecure = args.insecure;
-  http.keys = ApiKeys(args.keys, {});
+  http.keys = ApiKeys(args.keys, args.admin_keys);
   if (args.tls.certificate.empty() != args.tls.key.empty())
     fail_input("--ssl-certfile and --ssl-keyfile go together");
   if (!args.tls.certificate.empty()) http.tls = args.tls;
@@ -88,8 +106,10 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
   config.end_ids = stop_tokens(model.tokenizer_spec(), model.tokenizer(), chat);
   config.adds_special = model.loaded().wants_special_tokens();
   const int64_t running = model.limits().sequences;
-  config.admission = {
-      .running = running, .waiting = 4 * running, .several_tenants = args.keys.size() > 1};
+  config.admission = {.running = running,
+                      .waiting = 4 * running,
+                      .several_tenants = args.keys.size() + args.admin_keys.size() > 1};
+  config.requests.has_priorities = args.policy == "priority";
   config.requests.sequences = std::min(config.requests.sequences, 5 * running);
   config.requests.vocab_size = model.tokenizer().vocab_size();
   return config;
@@ -150,7 +170,7 @@ void serve(const Arguments& args, ServedModel& model) {
            " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens,
            "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
   std::printf("listening on %s://%s:%d\n", args.tls.key.empty() ? "http" : "https",
-              args.host.c_str(), server.port());
+              name_in_url(args.host).c_str(), server.port());
   std::fflush(stdout);
   wait_for_the_end(engine, server);
   drain(args, engine, service, server);
@@ -176,10 +196,25 @@ void run(Arguments args) {
   if (args.names.empty()) args.names = {args.model.model};
   split_modules(args);
   join_console();
+  read_key_files(args);
   // What is wrong with the address is said before minutes of loading.
   HttpServer(http_config(args), Routes()).stop();
   ServedModel model(args.model);
   serve(args, model);
+}
+
+void add_key_options(CLI::App& command, Arguments& args) {
+  const auto add = [&](const char* name, std::vector<std::string>& to, const char* help) {
+    return command.add_option(name, to, help)->take_all()->allow_extra_args(false);
+  };
+  add("--api-key", args.keys,
+      "Clients must know it (repeatable); without one only this machine is served");
+  add("--api-key-file", args.key_files, "Such keys, one a line; # begins a comment (repeatable)")
+      ->type_name("FILE");
+  add("--admin-api-key", args.admin_keys,
+      "The same, and what changes the server is open to it (repeatable)");
+  add("--admin-api-key-file", args.admin_key_files, "Such keys, one a line (repeatable)")
+      ->type_name("FILE");
 }
 
 void add_server_options(CLI::App& command, Arguments& args) {
@@ -192,11 +227,7 @@ void add_server_options(CLI::App& command, Arguments& args) {
                   "The model's id in requests (repeatable; default: as --model names it)")
       ->take_all()
       ->allow_extra_args(false);
-  command
-      .add_option("--api-key", args.keys,
-                  "Clients must know it (repeatable); without one only this machine is served")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_key_options(command, args);
   command.add_flag("--insecure", args.insecure,
                    "Serve other machines without a key: whoever reaches the port may use it");
   command.add_option("--ssl-certfile", args.tls.certificate, "TLS: the certificates, PEM")
@@ -207,6 +238,14 @@ void add_server_options(CLI::App& command, Arguments& args) {
                   "Seconds that requests have to end after SIGTERM")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+}
+
+void add_scheduling_option(CLI::App& command, Arguments& args) {
+  command
+      .add_option("--scheduling-policy", args.policy,
+                  "fcfs: first come, first served; priority: lower `priority` of requests first")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fcfs", "priority"}));
 }
 
 void add_size_options(CLI::App& command, ServedModelOptions& model) {
@@ -240,6 +279,7 @@ CLI::App* add_serve_command(CLI::App& app) {
       ->type_name("PATH");
   add_server_options(*command, *args);
   add_size_options(*command, args->model);
+  add_scheduling_option(*command, *args);
   add_adapter_option(*command, args->model.adapter);
   command
       ->add_option("--lora-modules", args->modules,

@@ -3,9 +3,18 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "engine/observe/log.h"
 #include "serving/api/api_error.h"
 
 namespace trireme {
+namespace {
+
+constexpr size_t kMostLine = 4096, kMostKeys = 10'000;  // of a file
+
+}  // namespace
 
 ApiKeys::Digest ApiKeys::digest(std::string_view key) {
   Digest out{};
@@ -24,6 +33,28 @@ ApiKeys::ApiKeys(const std::vector<std::string>& user_keys,
   };
   add(user_keys, false);
   add(admin_keys, true);
+}
+
+std::vector<std::string> read_api_keys(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  std::ifstream file(path);
+  if (!std::filesystem::is_regular_file(status) || !file)
+    fail_input("the file of API keys ", path, " cannot be read");
+  if ((status.permissions() & std::filesystem::perms::others_read) != std::filesystem::perms::none)
+    log_warning("everyone on this machine may read the API keys in ", path, ": chmod 600 ", path);
+  std::vector<std::string> keys;
+  constexpr char kSpace[] = " \t\r";
+  for (std::string line; std::getline(file, line);) {
+    if (line.size() > kMostLine || keys.size() > kMostKeys)
+      fail_input("the file of API keys ", path, " has a line of more than ", kMostLine,
+                 " bytes, or more than ", kMostKeys, " keys");
+    const size_t begin = line.find_first_not_of(kSpace);
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    keys.push_back(line.substr(begin, line.find_last_not_of(kSpace) - begin + 1));
+  }
+  if (keys.empty()) fail_input("the file of API keys ", path, " has no key");
+  return keys;
 }
 
 std::string ApiKeys::check(const std::string* authorization, Access access) const {

@@ -34,4 +34,8 @@ class ApiKeys {
   std::vector<Key> keys_;
 };
 
+// The keys of a file: one a line, without the spaces around it; empty lines and those that begin with # are none.
+// InputError where the file cannot be read or has no key. Warns of a file that everyone may read.
+std::vector<std::string> read_api_keys(const std::string& path);
+
 }  // namespace trireme

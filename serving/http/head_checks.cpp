@@ -75,7 +75,8 @@ const Route& find_route(const HeadRules& rules, HttpRequest& request) {
 
 void check_headers(const Route& route, HttpRequest& request) {
   const RequestHead& head = request.head;
-  if (route.method == "POST") {
+  const bool has_body = head.chunked || head.content_length.value_or(0) > 0;
+  if (route.method == "POST" && has_body) {
     const std::string* type = head.find("content-type");
     if (type == nullptr || !is_json(*type))
       throw ApiError(415, "the header Content-Type must be application/json", "",

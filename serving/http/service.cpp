@@ -108,6 +108,13 @@ Routes Service::routes() {
   post("/v1/embeddings", &Service::embeddings);
   post("/tokenize", &Service::tokenize);
   post("/detokenize", &Service::detokenize);
+  routes.add({.method = "POST",
+              .path = "/reset_prefix_cache",
+              .access = Access::kAdmin,
+              .handle = [this](HttpRequest&) {
+                engine_.forget_prefixes();
+                return HttpAnswer{text_reply("", "text/plain")};
+              }});
   get("/v1/models", Access::kUser,
       [this](HttpRequest&) { return HttpAnswer{{.body = model_list_body(config_.models)}}; });
   get("/v1/models/*", Access::kUser, [this](HttpRequest& request) { return model(request); });

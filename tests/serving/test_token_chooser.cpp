@@ -100,6 +100,23 @@ TEST(TokenChooser, SameSeedSameTokensAndPositionsDiffer) {
   EXPECT_GT(changes, 10);
 }
 
+TEST(TokenChooser, SequencesThatShareAChoiceDrawDifferently) {
+  const auto tokens = [](uint64_t seed, uint64_t number) {
+    auto choice = std::make_shared<TokenChoice>();
+    choice->sampling.seed = seed;
+    TokenChooser chooser(1, std::ssize(kLogits));
+    SlotStart start;
+    start.draw = number;
+    start.choice = choice;
+    chooser.start(start);
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 50; ++i) ids.push_back(chooser.choose(0, i, kLogits, nullptr).id);
+    return ids;
+  };
+  EXPECT_NE(tokens(5, 0), tokens(5, 1));
+  EXPECT_EQ(tokens(5, 1), tokens(6, 0));
+}
+
 TokenChoice greedy() {
   TokenChoice choice;
   choice.sampling.temperature = 0;

@@ -59,14 +59,16 @@ TEST(Requests, HaveTheDefaultsOfOpenAi) {
 }
 
 TEST(Requests, ReadEveryField) {
-  const CompletionRequest c = parse_completion(completion(
-      R"("max_tokens":7,"min_tokens":3,"n":2,"temperature":0.5,"top_p":0.25,"min_p":0.125,"top_k":9,)"
-      R"("repetition_penalty":1.5,"frequency_penalty":-2,"presence_penalty":2,"seed":-5,)"
-      R"("stop":["a","b"],"stop_token_ids":[1,2],"include_stop_str_in_output":true,"ignore_eos":true,)"
-      R"("skip_special_tokens":false,"logit_bias":{"5":-100},"bad_words":["x"],"logprobs":5,)"
-      R"("return_tokens_as_token_ids":true,"stream":true,"stream_options":{"include_usage":true,)"
-      R"("continuous_usage_stats":true},"priority":-4,"cache_salt":"s","echo":true,"best_of":2,)"
-      R"("add_special_tokens":false,"structured_outputs":{"regex":"a+"})"));
+  const CompletionRequest c = parse_completion(
+      completion(
+          R"("max_tokens":7,"min_tokens":3,"n":2,"temperature":0.5,"top_p":0.25,"min_p":0.125,"top_k":9,)"
+          R"("repetition_penalty":1.5,"frequency_penalty":-2,"presence_penalty":2,"seed":-5,)"
+          R"("stop":["a","b"],"stop_token_ids":[1,2],"include_stop_str_in_output":true,"ignore_eos":true,)"
+          R"("skip_special_tokens":false,"logit_bias":{"5":-100},"bad_words":["x"],"logprobs":5,)"
+          R"("return_tokens_as_token_ids":true,"stream":true,"stream_options":{"include_usage":true,)"
+          R"("continuous_usage_stats":true},"priority":-4,"cache_salt":"s","echo":true,"best_of":2,)"
+          R"("add_special_tokens":false,"structured_outputs":{"regex":"a+"})"),
+      {.has_priorities = true});
   EXPECT_EQ(c.max_tokens, 7);
   EXPECT_EQ(c.min_tokens, 3);
   EXPECT_EQ(c.n, 2);
@@ -459,6 +461,17 @@ TEST(Requests, SurviveAnyValueInAnyField) {
     }
   }
   EXPECT_GT(refused, 1000);
+}
+
+TEST(Requests, BoundBadWordsTogether) {
+  const auto words = [](size_t bytes) {
+    std::string list;
+    for (; bytes > 0; bytes -= std::min<size_t>(bytes, 256))
+      list += (list.empty() ? "\"" : ",\"") + std::string(std::min<size_t>(bytes, 256), 'w') + "\"";
+    return R"({"model":"m","prompt":"a","bad_words":[)" + list + "]}";
+  };
+  EXPECT_EQ(parse_completion(words(16384)).bad_words.size(), 64u);
+  EXPECT_THROW(parse_completion(words(16385)), ApiError);
 }
 
 }  // namespace

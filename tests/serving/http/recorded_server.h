@@ -63,6 +63,7 @@ struct RecordedServerOptions {
   BatchingConfig scheduler{.max_sequences = 8, .max_step_tokens = 256, .max_model_len = 512};
   AdmissionLimits admission{.running = 8, .waiting = 32};
   RequestLimits requests{.vocab_size = 257};
+  AnswerLimits answers;
   int64_t blocks = 1024, block_tokens = 8;
 };
 
@@ -83,7 +84,8 @@ class RecordedServer {
                  .max_model_len = options.scheduler.max_model_len,
                  .end_ids = {256},
                  .requests = options.requests,
-                 .admission = options.admission}) {
+                 .admission = options.admission,
+                 .answers = options.answers}) {
     options.http.port = 0;
     server = std::make_unique<HttpServer>(
         options.http, service.routes(),

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "serving/http/admission.h"
 #include "serving/http/api_keys.h"
 #include "serving/http/routes.h"
+#include "tests/support/scratch_directory.h"
 
 namespace trireme {
 namespace {
@@ -47,6 +50,20 @@ TEST(ApiKeys, NameTenantsWithoutTheirKeys) {
   EXPECT_EQ(keys.check(&a, Access::kUser), keys.check(&a, Access::kUser));
   EXPECT_NE(keys.check(&a, Access::kUser), keys.check(&b, Access::kUser));
   EXPECT_EQ(keys.check(&a, Access::kUser).find("secret"), std::string::npos);
+}
+
+TEST(ApiKeys, AreReadFromFiles) {
+  const test::ScratchDirectory folder;
+  const std::string path = folder.path() + "/keys";
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  write("# ours\n\none\r\n  two words \n#three\n");
+  EXPECT_EQ(read_api_keys(path), (std::vector<std::string>{"one", "two words"}));
+  write("# none\n");
+  EXPECT_THROW(read_api_keys(path), InputError);
+  write(std::string(5000, 'k'));
+  EXPECT_THROW(read_api_keys(path), InputError);
+  EXPECT_THROW(read_api_keys(folder.path() + "/absent"), InputError);
+  EXPECT_THROW(read_api_keys("/"), InputError);
 }
 
 TEST(Routes, AreFoundByPathAndMethod) {

@@ -296,6 +296,10 @@ TEST(HttpServer, AsksForKeysUnlessARouteIsOpen) {
   for (const char* path :
        {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/v1/embeddings"})
     EXPECT_EQ(server.ask(post(path, "{}")).status, 401) << path;
+  const std::string reset = "POST /reset_prefix_cache HTTP/1.1\r\nHost: localhost\r\n";
+  EXPECT_EQ(server.ask(reset + "\r\n").status, 401);
+  EXPECT_EQ(server.ask(reset + "Authorization: Bearer user\r\n\r\n").status, 403);
+  EXPECT_EQ(server.ask(reset + "Authorization: Bearer admin\r\n\r\n").status, 200);
   const Response wrong = server.ask(get("/v1/models", "Authorization: Bearer usex\r\n"));
   EXPECT_EQ(
       wrong.body,
@@ -358,6 +362,161 @@ TEST(HttpServer, TellsNothingOfItsFaults) {
   EXPECT_EQ(r.status, 500);
   EXPECT_EQ(r.headers.at("x-should-retry"), "false");
   EXPECT_EQ(r.body.find("secret"), std::string::npos);
+}
+
+// --- workers ----------------------------------------------------------------------------------------------
+
+// A server with one worker, whose route /wait waits.
+class OneWorker {
+ public:
+  explicit OneWorker(const HttpLimits& limits = {}) {
+    HttpConfig config;
+    config.port = 0;
+    config.workers = 1;
+    config.limits = limits;
+    Routes routes;
+    routes.add({.method = "POST", .path = "/wait", .handle = [this](HttpRequest&) {
+                  ++begun;
+                  gate.pass();
+                  return HttpAnswer{{.body = "{}"}};
+                }});
+    routes.add({.method = "GET",
+                .path = "/quick",
+                .handle = [](HttpRequest&) { return HttpAnswer{{.body = "{}"}}; },
+                .is_quick = true});
+    gate.hold();
+    server = std::make_unique<HttpServer>(config, routes);
+  }
+  ~OneWorker() {
+    gate.release();
+    server.reset();
+  }
+  std::unique_ptr<RawClient> wait(size_t bytes = 2) const {
+    auto client = std::make_unique<RawClient>(server->port());
+    client->send(post("/wait", std::string(bytes, 'x')));
+    return client;
+  }
+  bool has_exchanges(int64_t wanted) const {
+    return eventually([&] { return server->counts().exchanges == wanted; });
+  }
+
+  std::atomic<int> begun{0};
+  Gate gate;
+  std::unique_ptr<HttpServer> server;
+};
+
+TEST(Workers, DelayNothingThatIsQuick) {
+  OneWorker one;
+  const auto busy = one.wait(), waiting = one.wait();
+  ASSERT_TRUE(one.has_exchanges(2));
+  EXPECT_EQ(ask(one.server->port(), get("/quick")).status, 200);
+  one.gate.release();
+  EXPECT_EQ(busy->response().status, 200);
+  EXPECT_EQ(waiting->response().status, 200);
+}
+
+TEST(Workers, HaveOnlySoMuchWait) {
+  HttpLimits limits;
+  limits.work = {.jobs = 2, .bytes = 100};
+  OneWorker one(limits);
+  const auto busy = one.wait(1000);
+  ASSERT_TRUE(eventually([&] { return one.begun == 1; }));
+  const auto first = one.wait(60);
+  ASSERT_TRUE(one.has_exchanges(2));
+  const Response large = one.wait(41)->response();
+  EXPECT_EQ(large.status, 503);
+  EXPECT_EQ(error_code_of(large), "server_overloaded");
+  EXPECT_EQ(large.headers.at("Retry-After"), "1");
+  const auto second = one.wait(40);
+  ASSERT_TRUE(eventually([&] { return one.server->counts().exchanges == 3; }));
+  EXPECT_EQ(one.wait(0)->response().status, 503);
+  one.gate.release();
+  for (const auto* client : {&busy, &first, &second}) EXPECT_EQ((*client)->response().status, 200);
+}
+
+TEST(Workers, ForgetWhoeverLeaves) {
+  HttpLimits limits;
+  limits.all_bodies = 300;
+  OneWorker one(limits);
+  const auto busy = one.wait(100);
+  ASSERT_TRUE(eventually([&] { return one.begun == 1; }));
+  auto leaving = one.wait(150);
+  ASSERT_TRUE(one.has_exchanges(2));
+  EXPECT_EQ(one.wait(150)->response().status, 503);
+  leaving.reset();
+  ASSERT_TRUE(one.has_exchanges(1));
+  const auto next = one.wait(150);  // what it held is free, though the worker has not come to it
+  ASSERT_TRUE(one.has_exchanges(2));
+  one.gate.release();
+  EXPECT_EQ(busy->response().status, 200);
+  EXPECT_EQ(next->response().status, 200);
+  EXPECT_EQ(one.begun, 2);
+}
+
+// --- those that take their time ---------------------------------------------------------------------------
+
+TEST(HttpServer, WaitsForWhoReadsSlowly) {
+  HttpConfig config;
+  config.port = 0;
+  config.limits.stall_time = milliseconds(400);
+  constexpr size_t kBytes = 4 << 20;
+  Routes routes;
+  routes.add({.method = "GET", .path = "/large", .handle = [](HttpRequest&) {
+                return HttpAnswer{{.body = std::string(kBytes, 'x')}};
+              }});
+  const HttpServer server(config, routes);
+  RawClient slow(server.port(), 32 << 10);
+  slow.send(get("/large", "Connection: close\r\n"));
+  // For much longer than a peer may stall, and far slower than the system's buffer empties at once.
+  for (int i = 0; i < 30; ++i) {
+    ASSERT_TRUE(slow.receive()) << i;
+    std::this_thread::sleep_for(milliseconds(60));
+  }
+  const Response r = slow.response();
+  EXPECT_TRUE(r.complete);
+  EXPECT_EQ(r.body.size(), kBytes);
+  RawClient silent(server.port(), 32 << 10);
+  silent.send(get("/large"));
+  ASSERT_TRUE(eventually([&] { return server.counts().connections == 1; }));
+  EXPECT_TRUE(eventually([&] { return server.counts().connections == 0; }));
+}
+
+TEST(HttpServer, SeesWhoLeavesBehindRequestsThatWait) {
+  RecordedServer server;
+  server.gate.hold();
+  {
+    RawClient client(server.port());
+    client.send(post("/v1/completions", kGoodBody));
+    ASSERT_TRUE(eventually([&] { return server.in_engine() == 1; }));
+    std::string more;
+    while (more.size() < (80 << 10)) more += get("/health/live", std::string("X: y\r\n"));
+    client.send(more);
+    std::this_thread::sleep_for(milliseconds(50));
+    EXPECT_EQ(server.sequences(), 1);
+    client.shut_down_sending();
+    EXPECT_TRUE(eventually([&] { return server.sequences() == 0; }));
+  }
+  server.gate.release();
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+TEST(HttpServer, ClosesIdleConnectionsWhenItDrains) {
+  RecordedServer server;
+  RawClient silent(server.port()), idle(server.port()), busy(server.port());
+  idle.send(get("/health/live"));
+  EXPECT_EQ(idle.response().status, 200);
+  const std::string request = post("/v1/completions", kGoodBody);
+  busy.send(request.substr(0, 20));
+  ASSERT_TRUE(eventually([&] { return server.server->counts().connections == 3; }));
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_TRUE(server.server->drain(milliseconds(0)));
+  EXPECT_TRUE(silent.is_closed());
+  EXPECT_TRUE(idle.is_closed());
+  busy.send(request.substr(20));
+  const Response r = busy.response();
+  EXPECT_EQ(r.status, 200);
+  EXPECT_EQ(r.headers.at("Connection"), "close");
+  EXPECT_TRUE(busy.is_closed());
 }
 
 }  // namespace

@@ -275,16 +275,19 @@ TEST(Service, CountsChoicesBeforeItTokenizes) {
 
 TEST(Service, CancelsForWhoeverGoesAway) {
   RecordedServer server;
+  enum class Way { kClose, kReset, kCloseHalf };
   for (const bool stream : {false, true}) {
-    for (const bool reset : {false, true}) {
+    for (const Way way : {Way::kClose, Way::kReset, Way::kCloseHalf}) {
       server.gate.hold();
       RawClient client(server.port());
       client.send(post("/v1/completions", completion(400, stream ? R"(,"stream":true)" : "")));
       ASSERT_TRUE(eventually([&] { return server.in_engine() == 1; }));
-      if (reset)
+      if (way == Way::kReset)
         client.reset();
-      else
+      else if (way == Way::kClose)
         client.hang_up();
+      else
+        client.shut_down_sending();
       // Noticed while the engine has not moved.
       EXPECT_TRUE(eventually(
           [&] { return server.sequences() == 0 && server.server->counts().exchanges == 0; }));
@@ -295,7 +298,7 @@ TEST(Service, CancelsForWhoeverGoesAway) {
   const std::string metrics = server.ask(get("/metrics")).body;
   EXPECT_NE(
       metrics.find(
-          R"(vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"} 4)"),
+          R"(vllm:request_success_total{engine="0",finished_reason="abort",model_name="m"} 6)"),
       std::string::npos);
 }
 
@@ -340,6 +343,71 @@ TEST(Service, CancelsForWhoeverReadsNothing) {
   ASSERT_TRUE(client.receive());
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
   EXPECT_TRUE(eventually([&] { return server.server->counts().connections == 0; }));
+}
+
+TEST(Service, HoldsOnlySoMuchForWhoReadsSlowly) {
+  RecordedServerOptions options;
+  options.scheduler.max_model_len = 8192;
+  options.blocks = 8192;
+  options.answers.unread = 100 << 10;
+  RecordedServer server(options);
+  RawClient client(server.port(), 1024);
+  client.send(post("/v1/completions", completion(8000, R"(,"stream":true,"n":8)")));
+  ASSERT_TRUE(client.receive());
+  // Nothing more is computed for it, while it is still there.
+  EXPECT_TRUE(eventually([&] { return server.in_engine() == 0; }));
+  EXPECT_EQ(server.server->counts().exchanges, 1);
+  const Response r = client.response();
+  EXPECT_TRUE(r.complete);
+  EXPECT_EQ(Json::parse(events_of(r.body).back())["error"]["code"], "client_too_slow");
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
+  RecordedServerOptions options;
+  options.answers = {.whole = 10'000, .always = 500, .all = 20'000};
+  RecordedServer server(options);
+  const auto code = [&](int tokens, const char* more) {
+    const Response r = server.ask(post("/v1/completions", completion(tokens, more)));
+    return r.status == 200
+               ? "200"
+               : concat(r.status, " ", Json::parse(r.body)["error"]["code"].get<std::string>());
+  };
+  EXPECT_EQ(code(90, R"(,"logprobs":0)"), "200");
+  EXPECT_EQ(code(120, R"(,"logprobs":0)"), "400 answer_too_large");
+  EXPECT_EQ(code(120, ""), "200");
+  EXPECT_EQ(code(120, R"(,"logprobs":0,"stream":true)"), "200");
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+  options.answers.all = 5'000;
+  RecordedServer small(options);
+  const Response r = small.ask(post("/v1/completions", completion(90, R"(,"logprobs":0)")));
+  EXPECT_EQ(r.status, 503);
+  EXPECT_EQ(small.ask(post("/v1/completions", completion(40, R"(,"logprobs":0)"))).status, 200);
+}
+
+TEST(Service, TakesPrioritiesOnlyWhereItHasThem) {
+  RecordedServerOptions options;
+  const std::string first = completion(3, R"(,"priority":-1)");
+  const Response r = RecordedServer(options).ask(post("/v1/completions", first));
+  EXPECT_EQ(r.status, 400);
+  EXPECT_EQ(Json::parse(r.body)["error"]["param"], "priority");
+  EXPECT_EQ(RecordedServer(options)
+                .ask(post("/v1/completions", completion(3, R"(,"priority":0)")))
+                .status,
+            200);
+  options.requests.has_priorities = true;
+  EXPECT_EQ(RecordedServer(options).ask(post("/v1/completions", first)).status, 200);
+}
+
+TEST(Service, TellsNothingOfItsLibraries) {
+  RecordedServer server;
+  for (const char* body :
+       {"{", R"({"a":1e400})", "{\"a\":\"\xff\"}", R"({"a":"\ud800"})", "[1,]", ""}) {
+    const Response r = server.ask(post("/v1/completions", body));
+    EXPECT_EQ(r.status, 400) << body;
+    EXPECT_EQ(r.body.find("exception"), std::string::npos) << r.body;
+    EXPECT_EQ(r.body.find("nlohmann"), std::string::npos) << r.body;
+  }
 }
 
 TEST(Service, PingsAStreamThatIsSilent) {
