@@ -7,6 +7,7 @@ import unittest
 
 import harness
 import served_run
+import tiny_run
 from served_run import LENGTH, PROMPT
 
 

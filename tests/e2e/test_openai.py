@@ -1,0 +1,128 @@
+"""`trireme serve` asked by OpenAI's own Python client. Needs its package (pip install openai): where it is absent the
+tests are skipped, and say so; tests/e2e/test_serve.py asks the same server without it."""
+import json
+import threading
+import unittest
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import harness
+import served_run
+
+try:
+    import openai
+except ImportError:
+    openai = None
+
+PROMPT = served_run.PROMPT
+
+
+@unittest.skipIf(openai is None, "the Python package openai is not installed")
+class Client(served_run.ServerTest):
+    def client(self, **options):
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", **{"api_key": "none", **options})
+        self.addCleanup(client.close)
+        return client
+
+    def serve(self, *arguments, **options):
+        self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
+        return super().serve("--chat-template", "chat.jinja", *arguments, **options)
+
+    def test_texts(self):
+        server = self.serve()
+        client = self.client()
+        asked = {"model": "tiny", "temperature": 0, "max_tokens": 30}
+        self.assertEqual([model.id for model in client.models.list()], ["tiny"])
+        self.assertEqual(client.models.retrieve("tiny").id, "tiny")
+        text = client.completions.create(prompt=PROMPT, **asked)
+        want = self.complete(max_tokens=30)["choices"][0]["text"]
+        self.assertEqual((text.choices[0].text, text.choices[0].finish_reason, text.usage.completion_tokens),
+                         (want, "length", 30))
+        pieces = list(client.completions.create(prompt=PROMPT, stream=True, stream_options={"include_usage": True},
+                                                **asked))
+        self.assertEqual("".join(c.choices[0].text for c in pieces if c.choices), want)
+        self.assertEqual(pieces[-1].usage.completion_tokens, 30)
+        messages = [{"role": "user", "content": PROMPT}]
+        chat = client.chat.completions.create(messages=messages, logprobs=True, top_logprobs=3, **asked)
+        self.assertEqual((chat.choices[0].message.role, chat.choices[0].message.content), ("assistant", want))
+        told = chat.choices[0].logprobs.content
+        self.assertEqual("".join(token.token for token in told), want)
+        self.assertTrue(all(len(t.top_logprobs) == 3 and t.top_logprobs[0].logprob == t.logprob for t in told))
+        pieces = list(client.chat.completions.create(messages=messages, stream=True, n=2, **asked))
+        for index in range(2):
+            said = [c.choices[0].delta.content or "" for c in pieces if c.choices[0].index == index]
+            self.assertEqual("".join(said), want)
+        with client.chat.completions.stream(messages=messages, **asked) as stream:  # what adds events up
+            stream.until_done()
+            self.assertEqual(stream.get_final_completion().choices[0].message.content, want)
+        with_probabilities = client.completions.create(prompt=PROMPT, logprobs=2, **asked).choices[0].logprobs
+        self.assertEqual("".join(with_probabilities.tokens), want)
+        self.assertEqual(len(with_probabilities.top_logprobs), 30)
+        self.stop(server)
+
+    def test_errors(self):
+        server = self.serve("--api-key", "right")
+        client = self.client(api_key="right")
+
+        def error(kind, **fields):
+            with self.assertRaises(kind) as caught:
+                client.completions.create(**{"model": "tiny", "prompt": "a", **fields})
+            return caught.exception
+        refused = error(openai.BadRequestError, n=129)
+        self.assertEqual((refused.param, refused.code, refused.type), ("n", "invalid_value", "invalid_request_error"))
+        self.assertEqual(error(openai.NotFoundError, model="other").code, "model_not_found")
+        self.assertEqual(error(openai.BadRequestError, max_tokens=served_run.LENGTH).code, "context_length_exceeded")
+        with self.assertRaises(openai.AuthenticationError):
+            self.client(api_key="wrong").models.list()
+        # Who leaves a stream has it cancelled.
+        stream = client.completions.create(model="tiny", prompt=PROMPT, max_tokens=served_run.LENGTH - 50, stream=True,
+                                           extra_body={"ignore_eos": True})
+        next(iter(stream))
+        stream.close()
+        self.stop(server)
+
+    def test_retries(self):
+        """A refusal for want of room is asked again, when the server says; one that cannot get better is not."""
+        server = self.serve("--max-num-seqs", 1)
+        answers = []
+
+        class Proxy(BaseHTTPRequestHandler):
+            """Says what the server says to one who finds it full, twice, then lets the request through."""
+
+            def do_POST(handler):  # noqa: N805
+                body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+                held = None
+                if len(answers) < 2:
+                    held, answer = self.stream(prompt="a", n=5, max_tokens=4000, ignore_eos=True)
+                    next(self.events(answer))
+                connection = self.connect("POST", handler.path, body)
+                got = connection.getresponse()
+                text = got.read()
+                answers.append(got.status)
+                handler.send_response(got.status)
+                for name in ("Content-Type", "Retry-After", "retry-after-ms", "x-should-retry"):
+                    if got.headers[name]:
+                        handler.send_header(name, got.headers[name])
+                handler.send_header("Content-Length", str(len(text)))
+                handler.end_headers()
+                handler.wfile.write(text)
+                if held:
+                    answer.close()
+                    held.close()
+
+            def log_message(self, *_):
+                pass
+        proxy = HTTPServer(("127.0.0.1", 0), Proxy)
+        self.addCleanup(proxy.server_close)
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        self.addCleanup(proxy.shutdown)
+        client = self.client(base_url=f"http://127.0.0.1:{proxy.server_port}/v1")
+        text = client.completions.create(model="tiny", prompt=PROMPT, temperature=0, max_tokens=5)
+        self.assertEqual((answers, text.usage.completion_tokens), ([429, 429, 200], 5))
+        with self.assertRaises(openai.BadRequestError):
+            client.completions.create(model="tiny", prompt=PROMPT, n=100)
+        self.assertEqual(answers[3:], [400])
+        self.stop(server)
+
+
+if __name__ == "__main__":
+    harness.main()
