@@ -61,7 +61,7 @@ std::string problem(CLI::App& at, const CLI::ParseError& error) {
                                    [](const std::string& word) { return word.starts_with("-"); });
   if (option != unknown.end()) {
     const std::string name = option->substr(0, option->find('='));
-    return concat("unknown option \"", name, "\"", suggestion(name, option_names(at)));
+    return concat("unknown option \"", name, "\"", suggest_option(name, at));
   }
   if (!unknown.empty() && !commands.empty())
     return concat("unknown command \"", unknown.front(), "\"",
@@ -72,6 +72,10 @@ std::string problem(CLI::App& at, const CLI::ParseError& error) {
 }
 
 }  // namespace
+
+std::string suggest_option(const std::string& name, CLI::App& command) {
+  return suggestion(name, option_names(command));
+}
 
 std::string explain_parse_error(CLI::App& app, const CLI::ParseError& error) {
   CLI::App& at = deepest(app);

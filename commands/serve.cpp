@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "commands/commands.h"
+#include "commands/config_file.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/served_model.h"
@@ -273,6 +274,7 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
 CLI::App* add_serve_command(CLI::App& app) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("serve", "Serve a saved model over HTTP (OpenAI's API)");
+  add_config_file_option(*command);
   command
       ->add_option("--model,model", args->model.model, "Run, checkpoint, or HuggingFace directory")
       ->required()

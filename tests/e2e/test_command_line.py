@@ -1,4 +1,5 @@
 """Help, version, completion and refused command lines."""
+import json
 import shutil
 import subprocess
 
@@ -45,6 +46,22 @@ class CommandLine(harness.CommandTest):
         self.assert_refused("completion", says="shell is required")
         self.assert_refused("completion", "csh", says="csh not in")
         self.assert_refused("completion", "bash", "zsh", says='unexpected argument "zsh"')
+
+    def test_options_in_a_file(self):
+        self.write("all.json", json.dumps({"max_num_sequences": 4, "port": [1, 2], "insecure": 1, "api-key": ["a", {}],
+                                           "config": "all.json", "host": None}))
+        self.assert_refused("serve", "--model", "m", "--config", "all.json", says=[
+            "max_num_sequences: no option has this name; did you mean \"--max-num-seqs\"", "port: [1,2] is no value for --port",
+            "insecure: 1 is no value for --insecure", 'api-key: ["a",{}] is no value for --api-key',
+            "config: no option has this name", "host: null is no value for --host"])
+        self.write("range.json", '{"model": "m", "port": 70000}')
+        self.assert_refused("serve", "--config", "range.json", says="--port: Value 70000 not in range")
+        self.write("name.json", '{"model": "of the file"}')
+        self.assert_refused("serve", "--config", "name.json", says="of the file")
+        self.assert_refused("serve", "--config", "name.json", "--model", "of the line", says="of the line")
+        self.write("list.json", "[]")
+        self.assert_refused("serve", "--model", "m", "--config", "list.json", says="list.json: an object of options")
+        self.assert_refused("serve", "--model", "m", "--config", "absent.json", says="absent.json")
 
     def test_full_disk_behind_standard_output(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

@@ -37,6 +37,18 @@ class ShippedConfigs(tiny_run.RunTest):
                 self.assertEqual(len(records), 3)
                 self.assertLess(records[-1]["loss"], records[0]["loss"])
 
+    def test_each_serves(self):
+        for file in sorted((harness.SOURCE / "configs" / "serve").glob("*.json")):
+            with self.subTest(config=file.stem):
+                self.configure(output_dir="served")
+                self.pretrain()
+                server = self.start("serve", "--config", file, "--model", "served", "--port", 0,
+                                    "--kv-cache-memory-bytes", 1 << 20)
+                self.assertIn("listening on http://127.0.0.1:", server.stdout.readline())
+                server.terminate()
+                self.assertEqual(server.wait(60), 0)
+                self.assertIn(f"{json.loads(file.read_text())['max_num_seqs']} at a time", server.stderr.read())
+
     def test_each_finetunes(self):
         folder = harness.SOURCE / "configs" / "finetune"
         kinds = {"sft": "train", "lora": "train", "qlora": "train", "dpo": "pairs"}
