@@ -5,6 +5,7 @@
 
 #include "engine/ops/cpu/convert_rows.h"
 #include "engine/ops/cpu/gemm_blocked.h"
+#include "engine/ops/cpu/gemm_rows.h"
 #include "engine/ops/cpu/gemv.h"
 #include "engine/ops/cuda/gemm.h"
 #include "engine/ops/gemm_problem.h"
@@ -134,6 +135,7 @@ bool few_rows(const GemmProblem& g) {
   return g.m == 1 || g.k <= kCachedBytes / 4 / g.m;
 }
 
+// The kernel for few rows, or the one for any number in which they do not count.
 template <class T>
 void run_gemv(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
   cpu::Gemv<T> v;
@@ -150,7 +152,10 @@ void run_gemv(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const Const
   v.bias = p.bias;
   v.alpha = g.alpha;
   v.accumulate = g.accumulate;
-  TRIREME_KERNEL(gemv<T>)(v, ctx.threads);
+  if (ctx.gemm->batch_invariant)
+    TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
+  else
+    TRIREME_KERNEL(gemv<T>)(v, ctx.threads);
 }
 
 void gemm_few_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
@@ -176,6 +181,13 @@ void empty_sum(const Ctx& ctx, const GemmProblem& g, const Tensor& c, const Gemm
     else
       std::memset(row, 0, row_bytes);
   }
+}
+
+// Of float64 every product is: gemm_blocked sums each element in one order.
+void check_batch_invariant(const Ctx& ctx, const GemmProblem& g) {
+  TRIREME_CHECK(ctx.gpu == nullptr, "gemm: no batch-invariant products on a GPU");
+  TRIREME_CHECK(g.in == DType::kF64 || (!g.transpose_a && g.transpose_b),
+                "gemm: only products with a weight (N, K) are batch-invariant");
 }
 
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
@@ -211,12 +223,14 @@ void gemm_in_float32(Ctx& ctx, const GemmProblem& g, const Tensor& c, const Cons
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                   const ConstTensor& b, const ConstTensor& bias) {
   const GemmPointers p{c.raw(), a.raw(), b.raw(), bias.present() ? bias.raw() : nullptr};
+  if (ctx.gemm->batch_invariant) check_batch_invariant(ctx, g);
   if (ctx.gpu != nullptr) {
     if (!ctx.planning()) cuda::gemm(*ctx.gpu, g, p);
     return;
   }
   if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
-  if (few_rows(g) && g.in != DType::kF16) return gemm_few_rows(ctx, g, p, a);
+  const bool by_rows = ctx.gemm->batch_invariant || few_rows(g);
+  if (by_rows && g.in != DType::kF16) return gemm_few_rows(ctx, g, p, a);
   if (library_multiplies(*ctx.gemm, g.in)) return library_gemm(ctx, g, p);
   gemm_in_float32(ctx, g, c, a, b, bias);
 }
@@ -250,6 +264,8 @@ void linear_forward_packed(Ctx& ctx, const Tensor& y, const ConstTensor& x, cons
                            const ConstTensor& bias) {
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
   TRIREME_CHECK(w.present(), "linear_forward_packed: the weight is empty");
+  TRIREME_CHECK(is_plain(w) || !ctx.gemm->batch_invariant,
+                "linear_forward_packed: products with packed weights are not batch-invariant");
   if (is_plain(w))
     return gemm(ctx, y, x, Transpose::kNo, plain_weight(w), Transpose::kYes, {.bias = bias});
   // The plain weight's shape and type with no data: the checks are those of the plain product.

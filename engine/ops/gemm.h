@@ -9,7 +9,8 @@
 // for float64). C must not overlap A or B. beta is 0 (C is overwritten, its old content is not read)
 // or 1. With K = 0 the product is zero. Scratch comes from the context, its size depends on shapes only.
 // The same call gives the same bits; with AVX-512 whatever the number of threads (without it the
-// library splits long sums among threads).
+// library splits long sums among threads). With GemmEngine::batch_invariant and a weight (N, K) a row of C has
+// the same bits whatever the other rows are.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -68,6 +69,9 @@ class GemmEngine {
   ~GemmEngine();
   struct Impl;
   std::unique_ptr<Impl> impl;
+  // Products give a row the same bits whatever the number and the content of the others, which the ops between them do
+  // always: those with weights (N, K) as they are stored, on the CPU; others are refused. Its price: docs/serving.md.
+  bool batch_invariant = false;
 };
 
 std::string gemm_library_version();  // "oneDNN 2.6.3 (avx512_core_bf16)"

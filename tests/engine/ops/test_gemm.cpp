@@ -201,6 +201,51 @@ TEST(Gemm, AnotherNumberOfThreadsGivesTheSameBits) {
     }
 }
 
+// Some rows of a product, without the others.
+std::vector<double> rows_alone(const Types& t, const Case& c, int threads, int64_t begin,
+                               int64_t end) {
+  Ctx ctx(threads, "test");
+  ctx.gemm->batch_invariant = true;
+  const Operands o(t, c);
+  const Tensor out = o.out.view().slice(0, begin, end);
+  gemm(ctx, out, o.a.view().slice(0, begin, end), Transpose::kNo, o.b.view(), Transpose::kYes,
+       arguments(o, c));
+  return to_doubles(out);
+}
+
+void expect_the_same_among_others(const Types& t, const Case& c) {
+  const std::vector<double> all = rows_alone(t, c, 2, 0, c.m);
+  const TestTensor whole(t.out, {c.m, c.n}, all);
+  EXPECT_EQ(compare_values(*whole, reference(Operands(t, c), c), c, allowed(t, c)), "");
+  for (const auto [begin, end] : {std::array<int64_t, 2>{0, 1}, {22, 23}, {7, 9}, {4, 8}, {1, 22}})
+    for (const int threads : {1, 3}) {
+      const std::vector<double> some = rows_alone(t, c, threads, begin, end);
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), all.begin() + begin * c.n))
+          << concat(t.in, " -> ", t.out, " ", c.str(), " rows ", begin, " to ", end, " threads ",
+                    threads, " isa ", isa_name(active_isa()));
+    }
+}
+
+TEST_F(GemmKernels, ARowIsTheSameAmongOthersWhereAsked) {
+  for (const Isa isa : isas()) {
+    set_active_isa(isa);
+    for (const Types& t : kTypes)
+      for (const auto [n, k] : {std::array<int64_t, 2>{37, 300}, {128, 515}, {33, 7}}) {
+        expect_the_same_among_others(t, {23, n, k, false, true, true, false, 0.7f});
+        expect_the_same_among_others(t, {23, n, k, false, true, false, true});
+      }
+  }
+}
+
+TEST(Gemm, RefusesWhatIsNotBatchInvariant) {
+  Ctx ctx(1, "test");
+  ctx.gemm->batch_invariant = true;
+  const TestTensor x(DType::kF32, {2, 8}), w(DType::kF32, {8, 4}), y(DType::kF32, {2, 4});
+  EXPECT_THROW(gemm(ctx, *y, *x, Transpose::kNo, *w, Transpose::kNo), Error);
+  const PackedWeight packed = pack_weight(ctx, *TestTensor(DType::kF32, {4, 8}));
+  EXPECT_THROW(linear_forward_packed(ctx, *y, *x, packed, {}), Error);
+}
+
 TEST(Gemm, RepeatedCallsGiveTheSameBits) {
   Ctx ctx(2, "test");
   for (const Types& t : kTypes) {
