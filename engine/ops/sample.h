@@ -5,6 +5,8 @@
 //   top_k  at most the first top_k (0: all)
 //   top_p  the shortest beginning whose p sum to at least top_p of the sum over the first top_k
 //   min_p  none whose p is below min_p times the largest; the first is always kept
+//   typical_p  with q = p over their sum and H = -sum q ln q, the fewest with the least |H + ln q| (ties in the
+//              order) whose q sum to at least typical_p (Meister et al. 2022); 1: all
 // and the one is taken at which the running sum of p exceeds u times the sum over the kept. u in [0, 1)
 // has 53 bits, of block number `position` of the Philox stream "sample" of the seed: a token depends on
 // logits, seed and position only. temperature 0 takes the first.
@@ -25,6 +27,7 @@ struct SamplingParams {
   double top_p = 1.0;        // smallest set of tokens whose probabilities reach top_p
   double min_p = 0.0;        // tokens below min_p times the largest probability are dropped
   uint64_t seed = 0;
+  double typical_p = 1.0;  // mass of the tokens about as probable as is to be expected
 };
 
 struct SampledToken {
@@ -35,15 +38,23 @@ struct SampledToken {
 // The random number of (seed, position).
 double sampling_uniform(uint64_t seed, int64_t position);
 
+// ln of the sum of exp(l), in float64; not finite where a row has no choice.
+double log_normaliser(std::span<const float> logits);
+// The first `count` ids of the order, or all.
+void first_of_row(std::span<const float> logits, int64_t count, std::vector<int32_t>& order);
+
 struct SampleScratch {
+  static constexpr size_t kBuckets = 1024;
   std::vector<int32_t> order;
-  std::vector<double> probability;
+  std::vector<uint16_t> bucket;  // of each token
+  std::vector<double> sums;      // of the buckets' p
 };
-// One row, on the host.
+// One row, on the host: O(V) and a sort of few, but where typical_p is below 1 a sort of all that the others keep.
+// p below e^-50 of the largest count as zero.
 SampledToken sample_row(const SamplingParams& params, std::span<const float> logits,
                         int64_t position, SampleScratch& scratch);
 
-// What each row asks for, all (R): the parameters above, whose ranges the caller has checked.
+// What each row asks for, all (R): the parameters above but typical_p, whose ranges the caller has checked.
 struct SampleRows {
   ConstTensor temperature, top_p, min_p;  // float64
   ConstTensor top_k, seed, position;      // int64; the seed's bits

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "engine/core/error.h"
 
@@ -12,26 +11,14 @@ namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
-double log_normaliser(std::span<const float> logits) {
-  const double largest = *std::ranges::max_element(logits);
-  double sum = 0;
-  for (const float l : logits) sum += std::exp(static_cast<double>(l) - largest);
-  return largest + std::log(sum);
-}
-
 // The `count` largest, in descending order, ties to the lower id.
 std::vector<TokenLogprob> most_probable(std::span<const float> logits, double normaliser,
                                         int64_t count) {
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto last = order.begin() + std::min(std::ssize(order), count);
-  std::partial_sort(order.begin(), last, order.end(), [&](int32_t a, int32_t b) {
-    const float la = logits[static_cast<size_t>(a)], lb = logits[static_cast<size_t>(b)];
-    return la != lb ? la > lb : a < b;
-  });
+  std::vector<int32_t> order;
+  first_of_row(logits, count, order);
   std::vector<TokenLogprob> out;
-  for (auto id = order.begin(); id != last; ++id)
-    out.push_back({*id, static_cast<double>(logits[static_cast<size_t>(*id)]) - normaliser});
+  for (const int32_t id : order)
+    out.push_back({id, static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser});
   return out;
 }
 
@@ -63,6 +50,8 @@ void check_sampling_params(const SamplingParams& p) {
   if (p.top_k < 0) fail_input("top_k ", p.top_k, " is negative; 0 keeps all tokens");
   if (!(p.top_p > 0 && p.top_p <= 1)) fail_input("top_p ", p.top_p, " is not in (0, 1]");
   if (!(p.min_p >= 0 && p.min_p <= 1)) fail_input("min_p ", p.min_p, " is not in [0, 1]");
+  if (!(p.typical_p > 0 && p.typical_p <= 1))
+    fail_input("typical_p ", p.typical_p, " is not in (0, 1]");
 }
 
 TokenChooser::TokenChooser(int64_t slots, int64_t choices)

@@ -8,6 +8,25 @@
 namespace trireme::test {
 namespace {
 
+// Of sorted ids those whose surprise is nearest to the mean one, until they have the mass; returns their sum.
+double keep_typical(std::vector<int>& order, const auto& weight, double mass) {
+  double sum = 0, entropy = 0, left = 0;
+  for (int id : order) sum += weight(id);
+  const auto surprise = [&](int id) { return -std::log(weight(id) / sum); };
+  for (int id : order)
+    if (weight(id) > 0) entropy += weight(id) / sum * surprise(id);
+  std::vector<int> usual = order;
+  std::ranges::stable_sort(usual, [&](int a, int b) {
+    return std::abs(surprise(a) - entropy) < std::abs(surprise(b) - entropy);
+  });
+  size_t count = 0;
+  while (count < usual.size() && left < mass * sum) left += weight(usual[count++]);
+  usual.resize(count);
+  std::ranges::sort(usual);
+  std::erase_if(order, [&](int id) { return !std::ranges::binary_search(usual, id); });
+  return left;
+}
+
 // The rule of the header by probabilities of a sorted row.
 int plain_sample(const std::vector<double>& logits, const SamplingParams& p, int64_t position) {
   std::vector<int> order;
@@ -16,9 +35,9 @@ int plain_sample(const std::vector<double>& logits, const SamplingParams& p, int
     return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
   });
   if (p.temperature == 0) return order[0];
+  const double largest = logits[static_cast<size_t>(order[0])];
   const auto weight = [&](int id) {
-    return std::exp((logits[static_cast<size_t>(id)] - logits[static_cast<size_t>(order[0])]) /
-                    p.temperature);
+    return std::exp((logits[static_cast<size_t>(id)] - largest) / p.temperature);
   };
   if (p.top_k > 0 && p.top_k < std::ssize(order)) order.resize(static_cast<size_t>(p.top_k));
   double total = 0, sum = 0;
@@ -26,6 +45,9 @@ int plain_sample(const std::vector<double>& logits, const SamplingParams& p, int
   size_t kept = 0;
   while (kept < order.size() && (kept == 0 || sum < p.top_p * total)) sum += weight(order[kept++]);
   while (kept > 1 && weight(order[kept - 1]) < p.min_p) sum -= weight(order[--kept]);
+  order.resize(kept);
+  if (p.typical_p < 1) sum = keep_typical(order, weight, p.typical_p);
+  kept = order.size();
   double running = 0;
   const double target = sampling_uniform(p.seed, position) * sum;
   for (size_t i = 0; i < kept; ++i)
@@ -92,6 +114,51 @@ TEST(SampleRows, FollowsTheRule) {
     }
     return outputs(id, logprob);
   });
+}
+
+// What is sorted in parts is what a sort of everything gives, drawn with the same seeds.
+TEST(SampleRow, IsThatOfASortedRow) {
+  SampleScratch scratch;
+  int others = 0;
+  for (const int64_t columns : {1, 3, 700, 5000})
+    for (const double spread : {0.01, 2.0, 30.0}) {
+      std::vector<double> l = stored(DType::kF32, normals("row", columns, spread));
+      for (size_t i = 0; i < l.size(); i += 3) l[i] = std::round(l[i]);  // ties
+      for (size_t i = 5; i < l.size(); i += 7) l[i] = -std::numeric_limits<double>::infinity();
+      const std::vector<float> row(l.begin(), l.end());
+      for (SamplingParams p : {SamplingParams{},
+                               {.temperature = 0.3},
+                               {.top_p = 0.9},
+                               {.top_p = 1e-9},
+                               {.min_p = 0.05},
+                               {.min_p = 1},
+                               {.temperature = 3, .top_p = 0.999, .min_p = 1e-4},
+                               {.top_k = 40},
+                               {.top_k = 400, .top_p = 0.8, .typical_p = 0.7},
+                               {.typical_p = 0.3},
+                               {.temperature = 0.8, .top_p = 0.99, .typical_p = 0.9}})
+        for (int64_t position = 0; position < (columns > 1000 ? 3 : 40); ++position) {
+          p.seed = static_cast<uint64_t>(columns) + 3;
+          const int got = sample_row(p, row, position, scratch).id;
+          EXPECT_EQ(got, plain_sample(l, p, position))
+              << columns << " spread " << spread << " temperature " << p.temperature << " top_k "
+              << p.top_k << " top_p " << p.top_p << " min_p " << p.min_p << " typical_p "
+              << p.typical_p << " position " << position;
+          others += got == plain_sample(l, {.temperature = 0}, 0) ? 0 : 1;
+        }
+    }
+  EXPECT_GT(others, 200);
+}
+
+TEST(SampleRow, FirstOfARow) {
+  const std::vector<float> row{1, 5, 5, -2, 7, 5};
+  std::vector<int32_t> order;
+  first_of_row(row, 4, order);
+  EXPECT_EQ(order, (std::vector<int32_t>{4, 1, 2, 5}));
+  first_of_row(row, 9, order);
+  EXPECT_EQ(order, (std::vector<int32_t>{4, 1, 2, 5, 0, 3}));
+  first_of_row(row, 0, order);
+  EXPECT_EQ(order, std::vector<int32_t>());
 }
 
 TEST(SampleRows, MarksRowsThatAreNotFinite) {
