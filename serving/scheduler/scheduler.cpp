@@ -197,6 +197,11 @@ void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence
   step.blocks = static_cast<int32_t>(std::ssize(s.blocks) - s.told_blocks);
   step.samples = s.computed + tokens == s.length();
   ask(step, s);
+  if (step.samples && s.reader) {
+    const std::span<const uint32_t> mask = s.reader->mask();
+    step.mask = static_cast<int32_t>(plan.masks.size() / mask.size());
+    plan.masks.insert(plan.masks.end(), mask.begin(), mask.end());
+  }
   const auto from = s.tokens.begin() + s.computed;
   plan.tokens.insert(plan.tokens.end(), from, from + tokens);
   plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.told_blocks, s.blocks.end());
@@ -248,6 +253,8 @@ void Scheduler::accept(Progress& progress, ChosenToken token) {
   Sequence& s = *progress.sequence;
   if (token.id >= 0) s.tokens.push_back(token.id);
   progress.finish = token.id < 0 ? FinishReason::kError : finish_of(s);
+  if (!progress.finish && s.reader && !s.reader->accept(token.id))
+    progress.finish = s.reader->is_whole() ? FinishReason::kStop : FinishReason::kLength;
   progress.token = std::move(token);
   if (progress.finish) cancel(s);
 }

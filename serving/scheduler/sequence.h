@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "serving/scheduler/block_pool.h"
+#include "serving/scheduler/text_rule.h"
 #include "serving/scheduler/token_choice.h"
 
 namespace trireme {
 
 enum class FinishReason {
-  kStop,    // a token of TokenChoice::end_ids
-  kLength,  // max_tokens, or the model's length
+  kStop,    // a token of TokenChoice::end_ids, or the text is whole by its rule
+  kLength,  // max_tokens, or the model's length, or no token goes on with a text that is not whole
   kError,   // its logits were not finite
 };
 
@@ -28,6 +29,7 @@ struct SequenceRequest {
   // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
   std::shared_ptr<class Sequence> sibling = {};
   int32_t adapter = -1;  // of those served beside one another; -1: the model alone
+  std::shared_ptr<const TextRule> rule = {};  // of the text; absent: any
 };
 
 class Sequence {
@@ -41,7 +43,8 @@ class Sequence {
         salt(std::move(request.salt)),
         draw(request.draw),
         sibling(std::move(request.sibling)),
-        adapter(request.adapter) {}
+        adapter(request.adapter),
+        reader(request.rule ? request.rule->begin(choice->end_ids) : nullptr) {}
 
   int64_t length() const { return std::ssize(tokens); }
   int64_t generated() const { return length() - prompt_tokens; }
@@ -55,6 +58,7 @@ class Sequence {
   uint64_t draw;
   std::shared_ptr<Sequence> sibling;
   int32_t adapter;
+  std::unique_ptr<TextReader> reader;  // has read the tokens generated; absent: any text
 
   // The scheduler's.
   enum class State { kNew, kWaiting, kRunning, kEnded };

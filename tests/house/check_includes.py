@@ -23,6 +23,7 @@ MAY_INCLUDE = {
     "serving/distributed": ["engine/core", "engine/device", "engine/ops", "engine/io", "engine/observe", "parallel",
                             "serving/scheduler"],
     "serving/text": ["engine/core", "engine/text"],
+    "serving/structured": ["engine/core", "engine/io", "engine/text", "serving/scheduler"],
     "serving/api": ["engine/core", "engine/io", "engine/text", "engine/ops", "serving/scheduler", "serving/text"],
     "serving/http": ENGINE + ["parallel", "transformer", "serving/scheduler", "serving/engine", "serving/text",
                               "serving/api"],

@@ -1,0 +1,31 @@
+// Sets of Unicode scalar values (code points without surrogates), as ascending ranges that do not touch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+
+struct CharRange {
+  uint32_t first = 0, last = 0;  // both belong to it
+  bool operator==(const CharRange&) const = default;
+};
+using CharSet = std::vector<CharRange>;
+
+inline constexpr uint32_t kLastChar = 0x10FFFF;
+
+// Any ranges, in any order: united, without surrogates and what is above U+10FFFF.
+CharSet make_char_set(CharSet ranges);
+CharSet complement(const CharSet& set);
+CharSet united(const CharSet& a, const CharSet& b);
+CharSet without(const CharSet& a, const CharSet& b);
+bool contains(const CharSet& set, uint32_t c);
+
+// The UTF-8 of a range of scalar values, as sequences of byte ranges (Thompson; Cox 2007): a text is a character
+// of the range iff its bytes lie in one of them.
+struct ByteRange {
+  uint8_t first = 0, last = 0;
+};
+std::vector<std::vector<ByteRange>> utf8_ranges(CharRange range);
+
+}  // namespace trireme

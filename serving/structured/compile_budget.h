@@ -1,0 +1,53 @@
+// What a grammar may cost to compile. Whoever sends one is not to be trusted: everything that grows is charged
+// before it is made, and what is too much is an InputError, which costs nobody else anything.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+
+struct GrammarLimits {
+  std::chrono::milliseconds time{2000};
+  int64_t bytes = int64_t{256} << 20;
+  int64_t states = 10'000;  // of the automaton
+  int depth = 64;           // of what is nested in a schema, an expression or a grammar
+};
+
+class CompileBudget {
+ public:
+  explicit CompileBudget(const GrammarLimits& limits)
+      : limits_(limits), end_(std::chrono::steady_clock::now() + limits.time) {}
+
+  const GrammarLimits& limits() const { return limits_; }
+  void take_bytes(int64_t bytes) {
+    bytes_ += bytes;
+    if (bytes_ > limits_.bytes)
+      fail_input("compiling it takes more than ", limits_.bytes >> 20, " MiB: make it simpler");
+    check_time();
+  }
+  void take_state() {
+    if (++states_ > limits_.states)
+      fail_input("its automaton has more than ", limits_.states, " states: make it simpler");
+  }
+  void check_depth(int depth) const {
+    if (depth > limits_.depth) fail_input("it is nested deeper than ", limits_.depth);
+  }
+  // Looks at the clock now and then only.
+  void check_time() {
+    if ((++asked_ & 255) == 0 && out_of_time())
+      fail_input("compiling it takes longer than ", limits_.time.count(), " ms: make it simpler");
+  }
+  bool out_of_time() const { return std::chrono::steady_clock::now() > end_; }
+  std::chrono::steady_clock::time_point end() const { return end_; }
+
+ private:
+  GrammarLimits limits_;
+  std::chrono::steady_clock::time_point end_;
+  int64_t bytes_ = 0, states_ = 0;
+  uint64_t asked_ = 0;
+};
+
+}  // namespace trireme

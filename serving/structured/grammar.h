@@ -1,0 +1,69 @@
+// Grammars of texts as expressions over characters and rules: what regular expressions, schemas, lists of choices
+// and written grammars are all turned into, and what PushdownAutomaton is made of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serving/structured/char_set.h"
+#include "serving/structured/compile_budget.h"
+
+namespace trireme {
+
+class Grammar {
+ public:
+  using Node = int32_t;
+  enum class Kind : uint8_t {
+    kLiteral,   // bytes
+    kChars,     // one character of a set
+    kSequence,  // of parts, one after the other; of none: the empty text
+    kChoice,    // between parts; of none: no text at all
+    kRepeat,    // of parts[0], least to most times
+    kCall,      // of a rule
+  };
+  struct Expression {
+    Kind kind = Kind::kSequence;
+    std::string bytes = {};
+    CharSet chars = {};
+    std::vector<Node> parts = {};
+    int64_t least = 0, most = 0;  // most < 0: without bound
+    int32_t rule = 0;
+  };
+
+  // Expressions are charged to the budget, which must outlive this object.
+  explicit Grammar(CompileBudget& budget) : budget_(budget) {}
+
+  Node literal(std::string_view bytes);
+  Node chars(const CharSet& set);
+  // A character as it stands in a JSON string: `"`, `\` and control characters are escaped there.
+  Node json_chars(const CharSet& set);
+  Node sequence(std::vector<Node> parts);
+  Node choice(std::vector<Node> parts);
+  Node repeat(Node part, int64_t least, int64_t most);
+  Node optional(Node part) { return repeat(part, 0, 1); }
+  // `part`, then more of them, each behind a separator; least to most in all.
+  Node separated(Node part, Node separator, int64_t least, int64_t most);
+
+  // Rules may call each other before they are defined.
+  int32_t add_rule() {
+    rules_.push_back(-1);
+    return static_cast<int32_t>(rules_.size()) - 1;
+  }
+  void define(int32_t rule, Node body) { rules_[static_cast<size_t>(rule)] = body; }
+  Node call(int32_t rule);
+  Node named(Node body);  // a call of a rule of its own
+
+  const Expression& at(Node node) const { return expressions_[static_cast<size_t>(node)]; }
+  const std::vector<Node>& rules() const { return rules_; }  // their bodies
+  CompileBudget& budget() { return budget_; }
+
+ private:
+  Node add(Expression expression);
+  CompileBudget& budget_;
+  std::vector<Expression> expressions_;
+  std::vector<Node> rules_;
+};
+
+}  // namespace trireme

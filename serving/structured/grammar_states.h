@@ -1,0 +1,70 @@
+// All ways in which a text so far may be read, as numbers: a state of the reader is a set of (state of the
+// pushdown automaton, stack of states to return to), made when it is first reached and found again when it is
+// reached again, with what each byte leads to. Reading a byte is a look into a table then.
+//
+// A stack's bottom is the end of the text, or of a part whose surroundings are not known: is_whole() tells that it
+// is reached.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "serving/structured/pushdown_automaton.h"
+
+namespace trireme {
+
+class GrammarStates {
+ public:
+  static constexpr int32_t kDead = -1;
+  struct Configuration {
+    int32_t state = 0, stack = 0;  // stack 0: the bottom
+    bool operator==(const Configuration&) const = default;
+  };
+
+  // The automaton must outlive this object.
+  explicit GrammarStates(const PushdownAutomaton& automaton);
+
+  // The state of one who is at the automaton's `state` with nothing to return to.
+  int32_t at(int32_t state);
+  // Of one whose rule has ended with this stack, which is not the bottom.
+  int32_t behind(int32_t stack);
+  int32_t step(int32_t state, uint8_t byte) {
+    const int32_t next = steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]];
+    return next != kUnknown ? next : make_step(state, byte);
+  }
+  bool is_whole(int32_t state) const { return whole_[static_cast<size_t>(state)] != 0; }
+  bool can_go_on(int32_t state) const { return !configurations(state).empty(); }
+  // With edges all.
+  std::span<const Configuration> configurations(int32_t state) const;
+
+  int64_t bytes() const { return bytes_; }  // that all this takes, about
+  // Forgets all states; numbers told before mean nothing any more.
+  void clear();
+
+ private:
+  static constexpr int32_t kUnknown = -2;
+  // Readings at a time. Grammars that are ambiguous without end have more; further ones are not followed, so that
+  // some of their texts are not found.
+  static constexpr size_t kMostConfigurations = 2048;
+  int32_t make_step(int32_t state, uint8_t byte);
+  int32_t push(int32_t state, int32_t stack);
+  int32_t id_of(std::vector<Configuration> reached);
+
+  const PushdownAutomaton& automaton_;
+  size_t classes_ = 0;  // of bytes that no edge tells apart
+  std::vector<uint8_t> class_of_;
+  std::vector<Configuration> stacks_;  // returns to `state`, above `stack`
+  std::unordered_map<uint64_t, int32_t> stack_ids_;
+  std::vector<int32_t> behind_;  // by stack
+  std::unordered_map<int32_t, int32_t> at_;
+  std::vector<Configuration> members_;  // of all states
+  std::vector<size_t> first_member_;    // (states + 1)
+  std::vector<char> whole_;
+  std::vector<int32_t> steps_;  // (states, classes)
+  std::unordered_multimap<uint64_t, int32_t> ids_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace trireme

@@ -1,0 +1,397 @@
+#include "serving/structured/json_schema_grammar.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+
+#include "engine/io/strict_json.h"
+#include "serving/structured/json_grammar.h"
+#include "serving/structured/regex_grammar.h"
+#include "serving/structured/schema_keywords.h"
+#include "serving/structured/string_formats.h"
+
+namespace trireme {
+namespace {
+
+using Node = Grammar::Node;
+
+constexpr size_t kMostNameBytes = 128;  // of properties beside which others may be
+constexpr int64_t kMostCount =
+    100'000;  // of characters or elements; far more than states are allowed
+
+class SchemaCompiler {
+ public:
+  SchemaCompiler(Grammar& grammar, Schema root)
+      : g_(grammar), json_(grammar), root_(std::move(root)) {}
+
+  Node compile() {
+    const Node whole = reference("#", "#");
+    // Schemas that are referred to are made one after the other: their references may be circles.
+    for (; !waiting_.empty(); waiting_.pop_front()) {
+      const auto [rule, path] = waiting_.front();
+      g_.define(rule, schema(found(path, path), path, 0));
+    }
+    return whole;
+  }
+
+ private:
+  Node reference(const std::string& path, const std::string& where) {
+    const auto [at, is_new] = references_.try_emplace(path, -1);
+    if (is_new) {
+      found(path, where);
+      at->second = g_.add_rule();
+      waiting_.emplace_back(at->second, path);
+    }
+    return g_.call(at->second);
+  }
+
+  // What a reference such as "#/$defs/name" leads to.
+  const Schema& found(const std::string& path, const std::string& where) {
+    if (path.empty() || path[0] != '#')
+      fail_keyword(where, "$ref", concat("\"", path.substr(0, 80), "\" is not within the schema"));
+    const Schema* at = &root_;
+    for (size_t begin = 1; begin < path.size();) {
+      const size_t end = std::min(path.find('/', begin + 1), path.size());
+      const std::string part = unescaped(path.substr(begin + 1, end - begin - 1));
+      const Schema* next = nullptr;
+      if (at->is_object() && at->contains(part)) next = &(*at)[part];
+      if (at->is_array() && !part.empty() && part.size() < 9 &&
+          part.find_first_not_of("0123456789") == std::string::npos &&
+          std::stoul(part) < at->size())
+        next = &(*at)[std::stoul(part)];
+      if (path[begin] != '/' || next == nullptr)
+        fail_keyword(where, "$ref", concat("\"", path.substr(0, 80), "\" leads to nothing"));
+      at = next;
+      begin = end;
+    }
+    return *at;
+  }
+  static std::string unescaped(std::string part) {
+    for (const auto& [from, to] : {std::pair{"~1", "/"}, {"~0", "~"}, {"%24", "$"}, {"%20", " "}})
+      for (size_t at = 0; (at = part.find(from, at)) != std::string::npos; at += 1)
+        part.replace(at, std::string_view(from).size(), to);
+    return part;
+  }
+
+  Node schema(const Schema& given, const std::string& path, int depth) {
+    g_.budget().check_depth(depth);
+    if (given.is_boolean()) return given == true ? json_.value() : g_.choice({});
+    if (!given.is_object()) fail_input("schema ", path, " must be an object, true or false");
+    return constrained(constraints_of(given, path), path, depth);
+  }
+
+  // References, and what combines schemas, until only keywords of types are left.
+  Node constrained(Schema s, const std::string& path, int depth) {
+    g_.budget().check_depth(depth);
+    if (s.contains("nullable")) {
+      if (s["nullable"] != true) fail_keyword(path, "nullable", "must be true or false");
+      s.erase("nullable");
+      return g_.choice({constrained(std::move(s), path, depth + 1), g_.literal("null")});
+    }
+    if (s.contains("$ref")) {
+      if (!s["$ref"].is_string()) fail_keyword(path, "$ref", "must be a string");
+      const auto to = s["$ref"].get<std::string>();
+      if (s.size() == 1) return reference(to, path);
+      s.erase("$ref");
+      return both(s, found(to, path), path, depth);
+    }
+    if (s.contains("allOf")) {
+      const Schema all = list(s, "allOf", path);
+      s.erase("allOf");
+      if (s.empty() && all.size() == 1) return schema(all[0], path + "/allOf/0", depth + 1);
+      Schema rest = Schema::array();
+      for (size_t i = 1; i < all.size(); ++i) rest.push_back(all[i]);
+      if (!rest.empty()) s["allOf"] = std::move(rest);
+      return both(s, all[0], path, depth);
+    }
+    for (const char* name : {"anyOf", "oneOf"}) {
+      if (!s.contains(name)) continue;
+      const Schema alternatives = list(s, name, path);
+      s.erase(name);
+      std::vector<Node> ways;
+      for (size_t i = 0; i < alternatives.size(); ++i) {
+        const std::string where = concat(path, "/", name, "/", i);
+        ways.push_back(s.empty() ? schema(alternatives[i], where, depth + 1)
+                                 : both(s, alternatives[i], where, depth));
+      }
+      return g_.choice(std::move(ways));
+    }
+    return of_types(s, path, depth);
+  }
+
+  Node both(const Schema& s, const Schema& more, const std::string& path, int depth) {
+    if (more.is_boolean()) return more == true ? constrained(s, path, depth + 1) : g_.choice({});
+    if (!more.is_object()) fail_input("schema ", path, " must be an object, true or false");
+    return constrained(merged(s, constraints_of(more, path), path, g_.budget()), path, depth + 1);
+  }
+
+  Schema list(const Schema& s, const char* name, const std::string& path) {
+    if (!s[name].is_array() || s[name].empty())
+      fail_keyword(path, name, "must be an array that is not empty");
+    return s[name];
+  }
+
+  Node of_types(const Schema& s, const std::string& path, int depth) {
+    const std::vector<std::string> types = types_of(s, path);
+    if (s.contains("enum") || s.contains("const")) return values(s, types, path);
+    std::vector<Node> ways;
+    for (const std::string& type : types) {
+      if (type == "null") ways.push_back(g_.literal("null"));
+      if (type == "boolean") ways.push_back(g_.choice({g_.literal("true"), g_.literal("false")}));
+      if (type == "string") ways.push_back(string(s, path));
+      if (type == "number" || type == "integer") ways.push_back(number(s, type, path));
+      if (type == "array") ways.push_back(array(s, path, depth));
+      if (type == "object") ways.push_back(object(s, path, depth));
+    }
+    return g_.choice(std::move(ways));
+  }
+
+  // --- enum and const -----------------------------------------------------------------------------------
+
+  static bool is_of(const Schema& value, const std::string& type) {
+    if (type == "number") return value.is_number();
+    if (type == "integer")
+      return value.is_number_integer() ||
+             (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
+    return value.is_null()      ? type == "null"
+           : value.is_boolean() ? type == "boolean"
+           : value.is_string()  ? type == "string"
+           : value.is_array()   ? type == "array"
+                                : value.is_object() && type == "object";
+  }
+
+  Node values(const Schema& s, const std::vector<std::string>& types, const std::string& path) {
+    for (const auto& [name, value] : s.items())
+      if (name != "type" && name != "enum" && name != "const")
+        fail_keyword(path, name.c_str(), "is not supported beside enum or const");
+    Schema all = s.contains("enum") ? s["enum"] : Schema::array({s["const"]});
+    if (!all.is_array()) fail_keyword(path, "enum", "must be an array");
+    const bool has_type = s.contains("type");
+    std::vector<Node> ways;
+    for (const Schema& value : all) {
+      if (s.contains("const") && value != s["const"]) continue;
+      if (has_type && std::ranges::none_of(types, [&](const auto& t) { return is_of(value, t); }))
+        continue;
+      ways.push_back(g_.literal(value.dump()));
+    }
+    return g_.choice(std::move(ways));
+  }
+
+  // --- strings and numbers ------------------------------------------------------------------------------
+
+  int64_t count(const Schema& s, const char* name, int64_t otherwise, const std::string& path) {
+    if (!s.contains(name)) return otherwise;
+    const Schema& value = s[name];
+    const double number = value.is_number() ? value.get<double>() : -1;
+    if (number < 0 || number != std::floor(number))
+      fail_keyword(path, name, "must be an integer from 0 on");
+    if (number > static_cast<double>(kMostCount)) {
+      if (std::string_view(name).starts_with("max"))
+        return otherwise == -1 ? kMostCount : otherwise;
+      fail_keyword(path, name, concat("is larger than ", kMostCount));
+    }
+    return static_cast<int64_t>(number);
+  }
+
+  Node string(const Schema& s, const std::string& path) {
+    const bool has_pattern = s.contains("pattern"), has_format = s.contains("format");
+    const bool has_length = s.contains("minLength") || s.contains("maxLength");
+    if (has_pattern + has_format + has_length > 1)
+      fail_keyword(path, has_pattern ? "pattern" : "format",
+                   "is not supported beside another constraint of the same string");
+    const Node quote = g_.literal("\"");
+    if (has_pattern || has_format) {
+      const char* name = has_pattern ? "pattern" : "format";
+      if (!s[name].is_string()) fail_keyword(path, name, "must be a string");
+      const auto text = s[name].get<std::string>();
+      if (has_format && format_expression(text).empty())
+        fail_keyword(
+            path, name,
+            concat("\"", text.substr(0, 40), "\" is not supported, only ", known_formats()));
+      try {
+        return g_.named(g_.sequence(
+            {quote,
+             has_format ? regex_grammar(g_, format_expression(text), RegexUse::kWholeText)
+                        : regex_grammar(g_, text, RegexUse::kJsonString),
+             quote}));
+      } catch (const InputError& error) {
+        fail_keyword(path, name, concat("is refused: ", error.what()));
+      }
+    }
+    if (!has_length) return json_.string();
+    const int64_t least = count(s, "minLength", 0, path), most = count(s, "maxLength", -1, path);
+    if (most >= 0 && least > most) return g_.choice({});
+    // A state for each character: what takes more than a byte is in a rule of its own.
+    const CharSet ascii = without({{0x20, 0x7F}}, {{'"', '"'}, {'\\', '\\'}});
+    const Node one = g_.choice({g_.chars(ascii), json_.long_char()});
+    return g_.sequence({quote, g_.repeat(one, least, most), quote});
+  }
+
+  std::string bound(const Schema& s, const char* name, const std::string& path) {
+    if (!s.contains(name)) return "";
+    if (!s[name].is_number()) fail_keyword(path, name, "must be a number");
+    return s[name].dump();
+  }
+
+  Node number(const Schema& s, const std::string& type, const std::string& path) {
+    if (s.contains("multipleOf") && !(type == "integer" && s["multipleOf"] == 1))
+      fail_keyword(path, "multipleOf", "is not supported");
+    NumberBounds b{.least = bound(s, "minimum", path), .most = bound(s, "maximum", path)};
+    const std::string above = bound(s, "exclusiveMinimum", path);
+    const std::string below = bound(s, "exclusiveMaximum", path);
+    if (!above.empty() && (b.least.empty() || s["exclusiveMinimum"] >= s["minimum"]))
+      b.least = above, b.least_excluded = true;
+    if (!below.empty() && (b.most.empty() || s["exclusiveMaximum"] <= s["maximum"]))
+      b.most = below, b.most_excluded = true;
+    return type == "integer" ? json_.integer(b) : json_.number(b);
+  }
+
+  // --- arrays -------------------------------------------------------------------------------------------
+
+  Node array(const Schema& s, const std::string& path, int depth) {
+    const bool has_items = s.contains("items"), has_prefix = s.contains("prefixItems");
+    const int64_t least = count(s, "minItems", 0, path), most = count(s, "maxItems", -1, path);
+    if (!has_items && !has_prefix && least == 0 && most < 0) return json_.array();
+    if (most >= 0 && least > most) return g_.choice({});
+    std::vector<Node> first;
+    if (has_prefix) {
+      const Schema prefix = list(s, "prefixItems", path);
+      for (size_t i = 0; i < prefix.size(); ++i)
+        first.push_back(element(schema(prefix[i], concat(path, "/prefixItems/", i), depth + 1)));
+    }
+    const int64_t places = std::ssize(first);
+    const bool no_more =
+        (has_items && s["items"] == false) || (!has_items && has_prefix && least <= places);
+    const Node item = no_more || (most >= 0 && most <= places) ? g_.choice({})
+                      : has_items ? element(schema(s["items"], path + "/items", depth + 1))
+                                  : element(json_.value());
+    const Node comma = g_.sequence({g_.literal(","), json_.space()});
+    const int64_t more_least = std::max<int64_t>(least - places, 0);
+    const int64_t more_most = most < 0 ? -1 : std::max<int64_t>(most - places, 0);
+    Node tail = g_.repeat(g_.sequence({comma, item}), more_least, more_most);
+    if (places == 0) {
+      tail = g_.separated(item, comma, least, most);
+    } else {
+      for (int64_t i = places; i-- > 0;) {
+        const Node place = first[static_cast<size_t>(i)];
+        if (most >= 0 && i >= most) {
+          tail = g_.sequence({});
+          continue;
+        }
+        const Node here = g_.sequence({i > 0 ? g_.sequence({comma, place}) : place, tail});
+        tail = g_.named(i >= least ? g_.optional(here) : here);
+      }
+    }
+    return g_.named(g_.sequence({g_.literal("["), json_.space(), tail, g_.literal("]")}));
+  }
+  Node element(Node value) { return g_.named(g_.sequence({value, json_.space()})); }
+
+  // --- objects ------------------------------------------------------------------------------------------
+
+  struct Member {
+    Node node;
+    bool required;
+  };
+
+  std::vector<Member> members(const Schema& s, const std::string& path, int depth) {
+    Schema properties = s.contains("properties") ? s["properties"] : Schema::object();
+    if (!properties.is_object()) fail_keyword(path, "properties", "must be an object");
+    const Schema required = s.contains("required") ? s["required"] : Schema::array();
+    if (!required.is_array()) fail_keyword(path, "required", "must be an array of strings");
+    std::map<std::string, bool, std::less<>> is_required;
+    for (const Schema& name : required) {
+      if (!name.is_string()) fail_keyword(path, "required", "must be an array of strings");
+      is_required[name.get<std::string>()] = true;
+    }
+    std::vector<Member> out;
+    const auto add = [&](const std::string& name, Node value) {
+      out.push_back({g_.named(g_.sequence({g_.literal(Schema(name).dump()), json_.space(),
+                                           g_.literal(":"), json_.space(), value, json_.space()})),
+                     is_required.erase(name) > 0});
+    };
+    for (const auto& [name, of] : properties.items())
+      add(name, schema(of, concat(path, "/properties/", name.substr(0, 64)), depth + 1));
+    // Those that are only said to be required are what additional ones are.
+    const Schema others =
+        s.contains("additionalProperties") ? s["additionalProperties"] : Schema(true);
+    for (const auto& [name, yes] : std::map(is_required))
+      add(name, schema(others, path + "/additionalProperties", depth + 1));
+    return out;
+  }
+
+  Node object(const Schema& s, const std::string& path, int depth) {
+    const bool names_others = s.contains("additionalProperties");
+    if (!s.contains("properties") && !s.contains("required") && !names_others &&
+        !s.contains("minProperties") && !s.contains("maxProperties"))
+      return json_.object();
+    const std::vector<Member> all = members(s, path, depth);
+    const bool open = names_others ? s["additionalProperties"] != false : all.empty();
+    check_property_counts(s, all, open, path);
+    const Node comma = g_.sequence({g_.literal(","), json_.space()});
+    Node tail = g_.sequence({}), head = g_.sequence({});
+    if (open) {
+      const Node other = additional(s, path, depth);
+      tail = g_.named(g_.repeat(g_.sequence({comma, other}), 0, -1));
+      head = g_.named(g_.optional(g_.sequence({other, tail})));
+    }
+    // tail: of the members from here on, behind others; head: the same where none is before.
+    for (size_t i = all.size(); i-- > 0;) {
+      const Node here = g_.sequence({all[i].node, tail});
+      head = g_.named(all[i].required ? here : g_.choice({here, head}));
+      const Node behind = g_.sequence({comma, all[i].node});
+      tail = g_.named(g_.sequence({all[i].required ? behind : g_.optional(behind), tail}));
+    }
+    return g_.named(g_.sequence({g_.literal("{"), json_.space(), head, g_.literal("}")}));
+  }
+
+  Node additional(const Schema& s, const std::string& path, int depth) {
+    std::vector<std::string> names;
+    for (const char* from : {"properties", "required"}) {
+      if (!s.contains(from)) continue;
+      for (const auto& [name, value] : s[from].items())
+        names.push_back(from[0] == 'p' ? name : value.get<std::string>());
+    }
+    for (const std::string& name : names)
+      if (name.size() > kMostNameBytes)
+        fail_keyword(
+            path, "additionalProperties",
+            concat("is not supported beside names of more than ", kMostNameBytes, " bytes"));
+    const Node key = names.empty() ? json_.string() : json_.plain_key(names);
+    const Node value =
+        s.contains("additionalProperties")
+            ? schema(s["additionalProperties"], path + "/additionalProperties", depth + 1)
+            : json_.value();
+    return g_.named(
+        g_.sequence({key, json_.space(), g_.literal(":"), json_.space(), value, json_.space()}));
+  }
+
+  // How many there are is not counted: the bounds must follow from what is required.
+  void check_property_counts(const Schema& s, const std::vector<Member>& all, bool open,
+                             const std::string& path) {
+    const int64_t least = count(s, "minProperties", 0, path);
+    const int64_t most = count(s, "maxProperties", kMostCount, path);
+    if (least > std::ranges::count_if(all, &Member::required))
+      fail_keyword(path, "minProperties", "is not supported where it is more than are required");
+    if (most < (open ? kMostCount : std::ssize(all)))
+      fail_keyword(path, "maxProperties", "is not supported where there may be more");
+  }
+
+  Grammar& g_;
+  JsonGrammar json_;
+  Schema root_;
+  std::map<std::string, int32_t, std::less<>> references_;
+  std::deque<std::pair<int32_t, std::string>> waiting_;
+};
+
+}  // namespace
+
+Grammar::Node json_schema_grammar(Grammar& grammar, std::string_view schema) {
+  const int depth = 4 * grammar.budget().limits().depth;
+  Schema root = parse_strict_json<Schema>(schema, "the schema", {.depth = depth});
+  return SchemaCompiler(grammar, std::move(root)).compile();
+}
+
+Grammar::Node json_object_grammar(Grammar& grammar) { return JsonGrammar(grammar).object(); }
+
+}  // namespace trireme

@@ -1,0 +1,21 @@
+// JSON Schema (2020-12, and what of earlier drafts means the same) as a grammar whose every text is valid. Not every
+// valid value has a text: properties come in the schema's order, `additionalProperties` that a schema with properties
+// says nothing of are not made, names of additional ones have no escapes, and numbers have the digits of JsonGrammar.
+//
+// type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems, minLength,
+// maxLength, pattern, format (serving/structured/string_formats.h), minimum, maximum and the exclusive ones, anyOf,
+// oneOf (as anyOf), allOf, $ref within the schema, nullable. InputError names any other keyword, and its path.
+#pragma once
+
+#include <string_view>
+
+#include "serving/structured/grammar.h"
+
+namespace trireme {
+
+// The schema is a text of JSON.
+Grammar::Node json_schema_grammar(Grammar& grammar, std::string_view schema);
+// Any object, as {"type": "json_object"} asks for.
+Grammar::Node json_object_grammar(Grammar& grammar);
+
+}  // namespace trireme

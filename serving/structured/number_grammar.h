@@ -1,0 +1,14 @@
+// Decimal numbers between bounds, exactly.
+#pragma once
+
+#include "serving/structured/json_grammar.h"
+
+namespace trireme {
+
+// Integers of up to 18 digits within the bounds, which need not be integers.
+Grammar::Node bounded_integer(Grammar& grammar, const NumberBounds& bounds);
+// Numbers without exponent of up to 18 digits before the point and up to 17 behind it. InputError for bounds with
+// more.
+Grammar::Node bounded_number(Grammar& grammar, const NumberBounds& bounds);
+
+}  // namespace trireme

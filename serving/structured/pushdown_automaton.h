@@ -1,0 +1,55 @@
+// A grammar as one deterministic finite automaton for each rule, over bytes and calls of rules (a recursive
+// transition network: Woods 1970). A text belongs to the grammar iff it leads from the start of the root rule to
+// one of its final states, where a call is passed by any text of the rule called.
+//
+// Every state can reach a final one of its rule: whatever has been read, some text goes on from there. No rule
+// calls itself before it has read a byte.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "serving/structured/grammar.h"
+
+namespace trireme {
+
+class PushdownAutomaton {
+ public:
+  struct Edge {
+    uint8_t first = 0, last = 0;  // bytes
+    int32_t target = 0;
+  };
+  struct Call {
+    int32_t rule = 0, target = 0;
+  };
+  struct State {
+    std::vector<Edge> edges;  // ascending, disjoint
+    std::vector<Call> calls;  // of different rules
+    bool final = false;
+  };
+
+  // InputError where the grammar is too large, has no text at all, or is left-recursive. Rules without a body have
+  // no text.
+  PushdownAutomaton(const Grammar& grammar, int32_t root, CompileBudget& budget);
+
+  const std::vector<State>& states() const { return states_; }
+  int32_t start(int32_t rule) const { return starts_[static_cast<size_t>(rule)]; }
+  int32_t root() const { return root_; }  // state
+  // Behind it nothing comes within its rule.
+  bool ends(int32_t state) const {
+    const State& s = states_[static_cast<size_t>(state)];
+    return s.final && s.edges.empty() && s.calls.empty();
+  }
+
+ private:
+  void remove_useless();
+  void merge_equal(CompileBudget& budget);
+  void check_left_recursion() const;
+  std::vector<char> nullable_rules() const;
+
+  std::vector<State> states_;
+  std::vector<int32_t> starts_;  // of the rules
+  int32_t root_ = 0;
+};
+
+}  // namespace trireme

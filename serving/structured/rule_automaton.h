@@ -1,0 +1,15 @@
+// The automaton of one rule: expression -> nondeterministic automaton (Thompson 1968) -> deterministic one by its
+// sets of states (Rabin and Scott 1959). Calls are symbols like bytes.
+#pragma once
+
+#include <vector>
+
+#include "serving/structured/pushdown_automaton.h"
+
+namespace trireme {
+
+// The states, the start first; targets count from 0.
+std::vector<PushdownAutomaton::State> rule_automaton(const Grammar& grammar, Grammar::Node body,
+                                                     CompileBudget& budget);
+
+}  // namespace trireme

@@ -1,0 +1,134 @@
+#include "tests/serving/structured/sweep/schema_source.h"
+
+#include <array>
+
+namespace trireme::test {
+namespace {
+
+constexpr std::array kNames = {"name", "n",       "na",       "age",  "tags",  "é",
+                               "a b",  "quote\"", "position", "next", "items", "x"};
+constexpr std::array kPatterns = {
+    "^[a-z]{2,5}$", "a+b",       "^\\d{3}-\\d{4}$", "(foo|ba[rz])+",
+    "^\"?x\"?$",    "\\\\|\\/$", "^[^a-z]{1,3}$",   "^(a|ab)(c|bcd)$"};
+constexpr std::array kFormats = {"date", "date-time", "uuid", "email"};
+constexpr std::array kTypes = {"string", "number", "integer", "boolean", "null"};
+
+}  // namespace
+
+Json SchemaSource::next() {
+  recursive_ = chance(25);
+  Json root = schema(3);
+  if (!recursive_) return root;
+  // Something that is within itself, where it need not be.
+  Json node = object_schema(1);
+  node["properties"]["next"] = Json{{"anyOf", {{{"$ref", "#/$defs/node"}}, {{"type", "null"}}}}};
+  Json outer = {{"$defs", {{"node", std::move(node)}}}};
+  if (chance(50)) {
+    outer["$ref"] = "#/$defs/node";
+    return outer;
+  }
+  outer["type"] = "object";
+  outer["properties"] = {{"root", {{"$ref", "#/$defs/node"}}}, {"other", std::move(root)}};
+  outer["required"] = {"root"};
+  return outer;
+}
+
+Json SchemaSource::schema(int depth) {
+  if (recursive_ && chance(15)) return {{"$ref", "#/$defs/node"}};
+  switch (number(0, depth > 0 ? 11 : 6)) {
+    case 0: return Json{{"enum", {value(1), value(1), value(2)}}};
+    case 1: return Json{{"const", value(1)}, {"title", "a constant"}};
+    case 2:
+    case 3: return string_schema();
+    case 4: return number_schema();
+    case 5: {
+      Json types = Json::array({kTypes[static_cast<size_t>(number(0, 4))]});
+      if (types[0] != "null") types.push_back("null");
+      return Json{{"type", types}};
+    }
+    case 6: return Json{{"type", chance(50) ? "boolean" : "null"}};
+    case 7:
+      return Json{{chance(50) ? "anyOf" : "oneOf",
+                   {schema(depth - 1), Json{{"type", "null"}}, string_schema()}}};
+    case 8: {
+      Json all = Json::array({object_schema(depth - 1), Json{{"required", {"extra"}}}});
+      all[0].erase("additionalProperties");
+      return Json{{"allOf", std::move(all)}, {"description", "both"}};
+    }
+    case 9: return array_schema(depth);
+    default: return object_schema(depth);
+  }
+}
+
+Json SchemaSource::string_schema() {
+  Json s = {{"type", "string"}};
+  switch (number(0, 4)) {
+    case 0: s["pattern"] = kPatterns[static_cast<size_t>(number(0, kPatterns.size() - 1))]; break;
+    case 1: s["format"] = kFormats[static_cast<size_t>(number(0, kFormats.size() - 1))]; break;
+    case 2:
+      s["minLength"] = number(0, 4);
+      if (chance(70)) s["maxLength"] = s["minLength"].get<int64_t>() + number(0, 20);
+      break;
+    default: break;
+  }
+  return s;
+}
+
+Json SchemaSource::number_schema() {
+  const bool whole = chance(60);
+  Json s = {{"type", whole ? "integer" : "number"}};
+  const int64_t size =
+      std::array<int64_t, 4>{9, 120, 5000, 100'000'000}[static_cast<size_t>(number(0, 3))];
+  const int64_t least = number(-size, size);
+  const auto bound = [&](int64_t at) -> Json {
+    if (whole && chance(80)) return at;
+    return static_cast<double>(at) + 0.125 * static_cast<double>(number(0, 7));
+  };
+  if (chance(70)) s[chance(70) ? "minimum" : "exclusiveMinimum"] = bound(least);
+  if (chance(70))
+    s[chance(70) ? "maximum" : "exclusiveMaximum"] = bound(least + 2 + number(0, size));
+  return s;
+}
+
+Json SchemaSource::array_schema(int depth) {
+  Json s = {{"type", "array"}};
+  if (chance(80)) s["items"] = schema(depth - 1);
+  if (chance(30)) s["prefixItems"] = {schema(depth - 1), schema(0)};
+  if (chance(50)) s["minItems"] = number(0, 3);
+  if (chance(60)) s["maxItems"] = s.value("minItems", int64_t{0}) + number(0, 4);
+  return s;
+}
+
+Json SchemaSource::object_schema(int depth) {
+  Json s = {{"type", "object"}, {"properties", Json::object()}};
+  Json required = Json::array();
+  const int64_t count = number(0, 5);
+  for (int64_t i = 0; i < count; ++i) {
+    const char* name = kNames[static_cast<size_t>(number(0, kNames.size() - 1))];
+    if (s["properties"].contains(name)) continue;
+    s["properties"][name] = schema(depth > 0 ? depth - 1 : 0);
+    // What must hold itself has no text.
+    if (chance(50) && s["properties"][name].dump().find("$ref") == std::string::npos)
+      required.push_back(name);
+  }
+  if (!required.empty()) s["required"] = required;
+  if (chance(30))
+    s["additionalProperties"] = false;
+  else if (chance(30))
+    s["additionalProperties"] = schema(0);
+  return s;
+}
+
+Json SchemaSource::value(int depth) {
+  switch (number(0, depth > 0 ? 6 : 4)) {
+    case 0: return number(-50, 50);
+    case 1: return "word " + std::to_string(number(0, 9));
+    case 2: return chance(50);
+    case 3: return nullptr;
+    case 4: return "\"quoted\"\n\\";
+    case 5: return Json::array({value(depth - 1), value(depth - 1)});
+    default: return Json{{"key", value(depth - 1)}};
+  }
+}
+
+}  // namespace trireme::test

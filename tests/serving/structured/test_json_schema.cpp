@@ -1,0 +1,213 @@
+// Schemas, expressions and grammars: what they take, and what is refused in words.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "tests/serving/structured/vocabulary.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+using Kind = GrammarSource::Kind;
+
+std::shared_ptr<const CompiledGrammar> compile(Kind kind, const std::string& text) {
+  static const std::shared_ptr<const TokenTrie> trie = trie_of(byte_tokens());
+  return CompiledGrammar::compile({kind, text}, trie);
+}
+
+std::string refused(Kind kind, const std::string& text) {
+  try {
+    compile(kind, text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+void expect(Kind kind, const std::string& source, const std::vector<std::string>& good,
+            const std::vector<std::string>& bad) {
+  const auto grammar = compile(kind, source);
+  for (const std::string& text : good) EXPECT_TRUE(takes(*grammar, text)) << source << ": " << text;
+  for (const std::string& text : bad) EXPECT_FALSE(takes(*grammar, text)) << source << ": " << text;
+}
+
+void expect_schema(const std::string& schema, const std::vector<std::string>& good,
+                   const std::vector<std::string>& bad) {
+  expect(Kind::kJsonSchema, schema, good, bad);
+}
+
+TEST(JsonSchema, Objects) {
+  expect_schema(
+      R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"boolean"},"c":{}},)"
+      R"("required":["b"]})",
+      {R"({"b":true})", R"({"a":1,"b":false})", R"({"a": -7, "b": true, "c": [1,{"x":null}]})",
+       "{\n  \"b\": true\n}"},
+      {"{}", R"({"a":1})", R"({"b":true,"a":1})", R"({"b":1})", R"({"b":true,"d":1})",
+       R"({"b":true,})", R"({,"b":true})", R"({"b":true}})"});
+  expect_schema(R"({"type":"object","properties":{"ab":{"type":"null"}},)"
+                R"("additionalProperties":{"type":"integer"}})",
+                {"{}", R"({"ab":null})", R"({"a":1})", R"({"ab":null,"abc":2,"é":3})"},
+                {R"({"ab":1})", R"({"abc":null})", R"({"a":1,"ab":2})", R"({"a\u0062":1})"});
+  expect_schema(R"({"required":["x"]})", {R"({"x":[]})"}, {"{}", "3"});
+}
+
+TEST(JsonSchema, Arrays) {
+  expect_schema(R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":3})",
+                {"[1]", "[1,2,3]", "[ 1, 2 ]"}, {"[]", "[1,2,3,4]", "[1,]", "[\"a\"]"});
+  expect_schema(R"({"prefixItems":[{"const":1},{"const":2}],"items":{"const":3},"minItems":1})",
+                {"[1]", "[1,2]", "[1,2,3,3]"}, {"[]", "[2]", "[1,3]", "[1,2,2]"});
+  expect_schema(R"({"prefixItems":[{"const":1},{"const":2}],"items":false,"maxItems":1})",
+                {"[]", "[1]"}, {"[1,2]"});
+}
+
+TEST(JsonSchema, Numbers) {
+  expect_schema(R"({"type":"integer","minimum":-13,"maximum":207})",
+                {"-13", "-9", "-1", "0", "7", "99", "199", "200", "207"},
+                {"-14", "208", "1000", "-20", "00", "1.0", "-"});
+  for (const int low : {-120, -100, -7, 0, 5, 89, 100})
+    for (const int high : {-99, -8, 0, 6, 99, 101, 1234}) {
+      if (low > high) continue;
+      const auto grammar = compile(
+          Kind::kJsonSchema,
+          concat(R"({"type":"integer","exclusiveMinimum":)", low - 1, R"(,"maximum":)", high, "}"));
+      for (int n = -130; n <= 1300; ++n)
+        ASSERT_EQ(takes(*grammar, std::to_string(n)), low <= n && n <= high) << low << " " << high;
+    }
+  for (const double low : {-1.5, -0.25, 0.0, 0.125, 9.75})
+    for (const double high : {-0.5, 0.0, 0.5, 0.625, 10.0, 12.5}) {
+      if (low >= high) continue;
+      const auto grammar = compile(Kind::kJsonSchema, concat(R"({"type":"number","minimum":)", low,
+                                                             R"(,"exclusiveMaximum":)", high, "}"));
+      for (int n = -2000; n <= 14000; n += 5) {
+        const double x = n / 1000.0;
+        ASSERT_EQ(takes(*grammar, text(x)), low <= x && x < high) << x << " " << low << " " << high;
+      }
+    }
+  expect_schema(R"({"type":"number"})", {"1", "-0.5", "1e5", "2.5E-3"}, {"01", ".5", "1.", "+1"});
+}
+
+TEST(JsonSchema, Strings) {
+  expect_schema(R"({"type":"string","minLength":2,"maxLength":3})",
+                {R"("ab")", R"("é日")", R"("a\n\u00e9")", R"("\ud83d\ude00a")"},
+                {R"("a")", R"("abcd")", R"("\ud83d")", R"("\ude00a")", "\"a\n\""});
+  expect_schema(R"({"type":"string","pattern":"^a\"?\\\\$"})", {R"("a\\")", R"("a\"\\")"},
+                {R"("a\")", R"("a")"});
+  expect_schema(R"({"type":"string","pattern":"b.d"})", {R"("abcde")", R"("bxd")"}, {R"("bd")"});
+  expect_schema(R"({"format":"date"})", {R"("2024-02-29")", R"("1999-12-31")"},
+                {R"("2023-02-29")", R"("1900-02-29")", R"("2024-04-31")", R"("0000-01-01")"});
+  expect_schema(R"({"type":["string","null"],"enum":["a","b\"",null,3]})",
+                {R"("a")", R"("b\"")", "null"}, {"3", R"("b")"});
+}
+
+TEST(JsonSchema, CombinedOnes) {
+  expect_schema(R"({"anyOf":[{"type":"integer"},{"type":"null"}],"maximum":9})", {"9", "null"},
+                {"10"});
+  expect_schema(R"({"allOf":[{"properties":{"a":{"type":"integer"}}},)"
+                R"({"properties":{"a":{"maximum":5}},"required":["a"]}]})",
+                {R"({"a":5})"}, {R"({"a":6})", "{}"});
+  const std::string list =
+      R"({"$ref":"#/$defs/list","$defs":{"list":{"anyOf":[{"type":"null"},)"
+      R"({"type":"object","properties":{"next":{"$ref":"#/$defs/list"}},"required":["next"]}]}}})";
+  expect_schema(list, {"null", R"({"next":{"next":null}})"}, {R"({"next":{}})", R"({"next":1})"});
+}
+
+TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
+  const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
+  EXPECT_EQ(why(R"({"properties":{"a":{"items":{"not":{}}}}})"),
+            "schema #/properties/a/items: \"not\" is not supported");
+  EXPECT_EQ(why(R"({"uniqueItems":true})"), "schema #: \"uniqueItems\" is not supported");
+  EXPECT_NE(why(R"({"type":"integer","multipleOf":3})").find("multipleOf"), std::string::npos);
+  EXPECT_NE(why(R"({"type":"string","format":"stardate"})").find("stardate"), std::string::npos);
+  EXPECT_NE(why(R"_({"type":"string","pattern":"(?=a)"})_").find("lookaround"), std::string::npos);
+  EXPECT_NE(why(R"({"$ref":"http://a/b"})").find("not within the schema"), std::string::npos);
+  EXPECT_NE(why(R"({"$ref":"#/$defs/x"})").find("leads to nothing"), std::string::npos);
+  EXPECT_NE(why(R"({"type":"text"})").find("type"), std::string::npos);
+  EXPECT_EQ(why(R"({"$ref":"#"})"), "no text at all satisfies it");
+  EXPECT_NE(why(R"({"type":"integer","minimum":2,"maximum":1})").find("no integer"),
+            std::string::npos);
+  EXPECT_NE(why("{").find("schema"), std::string::npos);
+}
+
+TEST(Regex, IsASubsetThatSaysWhatItLacks) {
+  expect(Kind::kRegex, R"(^[^\d\s-]{2}(?:\x41|\u{1F600})?$)", {"ab", "éA", "ab\xF0\x9F\x98\x80"},
+         {"a1", "a-", "a", "abAA", "\xC3("});
+  expect(Kind::kRegex, "(a+)+$", {"a", "aaaa"}, {"", "aab"});
+  const auto why = [](const char* text) { return refused(Kind::kRegex, text); };
+  EXPECT_EQ(why("foo**"),
+            "regular expression, character 5: a repetition of a repetition; put the inner one into "
+            "parentheses");
+  EXPECT_NE(why("(a)\\1").find("backreferences"), std::string::npos);
+  EXPECT_NE(why("(?!a)").find("lookaround"), std::string::npos);
+  EXPECT_NE(why("(?<=a)b").find("lookaround"), std::string::npos);
+  EXPECT_NE(why("a\\b").find("boundary"), std::string::npos);
+  EXPECT_NE(why("(a").find("( without"), std::string::npos);
+  EXPECT_NE(why("a)").find(") without"), std::string::npos);
+  EXPECT_NE(why("[a").find("too early"), std::string::npos);
+  EXPECT_NE(why("[z-a]").find("wrong order"), std::string::npos);
+  EXPECT_NE(why("a{3,2}").find("wrong order"), std::string::npos);
+  EXPECT_NE(why("*").find("nothing"), std::string::npos);
+  EXPECT_NE(why("\xFF").find("UTF-8"), std::string::npos);
+}
+
+TEST(WrittenGrammar, IsReadAsLlamaCppWritesIt) {
+  expect(Kind::kGrammar,
+         "# a sum\nroot ::= term ([-+] term)*\nterm ::= [0-9]{1,3} | \"(\" root \")\"\n",
+         {"1", "12+3", "(1-2)+3", "((7))"}, {"", "1+", "1234", "(1", "1)"});
+  expect(Kind::kGrammar,
+         "root ::= \"\\\"\" [^\"\\n]* \"\\\"\" tail?\ntail ::=\n  \"\\x41\" |\n  \"é\"",
+         {"\"a b\"", "\"\"A", "\"\"é"}, {"\"\n\"", "\"\"B"});
+  const auto why = [](const char* text) { return refused(Kind::kGrammar, text); };
+  EXPECT_EQ(why("root ::= a"), "grammar: the rule a is not defined");
+  EXPECT_EQ(why("a ::= \"b\""), "grammar: there is no rule root");
+  EXPECT_EQ(why("root ::= \"a\n\""), "grammar, line 1: a line ends within a literal or a class");
+  EXPECT_NE(why("root ::= root \"a\" | \"b\"").find("left recursion"), std::string::npos);
+  EXPECT_NE(why("root ::= a \"x\"\na ::= \"y\"? root | \"z\"").find("left recursion"),
+            std::string::npos);
+  EXPECT_EQ(why("root ::= \"a\" root"), "no text at all satisfies it");
+  EXPECT_NE(why("root ::= \"a\"\nroot ::= \"b\"").find("twice"), std::string::npos);
+}
+
+TEST(JsonObject, IsAnyObject) {
+  const auto grammar = compile(Kind::kJsonObject, "");
+  EXPECT_TRUE(takes(*grammar, R"({"a": [1, {"b": "\"}"}], "c": -2.5e3})"));
+  EXPECT_FALSE(takes(*grammar, "[1]"));
+  EXPECT_FALSE(takes(*grammar, R"({"a":1)"));
+}
+
+// What is meant to take long is answered at once.
+TEST(Hostile, SourcesAreCompiledOrRefusedInTime) {
+  std::string oneof = R"({"type":"integer"})", values;
+  for (int i = 0; i < 40; ++i)
+    oneof = concat(R"({"oneOf":[)", oneof, R"(,{"type":"null"}],"minimum":)", i, "}");
+  std::string defs;
+  for (int i = 0; i < 40; ++i)
+    defs += concat(R"("a)", i, R"(":{"oneOf":[{"$ref":"#/$defs/a)", i + 1,
+                   R"(","minimum":1},{"$ref":"#/$defs/a)", i + 1, R"(","maximum":9}]},)");
+  for (int i = 0; i < 100'000; ++i) values += concat(i == 0 ? "" : ",", i * 7919);
+  const std::vector<std::pair<Kind, std::string>> sources = {
+      {Kind::kJsonSchema, oneof},
+      {Kind::kJsonSchema,
+       concat(R"({"$ref":"#/$defs/a0","$defs":{)", defs, R"("a40":{"type":"integer"}}})")},
+      {Kind::kJsonSchema, concat(R"({"enum":[)", values, "]}")},
+      {Kind::kJsonSchema, R"({"type":"string","maxLength":100000})"},
+      {Kind::kJsonSchema,
+       R"({"type":"array","items":{"type":"array","minItems":5000},"minItems":5000})"},
+      {Kind::kJsonSchema, R"({"allOf":[{"$ref":"#"}],"type":"object"})"},
+      {Kind::kRegex, "(((((a{1000}){1000}){1000}){1000}){1000})"},
+      {Kind::kRegex, "(a|b)*a(a|b){40}"},
+      {Kind::kRegex, std::string(60'000, '(')},
+      {Kind::kRegex, concat("(", std::string(30'000, 'x'), "){0,9000}")},
+      {Kind::kGrammar, "root ::= a a a a a a a a\na ::= b{9} b{9}\nb ::= [a-z]{0,999}"},
+      {Kind::kGrammar, concat("root ::= ", std::string(60'000, '('))},
+  };
+  for (const auto& [kind, text] : sources) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string why = refused(kind, text);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(took.count(), 3) << text.substr(0, 60) << ": " << why;
+  }
+}
+
+}  // namespace
+}  // namespace trireme

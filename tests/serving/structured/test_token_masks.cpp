@@ -1,0 +1,162 @@
+// Masks against brute force: a token is allowed iff some text of the language goes on with it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <regex>
+#include <set>
+
+#include "tests/serving/structured/vocabulary.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+// All strings over `letters` of up to `length` characters.
+std::vector<std::string> strings(const std::string& letters, size_t length) {
+  std::vector<std::string> all = {""};
+  for (size_t begin = 0, end = 1; length-- > 0; begin = end, end = all.size())
+    for (size_t i = begin; i < end; ++i)
+      for (const char c : letters) all.push_back(all[i] + c);
+  return all;
+}
+
+// Compares the masks behind every beginning of up to three tokens and four characters. language: all texts that have
+// no more than four characters more.
+void compare(const CompiledGrammar& grammar, const std::vector<std::string>& tokens,
+             const std::vector<std::string>& language) {
+  std::set<std::string> beginnings;
+  const std::set<std::string> texts(language.begin(), language.end());
+  for (const std::string& text : language)
+    for (size_t n = 0; n <= text.size(); ++n) beginnings.insert(text.substr(0, n));
+  int64_t compared = 0;
+  const std::function<void(const std::vector<int32_t>&, const std::string&)> go =
+      [&](const std::vector<int32_t>& ids, const std::string& text) {
+        const auto reader = grammar.begin({kEnd});
+        for (const int32_t id : ids)
+          if (!reader->accept(id)) return;
+        ASSERT_EQ(reader->is_whole(), texts.contains(text)) << '"' << text << '"';
+        ASSERT_EQ(allows(reader->mask(), kEnd), texts.contains(text)) << '"' << text << '"';
+        for (size_t id = 1; id < tokens.size(); ++id) {
+          const std::string next = text + tokens[id];
+          if (next.size() > 4) continue;
+          ASSERT_EQ(allows(reader->mask(), static_cast<int32_t>(id)), beginnings.contains(next))
+              << '"' << text << "\" + \"" << tokens[id] << '"';
+          ++compared;
+          if (ids.size() == 3 || !beginnings.contains(next)) continue;
+          std::vector<int32_t> more = ids;
+          more.push_back(static_cast<int32_t>(id));
+          go(more, next);
+        }
+      };
+  go({}, "");
+  EXPECT_GT(compared, 0);
+}
+
+std::vector<std::string> some_tokens(const std::string& letters) {
+  std::vector<std::string> tokens = strings(letters, 2);  // the empty one is the end
+  for (const char* more : {"aab", "bba", "abab", "ccc", "aaaa"}) tokens.emplace_back(more);
+  return tokens;
+}
+
+TEST(TokenMasks, AreThoseOfRegularExpressions) {
+  const std::vector<std::string> tokens = some_tokens("abc");
+  const std::vector<std::string> all = strings("abc", 8);
+  for (const char* expression :
+       {"a", "a*", "(a+)+$", "(a|b)*c", "ab?(c|ba){1,3}", "(ab|a)(bc|c)?", "[^a]{2,4}", "(a*b*)*c",
+        "(aa|aab|c)+b?", "a{0}b{2}", "(a|ab)(c|bcc)(c*)", "((a|b)(b|c)){2}|c*"}) {
+    SCOPED_TRACE(expression);
+    const auto grammar =
+        CompiledGrammar::compile({GrammarSource::Kind::kRegex, expression}, trie_of(tokens));
+    const std::regex reference(expression);
+    std::vector<std::string> language;
+    for (const std::string& text : all)
+      if (std::regex_match(text, reference)) language.push_back(text);
+    compare(*grammar, tokens, language);
+  }
+}
+
+TEST(TokenMasks, AreThoseOfNestedRules) {
+  // A token may end several rules, and begin others.
+  const std::vector<std::string> tokens = {"",  "(",  ")",  "((",  "))", "()", ")(", ")))",
+                                           "x", "x)", "(x", "))(", ",",  "),", "),("};
+  const std::string written =
+      "root ::= list\nlist ::= \"(\" (item (\",\" item)*)? \")\"\n"
+      "item ::= list | \"x\"";
+  const auto grammar =
+      CompiledGrammar::compile({GrammarSource::Kind::kGrammar, written}, trie_of(tokens));
+  // Of this language every beginning is told by a counter, however long its texts are.
+  std::mt19937 random(7);
+  for (int walk = 0; walk < 200; ++walk) {
+    const auto reader = grammar->begin({kEnd});
+    std::string text;
+    for (int n = 0; n < 30; ++n) {
+      for (size_t id = 1; id < tokens.size(); ++id) {
+        // Depth, and whether an item may or must stand there.
+        const std::string next = text + tokens[id];
+        int depth = 0;
+        bool good = true, item = true;  // an item may come
+        bool must = true;               // it must: behind a comma, and at the beginning
+        for (const char c : next) {
+          if (depth == 0 && !(item && c == '(')) good = false;
+          if (c == '(') good = good && item, ++depth, item = true, must = false;
+          if (c == 'x') good = good && item && depth > 0, item = must = false;
+          if (c == ',') good = good && !item && depth > 0, item = must = true;
+          if (c == ')') good = good && !(item && must) && depth > 0, --depth, item = must = false;
+        }
+        ASSERT_EQ(allows(reader->mask(), static_cast<int32_t>(id)), good) << next;
+      }
+      const std::vector<int32_t> ids = allowed(reader->mask(), std::ssize(tokens));
+      const int32_t id = ids[random() % ids.size()];
+      text += tokens[static_cast<size_t>(id)];
+      if (id == kEnd || !reader->accept(id)) break;
+    }
+  }
+}
+
+TEST(TokenMasks, AreTheSameWhenStatesHaveBeenForgotten) {
+  const std::vector<std::string> tokens = {"", "a", "b", "ab", "ba"};
+  CompileBudget budget({});
+  Grammar g(budget);
+  const int32_t root = g.add_rule();
+  g.define(root, g.repeat(g.choice({g.literal("ab"), g.literal("b")}), 2, 5));
+  const PushdownAutomaton automaton(g, root, budget);
+  const TokenTrie trie(tokens);
+  TokenMasks masks(automaton, trie);
+  const auto mask_behind = [&](const std::string& text) {
+    int32_t state = masks.states().at(automaton.root());
+    for (const char c : text) state = masks.states().step(state, static_cast<uint8_t>(c));
+    std::vector<uint32_t> mask(static_cast<size_t>(trie.words()));
+    masks.add(state, mask);
+    return mask;
+  };
+  const std::vector<uint32_t> before = mask_behind("abb");
+  EXPECT_NE(before, std::vector<uint32_t>(before.size(), 0));
+  masks.clear();
+  EXPECT_EQ(mask_behind("abb"), before);
+}
+
+TEST(TokenMasks, EqualTokensAreAllowedTogether) {
+  const auto grammar = CompiledGrammar::compile({GrammarSource::Kind::kChoice, "", {"yes", "yea"}},
+                                                trie_of({"", "y", "ye", "y", "yes!", "ea"}));
+  const auto reader = grammar->begin({kEnd});
+  EXPECT_EQ(allowed(reader->mask(), 6), (std::vector<int32_t>{1, 2, 3}));
+  EXPECT_TRUE(reader->accept(3));
+  EXPECT_EQ(allowed(reader->mask(), 6), (std::vector<int32_t>{5}));
+  EXPECT_FALSE(reader->accept(5));  // nothing may follow
+  EXPECT_TRUE(reader->is_whole());
+}
+
+TEST(TokenMasks, ATextThatNoTokenGoesOnIsNotWhole) {
+  const auto grammar = CompiledGrammar::compile({GrammarSource::Kind::kChoice, "", {"yes", "no"}},
+                                                trie_of({"", "y", "e", "n", "o"}));
+  const auto reader = grammar->begin({kEnd});
+  EXPECT_TRUE(reader->accept(1));
+  EXPECT_FALSE(reader->accept(2));  // "s" is missing
+  EXPECT_FALSE(reader->is_whole());
+}
+
+}  // namespace
+}  // namespace trireme
