@@ -1,0 +1,78 @@
+#include "serving/distributed/rank_loop.h"
+
+#include <csignal>
+
+namespace trireme {
+namespace {
+
+template <class S>
+auto members(S& bounds) requires std::same_as<std::remove_const_t<S>, PlanBounds> {
+  auto& [slots, tokens, length, blocks, block_tokens, ids, mask_words] = bounds;
+  return std::tie(slots, tokens, length, blocks, block_tokens, ids, mask_words);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_ready(const RankReady& ready) {
+  RecordWriter writer;
+  std::apply([&](const auto&... number) { (writer.put(number), ...); }, members(ready.bounds));
+  writer.put(ready.dtype);
+  writer.put(ready.device);
+  return writer.take();
+}
+
+RankReady decode_ready(std::span<const std::byte> bytes) {
+  RankReady ready;
+  RecordReader reader(bytes);
+  std::apply([&](auto&... number) { (reader.get(number), ...); }, members(ready.bounds));
+  reader.get(ready.dtype);
+  reader.get(ready.device);
+  reader.expect_end();
+  return ready;
+}
+
+Heartbeat::Heartbeat(SideChannel& channel) : channel_(channel), thread_([this] { loop(); }) {}
+
+Heartbeat::~Heartbeat() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Heartbeat::loop() {
+  // Signals are for the threads that handle them.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::unique_lock lock(mutex_);
+  while (!wake_.wait_for(lock, kBeatPeriod, [&] { return stop_; })) {
+    try {
+      channel_.send(MessageKind::kBeat, computed_);
+    } catch (const Error&) {
+      return;  // whoever waits for plans finds the same
+    }
+  }
+}
+
+void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& how) {
+  leader.accept_payloads(how.bounds.most_bytes());
+  PlanDecoder decoder(how.bounds);
+  for (;;) {
+    const std::optional<Message> message = leader.receive(SideChannel::kForever);
+    if (!message) continue;
+    if (message->kind == MessageKind::kEnd) return;
+    if (message->kind != MessageKind::kPlan)
+      throw BadMessage(
+          concat(leader.peer(), " sends no plan, but kind ", static_cast<uint32_t>(message->kind)));
+    const StepPlan plan = decoder.decode(message->payload);
+    const StepOutcome outcome = executor.execute(plan);
+    if (how.tells_outcomes)
+      leader.send(MessageKind::kOutcome, plan.number, encode_outcome(outcome));
+    if (how.heartbeat != nullptr) how.heartbeat->computed(plan.number);
+  }
+}
+
+}  // namespace trireme

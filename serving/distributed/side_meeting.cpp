@@ -1,0 +1,271 @@
+#include "serving/distributed/side_meeting.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "engine/observe/log.h"
+#include "parallel/comm/rank_state.h"
+#include "serving/distributed/records.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kMeeting{2000};
+constexpr size_t kNonceBytes = 32;
+
+struct RankHello {
+  int32_t rank = 0, process = 0;
+  std::string program, nonce, proof;
+};
+
+template <class S>
+auto members(S& hello) requires std::same_as<std::remove_const_t<S>, RankHello> {
+  auto& [rank, process, program, nonce, proof] = hello;
+  return std::tie(rank, process, program, nonce, proof);
+}
+
+std::string random_bytes(size_t count) {
+  std::string bytes(count, '\0');
+  if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count))
+    throw Error("the system gives no random numbers");
+  return bytes;
+}
+
+std::string hex(const std::string& bytes) {
+  std::string out;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  }
+  return out;
+}
+
+// What only those who know the secret can say of these: parts are told apart by their lengths.
+template <class... Parts>
+std::string proof_of(const std::string& secret, const Parts&... parts) {
+  RecordWriter said;
+  (said.put(parts), ...);
+  const std::vector<std::byte> bytes = said.take();
+  std::string digest(EVP_MAX_MD_SIZE, '\0');
+  unsigned length = 0;
+  HMAC(EVP_sha256(), secret.data(), narrow<int>(secret.size()),
+       reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
+       reinterpret_cast<unsigned char*>(digest.data()), &length);
+  digest.resize(length);
+  return digest;
+}
+
+std::string rank_proof(const SideAddress& address, const std::string& challenge,
+                       const RankHello& hello) {
+  return proof_of(address.secret, std::string("rank"), challenge, hello.rank, hello.process,
+                  hello.program, hello.nonce);
+}
+
+std::string listener_proof(const SideAddress& address, const std::string& challenge,
+                           const RankHello& hello) {
+  return proof_of(address.secret, std::string("listener"), hello.nonce, challenge, hello.rank);
+}
+
+bool equal(const std::string& a, const std::string& b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+// The next message, which must be of this kind.
+std::string expect(SideChannel& channel, MessageKind kind) {
+  const std::optional<Message> message = channel.receive(kMeeting);
+  if (!message || message->kind != kind)
+    throw BadMessage(concat(channel.peer(), " does not introduce itself"));
+  return {reinterpret_cast<const char*>(message->payload.data()), message->payload.size()};
+}
+
+// An address without a file: it begins with a zero, and goes with its socket.
+socklen_t fill(sockaddr_un& address, const std::string& name) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  TRIREME_CHECK(name.size() + 1 < sizeof address.sun_path, "the socket's name ", name);
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+struct Found {
+  explicit Found(const std::string& host, const std::string& port, int flags) {
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = flags;
+    if (const int code = getaddrinfo(host.c_str(), port.c_str(), &hints, &list); code != 0)
+      fail_input("the address \"", host,
+                 "\" of the ranks' side channel is unknown: ", gai_strerror(code));
+  }
+  ~Found() { freeaddrinfo(list); }
+  Found(const Found&) = delete;
+  Found& operator=(const Found&) = delete;
+  addrinfo* list = nullptr;
+};
+
+void set_no_delay(const Socket& socket_) {
+  const int yes = 1;  // no effect on a Unix socket
+  setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+}
+
+bool same_user(const Socket& socket_) {
+  ucred who{};
+  socklen_t length = sizeof who;
+  if (getsockopt(socket_.fd(), SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) return false;
+  return who.uid == geteuid();
+}
+
+Socket connect_once(const std::string& where) {
+  if (where.starts_with("unix:")) {
+    sockaddr_un address;
+    const socklen_t length = fill(address, where.substr(5));
+    Socket socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) == 0) return socket_;
+    return {};
+  }
+  const size_t colon = where.rfind(':');
+  const Found found(where.substr(4, colon - 4), where.substr(colon + 1), AI_NUMERICSERV);
+  for (const addrinfo* a = found.list; a != nullptr; a = a->ai_next) {
+    Socket socket_(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(socket_.fd(), a->ai_addr, a->ai_addrlen) == 0) return socket_;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string SideAddress::line() const { return concat(where, " ", secret); }
+
+SideAddress SideAddress::parse(const std::string& line) {
+  const size_t space = line.find(' ');
+  SideAddress address;
+  if (space != std::string::npos) address = {line.substr(0, space), line.substr(space + 1)};
+  const bool known = address.where.starts_with("unix:") ||
+                     (address.where.starts_with("tcp:") && address.where.rfind(':') > 4);
+  if (!known || address.secret.size() != 2 * kNonceBytes)
+    fail_input("\"", address.where, "\" is no address of a side channel with its secret");
+  return address;
+}
+
+SideListener::SideListener(Socket socket, std::string where)
+    : socket_(std::move(socket)), address_{std::move(where), hex(random_bytes(kNonceBytes))} {
+  if (listen(socket_.fd(), SOMAXCONN) != 0)
+    throw Error(concat("cannot listen on ", address_.where, ": ", std::strerror(errno)));
+}
+
+SideListener SideListener::on_this_machine() {
+  const std::string name = concat("trireme-", hex(random_bytes(16)));
+  sockaddr_un address;
+  const socklen_t length = fill(address, name);
+  Socket socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket_.open() || bind(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) != 0)
+    throw Error(concat("cannot make a side channel: ", std::strerror(errno)));
+  return SideListener(std::move(socket_), concat("unix:", name));
+}
+
+SideListener SideListener::on_address(const std::string& host) {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  const std::string own = host.empty() ? name : host;
+  const Found found(own, "0", AI_NUMERICSERV);
+  for (const addrinfo* a = found.list; a != nullptr; a = a->ai_next) {
+    Socket socket_(socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!socket_.open() || bind(socket_.fd(), a->ai_addr, a->ai_addrlen) != 0) continue;
+    sockaddr_storage bound{};
+    socklen_t length = sizeof bound;
+    getsockname(socket_.fd(), reinterpret_cast<sockaddr*>(&bound), &length);
+    char address[NI_MAXHOST], port[NI_MAXSERV];
+    getnameinfo(reinterpret_cast<sockaddr*>(&bound), length, address, sizeof address, port,
+                sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
+    return SideListener(std::move(socket_), concat("tcp:", address, ":", port));
+  }
+  fail_input("cannot listen for ranks on \"", own, "\": ", std::strerror(errno),
+             "; name an address of this machine that the others reach");
+}
+
+std::unique_ptr<SideListener::Guest> SideListener::accept(milliseconds limit) {
+  pollfd ready{socket_.fd(), POLLIN, 0};
+  if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return {};
+  Socket guest(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!guest.open()) return {};
+  try {
+    return meet(std::move(guest));
+  } catch (const Error& error) {
+    log_warning("turned away on the ranks' side channel: ", error.what());
+    return {};
+  }
+}
+
+std::unique_ptr<SideListener::Guest> SideListener::meet(Socket socket) const {
+  if (address_.where.starts_with("unix:") && !same_user(socket))
+    throw BadMessage("a process of another user");
+  set_no_delay(socket);
+  auto guest = std::make_unique<Guest>();
+  guest->channel = std::make_unique<SideChannel>(std::move(socket), "a stranger");
+  SideChannel& channel = *guest->channel;
+  const std::string challenge = random_bytes(kNonceBytes);
+  channel.send(MessageKind::kChallenge, 0, bytes_of(challenge));
+  const std::string answer = expect(channel, MessageKind::kHello);
+  RankHello hello;
+  RecordReader reader(bytes_of(answer));
+  reader.get(hello);
+  reader.expect_end();
+  if (!equal(hello.proof, rank_proof(address_, challenge, hello)))
+    throw BadMessage("a process that does not know this job's secret");
+  if (hello.program != executable_build_id())
+    throw BadMessage(
+        concat("rank ", hello.rank, " runs another program: start the same everywhere"));
+  channel.send(MessageKind::kWelcome, 0, bytes_of(listener_proof(address_, challenge, hello)));
+  guest->rank = hello.rank;
+  guest->process = hello.process;
+  channel.name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
+  return guest;
+}
+
+std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,
+                                                  milliseconds limit) {
+  const auto end = Clock::now() + limit;
+  Socket socket_ = connect_once(address.where);
+  while (!socket_.open()) {
+    if (Clock::now() >= end)
+      throw Error(concat("nobody listens for ranks at ", address.where), ExitCode::kLostRank);
+    std::this_thread::sleep_for(milliseconds(20));
+    socket_ = connect_once(address.where);
+  }
+  set_no_delay(socket_);
+  auto channel = std::make_unique<SideChannel>(std::move(socket_), "the process that leads");
+  const std::string challenge = expect(*channel, MessageKind::kChallenge);
+  RankHello hello{.rank = rank,
+                  .process = getpid(),
+                  .program = executable_build_id(),
+                  .nonce = random_bytes(kNonceBytes),
+                  .proof = {}};
+  hello.proof = rank_proof(address, challenge, hello);
+  RecordWriter writer;
+  writer.put(hello);
+  channel->send(MessageKind::kHello, 0, writer.take());
+  if (!equal(expect(*channel, MessageKind::kWelcome), listener_proof(address, challenge, hello)))
+    throw BadMessage("who listens for ranks does not know this job's secret");
+  return channel;
+}
+
+}  // namespace trireme

@@ -1,0 +1,234 @@
+// What two processes of a job say to each other arrives whole or not at all, and nobody else has a say.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "serving/distributed/leading_executor.h"
+#include "serving/distributed/rank_loop.h"
+#include "serving/distributed/side_meeting.h"
+#include "tests/serving/distributed/plans.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLong{20'000};
+
+struct Pair {
+  Pair() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+    raw = ends[0];
+    channel = std::make_unique<SideChannel>(Socket(ends[1]), "the other");
+  }
+  ~Pair() {
+    if (raw >= 0) close(raw);
+  }
+  void write(const void* data, size_t bytes) const {
+    EXPECT_EQ(::send(raw, data, bytes, 0), static_cast<ssize_t>(bytes));
+  }
+  int raw = -1;
+  std::unique_ptr<SideChannel> channel;
+};
+
+// What a message looks like on the wire.
+std::vector<char> wire_of(MessageKind kind, uint64_t number, std::string_view payload) {
+  Pair pair;
+  pair.channel->send(kind, number, std::as_bytes(std::span(payload)));
+  std::vector<char> bytes(32 + payload.size());
+  EXPECT_EQ(recv(pair.raw, bytes.data(), bytes.size(), MSG_WAITALL),
+            static_cast<ssize_t>(bytes.size()));
+  return bytes;
+}
+
+TEST(SideChannel, TakesMessagesHoweverTheyArrive) {
+  const std::vector<char> one = wire_of(MessageKind::kPlan, 7, "a plan");
+  const std::vector<char> other = wire_of(MessageKind::kEnd, 8, "");
+  Pair pair;
+  for (const char byte : one) {
+    EXPECT_FALSE(pair.channel->poll().has_value());
+    pair.write(&byte, 1);
+  }
+  std::optional<Message> message = pair.channel->receive(kLong);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_EQ(message->kind, MessageKind::kPlan);
+  EXPECT_EQ(message->number, 7u);
+  EXPECT_EQ(std::memcmp(message->payload.data(), "a plan", 6), 0);
+  std::vector<char> both = one;
+  both.insert(both.end(), other.begin(), other.end());
+  pair.write(both.data(), both.size());
+  EXPECT_EQ(pair.channel->receive(kLong)->number, 7u);
+  EXPECT_EQ(pair.channel->receive(kLong)->kind, MessageKind::kEnd);
+  EXPECT_FALSE(pair.channel->receive(milliseconds(1)).has_value());
+}
+
+TEST(SideChannel, RefusesAnyBitThatHasChanged) {
+  const std::vector<char> good = wire_of(MessageKind::kPlan, 7, "a plan");
+  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::vector<char> bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
+    Pair pair;
+    pair.write(bad.data(), bad.size());
+    shutdown(pair.raw, SHUT_WR);
+    // A length that is now greater leaves a message that never comes whole.
+    EXPECT_THROW(pair.channel->receive(kLong), Error) << bit;
+  }
+}
+
+TEST(SideChannel, RefusesMoreThanItAcceptsBeforeItComes) {
+  const std::vector<char> good = wire_of(MessageKind::kPlan, 7, std::string(100, 'x'));
+  Pair pair;
+  pair.channel->accept_payloads(99);
+  pair.write(good.data(), 32);
+  EXPECT_THROW(pair.channel->receive(kLong), BadMessage);
+}
+
+TEST(SideChannel, SaysThatThePeerHasGone) {
+  Pair pair;
+  close(std::exchange(pair.raw, -1));
+  EXPECT_THROW(pair.channel->receive(kLong), Error);
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 3; ++i) pair.channel->send(MessageKind::kBeat, 0);
+      },
+      Error);
+}
+
+// A peer that reads nothing does not hold up whoever sends to it for long.
+TEST(SideChannel, DoesNotWaitForAPeerThatReadsNothing) {
+  Pair pair;
+  const std::vector<std::byte> much(1 << 20);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 100; ++i) pair.channel->send(MessageKind::kPlan, 1, much);
+      },
+      Error);
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, milliseconds(1500));
+}
+
+std::unique_ptr<SideListener::Guest> accepted(SideListener& listener) {
+  for (int i = 0; i < 200; ++i)
+    if (auto guest = listener.accept(milliseconds(100))) return guest;
+  return {};
+}
+
+TEST(SideMeeting, BringsRanksTogetherOnAMachineAndOverTcp) {
+  for (const bool tcp : {false, true}) {
+    SideListener listener =
+        tcp ? SideListener::on_address("127.0.0.1") : SideListener::on_this_machine();
+    const SideAddress address = SideAddress::parse(listener.address().line());
+    std::unique_ptr<SideChannel> rank;
+    std::thread connecting([&] { rank = connect_side_channel(address, 3, kLong); });
+    const auto guest = accepted(listener);
+    connecting.join();
+    ASSERT_NE(guest, nullptr);
+    EXPECT_EQ(guest->rank, 3);
+    EXPECT_EQ(guest->process, getpid());
+    guest->channel->send(MessageKind::kPlan, 9);
+    EXPECT_EQ(rank->receive(kLong)->number, 9u);
+    rank->send(MessageKind::kBeat, 4);
+    EXPECT_EQ(guest->channel->receive(kLong)->number, 4u);
+  }
+}
+
+TEST(SideMeeting, TurnsStrangersAway) {
+  SideListener listener = SideListener::on_address("127.0.0.1");
+  SideAddress wrong = listener.address();
+  wrong.secret.back() = wrong.secret.back() == '0' ? '1' : '0';
+  std::thread stranger([&] { EXPECT_THROW(connect_side_channel(wrong, 0, kLong), Error); });
+  EXPECT_EQ(listener.accept(kLong), nullptr);
+  stranger.join();
+  // One who knows the secret still comes in.
+  std::thread rank([&] { connect_side_channel(listener.address(), 0, kLong); });
+  EXPECT_NE(accepted(listener), nullptr);
+  rank.join();
+  // Nor does a rank believe who only has the address.
+  SideListener other = SideListener::on_address("127.0.0.1");
+  SideAddress mixed = other.address();
+  mixed.secret = listener.address().secret;
+  std::thread lured([&] { EXPECT_THROW(connect_side_channel(mixed, 0, kLong), Error); });
+  EXPECT_EQ(other.accept(kLong), nullptr);
+  lured.join();
+}
+
+TEST(SideMeeting, ReadsNoOtherAddresses) {
+  const std::string secret(64, 'a');
+  EXPECT_NO_THROW(SideAddress::parse("unix:x " + secret));
+  const std::vector<std::string> bad = {"", "unix:x", "unix:x a", "file:x " + secret,
+                                        "tcp:1 " + secret};
+  for (const std::string& line : bad) EXPECT_THROW(SideAddress::parse(line), InputError) << line;
+}
+
+// A leader and two followers compute the same texts, and all end.
+TEST(RankLoop, FollowsALeader) {
+  const PlanBounds& b = test::kPlanBounds;
+  const auto texts = [&] {
+    return std::make_unique<test::RecordedTexts>(b.blocks, b.block_tokens,
+                                                 static_cast<int32_t>(b.ids));
+  };
+  std::vector<std::unique_ptr<SideChannel>> leading, following;
+  for (int i = 0; i < 2; ++i) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+    leading.push_back(std::make_unique<SideChannel>(Socket(ends[0]), "a follower"));
+    following.push_back(std::make_unique<SideChannel>(Socket(ends[1]), "the leader"));
+  }
+  std::array<int64_t, 2> computed{};
+  std::vector<std::thread> ranks;
+  for (size_t i = 0; i < 2; ++i)
+    ranks.emplace_back([&, i] {
+      const auto own = texts();
+      follow_plans(*following[i], *own, {.bounds = b});
+      computed[i] = own->tokens;
+    });
+  auto own = texts();
+  const test::RecordedTexts& leader = *own;
+  auto executor = std::make_unique<LeadingExecutor>(std::move(own), std::move(leading));
+  test::for_each_plan(20, [&](const StepPlan& plan, const StepOutcome& outcome) {
+    EXPECT_EQ(encode_outcome(executor->execute(plan)), encode_outcome(outcome));
+  });
+  const int64_t tokens = leader.tokens;
+  executor.reset();
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_GT(tokens, 0);
+  EXPECT_EQ(computed[0], tokens);
+  EXPECT_EQ(computed[1], tokens);
+}
+
+TEST(RankLoop, ComputesNothingThatIsOutOfBounds) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  SideChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
+  StepPlan plan;
+  plan.number = 1;
+  plan.sequences.push_back({.slot = 0, .tokens = 1, .kept_blocks = 1});
+  plan.tokens = {1};
+  leader.send(MessageKind::kPlan, 1, encode_plan(plan));
+  test::RecordedTexts texts(24, 4, 50);
+  EXPECT_THROW(follow_plans(follower, texts, {.bounds = test::kPlanBounds}), BadMessage);
+  EXPECT_EQ(texts.tokens, 0);
+}
+
+TEST(RankLoop, ShowsThatItLives) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  SideChannel leader(Socket(ends[0]), "a follower"), follower(Socket(ends[1]), "the leader");
+  Heartbeat heartbeat(follower);
+  heartbeat.computed(5);
+  for (int i = 0; i < 3; ++i) {
+    const std::optional<Message> beat = leader.receive(kLong);
+    ASSERT_TRUE(beat.has_value());
+    EXPECT_EQ(beat->kind, MessageKind::kBeat);
+    EXPECT_EQ(beat->number, 5u);
+  }
+}
+
+}  // namespace
+}  // namespace trireme
