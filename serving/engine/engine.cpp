@@ -106,6 +106,28 @@ std::string Engine::failure() const {
   return failure_;
 }
 
+void Engine::hand_in_work(std::function<void()> work) {
+  std::vector<Incoming> incoming(1);
+  incoming[0].work = std::move(work);
+  hand_in(std::move(incoming));
+}
+
+void Engine::interrupt(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = why;
+  }
+  hand_in_work([this, why] { end_all(why); });
+}
+
+void Engine::resume() {
+  hand_in_work([this] {
+    pool_.forget_all();
+    const std::lock_guard lock(mutex_);
+    if (!stopped_) failure_.clear();
+  });
+}
+
 void Engine::hand_in(std::vector<Incoming> incoming) {
   std::vector<Incoming> late;
   {
@@ -222,6 +244,7 @@ void Engine::end_all(const std::string& why) {
   const auto running = std::exchange(running_, {});
   ids_.clear();
   for (const auto& [id, one] : running) scheduler_.cancel(*one.sequence);
+  scheduler_.forget_steps();
   publish_counts();
   for (const auto& [id, one] : running)
     one.listener({.finish = FinishReason::kError, .error = why});

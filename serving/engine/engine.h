@@ -66,11 +66,15 @@ class Engine {
   // Runs `work` on the engine's thread between two steps and waits for it.
   void between_steps(const std::function<void()>& work);
 
+  // The executor cannot compute for now, as failure() says at once: sequences end with an error, those that come
+  // too, until resume(); from then on nothing is found in the cache that was computed before. Neither waits.
+  void interrupt(const std::string& why);
+  void resume();
   // Ends the sequences that are still there, and any that come later, with an error. Once stopped, it stays so.
   void stop();
 
   EngineCounts counts() const;
-  // Why the executor has failed; empty: it has not.
+  // Why the executor has failed; empty: it has not, or has been resumed.
   std::string failure() const;
 
  private:
@@ -85,6 +89,7 @@ class Engine {
     SequenceListener listener;
   };
   void hand_in(std::vector<Incoming> incoming);
+  void hand_in_work(std::function<void()> work);
   void loop();
   bool take_incoming();
   void accept(Incoming& incoming);

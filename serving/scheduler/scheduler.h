@@ -56,6 +56,9 @@ class Scheduler {
   StepPlan next();
   std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
 
+  // Nothing comes of the steps under way any more. After all of their sequences are cancelled.
+  void forget_steps() { under_way_.clear(); }
+
   bool idle() const { return running_.empty() && waiting_.empty(); }
   const SchedulerCounts& counts() const;
 

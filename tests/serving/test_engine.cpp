@@ -161,6 +161,48 @@ TEST(Engine, EndsEverySequenceWhenAStepFails) {
   EXPECT_EQ(late.wait(), FinishReason::kError);
 }
 
+// Fails in its third step, and computes again afterwards with an empty cache.
+class Recovering final : public StepExecutor {
+ public:
+  StepOutcome execute(const StepPlan& plan) override {
+    if (++steps_ != 3) return texts_->execute(plan);
+    texts_ = std::make_unique<test::RecordedTexts>(kBlocks, kBlockTokens, kVocabulary);
+    throw Error("a rank is lost");
+  }
+
+ private:
+  int steps_ = 0;
+  std::unique_ptr<test::RecordedTexts> texts_ =
+      std::make_unique<test::RecordedTexts>(kBlocks, kBlockTokens, kVocabulary);
+};
+
+TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
+  Engine engine(std::make_unique<Recovering>(), kConfig, kBlocks, kBlockTokens);
+  const std::vector<int32_t> prompt{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  Heard lost, early, late, after;
+  engine.add(request_of(prompt, 50), lost.listener());
+  EXPECT_EQ(lost.wait(), FinishReason::kError);
+  engine.interrupt("a rank is lost");
+  engine.add(request_of({1}, 1), early.listener());
+  EXPECT_EQ(early.wait(), FinishReason::kError);
+  EXPECT_EQ(early.error, "a rank is lost");
+  engine.resume();
+  engine.between_steps([] {});
+  EXPECT_EQ(engine.failure(), "");
+  engine.add(request_of(prompt, 50), late.listener());
+  EXPECT_EQ(late.wait(), FinishReason::kLength);
+  EXPECT_EQ(late.tokens(), text_of(prompt, 50));
+  EXPECT_EQ(late.cached, 0);  // what was computed before is lost
+  // Interrupted between steps, with nothing under way.
+  engine.interrupt("again");
+  EXPECT_EQ(engine.failure(), "again");
+  engine.resume();
+  engine.add(request_of(prompt, 5), after.listener());
+  EXPECT_EQ(after.wait(), FinishReason::kLength);
+  EXPECT_EQ(after.cached, 0);
+  EXPECT_EQ(engine.counts().used_blocks, 0);
+}
+
 TEST(Engine, TakesNothingOnceItHasStopped) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   engine.stop();
