@@ -1,15 +1,21 @@
 #include "parallel/launch.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
 
 #include "engine/core/cpu.h"
 #include "parallel/comm/launcher_environment.h"
+#include "parallel/comm/tcp_socket.h"
 
 namespace trireme {
 namespace {
@@ -23,6 +29,57 @@ std::string find_program(const std::string& name) {
       return candidate;
   }
   return {};
+}
+
+// As exec takes them.
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> out;
+  out.reserve(words.size() + 1);
+  for (std::string& word : words) out.push_back(word.data());
+  out.push_back(nullptr);
+  return out;
+}
+
+int free_loopback_port() {
+  const Socket probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* as_any = reinterpret_cast<sockaddr*>(&address);
+  if (bind(probe.fd(), as_any, length) != 0 || getsockname(probe.fd(), as_any, &length) != 0)
+    throw Error(concat("no port is free on the loopback interface: ", std::strerror(errno)));
+  return ntohs(address.sin_port);
+}
+
+std::vector<std::string> srun_command(int ranks, const std::vector<std::string>& command) {
+  std::vector<std::string> line{find_program("srun")};
+  if (line[0].empty())
+    fail_input(
+        "--launcher srun: srun was not found on the search path; --launcher local starts "
+        "all ranks on this machine");
+  for (const std::string& word : {concat("--ntasks=", ranks), std::string("--mpi=pmix"),
+                                  std::string("--kill-on-bad-exit=1"), std::string("--input=none")})
+    line.push_back(word);
+  line.insert(line.end(), command.begin(), command.end());
+  return line;
+}
+
+// Behind fork() in a program of several threads: nothing that takes memory or locks.
+[[noreturn]] void become(int parent, const std::vector<char*>& words,
+                         const std::vector<char*>& variables) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // it has gone before that
+  setpgid(0, 0);
+  const int nothing = open("/dev/null", O_RDONLY);
+  dup2(nothing, 0);
+  // Sockets of a server's clients are not for others to hold open.
+  close_range(3, ~0u, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  execve(words[0], words.data(), variables.data());
+  _exit(127);
 }
 
 }  // namespace
@@ -65,19 +122,64 @@ void ensure_ranks(int ranks, int argc, char** argv) {
   }
   if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
   if (ranks <= 1) return;
-  std::vector<std::string> command(argv, argv + argc);
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) command[0] = self.string();  // argv[0] may be relative to another folder
-  std::vector<std::string> line = mpirun_command(this_host(), ranks, command);
-  std::vector<char*> arguments;
-  arguments.reserve(line.size() + 1);
-  for (std::string& word : line) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  std::vector<std::string> line = mpirun_command(this_host(), ranks, own_command(argc, argv));
+  const std::vector<char*> arguments = pointers(line);
   hand_down_console(console_target());
   execv(arguments[0], arguments.data());
   throw Error(concat("cannot start ", line[0], ": ", std::strerror(errno)));
 }
+
+std::vector<std::string> own_command(int argc, char** argv) {
+  std::vector<std::string> command(argv, argv + argc);
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) command[0] = self.string();  // argv[0] may be relative to another folder
+  return command;
+}
+
+RankLauncher rank_launcher(const std::string& name) {
+  if (name == "auto") return slurm_machines() > 1 ? RankLauncher::kSrun : RankLauncher::kLocal;
+  if (name == "local") return RankLauncher::kLocal;
+  if (name == "mpirun") return RankLauncher::kMpirun;
+  if (name == "srun") return RankLauncher::kSrun;
+  fail_input("--launcher \"", name, "\" is not one of auto, local, mpirun, srun");
+}
+
+std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
+                                       const std::vector<std::string>& command,
+                                       const std::string& leader) {
+  const std::pair<std::string, std::string> told{kLeaderVariable, leader};
+  if (launcher == RankLauncher::kSrun) return {{srun_command(ranks, command), {told}}};
+  if (launcher == RankLauncher::kMpirun) {
+    std::vector<std::string> line = mpirun_command(this_host(), ranks, command);
+    line.insert(line.begin() + 1, {"-x", kLeaderVariable});  // to other machines too
+    return {{std::move(line), {told}}};
+  }
+  const std::string port = text(free_loopback_port());
+  std::vector<RankCommand> out;
+  for (int rank = 0; rank < ranks; ++rank)
+    out.push_back({command,
+                   {told,
+                    {"MASTER_ADDR", "127.0.0.1"},
+                    {"MASTER_PORT", port},
+                    {"RANK", text(rank)},
+                    {"WORLD_SIZE", text(ranks)},
+                    {"TORCHELASTIC_USE_AGENT_STORE", "False"}}});
+  return out;
+}
+
+int start_process(const RankCommand& command) {
+  std::vector<std::string> words = command.words;
+  std::vector<std::string> variables = environment_with(command.variables);
+  const std::vector<char*> arguments = pointers(words), environment = pointers(variables);
+  const int parent = getpid();
+  const int child = fork();
+  if (child == 0) become(parent, arguments, environment);
+  if (child < 0) throw Error(concat("cannot start ", words[0], ": ", std::strerror(errno)));
+  return child;
+}
+
+void end_with_parent() { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
 int pin_rank(World& world, int threads_per_rank) {
   const int cores = available_cores();

@@ -25,6 +25,31 @@ void join_console();
 // N > 1 replaces this process by mpirun; it then does not return.
 void ensure_ranks(int ranks, int argc, char** argv);
 
+// How a process that leads ranks starts them: as children on this machine, which meet over TCP; through mpirun, as
+// its configuration says; through srun, over the machines of a Slurm allocation.
+enum class RankLauncher { kLocal, kMpirun, kSrun };
+// "local", "mpirun", "srun"; "auto": srun within an allocation of several machines, else local.
+RankLauncher rank_launcher(const std::string& name);
+// What to start so that there are `ranks` copies of `command` (argv[0] included), each told of `leader` by its
+// environment, and the variables that it takes besides those of this process.
+struct RankCommand {
+  std::vector<std::string> words;
+  std::vector<std::pair<std::string, std::string>> variables;
+};
+// One entry for each process that this one has to start. Local ranks meet at a port of the loopback interface that
+// is free when this is called.
+std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
+                                       const std::vector<std::string>& command,
+                                       const std::string& leader);
+// Starts it with an empty input, no descriptors but the outputs, in a process group of its own: signals of a terminal
+// do not reach it. It is killed when the thread that calls this ends, and so are the ranks that it starts
+// (end_with_parent()). Returns the process number; Error where the system gives no process.
+int start_process(const RankCommand& command);
+// This process is killed when the one that started it ends.
+void end_with_parent();
+// argv as another process can start it: its first word is this executable's path.
+std::vector<std::string> own_command(int argc, char** argv);
+
 // Gives this rank its share of the host's cores: floor(cores / ranks of the host), at least 1 (all
 // it may use where a launcher has bound the ranks to different cores), or threads_per_rank where
 // that is positive. Pins its OpenMP team there; returns the team's width.

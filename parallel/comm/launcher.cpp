@@ -1,4 +1,7 @@
 // The one place that reads the variables launchers set.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "parallel/comm/launcher_environment.h"
@@ -48,6 +51,25 @@ LauncherInfo detect_launcher() {
     return info;
   }
   return {};
+}
+
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& changed) {
+  std::vector<std::string> out;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view one = *at;
+    const bool replaced = std::ranges::any_of(
+        changed, [&](const auto& pair) { return one.substr(0, one.find('=')) == pair.first; });
+    if (!replaced) out.emplace_back(one);
+  }
+  for (const auto& [name, value] : changed) out.push_back(concat(name, "=", value));
+  return out;
+}
+
+std::string leader_from_environment() { return variable(kLeaderVariable); }
+
+int slurm_machines() {
+  return variable("SLURM_JOB_NUM_NODES").empty() ? 0 : number("SLURM_JOB_NUM_NODES", 1);
 }
 
 std::string executable_search_path() {

@@ -1,6 +1,10 @@
 // What the environment says to launching and connecting; nothing else reads it.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "engine/observe/console.h"
 #include "parallel/comm/transport.h"
 
@@ -8,6 +12,17 @@ namespace trireme {
 
 // As torchrun-style launchers give them: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE.
 TcpOptions tcp_options_from_environment(double timeout_s);
+
+// For a process that starts others: its own variables, with these in the place of those of the same names, as
+// execve() takes them: "NAME=value".
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& changed);
+// What a process that leads ranks tells each of them in their environment: where its side channel is, and the job's
+// secret (serving/distributed/side_meeting.h). Empty: nobody leads this process.
+inline constexpr const char* kLeaderVariable = "TRIREME_LEADER";
+std::string leader_from_environment();
+// Machines of the Slurm allocation that this process lives in; 0: there is none.
+int slurm_machines();
 
 std::string executable_search_path();  // folders separated by colons
 

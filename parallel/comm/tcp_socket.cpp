@@ -84,8 +84,9 @@ bool write_all(int fd, const void* data, size_t bytes) {
   return true;
 }
 
-Socket listen_on(int port) {
-  Socket socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// Ranks of one machine are not reached from others.
+Socket listen_on(int port, bool loopback) {
+  Socket socket_(loopback ? -1 : socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const bool v6 = socket_.open();
   if (!v6) socket_ = Socket(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket_.open()) throw Error(concat("cannot make a socket: ", reason()));
@@ -103,6 +104,7 @@ Socket listen_on(int port) {
     auto& a = reinterpret_cast<sockaddr_in&>(address);
     a.sin_family = AF_INET;
     a.sin_port = htons(narrow<uint16_t>(port));
+    if (loopback) a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     length = sizeof a;
   }
   if (bind(socket_.fd(), reinterpret_cast<sockaddr*>(&address), length) != 0)
@@ -111,6 +113,8 @@ Socket listen_on(int port) {
   if (listen(socket_.fd(), SOMAXCONN) != 0) throw Error(concat("cannot listen: ", reason()));
   return socket_;
 }
+
+bool on_loopback(const TcpOptions& options) { return options.master_address == "127.0.0.1"; }
 
 int port_of(const Socket& socket_) {
   sockaddr_storage address{};
@@ -214,7 +218,7 @@ void greet(const Socket& socket_, const Greeting& own, int peer) {
 
 // A rank other than 0: connects to those below it, accepts those above.
 void join_others(const TcpOptions& options, Lines& lines, const Deadline& deadline) {
-  const Socket listener = listen_on(0);
+  const Socket listener = listen_on(0, on_loopback(options));
   Greeting own{kMagic, options.rank, options.size, port_of(listener), 0, std::random_device()()};
   for (own.line = 0; own.line < kLines; ++own.line) {
     Socket& socket_ = lines[static_cast<size_t>(own.line)][0];
@@ -257,7 +261,7 @@ RankSockets meet_ranks(const TcpOptions& options) {
   Lines lines;
   for (auto& line : lines) line.resize(static_cast<size_t>(options.size));
   if (options.size > 1 && options.rank == 0)
-    gather_contacts(listen_on(options.master_port), options, lines, deadline);
+    gather_contacts(listen_on(options.master_port, on_loopback(options)), options, lines, deadline);
   else if (options.size > 1)
     join_others(options, lines, deadline);
   const int yes = 1;

@@ -1,11 +1,15 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <optional>
 
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/launch.h"
+#include "tests/support/scratch_directory.h"
 
 namespace trireme {
 namespace {
@@ -14,9 +18,10 @@ namespace {
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& wanted) {
-    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
-                             "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK",
-                             "MASTER_ADDR", "MASTER_PORT", "TRIREME_CONSOLE"}) {
+    for (const char* name :
+         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
+          "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK", "MASTER_ADDR",
+          "MASTER_PORT", "TRIREME_CONSOLE", "SLURM_JOB_NUM_NODES"}) {
       const char* old = std::getenv(name);
       before_[name] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
       const auto it = wanted.find(name);
@@ -110,6 +115,79 @@ TEST(MpirunCommand, HasTheFlagsThatMakeItWork) {
   const Words user = mpirun_command({false, "/usr/bin/mpirun"}, 2, {"trireme"});
   EXPECT_EQ(std::count(user.begin(), user.end(), "--allow-run-as-root"), 0);
   EXPECT_THROW(mpirun_command({false, ""}, 2, {"trireme"}), InputError);
+}
+
+std::string value_of(const RankCommand& command, const std::string& name) {
+  for (const auto& [key, value] : command.variables)
+    if (key == name) return value;
+  return "";
+}
+
+TEST(RankCommands, StartRanksOnThisMachineThatMeetThere) {
+  const auto commands = rank_commands(RankLauncher::kLocal, 3, {"trireme", "serve"}, "a secret");
+  ASSERT_EQ(commands.size(), 3u);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const RankCommand& command = commands[rank];
+    EXPECT_EQ(command.words, (std::vector<std::string>{"trireme", "serve"}));
+    EXPECT_EQ(value_of(command, "RANK"), text(rank));
+    EXPECT_EQ(value_of(command, "WORLD_SIZE"), "3");
+    EXPECT_EQ(value_of(command, "MASTER_ADDR"), "127.0.0.1");
+    EXPECT_EQ(value_of(command, "MASTER_PORT"), value_of(commands[0], "MASTER_PORT"));
+    EXPECT_EQ(value_of(command, kLeaderVariable), "a secret");
+  }
+}
+
+// The secret is for the environment: anybody may read another's command line.
+TEST(RankCommands, KeepTheSecretOutOfCommandLines) {
+  const test::ScratchDirectory folder;
+  for (const char* name : {"mpirun", "srun"}) {
+    std::ofstream(folder / name) << "#!/bin/sh\n";
+    chmod((folder / name).c_str(), 0755);
+  }
+  const std::string before = executable_search_path();
+  setenv("PATH", folder.path().c_str(), 1);
+  for (const RankLauncher launcher : {RankLauncher::kMpirun, RankLauncher::kSrun}) {
+    const auto commands = rank_commands(launcher, 8, {"trireme", "serve"}, "a secret");
+    ASSERT_EQ(commands.size(), 1u);
+    const std::vector<std::string>& words = commands[0].words;
+    EXPECT_EQ(value_of(commands[0], kLeaderVariable), "a secret");
+    EXPECT_EQ(std::count(words.begin(), words.end(), "a secret"), 0);
+    EXPECT_EQ(std::vector<std::string>(words.end() - 2, words.end()),
+              (std::vector<std::string>{"trireme", "serve"}));
+    const bool named = std::count(words.begin(), words.end(), kLeaderVariable) == 1;
+    const bool sized = std::count(words.begin(), words.end(), "--ntasks=8") == 1;
+    EXPECT_EQ(named, launcher == RankLauncher::kMpirun);
+    EXPECT_EQ(sized, launcher == RankLauncher::kSrun);
+  }
+  std::filesystem::remove(folder / "srun");
+  EXPECT_THROW(rank_commands(RankLauncher::kSrun, 8, {"trireme"}, "a secret"), InputError);
+  setenv("PATH", before.c_str(), 1);
+}
+
+TEST(RankCommands, AreForTheLauncherThatIsThere) {
+  {
+    const Environment none({});
+    EXPECT_EQ(rank_launcher("auto"), RankLauncher::kLocal);
+    EXPECT_EQ(rank_launcher("mpirun"), RankLauncher::kMpirun);
+    EXPECT_THROW(rank_launcher("pigeon"), InputError);
+  }
+  const Environment two(std::map<std::string, std::string>{{"SLURM_JOB_NUM_NODES", "2"}});
+  EXPECT_EQ(rank_launcher("auto"), RankLauncher::kSrun);
+  EXPECT_EQ(rank_launcher("local"), RankLauncher::kLocal);
+  const Environment one(std::map<std::string, std::string>{{"SLURM_JOB_NUM_NODES", "1"}});
+  EXPECT_EQ(rank_launcher("auto"), RankLauncher::kLocal);
+}
+
+TEST(RankCommands, ReplaceVariables) {
+  const Environment given({{"RANK", "7"}, {"WORLD_SIZE", "9"}});
+  const std::vector<std::string> variables = environment_with({{"RANK", "1"}, {"NEW", "a=b"}});
+  const auto count = [&](const char* one) {
+    return std::count(variables.begin(), variables.end(), one);
+  };
+  EXPECT_EQ(count("RANK=7"), 0);
+  EXPECT_EQ(count("RANK=1"), 1);
+  EXPECT_EQ(count("WORLD_SIZE=9"), 1);
+  EXPECT_EQ(count("NEW=a=b"), 1);
 }
 
 TEST(PinRank, SharesTheCores) {

@@ -1,0 +1,306 @@
+#include "serving/distributed/rank_supervisor.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "engine/observe/log.h"
+
+namespace trireme {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLook{50};
+constexpr milliseconds kMeeting{120'000};
+constexpr milliseconds kEnding{5000};
+constexpr milliseconds kLastWords{3000};  // ranks that cannot load say why, one after the other
+constexpr milliseconds kFirstPause{100}, kLongestPause{30'000};
+constexpr int64_t kMostOutcome = int64_t{256} << 20;
+// A rank that loads may have the machine's disks and processors to wait for.
+constexpr SilenceLimits kLoading{.silent = milliseconds(30'000)};
+// On this machine a process that is stopped is seen at once; one that only waits for a processor is not lost.
+constexpr SilenceLimits kServingHere{.silent = milliseconds(10'000)}, kServingElsewhere{};
+
+[[noreturn]] void fail_lost(const std::string& why) { throw Error(why, ExitCode::kLostRank); }
+
+}  // namespace
+
+RankSupervisor::RankSupervisor(RankGroupConfig config)
+    : config_(std::move(config)), thread_([this] { loop(); }) {}
+
+RankSupervisor::~RankSupervisor() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+RankReady RankSupervisor::wait_until_ready() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return first_.has_value() || failed_ != ExitCode::kDone; });
+  if (!first_) throw Error(why_, failed_);
+  return *first_;
+}
+
+void RankSupervisor::listen(Listener listener) {
+  const std::lock_guard lock(listening_);
+  listener_ = std::move(listener);
+}
+
+RankGroupCounts RankSupervisor::counts() const {
+  const std::lock_guard lock(mutex_);
+  return {group_ != nullptr, starts_};
+}
+
+// --- the engine's thread ----------------------------------------------------------------------------------
+
+StepOutcome RankSupervisor::execute(const StepPlan& plan) {
+  std::shared_ptr<Group> group;
+  const auto tokens = std::ssize(plan.tokens);
+  {
+    const std::lock_guard lock(mutex_);
+    if (group_ == nullptr) fail_lost(kRanksLost);
+    group = group_;
+    outcome_.reset();
+    step_ = {plan.number, tokens, Clock::now()};
+  }
+  const std::vector<std::byte> bytes = encode_plan(plan);
+  for (const auto& channel : group->channels) {
+    try {
+      channel->send(MessageKind::kPlan, plan.number, bytes);
+    } catch (const Error&) {
+      channel->shut_down();  // the other thread finds that it has gone
+    }
+  }
+  std::vector<std::byte> told;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return outcome_.has_value() || group_ != group; });
+    const Step step = std::exchange(step_, {});
+    if (!outcome_) fail_lost(kRanksLost);
+    told = std::move(*outcome_);
+    deadline_.took(tokens, Clock::now() - step.began);
+  }
+  try {
+    return decode_outcome(told, plan, group->ready->bounds.ids);
+  } catch (const BadMessage&) {
+    for (const auto& channel : group->channels) channel->shut_down();
+    throw;
+  }
+}
+
+// --- the supervisor's thread ------------------------------------------------------------------------------
+
+bool RankSupervisor::stopping() const {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
+bool RankSupervisor::pause(milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, time, [&] { return stop_; });
+}
+
+void RankSupervisor::loop() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  milliseconds next = kFirstPause;
+  for (;;) {
+    const std::string why = run_group();
+    if (stopping()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!first_) return;
+      // They have worked: what has happened may not happen again.
+      if (outcomes_ > 0) next = kFirstPause;
+      outcomes_ = 0;
+    }
+    log_warning("the ranks are lost: ", why, "; they start again");
+    if (!pause(next)) return;
+    next = std::min(2 * next, kLongestPause);
+  }
+}
+
+std::string RankSupervisor::run_group() {
+  const auto group = std::make_shared<Group>();
+  std::string why;
+  ExitCode code = ExitCode::kLostRank;
+  try {
+    {
+      const bool here = config_.launcher != RankLauncher::kSrun && config_.address.empty();
+      SideListener listener =
+          here ? SideListener::on_this_machine() : SideListener::on_address(config_.address);
+      group->on_this_machine = here;
+      group->processes = std::make_unique<RankProcesses>(rank_commands(
+          config_.launcher, config_.ranks, config_.command, listener.address().line()));
+      meet(*group, listener);
+    }
+    watch(group);
+    let_end(*group);
+    return {};
+  } catch (const Error& error) {
+    why = error.what();
+    code = error.code();
+  }
+  say_lost(why);
+  if (group->processes != nullptr) {
+    bool first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      first = !first_;
+    }
+    if (first) group->processes->wait(kLastWords);
+    const int own = group->processes->exit_code();
+    if (own > 0 && own <= static_cast<int>(ExitCode::kLostRank)) code = static_cast<ExitCode>(own);
+    group->processes->kill();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    failed_ = code;
+  }
+  changed_.notify_all();
+  return why;
+}
+
+void RankSupervisor::meet(Group& group, SideListener& listener) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++starts_;
+  }
+  group.channels.resize(static_cast<size_t>(config_.ranks));
+  group.numbers.resize(group.channels.size());
+  const auto end = Clock::now() + kMeeting;
+  for (int missing = config_.ranks; missing > 0 && !stopping();) {
+    if (const std::string ended = group.processes->ended(); !ended.empty()) fail_lost(ended);
+    if (Clock::now() > end) fail_lost(concat(missing, " ranks have not come"));
+    const auto guest = listener.accept(kLook);
+    if (guest == nullptr || guest->rank < 0 || guest->rank >= config_.ranks) continue;
+    const auto rank = static_cast<size_t>(guest->rank);
+    if (group.channels[rank] != nullptr) continue;
+    group.channels[rank] = std::move(guest->channel);
+    group.numbers[rank] = guest->process;
+    --missing;
+  }
+}
+
+void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
+  RankWatch watch(group->numbers, group->on_this_machine, kLoading, Clock::now());
+  bool loading = true;
+  std::vector<pollfd> ready;
+  for (const auto& channel : group->channels)
+    ready.push_back({channel == nullptr ? -1 : channel->fd(), POLLIN, 0});
+  auto looked = Clock::now();
+  while (!stopping()) {
+    ::poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
+    for (size_t rank = 0; rank < ready.size(); ++rank) {
+      if (ready[rank].revents == 0) continue;
+      watch.heard(rank);
+      while (std::optional<Message> message = group->channels[rank]->poll())
+        take(*group, rank, std::move(*message));
+    }
+    if (loading && group->loaded == group->channels.size()) {
+      loading = false;
+      watch = RankWatch(group->numbers, group->on_this_machine,
+                        group->on_this_machine ? kServingHere : kServingElsewhere, Clock::now());
+      say_ready(group);
+    }
+    if (Clock::now() - looked < kLook) continue;
+    looked = Clock::now();
+    if (const std::string ended = group->processes->ended(); !ended.empty()) fail_lost(ended);
+    if (const std::string lost = watch.look(looked); !lost.empty()) fail_lost(lost);
+    check_step();
+  }
+}
+
+void RankSupervisor::take(Group& group, size_t rank, Message message) {
+  SideChannel& channel = *group.channels[rank];
+  switch (message.kind) {
+    case MessageKind::kBeat: return;
+    case MessageKind::kReady:
+      if (rank == 0) group.ready = decode_ready(message.payload);
+      ++group.loaded;
+      return channel.accept_payloads(kMostOutcome);
+    case MessageKind::kOutcome: {
+      const std::lock_guard lock(mutex_);
+      if (message.number != step_.number)
+        throw BadMessage(concat(channel.peer(), " tells the outcome of step ", message.number,
+                                ", not of ", step_.number));
+      outcome_ = std::move(message.payload);
+      ++outcomes_;
+      return changed_.notify_all();
+    }
+    case MessageKind::kFailed:
+      fail_lost(concat(channel.peer(), ": ",
+                       std::string_view(reinterpret_cast<const char*>(message.payload.data()),
+                                        message.payload.size())));
+    default:
+      throw BadMessage(
+          concat(channel.peer(), " sends a message of kind ", static_cast<uint32_t>(message.kind)));
+  }
+}
+
+void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
+  {
+    const std::lock_guard lock(mutex_);
+    const RankReady& now = *group->ready;
+    if (first_ &&
+        (now.bounds.blocks < first_->bounds.blocks || now.bounds.length < first_->bounds.length))
+      fail_lost(concat("there is room for ", now.bounds.blocks, " blocks of the KV cache, not for ",
+                       first_->bounds.blocks, " as before"));
+    if (!first_) first_ = now;
+    group_ = group;
+    why_.clear();
+    deadline_ = {};
+  }
+  changed_.notify_all();
+  log_info(config_.ranks, " ranks are ready: ", group->ready->device);
+  const std::lock_guard lock(listening_);
+  if (listener_) listener_({});
+}
+
+void RankSupervisor::say_lost(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (group_ != nullptr)
+      for (const auto& channel : group_->channels) channel->shut_down();
+    group_.reset();
+    why_ = why;
+  }
+  changed_.notify_all();
+  const std::lock_guard lock(listening_);
+  if (listener_) listener_(why);
+}
+
+void RankSupervisor::check_step() const {
+  const std::lock_guard lock(mutex_);
+  if (step_.number == 0 || outcome_) return;
+  const std::chrono::duration<double> taken = Clock::now() - step_.began;
+  if (taken > deadline_.allowed(step_.tokens))
+    fail_lost(concat("step ", step_.number, " has taken ", taken.count(),
+                     " s, more than ten times ", "what such steps take"));
+}
+
+void RankSupervisor::let_end(Group& group) {
+  {
+    const std::lock_guard lock(mutex_);
+    group_.reset();
+    why_ = "the ranks are ending";
+  }
+  changed_.notify_all();
+  for (const auto& channel : group.channels) {
+    try {
+      if (channel != nullptr) channel->send(MessageKind::kEnd, 0);
+    } catch (const Error&) {  // it has gone already
+    }
+  }
+  group.processes->wait(kEnding);
+  group.processes->kill();
+}
+
+}  // namespace trireme

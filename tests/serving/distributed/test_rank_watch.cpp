@@ -1,0 +1,137 @@
+// When a rank counts as lost.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "engine/core/error.h"
+#include "serving/distributed/rank_processes.h"
+#include "serving/distributed/rank_watch.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr SilenceLimits kLimits{.stopped = milliseconds(300), .silent = milliseconds(2000)};
+
+const std::vector<RankCommand> kSleep = {{.words = {"/bin/sleep", "60"}, .variables = {}}};
+
+struct Watched {
+  explicit Watched(bool here)
+      : now(RankWatch::Clock::now()), watch({getpid(), getpid()}, here, kLimits, now) {}
+  // Looks every 50 ms; both ranks, or only the first, are heard of.
+  std::string after(int ms, bool second) {
+    for (int t = 0; t < ms; t += 50) {
+      now += milliseconds(50);
+      watch.heard(0);
+      if (second) watch.heard(1);
+      if (std::string why = watch.look(now); !why.empty()) return why;
+    }
+    return {};
+  }
+  RankWatch::Clock::time_point now;
+  RankWatch watch;
+};
+
+TEST(RankWatch, FindsWhoIsSilent) {
+  for (const bool here : {false, true}) {
+    Watched ranks(here);
+    EXPECT_EQ(ranks.after(10'000, true), "");
+    EXPECT_EQ(ranks.after(1900, false), "");
+    EXPECT_EQ(ranks.after(50, true), "");
+    EXPECT_EQ(ranks.after(1900, false), "");
+    EXPECT_NE(ranks.after(200, false).find("rank 1"), std::string::npos);
+  }
+}
+
+// The observer itself did not run: nobody was silent for so long.
+TEST(RankWatch, CountsOnlyTimeInWhichItRan) {
+  Watched ranks(false);
+  ranks.now += milliseconds(60'000);
+  EXPECT_EQ(ranks.watch.look(ranks.now), "");
+  EXPECT_EQ(ranks.after(1500, false), "");
+}
+
+TEST(RankWatch, SeesAStoppedProcessAtOnce) {
+  RankProcesses sleeper(kSleep);
+  EXPECT_EQ(sleeper.ended(), "");
+  const int process = sleeper.numbers().front();
+  auto now = RankWatch::Clock::now();
+  RankWatch watch({process}, true, kLimits, now);
+  EXPECT_EQ(watch.look(now += milliseconds(200)), "");
+  EXPECT_EQ(watch.look(now += milliseconds(200)), "");  // silent, but it runs
+  kill(process, SIGSTOP);
+  std::string why;
+  for (int i = 0; i < 100 && why.empty(); ++i) {
+    why = watch.look(now);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_NE(why.find("is stopped"), std::string::npos) << why;
+  sleeper.kill();  // stopped or not
+  EXPECT_EQ(kill(process, 0), -1);
+}
+
+TEST(StepDeadline, IsTenTimesWhatSuchStepsTake) {
+  using Seconds = std::chrono::duration<double>;
+  StepDeadline deadline;
+  EXPECT_EQ(deadline.allowed(1).count(), 60);
+  deadline.took(1, Seconds(0.001));
+  EXPECT_EQ(deadline.allowed(1).count(), 2);
+  EXPECT_EQ(deadline.allowed(500).count(), 60);
+  deadline.took(500, Seconds(3));
+  EXPECT_DOUBLE_EQ(deadline.allowed(512).count(), 30);
+  deadline.took(512, Seconds(1));
+  EXPECT_DOUBLE_EQ(deadline.allowed(400).count(), 28);
+  EXPECT_EQ(deadline.allowed(0).count(), 2);
+}
+
+TEST(RankProcesses, SayHowTheyEnded) {
+  RankProcesses processes(
+      {{.words = {"/bin/sh", "-c", "exit 2"}, .variables = {}},
+       {.words = {"/bin/sh", "-c", "exit $NUMBER"}, .variables = {{"NUMBER", "2"}}}});
+  EXPECT_TRUE(processes.wait(milliseconds(20'000)));
+  EXPECT_NE(processes.ended().find("exit code 2"), std::string::npos);
+  EXPECT_EQ(processes.exit_code(), 2);
+  RankProcesses one(kSleep);
+  EXPECT_FALSE(one.wait(milliseconds(10)));
+  kill(one.numbers().front(), SIGKILL);
+  EXPECT_TRUE(one.wait(milliseconds(20'000)));
+  EXPECT_NE(one.ended().find("signal 9"), std::string::npos);
+  EXPECT_EQ(one.exit_code(), -1);
+}
+
+// Sockets of a server's clients are not held open by ranks that start later.
+TEST(RankProcesses, InheritNothingButTheOutputs) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  RankProcesses sleeper(kSleep);
+  close(ends[1]);
+  char byte = 0;
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);  // nobody else can write to it
+  close(ends[0]);
+}
+
+// Whose thread has gone away takes them along.
+TEST(RankProcesses, EndWithTheThreadThatStartedThem) {
+  int process = 0;
+  std::thread([&] {
+    process = start_process(kSleep.front());
+    const auto runs = [&] {
+      std::string name;
+      std::ifstream(concat("/proc/", process, "/comm")) >> name;
+      return name == "sleep";
+    };
+    while (!runs()) std::this_thread::sleep_for(milliseconds(1));
+  }).join();
+  int status = 0;
+  EXPECT_EQ(waitpid(process, &status, 0), process);
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+}  // namespace
+}  // namespace trireme
