@@ -66,7 +66,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_eval_command(app, line);
   add_logits_command(app, line);
   add_generate_command(app, line);
-  add_serve_command(app);
+  add_serve_command(app, line);
   add_checkpoint_command(app);
   add_tokenize_commands(app);
   add_report_command(app);

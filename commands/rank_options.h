@@ -18,9 +18,13 @@ void add_adapter_option(CLI::App& command, std::string& adapter);       // --ada
 void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
-// model; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
+// model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };
 void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use);
+// How `ranks` ranks hold a model together once. InputError where they cannot, or where some would be left over: ranks
+// that divide samples or sequences have nothing to do for one text, and experts are divided among the ranks that
+// divide the matrices too.
+ParallelSizes sizes_of_one_model(const LayoutOptions& layout, const ModelConfig& model, int ranks);
 WorldOptions world_options(const CommConfig& config);
 
 }  // namespace trireme

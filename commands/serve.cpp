@@ -13,10 +13,12 @@
 #include "commands/config_file.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
-#include "commands/served_model.h"
+#include "commands/served_front.h"
 #include "commands/version.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
+#include "parallel/agree.h"
+#include "parallel/comm/launcher_environment.h"
 #include "parallel/launch.h"
 #include "serving/http/server.h"
 #include "serving/http/service.h"
@@ -52,6 +54,11 @@ class StopSignals {
     std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal
   }
   static int count() { return count_; }
+  // This process is ended by another one, not by signals.
+  static void leave_to_others() {
+    for (const int signal : {SIGTERM, SIGINT, SIGPIPE})
+      std::signal(signal, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for these
+  }
 
  private:
   static inline std::atomic<int> count_{0};
@@ -116,10 +123,10 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
   return config;
 }
 
-// Until somebody wants it to end; an Error where the model cannot be computed any more.
-void wait_for_the_end(const Engine& engine, HttpServer& server) {
+// Until somebody wants it to end; an Error where (unless it recovers) the model cannot be computed any more.
+void wait_for_the_end(const Engine& engine, bool recovers, HttpServer& server) {
   while (StopSignals::count() == 0) {
-    if (const std::string why = engine.failure(); !why.empty()) {
+    if (const std::string why = engine.failure(); !why.empty() && !recovers) {
       server.drain(milliseconds(2000));  // everybody is told
       throw Error(concat("the model cannot be computed any more: ", why));
     }
@@ -142,6 +149,18 @@ void drain(const Arguments& args, Engine& engine, Service& service, HttpServer& 
   server.drain(milliseconds(2000));
 }
 
+// While both are there.
+class TellsEngine {
+ public:
+  TellsEngine(ServedModel& model, Engine& engine) : model_(model) { model.tell(&engine); }
+  ~TellsEngine() { model_.tell(nullptr); }
+  TellsEngine(const TellsEngine&) = delete;
+  TellsEngine& operator=(const TellsEngine&) = delete;
+
+ private:
+  ServedModel& model_;
+};
+
 void serve(const Arguments& args, ServedModel& model) {
   const StepLimits& limits = model.limits();
   std::unique_ptr<ChatTemplate> chat;
@@ -160,6 +179,7 @@ void serve(const Arguments& args, ServedModel& model) {
                 limits.blocks, limits.block_tokens,
                 [&](const StepReport& report) { metrics.step(report); });
   engine.between_steps([&] { model.move_here(); });
+  const TellsEngine told(model, engine);
   Service service(engine, model.tokenizer(), chat.get(), metrics,
                   service_config(args, model, source));
   const StopSignals signals;
@@ -173,7 +193,7 @@ void serve(const Arguments& args, ServedModel& model) {
   std::printf("listening on %s://%s:%d\n", args.tls.key.empty() ? "http" : "https",
               name_in_url(args.host).c_str(), server.port());
   std::fflush(stdout);
-  wait_for_the_end(engine, server);
+  wait_for_the_end(engine, model.recovers(), server);
   drain(args, engine, service, server);
 }
 
@@ -193,14 +213,35 @@ void split_modules(Arguments& args) {
   }
 }
 
-void run(Arguments args) {
+// Ranks under a launcher: number 0 serves, the others compute with it until it ends. Launchers send signals to all of
+// them; what is under way is for number 0 to decide.
+void serve_under_launcher(const Arguments& args) {
+  if (detect_launcher().rank != 0) StopSignals::leave_to_others();
+  RankModel model(args.model);
+  if (model.leads())
+    serve(args, model);
+  else
+    model.follow();
+}
+
+void run(Arguments args, const CommandLine& line) {
   if (args.names.empty()) args.names = {args.model.model};
   split_modules(args);
-  join_console();
-  read_key_files(args);
-  // What is wrong with the address is said before minutes of loading.
-  HttpServer(http_config(args), Routes()).stop();
-  ServedModel model(args.model);
+  if (const std::string leader = leader_from_environment(); !leader.empty()) {
+    StopSignals::leave_to_others();
+    return serve_as_rank(args.model, leader);
+  }
+  const LauncherInfo launcher = detect_launcher();
+  const bool front = launcher.kind == Launcher::kNone && args.model.ranks > 0;
+  before_connecting([&] {
+    if (!front) ensure_ranks(args.model.ranks, line.argc, line.argv);
+    rank_launcher(args.model.launcher);
+    read_key_files(args);
+    // What is wrong with the address is said before minutes of loading.
+    if (launcher.rank == 0) HttpServer(http_config(args), Routes()).stop();
+  });
+  if (!front) return serve_under_launcher(args);
+  FrontModel model(args.model, line);
   serve(args, model);
 }
 
@@ -269,9 +310,30 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
       ->check(CLI::PositiveNumber);
 }
 
+void add_rank_options(CLI::App& command, ServedModelOptions& model) {
+  add_layout_options(command, model.layout, LayoutUse::kModelOnly);
+  command
+      .add_option("--ranks", model.ranks,
+                  "Start this many ranks, which hold the model together, and outlive them: this "
+                  "process only has the requests (default: as launched)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096));
+  command
+      .add_option("--launcher", model.launcher,
+                  "How --ranks starts them: local (on this machine), mpirun, srun, or auto: srun "
+                  "within a Slurm allocation of several machines, else local")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "local", "mpirun", "srun"}));
+  command
+      .add_option("--rank-address", model.rank_address,
+                  "Address of this machine on which ranks of others reach it (default: what its "
+                  "name stands for)")
+      ->type_name("HOST");
+}
+
 }  // namespace
 
-CLI::App* add_serve_command(CLI::App& app) {
+CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   auto args = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand("serve", "Serve a saved model over HTTP (OpenAI's API)");
   add_config_file_option(*command);
@@ -282,6 +344,7 @@ CLI::App* add_serve_command(CLI::App& app) {
   add_server_options(*command, *args);
   add_size_options(*command, args->model);
   add_scheduling_option(*command, *args);
+  add_rank_options(*command, args->model);
   add_adapter_option(*command, args->model.adapter);
   command
       ->add_option("--lora-modules", args->modules,
@@ -298,12 +361,14 @@ CLI::App* add_serve_command(CLI::App& app) {
   command->add_option(
       "--tokenizer", args->model.tokenizer,
       "byte, a tokenizer.json, a .model, or a directory of one (default: the model's)");
-  command->add_option("--threads", args->model.threads, "Threads of the model (default: all cores)")
+  command
+      ->add_option("--threads", args->model.threads,
+                   "Threads of each rank (default: its share of the cores)")
       ->check(CLI::PositiveNumber);
   command->footer(
       "SIGTERM and SIGINT: what is under way is answered to its end, nothing new is taken.\n"
       "More: docs/serving.md");
-  command->callback([args] { run(*args); });
+  command->callback([args, line] { run(*args, line); });
   return command;
 }
 

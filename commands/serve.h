@@ -7,6 +7,8 @@ class App;
 
 namespace trireme {
 
-CLI::App* add_serve_command(CLI::App& parent);
+struct CommandLine;
+
+CLI::App* add_serve_command(CLI::App& parent, const CommandLine& line);
 
 }  // namespace trireme

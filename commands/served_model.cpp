@@ -6,53 +6,89 @@
 #include "engine/core/cpu.h"
 #include "engine/device/timing.h"
 #include "engine/observe/log.h"
+#include "parallel/agree.h"
 #include "parallel/launch.h"
+#include "serving/distributed/leading_executor.h"
+#include "serving/distributed/rank_loop.h"
+#include "serving/distributed/side_meeting.h"
 #include "transformer/sharding.h"
 
 namespace trireme {
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr int64_t kBlockTokens = 16;
 constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
 constexpr int64_t kHostCacheBytes = int64_t{4} << 30;
+constexpr milliseconds kMeeting{60'000};
 
 int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
 
+// Rank 0's ends of the channels to all other ranks.
+std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ranks) {
+  std::vector<std::unique_ptr<SideChannel>> channels(static_cast<size_t>(ranks - 1));
+  const auto end = std::chrono::steady_clock::now() + kMeeting;
+  for (int missing = ranks - 1; missing > 0;) {
+    if (std::chrono::steady_clock::now() > end)
+      throw Error(concat(missing, " ranks have not come to the side channel"), ExitCode::kLostRank);
+    const auto guest = listener.accept(milliseconds(500));
+    if (guest == nullptr || guest->rank < 1 || guest->rank >= ranks) continue;
+    auto& place = channels[static_cast<size_t>(guest->rank - 1)];
+    if (place != nullptr) continue;
+    place = std::move(guest->channel);
+    --missing;
+  }
+  return channels;
+}
+
 }  // namespace
 
-ServedModel::ServedModel(const ServedModelOptions& options) {
-  world_ = make_world(world_options(CommConfig{}));
-  if (world_->size() > 1)
-    fail_input(world_->size(), " ranks: a model that several ranks hold together is not served ",
-               "yet; start one process");
-  loaded_ = std::make_unique<LoadedModel>(options.model, world_->world(), options.dtype,
+void ServedModel::open(const ServedModelOptions& options, World& world) {
+  loaded_ = std::make_unique<LoadedModel>(options.model, world.world(), options.dtype,
                                           options.adapter, options.modules);
   limits_.adapters = !options.modules.empty();
   const RunConfig& trained = loaded_->run_config();
-  spec_ = loaded_->tokenizer_spec(options.tokenizer);
-  tokenizer_ = loaded_->open_tokenizer(spec_);
-  const int64_t longest = longest_sequence(trained.model);
-  if (options.max_model_len > longest)
-    fail_input("--max-model-len ", options.max_model_len, ": the model has ", longest,
-               " positions");
-  limits_.length = or_default(options.max_model_len, longest);
-  if (limits_.length < 2) fail_input("--max-model-len must be at least 2: a prompt and a token");
-  load(options);
-  divide_memory(options);
+  agreed(world.world(), [&] {
+    spec_ = loaded_->tokenizer_spec(options.tokenizer);
+    tokenizer_ = loaded_->open_tokenizer(spec_);
+    const int64_t longest = longest_sequence(trained.model);
+    if (options.max_model_len > longest)
+      fail_input("--max-model-len ", options.max_model_len, ": the model has ", longest,
+                 " positions");
+    limits_.length = or_default(options.max_model_len, longest);
+    if (limits_.length < 2) fail_input("--max-model-len must be at least 2: a prompt and a token");
+  });
 }
 
-void ServedModel::load(const ServedModelOptions& options) {
+RankModel::RankModel(const ServedModelOptions& options) {
+  before_connecting([&] { world_ = make_world(world_options(CommConfig{})); });
+  set_log_rank(world_->rank());
+  open(options, *world_);
+  agreed(world_->world(), [&] {
+    sizes_ = sizes_of_one_model(options.layout, loaded_->run_config().model, world_->size());
+  });
+  load(options);
+  divide_memory(options);
+  if (world_->size() > 1 && !options.led) meet(options.rank_address);
+}
+
+// Parameters lie on the device.
+RankModel::~RankModel() { loaded_.reset(); }
+
+void RankModel::load(const ServedModelOptions& options) {
   const RunConfig& trained = loaded_->run_config();
   device_ = open_rank_device(*world_, options.device, trained.comm.device_backend);
   groups_ =
-      std::make_unique<Groups>(world_->world(), ParallelSizes{}, kv_head_copies(trained.model, 1));
+      std::make_unique<Groups>(world_->world(), sizes_, kv_head_copies(trained.model, sizes_.tp));
   threads_ = pin_rank(*world_, options.threads);
   ctx_ = std::make_unique<Ctx>(threads_, "activations", device_.get());
-  loaded_->load(*ctx_, groups_->layout, limits_.length);
+  agreed(world_->world(), [&] { loaded_->load(*ctx_, groups_->layout, limits_.length); });
 }
 
-// How many sequences run at a time, and what their keys and values take.
-void ServedModel::divide_memory(const ServedModelOptions& options) {
+// How many sequences run at a time, and what their keys and values take. All ranks have as many blocks as the one
+// that has room for the fewest.
+void RankModel::divide_memory(const ServedModelOptions& options) {
   const bool gpu = device_.get() != nullptr;
   limits_.sequences = or_default(options.max_num_seqs, kSequences);
   limits_.tokens =
@@ -61,10 +97,12 @@ void ServedModel::divide_memory(const ServedModelOptions& options) {
   limits_.block_tokens = kBlockTokens;
   const int64_t of_block = kv_block_bytes(loaded_->model(), dtype(), groups_.get(), kBlockTokens);
   const int64_t otherwise = gpu ? cuda::device_memory(*device_.get()).free() / 2 : kHostCacheBytes;
-  const int64_t bytes = or_default(options.cache_bytes, otherwise), held = bytes / of_block;
-  if (held == 0)
-    fail_input("--kv-cache-memory-bytes ", bytes, ": ", kBlockTokens, " tokens take ", of_block);
-  if (limits_.length > held * kBlockTokens) {
+  const int64_t bytes = or_default(options.cache_bytes, otherwise);
+  const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
+  agreed(world_->world(), [&] {
+    if (held == 0)
+      fail_input("--kv-cache-memory-bytes ", bytes, ": ", kBlockTokens, " tokens take ", of_block);
+    if (limits_.length <= held * kBlockTokens) return;
     if (options.max_model_len > 0)
       fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
                  held * kBlockTokens, " tokens; give more --kv-cache-memory-bytes");
@@ -72,11 +110,25 @@ void ServedModel::divide_memory(const ServedModelOptions& options) {
     log_warning("sequences of at most ", limits_.length,
                 " tokens are served, which the KV cache of ", bytes,
                 " bytes holds: --kv-cache-memory-bytes sets its size");
-  }
+  });
   limits_.blocks = std::min(held, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
 }
 
-std::unique_ptr<StepExecutor> ServedModel::make_executor() {
+void RankModel::meet(const std::string& address) {
+  std::unique_ptr<SideListener> listener;
+  const bool one_machine = world_->local_size() == world_->size();
+  const std::string line = from_rank_0(world_->world(), [&] {
+    listener = std::make_unique<SideListener>(one_machine ? SideListener::on_this_machine()
+                                                          : SideListener::on_address(address));
+    return listener->address().line();
+  });
+  if (leads())
+    channels_ = all_of(*listener, world_->size());
+  else
+    channels_.push_back(connect_side_channel(SideAddress::parse(line), world_->rank(), kMeeting));
+}
+
+std::unique_ptr<StepExecutor> RankModel::own_executor() {
   return std::make_unique<ModelExecutor>(loaded_->model(), loaded_->parameters(), *ctx_,
                                          groups_.get(),
                                          ExecutorConfig{.limits = limits_,
@@ -84,6 +136,44 @@ std::unique_ptr<StepExecutor> ServedModel::make_executor() {
                                                         .adapters = loaded_->module_columns()});
 }
 
-void ServedModel::move_here() { pin_team(0, threads_); }
+PlanBounds RankModel::bounds() const {
+  return {.slots = limits_.sequences,
+          .tokens = limits_.tokens,
+          .length = limits_.length,
+          .blocks = limits_.blocks,
+          .block_tokens = limits_.block_tokens,
+          .ids = tokenizer_->vocab_size(),
+          .mask_words = ceil_div(loaded_->model().config().vocab_size, 32),
+          .adapters = std::ssize(loaded_->module_columns())};
+}
+
+std::unique_ptr<StepExecutor> RankModel::make_executor() {
+  if (world_->size() == 1) return own_executor();
+  return std::make_unique<LeadingExecutor>(own_executor(), std::move(channels_));
+}
+
+void RankModel::follow() {
+  const std::unique_ptr<StepExecutor> executor = own_executor();
+  follow_plans(*channels_.front(), *executor, {.bounds = bounds()});
+}
+
+void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
+  const std::unique_ptr<StepExecutor> executor = own_executor();
+  const Layout& layout = groups_->layout;
+  leader.accept_payloads(bounds().most_bytes());
+  leader.send(MessageKind::kReady, 0,
+              encode_ready({.bounds = bounds(), .dtype = text(dtype()), .device = device()}));
+  follow_plans(leader, *executor,
+               {.bounds = bounds(),
+                .tells_outcomes = layout.pp.index == layout.pp.size - 1 && layout.tp.index == 0,
+                .heartbeat = &heartbeat});
+}
+
+std::string RankModel::device() const {
+  const std::string own = describe_device(device_, threads_);
+  return world_->size() == 1 ? own : concat(world_->describe(), ", each on ", own);
+}
+
+void RankModel::move_here() { pin_team(0, threads_); }
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
-// A model of one process, loaded and divided into memory for `trireme serve`.
+// The model of `trireme serve`: what requests need to know of it, and who computes its steps. A process that computes
+// itself, alone or as one of several ranks, has a RankModel.
 #pragma once
 
 #include <memory>
@@ -8,52 +9,96 @@
 
 #include "parallel/device.h"
 #include "parallel/groups.h"
+#include "serving/distributed/plan_codec.h"
+#include "serving/distributed/side_channel.h"
 #include "serving/engine/model_executor.h"
 #include "training/loaded_model.h"
+#include "training/model_layout.h"
 
 namespace trireme {
+
+class Engine;
+class Heartbeat;
 
 struct ServedModelOptions {
   std::string model, adapter, tokenizer, device = "auto";
   std::vector<std::string> modules;  // directories of adapters that requests choose among
   std::optional<DType> dtype;
-  int threads = 0;                 // 0: all cores
+  int threads = 0;                 // of each rank; 0: its share of the cores
   int64_t max_model_len = 0;       // 0: the model's, or as much as the cache holds
   int64_t max_num_seqs = 0;        // 0: 256
   int64_t max_batched_tokens = 0;  // 0: 512, of a GPU 2048
   int64_t cache_bytes =
-      0;  // 0: 4 GiB, of a GPU half of what is free; no more than all sequences need
+      0;  // of each rank; 0: 4 GiB, of a GPU half of what is free; no more than all sequences need
+  int ranks = 0;                  // that this process starts and outlives; 0: none, or as launched
+  std::string launcher = "auto";  // of these (rank_launcher())
+  LayoutOptions layout;
+  bool led = false;  // a rank that another process has started so: the plans come from there
+  std::string rank_address;  // where ranks on other machines reach this one; empty: its name
 };
 
 class ServedModel {
  public:
-  // Loads it. InputError for what does not fit together.
-  explicit ServedModel(const ServedModelOptions& options);
+  virtual ~ServedModel() = default;
 
   const StepLimits& limits() const { return limits_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_spec() const { return spec_; }
   const LoadedModel& loaded() const { return *loaded_; }
-  DType dtype() { return loaded_->parameters().dtype(); }
-  std::string device() const { return describe_device(device_, threads_); }
+  virtual DType dtype() = 0;
+  virtual std::string device() const = 0;
   // Once, for the engine. One process takes the machine's first GPU, which is the current one of every thread.
-  std::unique_ptr<StepExecutor> make_executor();
+  virtual std::unique_ptr<StepExecutor> make_executor() = 0;
   // From now on what runs parallel loops is the calling thread's.
-  void move_here();
+  virtual void move_here() = 0;
+  // The engine hears from now on when its executor is lost, and when it can compute again; nullptr: none does.
+  virtual void tell(Engine*) {}
+  // Whether it can compute again after it was lost.
+  virtual bool recovers() const { return false; }
+
+ protected:
+  // Opens it in every rank of the world, reads its configuration and tokenizer, checks the lengths asked for.
+  void open(const ServedModelOptions& options, World& world);
+
+  StepLimits limits_;
+  std::string spec_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<LoadedModel> loaded_;
+};
+
+class RankModel final : public ServedModel {
+ public:
+  // Loads this rank's part. InputError for what does not fit together.
+  explicit RankModel(const ServedModelOptions& options);
+  ~RankModel() override;
+
+  // Of the ranks of a launcher number 0 leads: it has the requests. The others follow until it ends.
+  bool leads() const { return world_->rank() == 0; }
+  void follow();
+  // The same where a process that is no rank leads all of them: says that this one is ready. One of them, which
+  // chooses the tokens, tells what has come of each step.
+  void follow(SideChannel& leader, Heartbeat& heartbeat);
+
+  DType dtype() override { return loaded_->parameters().dtype(); }
+  std::string device() const override;
+  std::unique_ptr<StepExecutor> make_executor() override;
+  void move_here() override;
 
  private:
   void load(const ServedModelOptions& options);
   void divide_memory(const ServedModelOptions& options);
+  void meet(const std::string& address);
+  std::unique_ptr<StepExecutor> own_executor();
+  PlanBounds bounds() const;
 
   std::unique_ptr<World> world_;
   RankDevice device_;  // outlives what lies on it
   int threads_ = 0;
-  std::string spec_;
-  std::unique_ptr<Tokenizer> tokenizer_;
-  std::unique_ptr<LoadedModel> loaded_;
+  ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;
-  StepLimits limits_;
+  std::vector<std::unique_ptr<SideChannel>>
+      channels_;  // of rank 0: to the others; of another: to it
 };
 
 }  // namespace trireme

@@ -1,0 +1,83 @@
+#include "commands/served_front.h"
+
+#include "commands/rank_options.h"
+#include "parallel/agree.h"
+#include "parallel/launch.h"
+#include "serving/distributed/side_meeting.h"
+#include "serving/engine/engine.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::chrono::milliseconds kMeeting{60'000};
+
+DType dtype_named(const std::string& name) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
+    if (text(dtype) == name) return dtype;
+  throw BadMessage(concat("ranks compute in ", name));
+}
+
+}  // namespace
+
+FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& line) {
+  {
+    WorldOptions single;
+    single.backend = "single";
+    const std::unique_ptr<World> alone = make_world(single);
+    open(options, *alone);
+    sizes_of_one_model(options.layout, loaded_->run_config().model, options.ranks);
+  }
+  ranks_ =
+      std::make_unique<RankSupervisor>(RankGroupConfig{.ranks = options.ranks,
+                                                       .launcher = rank_launcher(options.launcher),
+                                                       .command = own_command(line.argc, line.argv),
+                                                       .address = options.rank_address});
+  RankReady ready;
+  try {
+    ready = ranks_->wait_until_ready();
+  } catch (const Error& error) {
+    // A rank has said it.
+    if (error.code() == ExitCode::kBadInput) throw ReportedError(error.what());
+    throw;
+  }
+  const PlanBounds& bounds = ready.bounds;
+  limits_ = {.tokens = bounds.tokens, .sequences = bounds.slots, .length = bounds.length};
+  limits_.blocks = bounds.blocks;
+  limits_.block_tokens = bounds.block_tokens;
+  dtype_ = dtype_named(ready.dtype);
+  device_ = ready.device;
+}
+
+std::unique_ptr<StepExecutor> FrontModel::make_executor() {
+  return std::make_unique<RemoteExecutor>(*ranks_);
+}
+
+void FrontModel::tell(Engine* engine) {
+  if (engine == nullptr) return ranks_->listen({});
+  ranks_->listen([engine](const std::string& why) {
+    if (why.empty())
+      engine->resume();
+    else
+      engine->interrupt(kRanksLost);
+  });
+}
+
+void serve_as_rank(ServedModelOptions options, const std::string& leader) {
+  end_with_parent();
+  const std::unique_ptr<SideChannel> channel =
+      connect_side_channel(SideAddress::parse(leader), detect_launcher().rank, kMeeting);
+  Heartbeat heartbeat(*channel);
+  options.led = true;
+  try {
+    RankModel(options).follow(*channel, heartbeat);
+  } catch (const Error& error) {
+    try {
+      const std::string why = error.what();
+      channel->send(MessageKind::kFailed, 0, std::as_bytes(std::span(why)));
+    } catch (const Error&) {  // there is nobody to tell
+    }
+    throw;
+  }
+}
+
+}  // namespace trireme
