@@ -22,6 +22,7 @@
 #include "parallel/launch.h"
 #include "serving/http/server.h"
 #include "serving/http/service.h"
+#include "serving/page/page.h"
 
 namespace trireme {
 namespace {
@@ -183,7 +184,9 @@ void serve(const Arguments& args, ServedModel& model) {
   Service service(engine, model.tokenizer(), chat.get(), metrics,
                   service_config(args, model, source));
   const StopSignals signals;
-  HttpServer server(http_config(args), service.routes(),
+  Routes routes = service.routes();
+  add_page(routes);
+  HttpServer server(http_config(args), std::move(routes),
                     [&](const RequestSummary& summary) { service.count(summary); });
   log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
            " on ", model.device());

@@ -27,11 +27,12 @@ MAY_INCLUDE = {
     "serving/api": ["engine/core", "engine/io", "engine/text", "engine/ops", "serving/scheduler", "serving/text"],
     "serving/http": ENGINE + ["parallel", "transformer", "serving/scheduler", "serving/engine", "serving/text",
                               "serving/api"],
+    "serving/page": ["engine/core", "serving/http"],
     "serving/client": ["engine/core"],
     "serving/bench": ["engine/core", "engine/io", "serving/client"],
     "training": ENGINE + ["parallel", "transformer", "optim", "serving/engine"],
     "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/distributed", "serving/api",
-                          "serving/http", "serving/client", "serving/bench", "training"],
+                          "serving/http", "serving/client", "serving/page", "serving/bench", "training"],
     "main.cpp": ["commands"],
 }
 # A header that says this in its first comment may include heavy ones; only its like may include it.

@@ -1,0 +1,36 @@
+#include "serving/page/page.h"
+
+#include "serving/page/page_files.h"
+
+namespace trireme {
+namespace {
+
+// Nothing but the page's own two files runs or is loaded, nobody else may frame it, and it talks to nobody but
+// the server that it came from.
+constexpr const char* kPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const char* type_of(std::string_view name) {
+  if (name.ends_with(".css")) return "text/css; charset=utf-8";
+  return name.ends_with(".js") ? "text/javascript; charset=utf-8" : "text/html; charset=utf-8";
+}
+
+}  // namespace
+
+void add_page(Routes& routes) {
+  for (const PageFile& file : kPageFiles) {
+    const std::string path = file.name == "index.html" ? "/" : concat("/", file.name);
+    routes.add(
+        {.method = "GET", .path = path, .access = Access::kOpen, .handle = [&file](HttpRequest&) {
+           return HttpAnswer{{.body = std::string(file.text),
+                              .content_type = type_of(file.name),
+                              .headers = {{"Content-Security-Policy", kPolicy},
+                                          {"X-Content-Type-Options", "nosniff"},
+                                          {"Referrer-Policy", "no-referrer"},
+                                          {"Cache-Control", "no-cache"}}}};
+         }});
+  }
+}
+
+}  // namespace trireme
