@@ -1,0 +1,54 @@
+// Kernels of engine/ops/block_weight.h.
+//
+// A weight lies in groups of 16 rows; a group is, for each block of 32 columns, the 16 scales (float16) and
+// then the codes in pieces of 64 bytes: piece v has 4 neighbouring columns of each of the 16 rows, so that
+// a vector of them is multiplied by 4 codes of x and the sums of 16 outputs stand side by side. Whoever
+// computes a group reads one stream of memory from its beginning to its end.
+//   8 bits   8 pieces; columns 4 v .. 4 v + 3, int8
+//   4 bits   4 pieces; the same columns in the lower half of each byte, 16 columns further in the upper; q + 8
+//
+// y[i, n] is summed over the blocks in their order, the sums inside a block are of integers and exact: a row
+// of y has the same bits whatever rows are beside it, and whatever thread computes it.
+#pragma once
+
+#include "engine/core/dtype.h"
+#include "engine/ops/cpu/isa.h"
+
+namespace trireme::cpu {
+
+inline constexpr int64_t kBlockColumns = 32, kGroupRows = 16, kPieceBytes = 64;
+inline constexpr int64_t kGroupScaleBytes = 2 * kGroupRows;
+constexpr int64_t group_pieces(bool four_bits) { return four_bits ? 4 : 8; }
+constexpr int64_t group_block_bytes(bool four_bits) {
+  return kGroupScaleBytes + group_pieces(four_bits) * kPieceBytes;
+}
+
+// Rows of x in int8: codes (rows, 32 blocks), scale and sum of the codes (rows, blocks) of each block.
+template <class T>
+struct QuantizeRows {
+  const T* x;
+  int64_t x_stride, rows, columns, blocks;
+  int8_t* codes;
+  float* scale;
+  int32_t* sum;
+};
+
+// T: of y, float or a 16-bit type.
+template <class T>
+struct BlockProduct {
+  const uint8_t* w;
+  bool four_bits;
+  int64_t n, blocks, m;
+  const int8_t* x;
+  const float* x_scale;
+  const int32_t* x_sum;
+  T* y;
+  int64_t y_stride;
+  const T* bias;  // (n) or null
+};
+
+TRIREME_CPU_KERNEL(quantize_rows, (const QuantizeRows<T>& a, int threads))
+// With AVX-512 it uses VNNI too: a processor without takes the AVX2 kernel.
+TRIREME_CPU_KERNEL(block_product, (const BlockProduct<T>& a, int threads))
+
+}  // namespace trireme::cpu
