@@ -127,44 +127,53 @@ void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   TRIREME_KERNEL(gemm_blocked<double>)(blocked, ctx.threads);
 }
 
-// Few enough rows that streaming the weight takes longest: measured, the library is faster as soon as
-// x (float32) leaves the first-level cache between two rows of the weight.
-bool few_rows(const GemmProblem& g) {
-  constexpr int64_t kCachedBytes = 16 << 10;
+// Few enough rows that streaming the weight takes longest. Measured, with AVX-512 the library is faster as soon as
+// x (float32) leaves the first-level cache between two rows of the weight. A type that it does not multiply
+// would have the whole weight converted for every product.
+bool few_rows(const Ctx& ctx, const GemmProblem& g) {
+  constexpr int64_t kCachedBytes = 16 << 10, kRowsOfAvx512 = 4, kRowsOfFloat32 = 16;
   if (g.transpose_a || !g.transpose_b || g.m > cpu::kGemvMaxRows) return false;
-  return g.m == 1 || g.k <= kCachedBytes / 4 / g.m;
+  if (g.m == 1 || !library_multiplies(*ctx.gemm, g.in)) return true;
+  if (active_isa() != Isa::kAvx512) return g.m <= kRowsOfFloat32;
+  return g.m <= kRowsOfAvx512 && g.k <= kCachedBytes / 4 / g.m;
 }
 
-// The kernel for few rows, or the one for any number in which they do not count.
 template <class T>
-void run_gemv(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
+cpu::Gemv<T> gemv_of(const GemmProblem& g, const GemmPointers& p) {
   cpu::Gemv<T> v;
   v.m = g.m;
   v.n = g.n;
   v.k = g.k;
   v.w = static_cast<const T*>(p.b);
   v.w_stride = g.ldb;
-  v.x = x.as<float>();
-  v.x_stride = row_stride(x);
   v.y = p.c;
   v.y_stride = g.ldc;
   v.y_float32 = g.out == DType::kF32;
   v.bias = p.bias;
   v.alpha = g.alpha;
   v.accumulate = g.accumulate;
-  if (ctx.gemm->batch_invariant)
-    TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
-  else
-    TRIREME_KERNEL(gemv<T>)(v, ctx.threads);
+  return v;
 }
 
+template <class T>
 void gemm_few_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
-  if (g.in == DType::kF32) {
-    if (!ctx.planning()) run_gemv<float>(ctx, g, p, x);
-    return;
-  }
-  const Activation wide = widened(ctx, "gemm.x32", x);
-  if (!ctx.planning()) run_gemv<bf16>(ctx, g, p, wide);
+  const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.m, cpu::gemv_stride(g.k)});
+  if (ctx.planning()) return;
+  cpu::Gemv<T> v = gemv_of<T>(g, p);
+  v.x = x.as<T>();
+  v.x_stride = row_stride(x);
+  v.x32 = x32->as<float>();
+  TRIREME_KERNEL(gemv<T>)(v, ctx.threads);
+}
+
+// Any number of rows, with the bits that each would have alone.
+template <class T>
+void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
+  Activation wide;
+  if (g.in != DType::kF32) wide = widened(ctx, "gemm.x32", x);
+  if (ctx.planning()) return;
+  const ConstTensor x32 = wide.present() ? ConstTensor(*wide) : x;
+  TRIREME_KERNEL(gemm_rows<T>)(gemv_of<T>(g, p), x32.as<float>(), row_stride(x32), ctx.threads);
 }
 
 // A sum over nothing: C = bias, 0, or unchanged.
@@ -229,8 +238,13 @@ void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTe
     return;
   }
   if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
-  const bool by_rows = ctx.gemm->batch_invariant || few_rows(g);
-  if (by_rows && g.in != DType::kF16) return gemm_few_rows(ctx, g, p, a);
+  if (ctx.gemm->batch_invariant && g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p, a);
+  if (ctx.gemm->batch_invariant && g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p, a);
+  if (few_rows(ctx, g)) {
+    if (g.in == DType::kF32) return gemm_few_rows<float>(ctx, g, p, a);
+    if (g.in == DType::kBF16) return gemm_few_rows<bf16>(ctx, g, p, a);
+    return gemm_few_rows<f16>(ctx, g, p, a);
+  }
   if (library_multiplies(*ctx.gemm, g.in)) return library_gemm(ctx, g, p);
   gemm_in_float32(ctx, g, c, a, b, bias);
 }

@@ -15,11 +15,18 @@ constexpr int kTileRows = 3, kTileColumns = 2, kUnroll = 2;
 
 TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// The product with x as it is read here.
+template <class T>
+struct Rows : Gemv<T> {
+  const float* x32 = nullptr;
+  int64_t x32_stride = 0;
+};
+
 template <int M, int N, class T>
-TRIREME_INLINE void add_products(const Gemv<T>& a, const float* x, const T* w, auto lanes,
+TRIREME_INLINE void add_products(const Rows<T>& a, const float* x, const T* w, auto lanes,
                                  Vec<float> (&sums)[M][N]) {
   Vec<float> rows[M];
-  for (int i = 0; i < M; ++i) rows[i] = load_lanes(x + i * a.x_stride, lanes);
+  for (int i = 0; i < M; ++i) rows[i] = load_lanes(x + i * a.x32_stride, lanes);
   for (int j = 0; j < N; ++j) {
     const Vec<float> weights = load_lanes(w + j * a.w_stride, lanes);
     for (int i = 0; i < M; ++i) sums[i][j] += weights * rows[i];
@@ -28,7 +35,7 @@ TRIREME_INLINE void add_products(const Gemv<T>& a, const float* x, const T* w, a
 
 // out[i][j] = dot of row i of x and row j of w.
 template <int M, int N, class T>
-void dot_tile(const Gemv<T>& a, const float* x, const T* w, float (&out)[kTileRows][kTileColumns]) {
+void dot_tile(const Rows<T>& a, const float* x, const T* w, float (&out)[kTileRows][kTileColumns]) {
   Vec<float> sums[kUnroll][M][N] = {};
   int64_t k = 0;
   for (; k + kUnroll * kLane <= a.k; k += kUnroll * kLane)
@@ -57,8 +64,8 @@ template <class Out>
 }
 
 template <int M, class T, class Out>
-void tiles_of_rows(const Gemv<T>& a, int64_t row, int64_t begin, int64_t end) {
-  const float* x = a.x + row * a.x_stride;
+void tiles_of_rows(const Rows<T>& a, int64_t row, int64_t begin, int64_t end) {
+  const float* x = a.x32 + row * a.x32_stride;
   float dots[kTileRows][kTileColumns];
   int64_t j = begin;
   // With one row the weight is all that is read: one stream of it is fastest (gemv.h).
@@ -73,7 +80,7 @@ void tiles_of_rows(const Gemv<T>& a, int64_t row, int64_t begin, int64_t end) {
 }
 
 template <class T, class Out>
-void rows_into(const Gemv<T>& a, int64_t begin, int64_t end) {
+void rows_into(const Rows<T>& a, int64_t begin, int64_t end) {
   int64_t row = 0;
   for (; row + kTileRows <= a.m; row += kTileRows)
     tiles_of_rows<kTileRows, T, Out>(a, row, begin, end);
@@ -84,7 +91,8 @@ void rows_into(const Gemv<T>& a, int64_t begin, int64_t end) {
 }  // namespace
 
 template <class T>
-void gemm_rows(const Gemv<T>& a, int threads) {
+void gemm_rows(const Gemv<T>& product, const float* x, int64_t x_stride, int threads) {
+  const Rows<T> a{product, x, x_stride};
   const int64_t row_bytes = a.k * static_cast<int64_t>(sizeof(T)) + 1;
   const int64_t block = kCachedBytes / row_bytes + kTileColumns;
   parallel_for(threads, a.n, kGrainBytes / row_bytes + 1, [&](int64_t begin, int64_t end) {
@@ -98,7 +106,7 @@ void gemm_rows(const Gemv<T>& a, int threads) {
   });
 }
 
-template void gemm_rows<float>(const Gemv<float>&, int);
-template void gemm_rows<bf16>(const Gemv<bf16>&, int);
+template void gemm_rows<float>(const Gemv<float>&, const float*, int64_t, int);
+template void gemm_rows<bf16>(const Gemv<bf16>&, const float*, int64_t, int);
 
 }  // namespace trireme::cpu::TRIREME_ISA

@@ -9,7 +9,7 @@
 
 namespace trireme::cpu {
 
-// As gemv, with any a.m. T is float or bf16.
-TRIREME_CPU_KERNEL(gemm_rows, (const Gemv<T>& a, int threads))
+// As gemv, with any a.m, and x (m, k) with row stride `x_stride` in the place of a.x. T is float or bf16.
+TRIREME_CPU_KERNEL(gemm_rows, (const Gemv<T>& a, const float* x, int64_t x_stride, int threads))
 
 }  // namespace trireme::cpu
