@@ -6,6 +6,7 @@
 #include "engine/ops/elementwise.h"
 #include "engine/ops/transfer.h"
 #include "parallel/block_gather.h"
+#include "parallel/block_weights.h"
 #include "parallel/comm/collectives.h"
 #include "parallel/packed_weights.h"
 
@@ -72,6 +73,11 @@ ParameterStore::ParameterStore(const ParameterList& list, DType dtype, const Sha
   if (packing.enabled) {
     for (ParameterSpec& spec : specs_) spec.packed = spec.linear && !is_trained(spec.region);
     packed_ = std::make_unique<PackedWeights>(specs_, packing.double_quantization);
+  }
+  if (packing.blocks.has_value()) {
+    TRIREME_CHECK(!packing.enabled && sharding.stage < 3, "weights in blocks are not divided");
+    for (ParameterSpec& spec : specs_) spec.packed = !spec.adapter && (spec.linear || spec.head);
+    blocks_ = std::make_unique<BlockWeights>(specs_, *packing.blocks);
   }
   for (int region = 0; region < kRegions; ++region) place(static_cast<Region>(region));
   cut_tiles();
@@ -203,6 +209,10 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
 void ParameterStore::allocate(Ctx& ctx, bool with_gradients) {
   values_ = Buffer("parameters", value_bytes() - packed_bytes(), ctx.memory());
   if (packed_ != nullptr) packed_->allocate(ctx);
+  if (blocks_ != nullptr) {
+    TRIREME_CHECK(ctx.gpu == nullptr, "weights in blocks are for CPUs");
+    blocks_->allocate();
+  }
   if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), ctx.memory());
   if (ctx.gpu == nullptr) return;
   // Alignment padding is updated, summed and saved with the rest: the host's memory comes as zeros.
@@ -218,11 +228,20 @@ void ParameterStore::check_fused(ParamHandle first, ParamHandle last) const {
                   specs_[static_cast<size_t>(h)].name, " is not fused with its predecessor");
 }
 
-int64_t ParameterStore::packed_bytes() const { return packed_ == nullptr ? 0 : packed_->bytes(); }
+int64_t ParameterStore::packed_bytes() const {
+  return (packed_ == nullptr ? 0 : packed_->bytes()) + (blocks_ == nullptr ? 0 : blocks_->bytes());
+}
 
 void ParameterStore::pack(Ctx& ctx, ParamHandle h, const ReadBox& read) {
   TRIREME_CHECK(packed(h), specs_[static_cast<size_t>(h)].name, " is not packed");
+  if (blocks_ != nullptr) return blocks_->pack(ctx, h, read);
   packed_->pack(ctx, h, read);
+}
+
+std::vector<BlockMatrix> ParameterStore::blocks(ParamHandle first, ParamHandle last) const {
+  check_fused(first, last);
+  TRIREME_CHECK(in_blocks(first), specs_[static_cast<size_t>(first)].name, " is not in blocks");
+  return blocks_->matrices(first, last);
 }
 
 void ParameterStore::unpack(Ctx& ctx, ParamHandle first, ParamHandle last, const Tensor& w) const {
@@ -231,7 +250,10 @@ void ParameterStore::unpack(Ctx& ctx, ParamHandle first, ParamHandle last, const
   int64_t row = 0;
   for (ParamHandle h = first; h <= last; ++h) {
     const int64_t end = row + specs_[static_cast<size_t>(h)].local_shape()[0];
-    packed_->unpack(ctx, h, w.slice(0, row, end));
+    if (blocks_ != nullptr)
+      decode_blocks(ctx, w.slice(0, row, end), blocks_->matrix(h));
+    else
+      packed_->unpack(ctx, h, w.slice(0, row, end));
     row = end;
   }
 }
@@ -250,7 +272,7 @@ Shape ParameterStore::shape(ParamHandle first, ParamHandle last) const {
 
 Tensor ParameterStore::value(ParamHandle first, ParamHandle last) const {
   check_fused(first, last);
-  TRIREME_CHECK(!packed(first), specs_[static_cast<size_t>(first)].name, " is in 4 bits");
+  TRIREME_CHECK(!packed(first), specs_[static_cast<size_t>(first)].name, " is in fewer bits");
   const Shape shape = this->shape(first, last);
   const FlatRange part{range(first).begin, range(last).end};
   if (sharding_.stage >= 3) {

@@ -18,6 +18,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ namespace trireme {
 struct Groups;
 class BlockGather;
 class PackedWeights;
+class BlockWeights;
+struct BlockMatrix;
+enum class BlockFormat : uint8_t;  // engine/ops/block_weight.h
 struct Ctx;
 struct AdapterPlan;  // transformer/lora.h
 
@@ -60,7 +64,8 @@ struct ParameterSpec {
   PartialSum partial = PartialSum::kNone;
   bool adapter = false;  // added by add_adapter()
   bool linear = false;   // a weight that only products read, each time all of it
-  bool packed = false;   // kept in 4 bits: set by the store, see PackingConfig
+  bool head = false;     // the matrix of the logits, which may be the embedding's table too
+  bool packed = false;   // kept in fewer bits: set by the store, see PackingConfig
   // Holders of this box among the ranks of different tp, etp and pp index, and this rank's number
   // among them: number 0 counts in the gradient norm and writes the checkpoint.
   int copies = 1;
@@ -103,10 +108,13 @@ struct Sharding {
   const Place& of(Region region) const { return is_dense(region) ? dense : expert; }
 };
 
-// Which weights are kept in 4 bits (parallel/packed_weights.h): when enabled the frozen ones that are linear.
+// Which weights are kept in fewer bits.
 struct PackingConfig {
+  // In 4 bits (parallel/packed_weights.h): the frozen ones that are linear.
   bool enabled = false;
   bool double_quantization = false;
+  // Of inference, instead: in blocks (parallel/block_weights.h) all that are linear, and the head in 8 bits.
+  std::optional<BlockFormat> blocks = {};
   bool operator==(const PackingConfig&) const = default;
 };
 
@@ -165,7 +173,7 @@ class ParameterStore {
   const ShardMap& gradient_map() const { return sharding_.stage >= 2 ? owned_trained_ : trained_; }
   const ShardMap& value_map() const { return sharding_.stage >= 3 ? owned_ : whole_; }
   int64_t value_bytes() const { return value_map().size() * dtype_size(dtype_) + packed_bytes(); }
-  int64_t packed_bytes() const;  // of these in 4 bits
+  int64_t packed_bytes() const;  // of these in fewer bits
   int64_t gradient_bytes() const { return gradient_map().size() * dtype_size(gradient_dtype()); }
 
   // Stage 3: the values of `block` can be used until release(); `next` (-1: none) is the block acquired
@@ -174,7 +182,7 @@ class ParameterStore {
   void release(int block);
   int block_of(ParamHandle h) const { return specs_[static_cast<size_t>(h)].block; }
 
-  // Parameters in 4 bits have an empty flat range and no value(): pack() takes their elements, of any box of
+  // Parameters in fewer bits have an empty flat range and no value(): pack() takes their elements, of any box of
   // the logical tensor from `begin` on, float32 on the host; unpack() writes what value() would show.
   using ReadBox =
       std::function<void(const TensorBox& box, int64_t begin, const Tensor& destination)>;
@@ -182,6 +190,9 @@ class ParameterStore {
   void pack(Ctx& ctx, ParamHandle h, const ReadBox& read);
   void unpack(Ctx& ctx, ParamHandle first, ParamHandle last, const Tensor& w) const;
   Shape shape(ParamHandle first, ParamHandle last) const;  // of value()
+  // In blocks: the parts of the fused matrix, rows stacked, for products that read them as they are.
+  bool in_blocks(ParamHandle h) const { return blocks_ != nullptr && packed(h); }
+  std::vector<BlockMatrix> blocks(ParamHandle first, ParamHandle last) const;
 
   // A parameter, or the fused matrix of `first` .. `last` (rows stacked).
   Tensor value(ParamHandle first, ParamHandle last) const;
@@ -232,6 +243,7 @@ class ParameterStore {
   Arena* arena_ = nullptr;                         // of the blocks below
   std::unique_ptr<BlockGather> gather_;            // stage 3
   std::unique_ptr<PackedWeights> packed_;          // where anything is
+  std::unique_ptr<BlockWeights> blocks_;           // likewise
   std::unique_ptr<BlockBuffers> block_gradients_;  // stages 2 and 3
   int64_t flat_size_ = 0;
   int64_t count_ = 0;

@@ -1,5 +1,6 @@
 #include "transformer/embedding.h"
 
+#include "engine/ops/block_weight.h"
 #include "engine/ops/elementwise.h"
 #include "transformer/families/family.h"
 
@@ -16,6 +17,7 @@ ParameterSpec embedding_table(const ModelConfig& config, const Layout& layout, i
           .decay = true,
           .block = block,
           .partial = copies > 1 ? PartialSum::kTiedStages : PartialSum::kNone,
+          .head = config.tie_word_embeddings,
           .copies = copies,
           .copy = copy};
 }
@@ -50,7 +52,11 @@ Activation Embedding::forward(Pass& pass) const {
   Activation y =
       ctx.allocate("embedding", pass.params.dtype(), Shape{pass.residual_rows(), width_});
   sum_over_tensor_ranks(pass, y, [&](const Tensor& out) {
-    embedding_forward(ctx, out, pass.params.value(tokens_), pass.tokens.ids, false, shard_);
+    if (pass.params.in_blocks(tokens_))
+      embedding_forward_blocks(ctx, out, pass.params.blocks(tokens_, tokens_).front(),
+                               pass.tokens.ids, shard_);
+    else
+      embedding_forward(ctx, out, pass.params.value(tokens_), pass.tokens.ids, false, shard_);
   });
   if (scale_ != 1) scale(ctx, y, y, scale_);
   if (positions_ >= 0)

@@ -7,10 +7,11 @@ namespace trireme {
 namespace {
 
 // The three products of the layer with this weight, in the type of its operands or in 8-bit floats.
-void product(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x,
-             const ConstTensor& w, const ConstTensor& bias) {
-  if (pass.float8 != nullptr) return pass.float8->forward(pass, weight, y, x, w, bias);
-  linear_forward(pass.ctx, y, x, w, bias);
+void product(Pass& pass, ParamHandle weight, const Tensor& y, const ConstTensor& x, const Weight& w,
+             const ConstTensor& bias) {
+  if (pass.float8 != nullptr)
+    return pass.float8->forward(pass, weight, y, x, static_cast<const Tensor&>(w), bias);
+  w.multiply(pass.ctx, y, x, bias);
 }
 
 void input_gradient(Pass& pass, ParamHandle weight, const Tensor& dx, const ConstTensor& dy,
@@ -73,7 +74,7 @@ void ColumnLinear::add_bias_parameters(ParameterList& list, const std::vector<Li
 
 void ColumnLinear::multiply(Pass& pass, const TokenRange& tokens, const Tensor& y,
                             const ConstTensor& x, const Activation& squares,
-                            const Tensor& weight) const {
+                            const Weight& weight) const {
   const ConstTensor bias =
       first_bias_ < 0 ? ConstTensor() : pass.params.value(first_bias_, last_bias_);
   const bool later = adapters_.scales_outputs();

@@ -13,6 +13,8 @@
 
 namespace trireme {
 
+class Weight;
+
 // One logical weight of a fused projection: q_proj, k_proj, v_proj.
 struct LinearPart {
   std::string name;  // without ".weight"
@@ -46,7 +48,7 @@ class ColumnLinear {
   friend class ReplicatedLinear;
   // Of some tokens, adapters included.
   void multiply(Pass& pass, const TokenRange& tokens, const Tensor& y, const ConstTensor& x,
-                const Activation& squares, const Tensor& weight) const;
+                const Activation& squares, const Weight& weight) const;
   void input_products(Pass& pass, const TokenRange& tokens, const Tensor& dx, const ConstTensor& dy,
                       const Activation& squares, const Tensor& weight) const;
   void add_bias_parameters(ParameterList& list, const std::vector<LinearPart>& parts,

@@ -10,6 +10,7 @@
 #include "engine/ops/transfer.h"
 #include "transformer/embedding.h"
 #include "transformer/families/family.h"
+#include "transformer/weight.h"
 
 namespace trireme {
 namespace {
@@ -25,6 +26,7 @@ ParamHandle add_head(const ModelConfig& config, const Layout& layout, ParameterL
   if (config.tie_word_embeddings) return list.add(embedding_table(config, layout, block, 2, 1));
   ParameterSpec spec = embedding_table(config, layout, block, 1, 0);
   spec.name = concat(parameter_names(config).head, ".weight");
+  spec.head = true;
   return list.add(std::move(spec));
 }
 
@@ -56,7 +58,7 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
   const int64_t row_bytes = round_up(rows_.size(), kRowAlignment) * 4;
   const int64_t most = std::max<int64_t>(1, kChunkBytes / row_bytes);
   const int64_t chunk = ceil_div(t, std::max<int64_t>(1, ceil_div(t, most)));  // equal chunks
-  const Tensor weight = pass.params.value(weight_);
+  const Weight weight(pass, weight_);
   Activation logits_block = allocate_logits(pass, chunk);
   // In float32 and float64 the gradient of the logits overwrites them.
   const bool in_place = logits_block->dtype() == y.dtype();
@@ -76,7 +78,7 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
     if (loss.per_token.present()) now.per_token = loss.per_token.slice(0, begin, end);
     if (backward) now.d_logits = in_place ? now.logits : part(d_block);
     const ConstTensor rows = y.slice(0, begin, end);
-    linear_forward(ctx, now.logits, rows, weight, {});
+    weight.multiply(ctx, now.logits, rows, {});
     chunk_loss(pass, loss, now);
     if (!backward) continue;
     if (loss.token_weights.present()) {
@@ -217,14 +219,14 @@ void LmHead::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
   }
   const Activation y = normalise(
       pass, chosen.present() ? ConstTensor(*chosen) : (*all).slice(0, t - wanted, t), saved);
-  const Tensor weight = pass.params.value(weight_);
+  const Weight weight(pass, weight_);
   if (rows_.size() == vocab_) {
-    linear_forward(pass.ctx, logits, y, weight, {});
+    weight.multiply(pass.ctx, logits, y, {});
     return;
   }
   const Activation part =
       pass.ctx.allocate("head.logits", logits.dtype(), Shape{wanted, rows_.size()});
-  linear_forward(pass.ctx, part, y, weight, {});
+  weight.multiply(pass.ctx, part, y, {});
   gather_vocabulary(pass, logits, part);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "engine/ops/block_weight.h"
 #include "engine/ops/elementwise.h"
 #include "engine/ops/moe/expert_rows.h"
 #include "engine/ops/transfer.h"
@@ -126,6 +127,20 @@ Moe::Weights Moe::second_weights(Pass& pass) const {
   return weights(pass, &Expert::down, &Expert::down);
 }
 
+void Moe::multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandle Expert::*first,
+                   ParamHandle Expert::*last, std::span<const int64_t> offsets) const {
+  if (!pass.params.in_blocks(experts_.front().*first))
+    return grouped_linear_forward(pass.ctx, y, x, weights(pass, first, last).each, offsets);
+  const TimeScope timed(pass.ctx.profile, TimeCategory::kGemm);
+  const QuantizedRows rows = quantize_rows(pass.ctx, x, offsets.empty() ? 0 : offsets.back());
+  for (size_t e = 0; e + 1 < offsets.size(); ++e) {
+    const int64_t begin = offsets[e], end = offsets[e + 1];
+    if (begin == end) continue;
+    block_product(pass.ctx, y.slice(0, begin, end), rows, begin,
+                  pass.params.blocks(experts_[e].*first, experts_[e].*last), {});
+  }
+}
+
 // The router's choice, and the way of the pairs.
 void Moe::choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const {
   Ctx& ctx = pass.ctx;
@@ -169,9 +184,9 @@ void Moe::run_experts(Pass& pass, const ConstTensor& x, Saved& saved, const Besi
     const ExpertRound& round = saved.route.rounds[r];
     const bool last = r + 1 == rounds;
     if (r > 0) way.dispatch(ctx, saved.rows, send, saved.route, r);
-    grouped_linear_forward(ctx, saved.inner, saved.rows, first_weights(pass).each, round.offsets);
+    multiply(pass, saved.inner, saved.rows, &Expert::gate, &Expert::up, round.offsets);
     activate(pass, saved, used(pass, round, saved.rows));
-    grouped_linear_forward(ctx, out, saved.act, second_weights(pass).each, round.offsets);
+    multiply(pass, out, saved.act, &Expert::down, &Expert::down, round.offsets);
     const auto travelling =
         way.post_combine(ctx, saved.results, out, saved.route, r, overlap && last);
     if (last && beside.combine) beside.combine();

@@ -18,6 +18,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "engine/ops/moe/grouped_gemm.h"
 #include "parallel/moe/expert_exchange.h"
@@ -83,6 +84,9 @@ class Moe {
   Weights weights(Pass& pass, ParamHandle Expert::*first, ParamHandle Expert::*last) const;
   Weights first_weights(Pass& pass) const;
   Weights second_weights(Pass& pass) const;
+  // y = x w^T, rows of each expert with its own.
+  void multiply(Pass& pass, const Tensor& y, const ConstTensor& x, ParamHandle Expert::*first,
+                ParamHandle Expert::*last, std::span<const int64_t> offsets) const;
   void choose(Pass& pass, const ConstTensor& x, const TokenShare& share, Saved& saved) const;
   // What is computed while the first dispatch and the last combine travel.
   struct Beside {

@@ -1,0 +1,127 @@
+#include "parallel/block_weights.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/core/parallel_for.h"
+#include "engine/io/gguf_blocks.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kPieceElements = 1 << 22;  // read at a time
+constexpr float kMostNumber = 65504.0f;      // that a scale in float16 can stand for
+
+std::vector<int64_t> dims_of(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+const GgufType& file_type(BlockFormat format) {
+  const GgufType* const type = gguf_type(format == BlockFormat::kQ4_0 ? "Q4_0" : "Q8_0");
+  TRIREME_CHECK(type != nullptr && type->block == kWeightBlock &&
+                    type->block_bytes == block_file_bytes(format),
+                "GGUF's blocks are others");
+  return *type;
+}
+
+// Rows first .. first + n of the matrix, whose numbers are w (n, columns). Returns one that no block can hold, or 0.
+float encode_rows(const BlockMatrix& matrix, const Tensor& bytes, int64_t first, const Tensor& w,
+                  int threads) {
+  const GgufType& type = file_type(matrix.format);
+  const int64_t columns = matrix.columns, n = w.size(0);
+  std::vector<float> wrong(static_cast<size_t>(n), 0.0f);
+  parallel_for(threads, n, 1, [&](int64_t begin, int64_t end) {
+    float numbers[kWeightBlock];
+    std::byte block[kMaxGgufBlock];
+    for (int64_t r = begin; r < end; ++r)
+      for (int64_t c = 0; c < columns; c += kWeightBlock) {
+        const int64_t width = std::min(kWeightBlock, columns - c);
+        std::copy_n(w.as<float>() + r * columns + c, width, numbers);
+        std::fill(numbers + width, numbers + kWeightBlock, 0.0f);
+        for (const float x : numbers)
+          if (!(std::abs(x) <= kMostNumber)) wrong[static_cast<size_t>(r)] = x;
+        type.encode(numbers, block);
+        store_block(matrix, bytes, first + r, c / kWeightBlock, block);
+      }
+  });
+  const auto found = std::ranges::find_if(wrong, [](float x) { return x != 0.0f; });
+  return found == wrong.end() ? 0.0f : *found;
+}
+
+}  // namespace
+
+BlockWeights::BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat format)
+    : places_(specs.size()) {
+  for (size_t h = 0; h < specs.size(); ++h) {
+    if (!specs[h].packed) continue;
+    Place& place = places_[h] = place_of(specs[h], specs[h].linear ? format : BlockFormat::kQ8_0);
+    place.begin = bytes_;
+    bytes_ = checked_add(bytes_, place.bytes);
+  }
+}
+
+BlockWeights::Place BlockWeights::place_of(const ParameterSpec& spec, BlockFormat format) {
+  TRIREME_CHECK(spec.shape.rank() == 2, spec.name, " of shape ", spec.shape, " cannot be packed");
+  Place place{spec.name, spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box,
+              format};
+  const int64_t first = place.box.start[1], end = first + place.columns(), all = spec.shape[1];
+  if (first % kWeightBlock != 0 || (end % kWeightBlock != 0 && end != all))
+    fail_input(spec.name, ": ", place.columns(), " of its ", all,
+               " inputs on a rank are no whole blocks of ", kWeightBlock,
+               ", which share a scale; lower --tensor-parallel, or leave --quantization out");
+  place.bytes = block_matrix_bytes(format, place.rows(), place.columns());
+  return place;
+}
+
+void BlockWeights::allocate() { block_ = Buffer("weights in blocks", bytes_); }
+
+BlockMatrix BlockWeights::view(const Place& place, int64_t rows) const {
+  BlockMatrix m{place.format, rows, place.columns(), {}};
+  const Shape shape{block_matrix_bytes(place.format, rows, place.columns())};
+  m.bytes = block_.data() == nullptr ? Tensor(nullptr, DType::kU8, shape)
+                                     : block_.tensor(DType::kU8, shape, place.begin);
+  return m;
+}
+
+BlockMatrix BlockWeights::matrix(ParamHandle h) const {
+  const Place& place = places_[static_cast<size_t>(h)];
+  TRIREME_CHECK(!place.name.empty(), "parameter ", h, " is not packed");
+  return view(place, place.rows());
+}
+
+std::vector<BlockMatrix> BlockWeights::matrices(ParamHandle first, ParamHandle last) const {
+  std::vector<BlockMatrix> out;
+  const Place* begin = nullptr;  // of the last of `out`
+  for (ParamHandle h = first; h <= last; ++h) {
+    const Place& place = places_[static_cast<size_t>(h)];
+    const BlockMatrix m = matrix(h);
+    if (begin != nullptr && out.back().rows % kWeightGroup == 0 && begin->format == place.format &&
+        begin->begin + out.back().bytes.numel() == place.begin) {
+      out.back() = view(*begin, out.back().rows + m.rows);
+    } else {
+      begin = &place;
+      out.push_back(m);
+    }
+  }
+  return out;
+}
+
+void BlockWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
+  const Place& place = places_[static_cast<size_t>(h)];
+  const BlockMatrix matrix = this->matrix(h);
+  const Tensor bytes = block_.tensor(DType::kU8, {place.bytes}, place.begin);
+  const int64_t rows = place.rows(), columns = place.columns();
+  const int64_t at_once = std::clamp(kPieceElements / std::max<int64_t>(columns, 1), int64_t{1},
+                                     std::max<int64_t>(rows, 1));
+  const Buffer piece("weights to pack", at_once * columns * dtype_size(DType::kF32));
+  for (int64_t row = 0; row < rows; row += at_once) {
+    const int64_t n = std::min(rows - row, at_once);
+    const Tensor w = piece.tensor(DType::kF32, {n, columns});
+    read(place.box, row * columns, w.reshape({n * columns}));
+    if (const float x = encode_rows(matrix, bytes, row, w, ctx.threads); x != 0.0f)
+      fail_input(place.name, ": holds ", x, ", which no scale in float16 stands for; leave ",
+                 "--quantization out");
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,178 @@
+// Models whose weights are in blocks: their logits are those of a model whose weights are what the blocks stand for, up to
+// the rounding of activations to int8, in every family and under tensor parallelism.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "engine/ops/block_weight.h"
+#include "engine/ops/transfer.h"
+#include "parallel/comm/world.h"
+#include "serving/engine/generate.h"
+#include "tests/serving/tiny_model.h"
+#include "transformer/sharding.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kTokens = 12;
+
+// Wide enough that two ranks have whole blocks of every weight's inputs.
+ModelConfig wide_model(ModelFamily family) {
+  ModelConfig c = test::tiny_model(family);
+  c.hidden_size = 128;
+  c.intermediate_size = 192;
+  c.initializer_range = 0.06;
+  if (family == ModelFamily::kMixtral) c.moe.intermediate_size = 64;
+  if (family == ModelFamily::kDeepseekV3) {
+    c.latent = {.q_rank = 48, .kv_rank = 40, .nope_dim = 24, .rope_dim = 8, .value_dim = 16};
+    c.head_dim = 32;
+  } else {
+    c.head_dim = 32;
+  }
+  return c;
+}
+
+struct Rank {
+  Rank(const ModelConfig& config, Communicator& world, int tp, DType dtype,
+       std::optional<BlockFormat> format)
+      : groups(world, {.tp = tp}, kv_head_copies(config, tp)),
+        ctx(1, "test"),
+        model(config, dtype, groups.layout,
+              chunks_of(split_layers(config.num_layers, 1, {}), groups.layout.pp)),
+        store(model.parameters(), dtype, {}, {.blocks = format}) {
+    model.reserve_positions(ctx, config.max_positions);
+    store.allocate(ctx, false);
+    store.initialize(ctx, 5);
+    ctx.mode = Mode::kInfer;
+  }
+  Groups groups;
+  Ctx ctx;
+  Model model;
+  ParameterStore store;
+};
+
+std::vector<float> logits_of(Rank& rank) {
+  std::vector<int32_t> ids(kTokens), positions(kTokens);
+  std::vector<int64_t> rows(kTokens);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 11 % 37);
+  std::iota(positions.begin(), positions.end(), 0);
+  std::iota(rows.begin(), rows.end(), 0);
+  const std::vector<int32_t> offsets = {0, static_cast<int32_t>(kTokens)};
+  Tokens tokens;
+  tokens.count = tokens.position_end = kTokens;
+  tokens.ids = ConstTensor(ids.data(), DType::kI32, Shape{kTokens});
+  tokens.positions = ConstTensor(positions.data(), DType::kI32, Shape{kTokens});
+  tokens.rows = ConstTensor(rows.data(), DType::kI64, Shape{kTokens});
+  tokens.cu_q = ConstTensor(offsets.data(), DType::kI32, Shape{2});
+  tokens.sequence_length = tokens.uniform_length = tokens.longest = kTokens;
+  Pass pass{.ctx = rank.ctx, .params = rank.store, .tokens = tokens, .groups = &rank.groups};
+  std::vector<float> out(static_cast<size_t>(kTokens * rank.model.config().vocab_size));
+  const Tensor logits(out.data(), DType::kF32, Shape{kTokens, rank.model.config().vocab_size});
+  rank.model.logits(pass, rank.model.forward(pass, 0, {}, nullptr, Recompute::kNone), logits);
+  return out;
+}
+
+// The values of `plain` become those that the blocks of the other stand for. Returns how many weights.
+int decode_into(Rank& plain, const Rank& blocks) {
+  int decoded = 0;
+  for (ParamHandle h = 0; h < std::ssize(plain.store.specs()); ++h) {
+    if (!blocks.store.packed(h)) continue;
+    blocks.store.unpack(plain.ctx, h, h, plain.store.value(h));
+    ++decoded;
+  }
+  return decoded;
+}
+
+// The root of the mean squared difference over that of the values.
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double wrong = 0, all = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    wrong += d * d;
+    all += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return std::sqrt(wrong / all);
+}
+
+const std::vector<ModelFamily> kFamilies = {ModelFamily::kLlama,   ModelFamily::kGpt2,
+                                            ModelFamily::kMixtral, ModelFamily::kGemma3,
+                                            ModelFamily::kQwen3,   ModelFamily::kDeepseekV3};
+
+// One rounding to int8 of 32 normal values is off by e / sqrt(12) of e = max / 127: about half a percent of their
+// size. Some ten of them follow one another, so 2 % in the logits is a bound, and 4 bits in the weights are far above.
+TEST(BlockModel, ComputesWithWhatTheBlocksStandFor) {
+  for (const ModelFamily family : kFamilies)
+    for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
+      run_threads(1, [&](Communicator& world) {
+        const ModelConfig config = wide_model(family);
+        Rank blocks(config, world, 1, DType::kF32, format),
+            plain(config, world, 1, DType::kF32, {});
+        const std::vector<float> before = logits_of(plain), got = logits_of(blocks);
+        EXPECT_GE(decode_into(plain, blocks), 10);
+        const std::vector<float> want = logits_of(plain);
+        const double off = distance(got, want), weights = distance(want, before);
+        EXPECT_LT(off, 0.02) << static_cast<int>(family);
+        EXPECT_GT(off, 1e-6) << "nothing was rounded";
+        if (format == BlockFormat::kQ4_0) {
+          EXPECT_GT(weights, 2 * off);
+        }
+      });
+    }
+}
+
+// Ranks cut weights at blocks: rows of x that a row-parallel layer divides are rounded in the same blocks.
+TEST(BlockModel, TwoRanksComputeTheSame) {
+  for (const ModelFamily family : kFamilies)
+    for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
+      std::vector<float> want;
+      run_threads(1, [&](Communicator& world) {
+        Rank whole(wide_model(family), world, 1, DType::kF32, format);
+        want = logits_of(whole);
+      });
+      run_threads(2, [&](Communicator& world) {
+        Rank half(wide_model(family), world, 2, DType::kF32, format);
+        EXPECT_LT(half.store.packed_bytes() * 5,
+                  half.store.parameter_count() * (format == BlockFormat::kQ8_0 ? 8 : 6));
+        const std::vector<float> got = logits_of(half);
+        // A sum that differs in its last bit may round to another int8 in the next layer.
+        EXPECT_LT(distance(got, want), 2e-3) << static_cast<int>(family);
+      });
+    }
+}
+
+// What a cache holds of tokens that were computed one by one is what a whole pass computes.
+TEST(BlockModel, DecodesWhatItPrefills) {
+  for (const ModelFamily family : kFamilies)
+    run_threads(1, [&](Communicator& world) {
+      Rank rank(wide_model(family), world, 1, DType::kF32, BlockFormat::kQ8_0);
+      GenerateOptions options;
+      options.sampling.temperature = 0;
+      options.max_new_tokens = 10;
+      std::vector<int32_t> text = {3, 14, 15, 9, 2, 6};
+      const std::vector<int32_t> got =
+          generate(rank.model, rank.store, rank.ctx, text, options).tokens;
+      options.max_new_tokens = 1;
+      for (const int32_t id : got) {
+        EXPECT_EQ(generate(rank.model, rank.store, rank.ctx, text, options).tokens.at(0), id);
+        text.push_back(id);
+      }
+    });
+}
+
+TEST(BlockModel, HalfABlockOnARankIsRefused) {
+  ModelConfig config = wide_model(ModelFamily::kLlama);
+  config.intermediate_size = 160;  // 80 on each of two ranks
+  std::string why;
+  run_threads(2, [&](Communicator& world) {
+    try {
+      const Rank rank(config, world, 2, DType::kF32, BlockFormat::kQ8_0);
+    } catch (const InputError& e) {
+      if (world.rank() == 0) why = e.what();
+    }
+  });
+  EXPECT_NE(why.find("mlp.down_proj.weight: 80 of its 160 inputs"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace trireme
