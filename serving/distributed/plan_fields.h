@@ -17,8 +17,8 @@ concept RecordOf = std::same_as<std::remove_const_t<S>, Record>;
 
 template <RecordOf<SamplingParams> S>
 auto members(S& record) {
-  auto& [temperature, top_k, top_p, min_p, seed] = record;
-  return std::tie(temperature, top_k, top_p, min_p, seed);
+  auto& [temperature, top_k, top_p, min_p, seed, typical_p] = record;
+  return std::tie(temperature, top_k, top_p, min_p, seed, typical_p);
 }
 
 template <RecordOf<TokenChoice> S>

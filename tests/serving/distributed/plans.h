@@ -19,8 +19,12 @@ inline constexpr PlanBounds kPlanBounds{.slots = 4,
 
 inline std::shared_ptr<const TokenChoice> some_choice(std::mt19937& random) {
   auto choice = std::make_shared<TokenChoice>();
-  choice->sampling = {
-      .temperature = 0.5, .top_k = 7, .top_p = 0.9, .min_p = 0.01, .seed = random()};
+  choice->sampling = {.temperature = 0.5,
+                      .top_k = 7,
+                      .top_p = 0.9,
+                      .min_p = 0.01,
+                      .seed = random(),
+                      .typical_p = 0.95};
   if (random() % 2 == 0) choice->prompt_logprobs = 0;
   if (random() % 2 == 0) return choice;
   choice->repetition_penalty = 1.25;
