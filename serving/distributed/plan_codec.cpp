@@ -28,9 +28,9 @@ void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
   const SamplingParams& s = choice.sampling;
   require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);
   require(s.top_k >= 0, "top_k ", s.top_k);
-  require(s.top_p > 0 && s.top_p <= 1, "top_p ", s.top_p);
+  require(s.top_p >= 0 && s.top_p <= 1, "top_p ", s.top_p);
   require(s.min_p >= 0 && s.min_p <= 1, "min_p ", s.min_p);
-  require(s.typical_p > 0 && s.typical_p <= 1, "typical_p ", s.typical_p);
+  require(s.typical_p >= 0 && s.typical_p <= 1, "typical_p ", s.typical_p);
   require(choice.repetition_penalty > 0 && std::isfinite(choice.repetition_penalty),
           "repetition_penalty ", choice.repetition_penalty);
   require(std::isfinite(choice.frequency_penalty), "frequency_penalty");
