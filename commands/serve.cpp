@@ -311,6 +311,10 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
                   "Keys and values (default: what all sequences may need, at most 4 GiB, on a GPU "
                   "half of what is free)")
       ->check(CLI::PositiveNumber);
+  command.add_flag(
+      "--deterministic", model.deterministic,
+      "A text is the same bit for bit whatever else is computed and cached; slower, on "
+      "the CPU only");
 }
 
 void add_rank_options(CLI::App& command, ServedModelOptions& model) {

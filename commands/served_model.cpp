@@ -95,6 +95,10 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
       std::max(or_default(options.max_batched_tokens, gpu ? kStepTokensOfGpu : kStepTokens),
                limits_.sequences);
   limits_.block_tokens = kBlockTokens;
+  limits_.deterministic = options.deterministic;
+  if (gpu && options.deterministic)
+    fail_input(
+        "--deterministic: products on a GPU are not batch-invariant; serve with --device cpu");
   const int64_t of_block = kv_block_bytes(loaded_->model(), dtype(), groups_.get(), kBlockTokens);
   const int64_t otherwise = gpu ? cuda::device_memory(*device_.get()).free() / 2 : kHostCacheBytes;
   const int64_t bytes = or_default(options.cache_bytes, otherwise);

@@ -30,6 +30,7 @@ struct ServedModelOptions {
   int64_t max_batched_tokens = 0;  // 0: 512, of a GPU 2048
   int64_t cache_bytes =
       0;  // of each rank; 0: 4 GiB, of a GPU half of what is free; no more than all sequences need
+  bool deterministic = false;     // StepLimits::deterministic
   int ranks = 0;                  // that this process starts and outlives; 0: none, or as launched
   std::string launcher = "auto";  // of these (rank_launcher())
   LayoutOptions layout;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "engine/core/parallel_for.h"
+#include "engine/ops/gemm.h"
 
 namespace trireme {
 namespace {
@@ -29,20 +30,20 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
       model_(model),
       limits_(config.limits),
       chooser_(limits_.sequences, choices_of(model, config.vocab_size)),
-      adapters_(config.adapters),
-      tables_(static_cast<size_t>(limits_.sequences)),
-      columns_(static_cast<size_t>(limits_.sequences)),
+      builder_(limits_, config.adapters),
       stage_(model, params, ctx, groups, limits_, stages_of(groups),
              std::max(limits_.sequences, std::min(limits_.tokens, kMostLogitRows)),
              [this](int m, int64_t first, std::span<const float> logits) {
                read_logits(m, first, logits);
              }),
-      rows_(static_cast<size_t>(stages_of(groups))) {}
+      rows_(static_cast<size_t>(stages_of(groups))) {
+  ctx_.gemm->batch_invariant = limits_.deterministic;
+}
 
 StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   plan_ = &plan;
-  for (const SlotStart& start : plan.starts) enter(start);
-  extend_tables(plan);
+  for (const SlotStart& start : plan.starts) chooser_.start(start);
+  builder_.take(plan);
   write_batches(plan);
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
   run();
@@ -54,58 +55,14 @@ StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   return collect(plan);
 }
 
-void ModelExecutor::enter(const SlotStart& start) {
-  chooser_.start(start);
-  const auto slot = static_cast<size_t>(start.slot);
-  tables_[slot].clear();
-  TRIREME_CHECK(start.adapter < std::ssize(adapters_), "adapter ", start.adapter, " of ",
-                adapters_.size());
-  columns_[slot] =
-      start.adapter < 0 ? AdapterColumns{} : adapters_[static_cast<size_t>(start.adapter)];
-}
-
-void ModelExecutor::extend_tables(const StepPlan& plan) {
-  for (const SequenceStep& step : plan.sequences) {
-    std::vector<int32_t>& table = tables_.at(static_cast<size_t>(step.slot));
-    TRIREME_CHECK(std::ssize(table) == step.kept_blocks, "slot ", step.slot, " has ", table.size(),
-                  " blocks, the plan expects ", step.kept_blocks);
-    const auto from = plan.blocks.begin() + step.first_block;
-    table.insert(table.end(), from, from + step.blocks);
-  }
-}
-
 void ModelExecutor::write_batches(const StepPlan& plan) {
   const auto sequences = std::ssize(plan.sequences);
   micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
-  for (int m = 0; m < micro_batches_; ++m)
-    write_batch(plan, m, static_cast<size_t>(sequences * m / micro_batches_),
-                static_cast<size_t>(sequences * (m + 1) / micro_batches_));
-}
-
-void ModelExecutor::write_batch(const StepPlan& plan, int m, size_t begin, size_t end) {
-  std::vector<StepBatch::Part> parts;
-  std::vector<int32_t> wanted;
-  std::vector<Row>& rows = rows_[static_cast<size_t>(m)];
-  rows.clear();
-  int32_t at = 0;
-  for (size_t i = begin; i < end; ++i) {
-    const SequenceStep& step = plan.sequences[i];
-    const std::span<const int32_t> ids(plan.tokens.data() + step.first_token,
-                                       static_cast<size_t>(step.tokens));
-    const auto slot = static_cast<size_t>(step.slot);
-    parts.push_back({ids, step.past, tables_[slot], columns_[slot]});
-    const auto want = [&](int32_t token, int32_t asked) {
-      wanted.push_back(at + token);
-      rows.push_back({i, asked, int64_t{step.past} + token + 1, {}});
-    };
-    for (int32_t t = step.first_asked; t < step.first_asked + step.asked; ++t)
-      want(t, t + 1 < step.tokens ? ids[static_cast<size_t>(t) + 1] : step.following);
-    if (step.samples) want(step.tokens - 1, -1);
-    at += step.tokens;
-  }
   const int64_t padding = padding_of(plan);
-  for (int64_t i = 0; i < padding; ++i) wanted.push_back(at++);
-  stage_.batch(m).write(ctx_, parts, wanted, padding);
+  for (int m = 0; m < micro_batches_; ++m)
+    builder_.write(ctx_, stage_.batch(m), plan, static_cast<size_t>(sequences * m / micro_batches_),
+                   static_cast<size_t>(sequences * (m + 1) / micro_batches_), padding,
+                   rows_[static_cast<size_t>(m)]);
 }
 
 // Few different numbers of sequences are recorded: 1, 2, 4, 8, then each eighth one.
@@ -190,12 +147,12 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
   // Of tensor-parallel ranks, which all have them, one chooses.
   if (groups_ != nullptr && groups_->layout.tp.index > 0) return;
   const int64_t width = model_.config().vocab_size, words = ceil_div(width, 32);
-  std::vector<Row>& rows = rows_[static_cast<size_t>(m)];
+  std::vector<LogitRow>& rows = rows_[static_cast<size_t>(m)];
   // Rows behind those asked for are padding.
   const int64_t count = std::min(std::ssize(logits) / width, std::ssize(rows) - first);
   parallel_for(ctx_.threads, count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      Row& row = rows[static_cast<size_t>(first + i)];
+      LogitRow& row = rows[static_cast<size_t>(first + i)];
       const SequenceStep& step = plan_->sequences[row.part];
       const auto of = logits.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
       const uint32_t* mask = step.mask < 0 ? nullptr : plan_->masks.data() + step.mask * words;
@@ -205,7 +162,7 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
   });
 }
 
-int64_t ModelExecutor::told_of(const Row& row) const {
+int64_t ModelExecutor::told_of(const LogitRow& row) const {
   const TokenChoice& choice = chooser_.choice(plan_->sequences[row.part].slot);
   return std::max(row.asked >= 0 ? choice.prompt_logprobs : choice.top_logprobs, 0);
 }
@@ -219,17 +176,17 @@ void ModelExecutor::share_outcomes() {
   const auto each = [&](const auto& row_and_numbers) {
     size_t at = 0;
     for (int m = 0; m < micro_batches_; ++m)
-      for (Row& row : rows_[static_cast<size_t>(m)]) {
+      for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
         const auto most = static_cast<size_t>(told_of(row));
         row_and_numbers(row, at, most);
         at += 3 + 2 * most;
       }
     return at;
   };
-  message.resize(each([](Row&, size_t, size_t) {}));
+  message.resize(each([](LogitRow&, size_t, size_t) {}));
   const bool chose = pp.index == pp.size - 1 && tp.index == 0;
   if (chose)
-    each([&](const Row& row, size_t at, size_t) {
+    each([&](const LogitRow& row, size_t at, size_t) {
       message[at] = row.outcome.id;
       message[at + 1] = row.outcome.logprob;
       message[at + 2] = static_cast<double>(row.outcome.top.size());
@@ -243,7 +200,7 @@ void ModelExecutor::share_outcomes() {
   if (pp.index == pp.size - 1 && tp.size > 1) groups_->tp->broadcast(view, 0);
   if (pp.size > 1) groups_->pp->broadcast(view, pp.size - 1);
   if (chose) return;
-  each([&](Row& row, size_t at, size_t most) {
+  each([&](LogitRow& row, size_t at, size_t most) {
     row.outcome = {static_cast<int32_t>(message[at]), message[at + 1], {}};
     const auto count = std::min(most, static_cast<size_t>(message[at + 2]));
     for (size_t i = 0; i < count; ++i)
@@ -257,7 +214,7 @@ StepOutcome ModelExecutor::collect(const StepPlan& plan) {
   result.number = plan.number;
   size_t asked_of = plan.sequences.size();
   for (int m = 0; m < micro_batches_; ++m)
-    for (Row& row : rows_[static_cast<size_t>(m)]) {
+    for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
       if (row.asked < 0) {
         result.chosen.push_back(std::move(row.outcome));
         continue;

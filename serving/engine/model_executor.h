@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/device/graph.h"
+#include "serving/engine/batch_builder.h"
 #include "serving/engine/step_stage.h"
 #include "serving/engine/token_chooser.h"
 #include "serving/scheduler/step_plan.h"
@@ -38,28 +39,18 @@ class ModelExecutor final : public StepExecutor {
   StepOutcome execute(const StepPlan& plan) override;
 
  private:
-  // A row of logits that the plan asks for.
-  struct Row {
-    size_t part;          // of the plan's sequences
-    int32_t asked;        // a token of the prompt; -1: the next token is chosen
-    int64_t position;     // of the token behind the row
-    ChosenToken outcome;  // where the logits are
-  };
   using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, bool>>;
 
   bool can_record() const;
   int64_t padding_of(const StepPlan& plan) const;
-  void enter(const SlotStart& start);
-  void extend_tables(const StepPlan& plan);
   void write_batches(const StepPlan& plan);
-  void write_batch(const StepPlan& plan, int m, size_t begin, size_t end);
   void run();
   const ArenaPlan& plan_for(const PassShape& shape);
   void run_planned(const ArenaPlan& plan);
   void pass();
   void read_logits(int micro_batch, int64_t first, std::span<const float> logits);
   void share_outcomes();
-  int64_t told_of(const Row& row) const;  // log-probabilities beside the token's own
+  int64_t told_of(const LogitRow& row) const;  // log-probabilities beside the token's own
   StepOutcome collect(const StepPlan& plan);
 
   Ctx& ctx_;
@@ -67,13 +58,11 @@ class ModelExecutor final : public StepExecutor {
   const Model& model_;
   StepLimits limits_;
   TokenChooser chooser_;
-  std::vector<AdapterColumns> adapters_;
-  std::vector<std::vector<int32_t>> tables_;  // of the slots, as are
-  std::vector<AdapterColumns> columns_;
+  BatchBuilder builder_;
   StepStage stage_;
   std::map<int, PipelineExecutor> executors_;  // of several stages, by the number of micro-batches
   int micro_batches_ = 1;                      // of the step under way
-  std::vector<std::vector<Row>> rows_;         // of each micro-batch
+  std::vector<std::vector<LogitRow>> rows_;    // of each micro-batch
   const StepPlan* plan_ = nullptr;
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena

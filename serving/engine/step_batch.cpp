@@ -1,26 +1,33 @@
 #include "serving/engine/step_batch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
 namespace trireme {
 namespace {
 
-// A slot, an id, a position, a row and an adapter's columns for each token; of each sequence an offset, a length and its blocks.
+// A slot, an id, a position, a row and an adapter's columns for each token; of each sequence an offset and a length.
 int64_t bytes_for(const StepLimits& limits) {
-  return (limits.adapters ? 28 : 20) * limits.tokens +
-         4 * (limits.sequences * (2 + limits.blocks_of_sequence()) + 1);
+  return (limits.adapters ? 28 : 20) * limits.tokens + 4 * (2 * limits.sequences + 1);
+}
+
+int64_t table_bytes(const StepLimits& limits) {
+  return checked_mul(4 * limits.sequences, limits.blocks_of_sequence());
 }
 
 }  // namespace
 
 StepBatch::StepBatch(Ctx& ctx, const StepLimits& limits)
     : limits_(limits),
-      host_("step inputs", bytes_for(limits),
-            ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost) {
+      host_("step inputs", bytes_for(limits), ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost),
+      host_tables_("block tables", table_bytes(limits),
+                   ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost),
+      written_(static_cast<size_t>(limits.sequences)) {
   tokens_.position_end = limits.length;
   if (ctx.gpu == nullptr) return;
+  device_tables_ = Buffer("block tables", table_bytes(limits), Memory::kDevice);
   device_ = Buffer("step inputs", bytes_for(limits), Memory::kDevice);
   copied_ = cuda::make_event(*ctx.gpu);
 }
@@ -43,6 +50,7 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
   used_ = 0;
   put_tokens(parts, padded);
   put_sequences(parts, padded);
+  put_tables(ctx, parts);
   row_count_ = std::ssize(rows);
   rows_ = {};
   // Of each token's row only as many as a step has sequences are taken at once.
@@ -96,7 +104,7 @@ void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
 
 void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
   CachedTokens& cached = tokens_.cached;
-  const int64_t sequences = std::ssize(parts) + padded, width = limits_.blocks_of_sequence();
+  const int64_t sequences = std::ssize(parts) + padded;
   TRIREME_CHECK(sequences <= limits_.sequences, sequences, " sequences of ", limits_.sequences);
   const auto of = [&](int64_t n) {
     return std::cmp_less(n, parts.size()) ? parts[static_cast<size_t>(n)] : Part{};
@@ -107,16 +115,32 @@ void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
   });
   cached.context_lens =
       put<int32_t>({sequences}, [&](int64_t n) { return of(n).past + std::ssize(of(n).ids); });
-  cached.block_table = put<int32_t>({sequences, width}, [&](int64_t i) {
-    const std::span<const int32_t> table = of(i / width).table;
-    const auto block = static_cast<size_t>(i % width);
-    return block < table.size() ? table[block] : 0;
-  });
+  const Buffer& tables = device_tables_.data() != nullptr ? device_tables_ : host_tables_;
+  cached.block_table = tables.tensor(DType::kI32, {sequences, limits_.blocks_of_sequence()});
   cached.most_queries = 1;
-  cached.new_sequences = limits_.attend_as_training && tokens_.count > sequences && padded == 0;
+  cached.new_sequences = !limits_.deterministic && tokens_.count > sequences && padded == 0;
   for (const Part& part : parts) {
     cached.most_queries = std::max(cached.most_queries, std::ssize(part.ids));
     cached.new_sequences &= part.past == 0;
+  }
+}
+
+// What stands behind a table in its row is of sequences before, and nobody reads it.
+void StepBatch::put_tables(Ctx& ctx, std::span<const Part> parts) {
+  const auto width = static_cast<size_t>(limits_.blocks_of_sequence());
+  for (size_t n = 0; n < parts.size(); ++n) {
+    const Part& part = parts[n];
+    Written& row = written_[n];
+    const bool goes_on = part.table_name != 0 && row.name == part.table_name;
+    const size_t from = goes_on ? std::min(row.blocks, part.table.size()) : 0;
+    row = {part.table_name, part.table.size()};
+    const std::span<const int32_t> fresh = part.table.subspan(from);
+    if (fresh.empty()) continue;
+    const size_t at = (n * width + from) * sizeof(int32_t);
+    std::memcpy(host_tables_.data() + at, fresh.data(), fresh.size_bytes());
+    if (ctx.gpu != nullptr)
+      cuda::copy_async(*ctx.gpu, ctx.gpu->main, device_tables_.data() + at,
+                       host_tables_.data() + at, static_cast<int64_t>(fresh.size_bytes()));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "transformer/stacked_adapters.h"
 #include "transformer/tokens.h"
@@ -14,9 +15,10 @@ struct StepLimits {
   int64_t length = 0;     // tokens of a sequence
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
-  // Prompts that a step computes from their beginnings are attended as in training, which is faster, but
-  // their results are not bit for bit those of the same prompts in chunks, or behind a prefix.
-  bool attend_as_training = true;
+  // What comes of a sequence has the same bits whatever else is computed, in whatever chunks, and whatever of it the
+  // cache holds: products are batch-invariant (GemmEngine), and prompts that a step computes from their beginnings are
+  // attended like later chunks, not as in training. Slower. On the CPU only.
+  bool deterministic = false;
   bool adapters = false;  // tokens choose among adapters (Part::columns)
   int64_t blocks_of_sequence() const { return ceil_div(length, block_tokens); }
 };
@@ -29,12 +31,15 @@ class StepBatch {
     std::span<const int32_t> ids;    // new tokens
     int64_t past = 0;                // tokens before them
     std::span<const int32_t> table;  // blocks of all of these
-    AdapterColumns columns = {};     // of the adapters', those that act
+    // Of two tables with one name the shorter is the beginning of the longer: only what is new of it is written where
+    // it already stands. 0: none.
+    uint64_t table_name = 0;
+    AdapterColumns columns = {};  // of the adapters', those that act
   };
   // rows: those of the tokens, in ascending order, that the next token's logits are wanted behind. `padded`
-  // tokens and as many sequences without any are behind the real ones. On a GPU one copy from pinned memory,
-  // queued on the main stream; every call with so many tokens, sequences and rows puts each number at the
-  // same address, so that the copy is all that a recorded pass needs to run again.
+  // tokens and as many sequences without any are behind the real ones. On a GPU a copy from pinned memory, and one of
+  // each sequence's new blocks, queued on the main stream; every call with so many tokens, sequences and rows puts each
+  // number at the same address, so that these copies are all that a recorded pass needs to run again.
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded);
 
   // What write() wrote; position_end is the limit, whatever has come of it.
@@ -49,10 +54,17 @@ class StepBatch {
   ConstTensor put(const Shape& shape, F&& value);
   void put_tokens(std::span<const Part> parts, int64_t padded);
   void put_sequences(std::span<const Part> parts, int64_t padded);
+  void put_tables(Ctx& ctx, std::span<const Part> parts);
 
   StepLimits limits_;
-  Buffer host_;    // pinned on a GPU
-  Buffer device_;  // on a GPU: of the same layout
+  Buffer host_;                         // pinned on a GPU
+  Buffer device_;                       // on a GPU: of the same layout
+  Buffer host_tables_, device_tables_;  // (sequences, blocks of a sequence); the same
+  struct Written {
+    uint64_t name = 0;
+    size_t blocks = 0;
+  };
+  std::vector<Written> written_;  // of each row of the tables
   int64_t used_ = 0;
   cuda::Event copied_;  // the last copy has run
   Tokens tokens_;

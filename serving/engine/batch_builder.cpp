@@ -1,0 +1,52 @@
+#include "serving/engine/batch_builder.h"
+
+namespace trireme {
+
+BatchBuilder::BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters)
+    : adapters_(std::move(adapters)), tables_(static_cast<size_t>(limits.sequences)) {}
+
+void BatchBuilder::take(const StepPlan& plan) {
+  for (const SlotStart& start : plan.starts) {
+    Table& table = tables_.at(static_cast<size_t>(start.slot));
+    table.name = ++entered_;
+    table.blocks.clear();
+    TRIREME_CHECK(start.adapter < std::ssize(adapters_), "adapter ", start.adapter, " of ",
+                  adapters_.size());
+    table.columns =
+        start.adapter < 0 ? AdapterColumns{} : adapters_[static_cast<size_t>(start.adapter)];
+  }
+  for (const SequenceStep& step : plan.sequences) {
+    std::vector<int32_t>& blocks = tables_.at(static_cast<size_t>(step.slot)).blocks;
+    TRIREME_CHECK(std::ssize(blocks) == step.kept_blocks, "slot ", step.slot, " has ",
+                  blocks.size(), " blocks, the plan expects ", step.kept_blocks);
+    const auto from = plan.blocks.begin() + step.first_block;
+    blocks.insert(blocks.end(), from, from + step.blocks);
+  }
+}
+
+void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
+                         int64_t padding, std::vector<LogitRow>& rows) {
+  parts_.clear();
+  wanted_.clear();
+  rows.clear();
+  int32_t at = 0;
+  for (size_t i = begin; i < end; ++i) {
+    const SequenceStep& step = plan.sequences[i];
+    const std::span<const int32_t> ids(plan.tokens.data() + step.first_token,
+                                       static_cast<size_t>(step.tokens));
+    const Table& table = tables_[static_cast<size_t>(step.slot)];
+    parts_.push_back({ids, step.past, table.blocks, table.name, table.columns});
+    const auto want = [&](int32_t token, int32_t asked) {
+      wanted_.push_back(at + token);
+      rows.push_back({i, asked, int64_t{step.past} + token + 1, {}});
+    };
+    for (int32_t t = step.first_asked; t < step.first_asked + step.asked; ++t)
+      want(t, t + 1 < step.tokens ? ids[static_cast<size_t>(t) + 1] : step.following);
+    if (step.samples) want(step.tokens - 1, -1);
+    at += step.tokens;
+  }
+  for (int64_t i = 0; i < padding; ++i) wanted_.push_back(at++);
+  batch.write(ctx, parts_, wanted_, padding);
+}
+
+}  // namespace trireme

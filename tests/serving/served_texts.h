@@ -1,0 +1,87 @@
+// Texts that a scheduler and a tiny model's executor write, on every rank of a layout alike.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "parallel/comm/world.h"
+#include "serving/engine/model_executor.h"
+#include "serving/scheduler/scheduler.h"
+#include "tests/serving/tiny_model.h"
+#include "transformer/sharding.h"
+
+namespace trireme::test {
+
+inline constexpr int64_t kBlockTokens = 4, kLength = 40;
+
+struct Wish {
+  std::vector<int32_t> prompt;
+  int64_t count = 0;
+  SamplingParams sampling;
+};
+
+struct Text {
+  std::vector<int32_t> tokens;
+  std::vector<double> logprobs, prompt;
+};
+
+// The model of one rank of a layout.
+struct Rank {
+  Rank(const ModelConfig& config, const ParallelSizes& sizes, Communicator& world, DType dtype,
+       int64_t length = kLength)
+      : groups(world, sizes, kv_head_copies(config, sizes.tp)),
+        ctx(1, "test"),
+        model(config, dtype, groups.layout,
+              chunks_of(split_layers(config.num_layers, sizes.pp, {}), groups.layout.pp)),
+        store(model.parameters(), dtype) {
+    model.reserve_positions(ctx, length);
+    store.allocate(ctx, false);
+    store.initialize(ctx, 5);
+  }
+  Groups groups;
+  Ctx ctx;
+  Model model;
+  ParameterStore store;
+};
+
+inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, BatchingConfig config,
+                                int64_t blocks, bool prompt_logprobs, bool deterministic = false) {
+  if (config.max_model_len == 0) config.max_model_len = kLength;
+  BlockPool pool(blocks, kBlockTokens, 1);
+  Scheduler scheduler(config, pool);
+  StepLimits limits{.tokens = config.max_step_tokens, .sequences = config.max_sequences};
+  limits.length = config.max_model_len;
+  limits.blocks = blocks;
+  limits.block_tokens = kBlockTokens;
+  limits.deterministic = deterministic;
+  ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
+  std::vector<Text> texts(wishes.size());
+  std::map<const Sequence*, Text*> of;
+  size_t added = 0;
+  while (added < wishes.size() || !scheduler.idle()) {
+    for (int n = 0; n < 2 && added < wishes.size(); ++n, ++added) {
+      auto choice = std::make_shared<TokenChoice>();
+      choice->sampling = wishes[added].sampling;
+      choice->top_logprobs = 2;
+      if (prompt_logprobs) choice->prompt_logprobs = 0;
+      const auto sequence = std::make_shared<Sequence>(SequenceRequest{
+          .prompt = wishes[added].prompt, .choice = choice, .max_tokens = wishes[added].count});
+      of[sequence.get()] = &texts[added];
+      scheduler.add(sequence);
+    }
+    const StepPlan plan = scheduler.next();
+    for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
+      Text& text = *of.at(p.sequence.get());
+      for (const ChosenToken& token : p.prompt) text.prompt.push_back(token.logprob);
+      if (!p.token) continue;
+      EXPECT_EQ(p.token->top.size(), 2u);
+      text.tokens.push_back(p.token->id);
+      text.logprobs.push_back(p.token->logprob);
+    }
+  }
+  EXPECT_EQ(pool.used(), 0);
+  return texts;
+}
+
+}  // namespace trireme::test

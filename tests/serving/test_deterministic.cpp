@@ -1,0 +1,199 @@
+// Deterministic mode: what a request gets has the same bits whether it is alone or in a storm of others.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <random>
+
+#include "serving/engine/engine.h"
+#include "tests/serving/served_texts.h"
+
+namespace trireme {
+namespace {
+
+using test::kBlockTokens;
+using test::Rank;
+using test::Text;
+using test::Wish;
+
+constexpr int64_t kMostTokens = 96;
+
+ModelConfig config_of(ModelFamily family) {
+  ModelConfig config = test::tiny_model(family);
+  config.max_positions = kMostTokens;
+  return config;
+}
+
+// Prompts of 1 to 60 tokens, many of which begin alike; greedy and drawn texts in turn.
+std::vector<Wish> wishes_of(int count) {
+  std::mt19937 random(11);
+  std::vector<Wish> out;
+  for (int n = 0; n < count; ++n) {
+    Wish wish;
+    for (int i = 0; i < 10 * (n % 5); ++i) wish.prompt.push_back((7 * i + n % 2) % 37);
+    for (auto more = 1 + random() % 20; more > 0; --more)
+      wish.prompt.push_back(static_cast<int32_t>(random() % 37));
+    wish.count = 1 + static_cast<int64_t>(random() % 35);
+    wish.sampling.temperature = n % 2 == 0 ? 0 : 0.9;
+    wish.sampling.top_p = n % 4 == 1 ? 0.9 : 1;
+    wish.sampling.seed = random();
+    out.push_back(std::move(wish));
+  }
+  return out;
+}
+
+SequenceRequest request_of(const Wish& wish, size_t number) {
+  auto choice = std::make_shared<TokenChoice>();
+  choice->sampling = wish.sampling;
+  choice->top_logprobs = 2;
+  choice->prompt_logprobs = number % 8 == 3 ? 1 : -1;
+  choice->frequency_penalty = number % 8 == 5 ? 0.5 : 0;
+  return {.prompt = wish.prompt, .choice = std::move(choice), .max_tokens = wish.count};
+}
+
+// What listeners on the engine's thread hear.
+class Ears {
+ public:
+  explicit Ears(size_t count) : texts_(count), ended_(count) {}
+  SequenceListener of(size_t i) {
+    return [this, i](SequenceEvent&& event) {
+      const std::lock_guard lock(mutex_);
+      for (const ChosenToken& token : event.prompt) texts_[i].prompt.push_back(token.logprob);
+      for (const ChosenToken& token : event.tokens) {
+        texts_[i].tokens.push_back(token.id);
+        texts_[i].logprobs.push_back(token.logprob);
+        for (const TokenLogprob& top : token.top) texts_[i].logprobs.push_back(top.logprob);
+      }
+      ended_[i] = ended_[i] || event.finish.has_value();
+      heard_.notify_all();
+    };
+  }
+  void wait_for_end(size_t i) {
+    std::unique_lock lock(mutex_);
+    heard_.wait(lock, [&] { return ended_[i]; });
+  }
+  void wait_for_token(size_t i) {
+    std::unique_lock lock(mutex_);
+    heard_.wait(lock, [&] { return !texts_[i].tokens.empty() || ended_[i]; });
+  }
+  const std::vector<Text>& texts() const { return texts_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable heard_;
+  std::vector<Text> texts_;
+  std::vector<bool> ended_;
+};
+
+std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blocks) {
+  config.max_model_len = kMostTokens;
+  const StepLimits limits{.tokens = config.max_step_tokens,
+                          .sequences = config.max_sequences,
+                          .length = kMostTokens,
+                          .blocks = blocks,
+                          .block_tokens = kBlockTokens,
+                          .deterministic = true};
+  auto executor = std::make_unique<ModelExecutor>(rank.model, rank.store, rank.ctx, &rank.groups,
+                                                  ExecutorConfig{.limits = limits});
+  return std::make_unique<Engine>(std::move(executor), config, blocks, kBlockTokens);
+}
+
+// One after the other, each prompt in one step, nothing found in the cache.
+std::vector<Text> alone(Rank& rank, const std::vector<Wish>& wishes) {
+  const auto engine = engine_of(
+      rank, {.max_sequences = 1, .max_step_tokens = kMostTokens, .prefix_caching = false}, 24);
+  Ears ears(wishes.size());
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    engine->add(request_of(wishes[i], i), ears.of(i));
+    ears.wait_for_end(i);
+  }
+  return ears.texts();
+}
+
+// All at once in chunks of few tokens and a cache that holds a fraction of them, every fifth gone before its end.
+std::vector<Text> in_a_storm(Rank& rank, const std::vector<Wish>& wishes) {
+  const auto engine = engine_of(rank, {.max_sequences = 16, .max_step_tokens = 23}, 40);
+  Ears ears(wishes.size());
+  std::vector<SequenceId> ids;
+  for (size_t i = 0; i < wishes.size(); ++i)
+    ids.push_back(engine->add(request_of(wishes[i], i), ears.of(i)));
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    if (i % 5 != 4) continue;
+    if (i % 2 == 0) ears.wait_for_token(i);
+    engine->cancel(ids[i]);
+  }
+  for (size_t i = 0; i < wishes.size(); ++i)
+    if (i % 5 != 4) ears.wait_for_end(i);
+  engine->between_steps([] {});
+  const EngineCounts counts = engine->counts();
+  EXPECT_EQ(counts.used_blocks, 0);
+  EXPECT_EQ(counts.scheduler.running + counts.scheduler.waiting, 0);
+  EXPECT_GT(counts.scheduler.preemptions, 0);
+  EXPECT_GT(counts.scheduler.prefix_hits, 0);
+  return ears.texts();
+}
+
+void expect_same(const Text& got, const Text& want, const std::string& what) {
+  EXPECT_EQ(got.tokens, want.tokens) << what;
+  EXPECT_EQ(got.logprobs, want.logprobs) << what;
+  EXPECT_EQ(got.prompt, want.prompt) << what;
+}
+
+struct Kind {
+  ModelFamily family;
+  DType dtype;
+};
+
+class Deterministic : public ::testing::TestWithParam<Kind> {};
+
+TEST_P(Deterministic, AStormWritesTheTextsOfRequestsAlone) {
+  const auto [family, dtype] = GetParam();
+  const std::vector<Wish> wishes = wishes_of(64);
+  run_threads(1, [&, family = family, dtype = dtype](Communicator& world) {
+    Rank rank(config_of(family), {}, world, dtype, kMostTokens);
+    const std::vector<Text> want = alone(rank, wishes), got = in_a_storm(rank, wishes);
+    for (size_t i = 0; i < wishes.size(); ++i) {
+      const std::string what = concat("text ", i);
+      ASSERT_EQ(std::ssize(want[i].tokens), wishes[i].count) << what;
+      if (i % 5 != 4) expect_same(got[i], want[i], what);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Deterministic,
+                         ::testing::Values(Kind{ModelFamily::kLlama, DType::kF32},
+                                           Kind{ModelFamily::kLlama, DType::kBF16},
+                                           Kind{ModelFamily::kGpt2, DType::kF32},
+                                           Kind{ModelFamily::kGpt2, DType::kF16},
+                                           Kind{ModelFamily::kQwen3, DType::kF32},
+                                           Kind{ModelFamily::kGemma3, DType::kBF16},
+                                           Kind{ModelFamily::kDeepseekV3, DType::kF32},
+                                           Kind{ModelFamily::kMixtral, DType::kBF16}));
+
+// Of models that ranks hold together the same under each layout.
+TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
+  ModelConfig config = config_of(ModelFamily::kLlama);
+  config.num_layers = 3;
+  std::vector<Wish> wishes = wishes_of(12);
+  for (const auto& [tp, pp] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+    ParallelSizes sizes;
+    sizes.tp = tp;
+    sizes.pp = pp;
+    run_threads(tp * pp, [&, tp = tp, pp = pp](Communicator& world) {
+      Rank rank(config, sizes, world, DType::kF32, kMostTokens);
+      const auto texts = [&](int64_t sequences, int64_t tokens, int64_t blocks, bool prefixes) {
+        const BatchingConfig how{.max_sequences = sequences,
+                                 .max_step_tokens = tokens,
+                                 .max_model_len = kMostTokens,
+                                 .prefix_caching = prefixes};
+        return test::served(rank, wishes, how, blocks, false, true);
+      };
+      const std::vector<Text> want = texts(1, kMostTokens, 24, false), got = texts(6, 9, 30, true);
+      for (size_t i = 0; i < wishes.size(); ++i)
+        expect_same(got[i], want[i], concat("tp ", tp, " pp ", pp, " text ", i));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trireme
