@@ -31,9 +31,10 @@ FieldTable<CompletionRequest> make_table() {
       .range(0, static_cast<double>(kMostTopLogprobs));
   t.boolean("add_special_tokens", &R::add_special, "true",
             "What the model expects before a text, such as <s>, is put before the prompt.");
-  t.other("best_of", FieldKind::kInteger, "1", "", "Of so many choices the best n; n at most.",
-          [](R& r, const ApiJson& v, const Field& f) { r.best_of = read_integer(f, v); })
-      .range(0, 20);
+  t.integer("best_of", &R::best_of, "0",
+            "So many choices are computed, and the n with the highest log-probability per token "
+            "told; 0: n. Not with stream.")
+      .range(0, 128);
   add_ending_fields(t);
   add_sampling_fields(t);
   add_serving_fields(t);
@@ -56,16 +57,19 @@ CompletionRequest parse_completion(std::string_view body, const RequestLimits& l
   request.max_tokens = 16;
   table().read(object, request, request.unknown);
   check_generation(request, object, limits);
-  if (request.best_of > request.n)
-    fail_unavailable("best_of", "best_of above n is not available on this server");
+  if (request.best_of != 0 && request.best_of < request.n)
+    fail_field("best_of", "best_of must be >= n, which is ", request.n);
+  if (request.best_of > request.n && request.stream)
+    fail_field("best_of", "best_of above n is not available with stream");
   for (const Prompt& prompt : request.prompts)
     check_ids("prompt", prompt.tokens, limits.vocab_size);
   if (request.max_tokens == 0 && !request.echo)
     fail_field("max_tokens", "max_tokens must be >= 1 unless echo is true");
-  const int64_t sequences = std::ssize(request.prompts) * request.n;
+  const int64_t each = std::max(request.n, request.best_of);
+  const int64_t sequences = std::ssize(request.prompts) * each;
   if (sequences > limits.sequences)
-    fail_field("n", std::ssize(request.prompts), " prompts times n = ", request.n, " are ",
-               sequences, " choices, at most ", limits.sequences, " are allowed");
+    fail_field(each > request.n ? "best_of" : "n", std::ssize(request.prompts), " prompts times ",
+               each, " are ", sequences, " choices, at most ", limits.sequences, " are allowed");
   return request;
 }
 

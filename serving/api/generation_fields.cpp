@@ -199,6 +199,8 @@ void check_generation(const GenerationRequest& r, const ApiJson& object,
   };
   if (given("stream_options") && !r.stream)
     fail_field("stream_options", "stream_options is only allowed with stream");
+  if (r.prompt_logprobs >= 0 && r.stream)
+    fail_field("prompt_logprobs", "prompt_logprobs is not available with stream");
   if (r.max_tokens && r.min_tokens > *r.max_tokens)
     fail_field("min_tokens", "min_tokens must be <= max_tokens, which is ", *r.max_tokens);
   if (r.priority != 0 && !limits.has_priorities)

@@ -48,6 +48,10 @@ void add_sampling_fields(FieldTable<Request>& t) {
       .range(-1, 1e9);
   t.number("min_p", &G::min_p, "0", "No token below this share of the largest probability.")
       .range(0, 1);
+  t.number("typical_p", &G::typical_p, "1",
+           "Of what top_k, top_p and min_p leave only the tokens about as probable as is to be "
+           "expected, with this much of the probability.")
+      .range(0, 1);
   t.number("repetition_penalty", &G::repetition_penalty, "1",
            "Divides positive and multiplies negative logits of tokens of prompt and text.")
       .range(0.01, 100);
@@ -70,7 +74,6 @@ void add_sampling_fields(FieldTable<Request>& t) {
           "bytes, and 16384 together.",
           read_bad_words)
       .entries(0, kMostBadWords);
-  t.unavailable("typical_p", {"1", "1.0"}, "locally typical sampling");
   t.unavailable("use_beam_search", {"false"}, "beam search");
   t.unavailable("length_penalty", {"1", "1.0"}, "belongs to beam search");
   t.unavailable("allowed_token_ids", {}, "a set of tokens that may be chosen");
@@ -121,11 +124,15 @@ void add_serving_fields(FieldTable<Request>& t) {
   t.other("structured_outputs", FieldKind::kObject, "", "",
           "One of json, json_object, regex, choice, grammar: what the text must be.",
           read_structured_outputs);
+  t.integer(
+       "prompt_logprobs", &G::prompt_logprobs, "",
+       "Log-probabilities and ranks of the prompt's tokens and of so many of the most probable; "
+       "not with stream.")
+      .range(0, static_cast<double>(kMostTopLogprobs));
   t.boolean("return_tokens_as_token_ids", &G::tokens_as_ids, "false",
             "Log-probabilities name tokens as \"token_id:17\".");
   for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"})
     t.unavailable(name, {}, "use structured_outputs");
-  t.unavailable("prompt_logprobs", {}, "use echo with logprobs on /v1/completions");
   t.unavailable("truncate_prompt_tokens", {}, "prompts are not cut");
   t.unavailable("truncation_side", {}, "prompts are not cut");
   t.unavailable("return_token_ids", {"false"}, "ids in responses");

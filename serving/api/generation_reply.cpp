@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <numeric>
 #include <set>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "engine/core/utf8.h"
 #include "serving/api/json_writer.h"
+#include "serving/api/prompt_logprobs.h"
 
 namespace trireme {
 namespace {
 
-constexpr int64_t kBytesOfToken = 100;   // with its log-probability, as JSON
-constexpr double kLeastLogprob = -9999;  // stands for less, -infinity too, as in OpenAI's answers
-
-double finite(double logprob) { return logprob > kLeastLogprob ? logprob : kLeastLogprob; }
+constexpr int64_t kBytesOfToken = 100;  // with its log-probability, as JSON
 
 ReplyForm common_form(const GenerationRequest& request) {
   ReplyForm form;
@@ -24,6 +23,7 @@ ReplyForm common_form(const GenerationRequest& request) {
   form.include_usage = request.include_usage;
   form.usage_in_each = request.usage_in_each;
   form.top_logprobs = request.top_logprobs;
+  form.prompt_logprobs = request.prompt_logprobs;
   form.tokens_as_ids = request.tokens_as_ids;
   form.n = request.n;
   form.text = {.stops = request.stop,
@@ -39,6 +39,10 @@ ReplyForm common_form(const GenerationRequest& request) {
 ReplyForm form_of(const CompletionRequest& request) {
   ReplyForm form = common_form(request);
   form.echo = request.echo;
+  if (request.best_of > request.n) {
+    form.told = request.n;
+    form.n = request.best_of;
+  }
   form.without_text = request.max_tokens == 0;
   return form;
 }
@@ -74,7 +78,9 @@ struct GenerationReply::Choice {
     bool first = false;  // of a prompt: nothing says how probable it is
   };
   std::vector<Told> told;
-  std::string text;  // of an answer that is no stream
+  std::string text;                 // of an answer that is no stream
+  std::vector<ChosenToken> prompt;  // with prompt_logprobs, of the first choice of a prompt
+  double logprob = 0;               // of all of its tokens
 };
 
 GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const Tokenizer& tokenizer,
@@ -126,6 +132,8 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
   TextDelta delta;
   const bool first = !std::exchange(choice.begun, true);
   if (form_.echo) echo(choice, first, prompt, delta);
+  if (form_.prompt_logprobs >= 0)
+    for (const ChosenToken& token : prompt) choice.prompt.push_back(token);
   if (!form_.without_text)
     for (size_t i = 0; i < tokens.size() && !choice.stream.stopped(); ++i)
       add_token(choice, tokens[i], finish == FinishReason::kStop && i + 1 == tokens.size(), delta);
@@ -171,8 +179,12 @@ void GenerationReply::echo(Choice& choice, bool first, std::span<const ChosenTok
     choice.waiting.push_back({.id = ids[0], .logprob = std::nan("")});
     choice.stream.push(ids[0], TokenRole::kPrompt, delta);
   }
+  const auto most = static_cast<size_t>(form_.top_logprobs);
   for (const ChosenToken& token : prompt) {
     choice.waiting.push_back(token);
+    // prompt_logprobs may have asked for more.
+    std::vector<TokenLogprob>& top = choice.waiting.back().top;
+    top.resize(std::min(top.size(), most));
     choice.stream.push(token.id, TokenRole::kPrompt, delta);
   }
 }
@@ -180,6 +192,7 @@ void GenerationReply::echo(Choice& choice, bool first, std::span<const ChosenTok
 void GenerationReply::add_token(Choice& choice, const ChosenToken& token, bool last,
                                 TextDelta& delta) {
   ++choice.generated;
+  choice.logprob += token.logprob;
   if (form_.top_logprobs >= 0) choice.waiting.push_back(token);
   choice.stream.push(token.id, last ? TokenRole::kEnd : TokenRole::kText, delta);
 }
@@ -268,15 +281,40 @@ std::string GenerationReply::body() const {
   JsonWriter json(out);
   begin_json(json);
   json.key("choices").begin_array();
-  for (const auto& choice : choices_) write_choice(json, *choice);
+  size_t index = 0;
+  for (const size_t i : told_choices()) write_choice(json, *choices_[i], index++);
   json.end_array().key("usage");
   write_usage(json);
+  if (form_.chat && form_.prompt_logprobs >= 0) {
+    json.key("prompt_logprobs");
+    write_prompt_logprobs(json, choices_[0]->prompt, tokenizer_);
+  }
   json.end_object();
   return out;
 }
 
-void GenerationReply::write_choice(JsonWriter& json, const Choice& choice) const {
-  json.begin_object().key("index").integer(static_cast<int64_t>(choice.index));
+// In their order; of each prompt's those that best_of leaves.
+std::vector<size_t> GenerationReply::told_choices() const {
+  std::vector<size_t> out(choices_.size());
+  std::iota(out.begin(), out.end(), size_t{0});
+  if (form_.told == 0) return out;
+  const auto worth = [&](size_t i) {
+    const Choice& c = *choices_[i];
+    return c.logprob / static_cast<double>(std::max<int64_t>(c.generated, 1));
+  };
+  const auto n = static_cast<size_t>(form_.n), told = static_cast<size_t>(form_.told);
+  std::vector<size_t> best;
+  for (size_t first = 0; first < out.size(); first += n) {
+    const auto of_prompt = std::span(out).subspan(first, n);
+    std::ranges::stable_sort(of_prompt, [&](size_t a, size_t b) { return worth(a) > worth(b); });
+    best.insert(best.end(), of_prompt.begin(),
+                of_prompt.begin() + static_cast<std::ptrdiff_t>(told));
+  }
+  return best;
+}
+
+void GenerationReply::write_choice(JsonWriter& json, const Choice& choice, size_t index) const {
+  json.begin_object().key("index").integer(static_cast<int64_t>(index));
   if (form_.chat) {
     json.key("message").begin_object();
     json.key("role").string("assistant").key("content").string(choice.text);
@@ -289,7 +327,13 @@ void GenerationReply::write_choice(JsonWriter& json, const Choice& choice) const
     write_logprobs(json, choice);
   else
     json.null();
-  json.key("finish_reason").string(choice.finish).end_object();
+  json.key("finish_reason").string(choice.finish);
+  if (!form_.chat && form_.prompt_logprobs >= 0) {
+    const size_t first = choice.index - choice.index % static_cast<size_t>(form_.n);
+    json.key("prompt_logprobs");
+    write_prompt_logprobs(json, choices_[first]->prompt, tokenizer_);
+  }
+  json.end_object();
 }
 
 void GenerationReply::write_logprobs(JsonWriter& json, const Choice& choice) const {
@@ -305,7 +349,7 @@ void GenerationReply::write_token(JsonWriter& json, int32_t id, double logprob,
   const std::string bytes = told != nullptr ? told->bytes : token_bytes(tokenizer_, id);
   json.key("token").string(told != nullptr && !form_.tokens_as_ids ? told->text
                                                                    : name_of(id, false));
-  json.key("logprob").number(finite(logprob));
+  json.key("logprob").number(told_logprob(logprob));
   json.key("bytes").begin_array();
   for (const char byte : bytes) json.integer(static_cast<unsigned char>(byte));
   json.end_array();
@@ -336,7 +380,7 @@ void GenerationReply::write_completion_logprobs(JsonWriter& json, const Choice& 
     if (told.first)
       json.null();
     else
-      json.number(finite(told.token.logprob));
+      json.number(told_logprob(told.token.logprob));
   }
   json.end_array().key("top_logprobs").begin_array();
   for (const auto& told : choice.told) {
@@ -348,7 +392,7 @@ void GenerationReply::write_completion_logprobs(JsonWriter& json, const Choice& 
     std::set<std::string> names;
     const auto write = [&](int32_t id, double logprob) {
       const std::string name = name_of(id, true);
-      if (names.insert(name).second) json.key(name).number(finite(logprob));
+      if (names.insert(name).second) json.key(name).number(told_logprob(logprob));
     };
     for (const TokenLogprob& top : told.token.top) write(top.id, top.logprob);
     write(told.token.id, told.token.logprob);

@@ -38,9 +38,10 @@ struct ReplyForm {
   bool echo = false;  // the prompts begin the texts
   bool without_text =
       false;  // of max_tokens = 0: the token that was computed all the same is not told
-  int32_t top_logprobs = -1;
+  int32_t top_logprobs = -1, prompt_logprobs = -1;
   bool tokens_as_ids = false;
-  int64_t n = 1;
+  int64_t n = 1;     // choices of each prompt that are computed
+  int64_t told = 0;  // of them, those with the highest log-probability per token; 0: all
   TextStreamOptions text = {};
 };
 ReplyForm form_of(const CompletionRequest& request);
@@ -84,7 +85,8 @@ class GenerationReply {
   void write_frame(Choice& choice, const std::string& text, bool role, const char* finish,
                    std::string& frames);
   void begin_json(class JsonWriter& json) const;
-  void write_choice(JsonWriter& json, const Choice& choice) const;
+  std::vector<size_t> told_choices() const;
+  void write_choice(JsonWriter& json, const Choice& choice, size_t index) const;
   void write_logprobs(JsonWriter& json, const Choice& choice) const;
   void write_chat_logprobs(JsonWriter& json, const Choice& choice) const;
   void write_completion_logprobs(JsonWriter& json, const Choice& choice) const;

@@ -42,7 +42,7 @@ struct GenerationRequest {
   std::optional<int64_t> max_tokens;  // absent: as many as the model's length leaves
   int64_t min_tokens = 0;
   int64_t n = 1;
-  double temperature = 1, top_p = 1, min_p = 0;
+  double temperature = 1, top_p = 1, min_p = 0, typical_p = 1;
   int64_t top_k = 0;  // 0: all
   double repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
   std::optional<int64_t> seed;
@@ -51,8 +51,9 @@ struct GenerationRequest {
   bool include_stop = false, ignore_eos = false, skip_special = true;
   std::vector<std::pair<int32_t, double>> logit_bias;
   std::vector<std::string> bad_words;
-  int32_t top_logprobs = -1;   // so many beside each token's own; -1: no log-probabilities at all
-  bool tokens_as_ids = false;  // "token_id:17" in log-probabilities
+  int32_t top_logprobs = -1;     // so many beside each token's own; -1: no log-probabilities at all
+  int32_t prompt_logprobs = -1;  // the same of the prompt's tokens, told apart from the text
+  bool tokens_as_ids = false;    // "token_id:17" in log-probabilities
   bool stream = false, include_usage = false, usage_in_each = false;
   int64_t priority = 0;
   std::string cache_salt;
@@ -64,7 +65,8 @@ struct CompletionRequest : GenerationRequest {
   std::vector<Prompt> prompts;
   bool echo = false;
   bool add_special = true;
-  int64_t best_of = 1;  // at most n
+  int64_t best_of =
+      0;  // so many choices of each prompt are computed, at least n, and the best n told; 0: n
 };
 
 enum class ToolChoice { kNone, kAuto, kRequired, kNamed };

@@ -57,8 +57,8 @@ auto members(S& record) {
 
 template <RecordOf<ChosenToken> S>
 auto members(S& record) {
-  auto& [id, logprob, top] = record;
-  return std::tie(id, logprob, top);
+  auto& [id, logprob, top, rank] = record;
+  return std::tie(id, logprob, top, rank);
 }
 
 template <RecordOf<StepOutcome> S>

@@ -171,7 +171,7 @@ void ModelExecutor::share_outcomes() {
   const Place tp = groups_ == nullptr ? Place{} : groups_->layout.tp;
   const Place pp = groups_ == nullptr ? Place{} : groups_->layout.pp;
   if (tp.size * pp.size == 1) return;
-  // Of each row: the token, its log-probability, how many others, and these.
+  // Of each row: the token, its log-probability, its rank, how many others, and these.
   std::vector<double> message;
   const auto each = [&](const auto& row_and_numbers) {
     size_t at = 0;
@@ -179,7 +179,7 @@ void ModelExecutor::share_outcomes() {
       for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
         const auto most = static_cast<size_t>(told_of(row));
         row_and_numbers(row, at, most);
-        at += 3 + 2 * most;
+        at += 4 + 2 * most;
       }
     return at;
   };
@@ -189,10 +189,11 @@ void ModelExecutor::share_outcomes() {
     each([&](const LogitRow& row, size_t at, size_t) {
       message[at] = row.outcome.id;
       message[at + 1] = row.outcome.logprob;
-      message[at + 2] = static_cast<double>(row.outcome.top.size());
+      message[at + 2] = static_cast<double>(row.outcome.rank);
+      message[at + 3] = static_cast<double>(row.outcome.top.size());
       for (size_t i = 0; i < row.outcome.top.size(); ++i) {
-        message[at + 3 + 2 * i] = row.outcome.top[i].id;
-        message[at + 4 + 2 * i] = row.outcome.top[i].logprob;
+        message[at + 4 + 2 * i] = row.outcome.top[i].id;
+        message[at + 5 + 2 * i] = row.outcome.top[i].logprob;
       }
     });
   if (message.empty()) return;
@@ -201,11 +202,13 @@ void ModelExecutor::share_outcomes() {
   if (pp.size > 1) groups_->pp->broadcast(view, pp.size - 1);
   if (chose) return;
   each([&](LogitRow& row, size_t at, size_t most) {
-    row.outcome = {static_cast<int32_t>(message[at]), message[at + 1], {}};
-    const auto count = std::min(most, static_cast<size_t>(message[at + 2]));
+    row.outcome = {.id = static_cast<int32_t>(message[at]),
+                   .logprob = message[at + 1],
+                   .rank = static_cast<int64_t>(message[at + 2])};
+    const auto count = std::min(most, static_cast<size_t>(message[at + 3]));
     for (size_t i = 0; i < count; ++i)
       row.outcome.top.push_back(
-          {static_cast<int32_t>(message[at + 3 + 2 * i]), message[at + 4 + 2 * i]});
+          {static_cast<int32_t>(message[at + 4 + 2 * i]), message[at + 5 + 2 * i]});
   });
 }
 

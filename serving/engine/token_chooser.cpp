@@ -100,7 +100,13 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
 
 ChosenToken TokenChooser::score(int32_t number, int32_t id, std::span<const float> logits) const {
   const Slot& slot = slots_.at(static_cast<size_t>(number));
-  return told(id, logits.first(static_cast<size_t>(choices_)), slot.choice->prompt_logprobs);
+  logits = logits.first(static_cast<size_t>(choices_));
+  ChosenToken token = told(id, logits, slot.choice->prompt_logprobs);
+  const float own = logits[static_cast<size_t>(id)];
+  token.rank = 1 + std::ranges::count_if(logits, [own](float l) { return l > own; });
+  // Equal ones in the order of their ids.
+  token.rank += std::ranges::count(logits.first(static_cast<size_t>(id)), own);
+  return token;
 }
 
 bool TokenChooser::changes_logits(const Slot& slot, const uint32_t* mask) const {

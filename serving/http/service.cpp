@@ -234,7 +234,8 @@ std::shared_ptr<TokenChoice> Service::choice_of(const GenerationRequest& request
                       .top_k = std::max<int64_t>(request.top_k, 0),
                       .top_p = request.top_p,
                       .min_p = request.min_p,
-                      .seed = request.seed ? static_cast<uint64_t>(*request.seed) : random_seed()};
+                      .seed = request.seed ? static_cast<uint64_t>(*request.seed) : random_seed(),
+                      .typical_p = request.typical_p};
   choice->repetition_penalty = request.repetition_penalty;
   choice->frequency_penalty = request.frequency_penalty;
   choice->presence_penalty = request.presence_penalty;
@@ -263,8 +264,10 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
   place->set_prompt_tokens(tokens);
   // One for all choices, however large it is.
   const std::shared_ptr<TokenChoice> choice = choice_of(request);
-  if (form.echo) choice->prompt_logprobs = request.top_logprobs;
-  const auto n = static_cast<size_t>(request.n);
+  choice->prompt_logprobs = request.prompt_logprobs;
+  if (form.echo) choice->prompt_logprobs = std::max(choice->prompt_logprobs, request.top_logprobs);
+  if (form.told > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);
+  const auto n = static_cast<size_t>(form.n);
   std::vector<SequenceRequest> sequences;
   for (const std::vector<int32_t>& prompt : prompts)
     sequences.push_back({.prompt = prompt,
@@ -299,7 +302,8 @@ HttpAnswer Service::completions(HttpRequest& http) {
   size_t guess = 0;
   for (const Prompt& prompt : request.prompts)
     guess += prompt.is_text ? prompt.text.size() / kBytesPerToken : prompt.tokens.size();
-  auto place = admission_.enter(http.tenant, std::ssize(request.prompts) * request.n,
+  const int64_t each = std::max(request.n, request.best_of);
+  auto place = admission_.enter(http.tenant, std::ssize(request.prompts) * each,
                                 static_cast<int64_t>(guess));
   std::vector<std::vector<int32_t>> prompts;
   prompts.reserve(request.prompts.size());

@@ -59,6 +59,7 @@ struct ChosenToken {
   int32_t id = -1;  // -1: the logits were not finite
   double logprob = 0;
   std::vector<TokenLogprob> top = {};
+  int64_t rank = 0;  // of a token of the prompt, from 1: its place among all by probability
 };
 
 struct StepOutcome {

@@ -195,6 +195,9 @@ TEST(TokenChooser, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
   const ChosenToken scored = sampler.score(4);
   EXPECT_NEAR(scored.logprob, -1.0 - std::log(sum), 1e-12);
   EXPECT_EQ(scored.top.size(), 3u);
+  EXPECT_EQ(scored.rank, 5);
+  EXPECT_EQ(sampler.score(1).rank, 1);
+  EXPECT_EQ(sampler.score(3).rank, 2);  // the same logit, behind it
 }
 
 TEST(TokenChooser, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {

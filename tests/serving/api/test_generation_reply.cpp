@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -101,6 +102,51 @@ TEST(GenerationReply, StreamsACompletion) {
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(Json::parse(events[1])["choices"][0]["text"], "");
   EXPECT_EQ(told.reply.usage().completion_tokens, 2);  // with the end token
+}
+
+TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
+  const std::vector<ChosenToken> prompt = {
+      {.id = 'i', .logprob = -2, .top = {{'o', -0.5}, {'i', -2}}, .rank = 2},
+      {.id = '!', .logprob = -INFINITY, .top = {}, .rank = 7}};
+  const char* want = R"([null,{"105":{"logprob":-2,"rank":2,"decoded_token":"i"},)"
+                     R"("111":{"logprob":-0.5,"rank":1,"decoded_token":"o"}},)"
+                     R"({"33":{"logprob":-9999,"rank":7,"decoded_token":"!"}}])";
+  for (const bool chat : {false, true}) {
+    Told told({.chat = chat, .prompt_logprobs = 2, .n = 2}, {{'h', 'i', '!'}});
+    const ChosenToken token{.id = 'x', .logprob = -1};
+    for (const size_t i : {0, 1})  // the second one's prompt is that of the first
+      told.reply.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
+                        std::span(&token, 1), 0, FinishReason::kLength, told.frames);
+    const Json body = Json::parse(told.reply.body());
+    const Json& where = chat ? body : body["choices"][1];
+    EXPECT_EQ(where["prompt_logprobs"].dump(), Json::parse(want).dump());
+    EXPECT_TRUE(body["choices"][0]["logprobs"].is_null());
+  }
+}
+
+// Of each prompt's three choices the two that are most probable per token, the best first.
+TEST(GenerationReply, TellsTheBestChoices) {
+  Told told({.n = 3, .told = 2}, {{'a'}, {'b'}});
+  const auto write = [&](size_t choice, const std::string& text, double logprob) {
+    for (size_t i = 0; i < text.size(); ++i)
+      told.token({.id = static_cast<unsigned char>(text[i]), .logprob = logprob},
+                 i + 1 == text.size() ? std::optional(FinishReason::kLength) : std::nullopt,
+                 choice);
+  };
+  write(0, "long", -0.5);
+  write(1, "x", -1);
+  write(2, "yy", -0.25);
+  write(3, "one", -3);
+  write(4, "two", -2);
+  write(5, "three", -1);
+  const Json body = Json::parse(told.reply.body());
+  std::vector<std::string> texts;
+  for (const Json& choice : body["choices"]) {
+    EXPECT_EQ(choice["index"], texts.size());
+    texts.push_back(choice["text"]);
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"yy", "long", "three", "two"}));
+  EXPECT_EQ(body["usage"]["completion_tokens"], 4 + 1 + 2 + 3 + 3 + 5);
 }
 
 TEST(GenerationReply, GivesTheWholeTextToo) {

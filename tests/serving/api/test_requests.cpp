@@ -61,7 +61,7 @@ TEST(Requests, HaveTheDefaultsOfOpenAi) {
 TEST(Requests, ReadEveryField) {
   const CompletionRequest c = parse_completion(
       completion(
-          R"("max_tokens":7,"min_tokens":3,"n":2,"temperature":0.5,"top_p":0.25,"min_p":0.125,"top_k":9,)"
+          R"("max_tokens":7,"min_tokens":3,"n":2,"temperature":0.5,"top_p":0.25,"min_p":0.125,"top_k":9,"typical_p":0.5,)"
           R"("repetition_penalty":1.5,"frequency_penalty":-2,"presence_penalty":2,"seed":-5,)"
           R"("stop":["a","b"],"stop_token_ids":[1,2],"include_stop_str_in_output":true,"ignore_eos":true,)"
           R"("skip_special_tokens":false,"logit_bias":{"5":-100},"bad_words":["x"],"logprobs":5,)"
@@ -75,6 +75,7 @@ TEST(Requests, ReadEveryField) {
   EXPECT_EQ(c.temperature, 0.5);
   EXPECT_EQ(c.top_p, 0.25);
   EXPECT_EQ(c.min_p, 0.125);
+  EXPECT_EQ(c.typical_p, 0.5);
   EXPECT_EQ(c.top_k, 9);
   EXPECT_EQ(c.repetition_penalty, 1.5);
   EXPECT_EQ(c.frequency_penalty, -2);
@@ -128,6 +129,8 @@ TEST(Requests, NameTheFieldThatIsOutOfRange) {
            {"max_tokens", "1", "0"},
            {"max_tokens", "1000000000", "2147483648"},
            {"best_of", "1", "1000000000"},
+           {"typical_p", "1", "1.01"},
+           {"typical_p", "0", "-0.1"},
            {"temperature", "0", "-0.001"},
            {"temperature", "2", "2.001"},
            {"temperature", "-0", "1e300"},
@@ -378,13 +381,36 @@ TEST(Requests, RefuseTemplatesOfRequests) {
             false);
 }
 
+TEST(Requests, ReadHowManyChoicesAreComputed) {
+  EXPECT_EQ(parse_completion(completion(R"("best_of":5,"n":2)")).best_of, 5);
+  EXPECT_EQ(parse_completion(completion(R"("best_of":0,"n":2)")).best_of, 0);
+  const RequestLimits limits{.sequences = 8};
+  EXPECT_NO_THROW(parse_completion(completion(R"("best_of":8)"), limits));
+  const auto refused = [&](const std::string& fields) {
+    return refusal_of([&] { parse_completion(completion(fields), limits); });
+  };
+  for (const char* fields :
+       {R"("best_of":1,"n":2)", R"("best_of":2,"stream":true)", R"("best_of":9)"}) {
+    EXPECT_EQ(refused(fields).status, 400) << fields;
+    EXPECT_EQ(refused(fields).param, "best_of") << fields;
+  }
+  EXPECT_EQ(refused(R"("n":9)").param, "n");
+}
+
+TEST(Requests, ReadWhatIsToldOfThePrompt) {
+  EXPECT_EQ(parse_completion(completion(R"("prompt_logprobs":0)")).prompt_logprobs, 0);
+  EXPECT_EQ(parse_chat(chat(R"("prompt_logprobs":20)")).prompt_logprobs, 20);
+  EXPECT_EQ(parse_chat(chat("")).prompt_logprobs, -1);
+  EXPECT_EQ(refuse_chat(chat(R"("prompt_logprobs":21)")).param, "prompt_logprobs");
+  EXPECT_EQ(refuse_chat(chat(R"("prompt_logprobs":1,"stream":true)")).param, "prompt_logprobs");
+}
+
 TEST(Requests, SayWhatIsNotDoneHere) {
   EXPECT_EQ(refuse_completion(completion(R"("use_beam_search":true)")).status, 501);
   EXPECT_NO_THROW(parse_completion(completion(R"("use_beam_search":false)")));
   EXPECT_EQ(refuse_completion(completion(R"("suffix":"x")")).status, 501);
   EXPECT_NO_THROW(parse_completion(completion(R"("suffix":"")")));
-  EXPECT_EQ(refuse_completion(completion(R"("best_of":2)")).status, 501);
-  EXPECT_NO_THROW(parse_completion(completion(R"("best_of":2,"n":2)")));
+  EXPECT_EQ(refuse_completion(completion(R"("length_penalty":2)")).status, 501);
   EXPECT_EQ(refuse_completion(completion(R"("prompt_embeds":"AAAA")")).status, 400);
 }
 

@@ -1,0 +1,32 @@
+#include "serving/api/prompt_logprobs.h"
+
+#include "engine/core/error.h"
+#include "serving/text/text_stream.h"
+
+namespace trireme {
+
+double told_logprob(double logprob) {
+  constexpr double kLeast = -9999;
+  return logprob > kLeast ? logprob : kLeast;
+}
+
+void write_prompt_logprobs(JsonWriter& json, std::span<const ChosenToken> tokens,
+                           const Tokenizer& tokenizer) {
+  const auto write = [&](int32_t id, double logprob, int64_t rank) {
+    json.key(concat(id)).begin_object();
+    json.key("logprob").number(told_logprob(logprob)).key("rank").integer(rank);
+    json.key("decoded_token").string(token_text(tokenizer, id)).end_object();
+  };
+  json.begin_array().null();
+  for (const ChosenToken& token : tokens) {
+    json.begin_object();
+    write(token.id, token.logprob, token.rank);
+    for (size_t i = 0; i < token.top.size(); ++i)
+      if (token.top[i].id != token.id)
+        write(token.top[i].id, token.top[i].logprob, static_cast<int64_t>(i) + 1);
+    json.end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace trireme
