@@ -207,7 +207,8 @@ HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return impl_->port(); }
 
 HttpCounts HttpServer::counts() const {
-  return {impl_->state().connections, impl_->state().exchanges};
+  const ServerState& state = impl_->state();
+  return {state.connections, state.exchanges, state.workers.waiting()};
 }
 
 bool HttpServer::drain(std::chrono::milliseconds limit) {

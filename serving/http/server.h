@@ -45,6 +45,7 @@ struct RequestSummary {
 struct HttpCounts {
   int64_t connections = 0;
   int64_t exchanges = 0;  // requests whose answers are not complete
+  int64_t waiting = 0;    // of them, those that wait for the workers
 };
 
 class HttpServer {

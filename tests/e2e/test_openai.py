@@ -19,7 +19,7 @@ PROMPT = served_run.PROMPT
 @unittest.skipIf(openai is None, "the Python package openai is not installed")
 class Client(served_run.ServerTest):
     def client(self, **options):
-        client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", **{"api_key": "none", **options})
+        client = openai.OpenAI(**{"base_url": f"http://127.0.0.1:{self.port}/v1", "api_key": "none", **options})
         self.addCleanup(client.close)
         return client
 
@@ -51,9 +51,10 @@ class Client(served_run.ServerTest):
         for index in range(2):
             said = [c.choices[0].delta.content or "" for c in pieces if c.choices[0].index == index]
             self.assertEqual("".join(said), want)
-        with client.chat.completions.stream(messages=messages, **asked) as stream:  # what adds events up
+        stop = want[12:16]
+        with client.chat.completions.stream(messages=messages, stop=stop, **asked) as stream:  # what adds events up
             stream.until_done()
-            self.assertEqual(stream.get_final_completion().choices[0].message.content, want)
+            self.assertEqual(stream.get_final_completion().choices[0].message.content, want[:want.index(stop)])
         with_probabilities = client.completions.create(prompt=PROMPT, logprobs=2, **asked).choices[0].logprobs
         self.assertEqual("".join(with_probabilities.tokens), want)
         self.assertEqual(len(with_probabilities.top_logprobs), 30)
@@ -82,7 +83,7 @@ class Client(served_run.ServerTest):
 
     def test_retries(self):
         """A refusal for want of room is asked again, when the server says; one that cannot get better is not."""
-        server = self.serve("--max-num-seqs", 1)
+        server = self.serve()
         answers = []
 
         class Proxy(BaseHTTPRequestHandler):
@@ -92,7 +93,7 @@ class Client(served_run.ServerTest):
                 body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
                 held = None
                 if len(answers) < 2:
-                    held, answer = self.stream(prompt="a", n=5, max_tokens=4000, ignore_eos=True)
+                    held, answer = self.stream(prompt="a", n=40, max_tokens=4000, ignore_eos=True)
                     next(self.events(answer))
                 connection = self.connect("POST", handler.path, body)
                 got = connection.getresponse()

@@ -134,6 +134,38 @@ class Server(served_run.ServerTest):
         self.assertEqual(self.ask("GET", "/metrics")[0], 401)
         self.stop(server)
 
+    def test_metrics_count_exactly(self):
+        """As vLLM's own test of its metrics counts, under the names that dashboards read."""
+        server = self.serve()
+        requests, prompt, tokens = 5, 7, 11
+        for i in range(requests):
+            self.complete(prompt="o" * prompt, max_tokens=tokens, ignore_eos=True, cache_salt=f"s{i}")
+        want = {"vllm:prompt_tokens_total": requests * prompt, "vllm:generation_tokens_total": requests * tokens,
+                "vllm:prompt_tokens_cached_total": 0, "vllm:num_preemptions_total": 0,
+                "vllm:prefix_cache_queries_total": requests * prompt, "vllm:prefix_cache_hits_total": 0,
+                "vllm:time_to_first_token_seconds_count": requests,
+                "vllm:inter_token_latency_seconds_count": requests * (tokens - 1),
+                "vllm:request_time_per_output_token_seconds_count": requests,
+                "vllm:e2e_request_latency_seconds_count": requests,
+                "vllm:request_decode_time_seconds_count": requests,
+                "vllm:request_prompt_tokens_sum": requests * prompt,
+                "vllm:request_generation_tokens_sum": requests * tokens,
+                "vllm:request_max_num_generation_tokens_sum": requests * tokens,
+                "vllm:request_params_n_sum": requests, "vllm:request_params_max_tokens_sum": requests * tokens,
+                "vllm:iteration_tokens_total_sum": requests * (prompt + tokens),
+                "vllm:iteration_tokens_total_count": requests * tokens,
+                "vllm:num_requests_running": 0, "vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0}
+        # A step is counted when it is over, which its answer may be before.
+        deadline = time.monotonic() + 10
+        while (found := {name: self.metric(name) for name in want}) != want and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(found, want)
+        _, text = self.ask("GET", "/metrics")
+        for line in text.splitlines():
+            self.assertTrue(line.startswith("#") or 'model_name="tiny"' in line, line)
+        self.assertIn('vllm:request_success_total{engine="0",finished_reason="length",model_name="tiny"} 5', text)
+        self.stop(server)
+
     def test_who_goes_away_frees_what_he_had(self):
         server = self.serve()
         connection, answer = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True, n=4)

@@ -143,7 +143,10 @@ class HostileTest(harness.unittest.TestCase):
         cls.server.wait()
         cls.server.stdout.close()
 
-    def tearDown(self):
+    def setUp(self):
+        self.addCleanup(self.assert_well)  # when the connections of the drill are closed
+
+    def assert_well(self):
         self.assertIsNone(self.server.poll(), self.log())
         self.assertEqual(self.good(), self.golden)
         self.wait_for_quiet()

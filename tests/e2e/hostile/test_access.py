@@ -5,7 +5,6 @@ import threading
 import time
 import unittest
 
-import harness  # noqa: F401
 import hostile_server
 from hostile_server import GOOD, Reader, request
 

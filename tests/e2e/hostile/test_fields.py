@@ -4,7 +4,6 @@ import json
 import threading
 import unittest
 
-import harness  # noqa: F401
 import hostile_server
 from hostile_server import GOOD, LENGTH, VOCABULARY, Reader, completion, request
 

@@ -3,7 +3,6 @@ import json
 import time
 import unittest
 
-import harness  # noqa: F401
 import hostile_server
 from hostile_server import GOOD, Reader, completion, request, reset
 
@@ -108,7 +107,7 @@ class Framing(hostile_server.HostileTest):
 
     def test_08_a_client_that_reads_nothing(self):
         """Its tokens fill what may lie here for it: then nothing more is computed, and it is told."""
-        connection = self.connect(receive_buffer=4096)
+        connection = self.connect(receive_buffer=64 << 10)
         connection.sendall(completion(stream=True, n=16, max_tokens=1500, logprobs=20, ignore_eos=True, temperature=1))
         self.assertTrue(self.wait_for(lambda: self.metric("vllm:num_requests_running") > 0))
         self.assertTrue(self.wait_for(lambda: self.metric("vllm:num_requests_running") == 0, 30))

@@ -9,7 +9,6 @@ import threading
 import time
 import unittest
 
-import harness  # noqa: F401
 import hostile_server
 from hostile_server import GOOD, SANITIZED, Reader, completion, reset
 
@@ -98,7 +97,11 @@ class End(hostile_server.HostileTest):
     """Its server ends with each test."""
     arguments = ("--max-num-seqs", 64)
 
+    def assert_well(self):
+        self.assertEqual(self.server.returncode, 0, self.log())
+
     def setUp(self):
+        super().setUp()
         if self.server.poll() is not None:
             self.server.stdout.close()
             self.start_server(*self.arguments)
@@ -112,9 +115,6 @@ class End(hostile_server.HostileTest):
         self.idle = Reader(self.connect())
         self.idle.connection.sendall(hostile_server.request("GET", "/health"))
         self.assertEqual(self.idle.answer()[0], 200)
-
-    def tearDown(self):
-        self.assertEqual(self.server.returncode, 0, self.log())
 
     def ends(self):
         """The last event of each stream."""

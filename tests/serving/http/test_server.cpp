@@ -396,8 +396,8 @@ class OneWorker {
     client->send(post("/wait", std::string(bytes, 'x')));
     return client;
   }
-  bool has_exchanges(int64_t wanted) const {
-    return eventually([&] { return server->counts().exchanges == wanted; });
+  bool has_waiting(int64_t wanted) const {
+    return eventually([&] { return server->counts().waiting == wanted; });
   }
 
   std::atomic<int> begun{0};
@@ -408,7 +408,7 @@ class OneWorker {
 TEST(Workers, DelayNothingThatIsQuick) {
   OneWorker one;
   const auto busy = one.wait(), waiting = one.wait();
-  ASSERT_TRUE(one.has_exchanges(2));
+  ASSERT_TRUE(one.has_waiting(1));
   EXPECT_EQ(ask(one.server->port(), get("/quick")).status, 200);
   one.gate.release();
   EXPECT_EQ(busy->response().status, 200);
@@ -422,13 +422,13 @@ TEST(Workers, HaveOnlySoMuchWait) {
   const auto busy = one.wait(1000);
   ASSERT_TRUE(eventually([&] { return one.begun == 1; }));
   const auto first = one.wait(60);
-  ASSERT_TRUE(one.has_exchanges(2));
+  ASSERT_TRUE(one.has_waiting(1));
   const Response large = one.wait(41)->response();
   EXPECT_EQ(large.status, 503);
   EXPECT_EQ(error_code_of(large), "server_overloaded");
   EXPECT_EQ(large.headers.at("Retry-After"), "1");
   const auto second = one.wait(40);
-  ASSERT_TRUE(eventually([&] { return one.server->counts().exchanges == 3; }));
+  ASSERT_TRUE(one.has_waiting(2));
   EXPECT_EQ(one.wait(0)->response().status, 503);
   one.gate.release();
   for (const auto* client : {&busy, &first, &second}) EXPECT_EQ((*client)->response().status, 200);
@@ -441,12 +441,12 @@ TEST(Workers, ForgetWhoeverLeaves) {
   const auto busy = one.wait(100);
   ASSERT_TRUE(eventually([&] { return one.begun == 1; }));
   auto leaving = one.wait(150);
-  ASSERT_TRUE(one.has_exchanges(2));
+  ASSERT_TRUE(one.has_waiting(1));
   EXPECT_EQ(one.wait(150)->response().status, 503);
   leaving.reset();
-  ASSERT_TRUE(one.has_exchanges(1));
+  ASSERT_TRUE(one.has_waiting(0));
   const auto next = one.wait(150);  // what it held is free, though the worker has not come to it
-  ASSERT_TRUE(one.has_exchanges(2));
+  ASSERT_TRUE(one.has_waiting(1));
   one.gate.release();
   EXPECT_EQ(busy->response().status, 200);
   EXPECT_EQ(next->response().status, 200);

@@ -351,12 +351,13 @@ TEST(Service, HoldsOnlySoMuchForWhoReadsSlowly) {
   options.blocks = 8192;
   options.answers.unread = 100 << 10;
   RecordedServer server(options);
-  RawClient client(server.port(), 1024);
+  server.gate.hold_after(3);
+  RawClient client(server.port(), 64 << 10);
   client.send(post("/v1/completions", completion(8000, R"(,"stream":true,"n":8)")));
   ASSERT_TRUE(client.receive());
+  server.gate.release();
   // Nothing more is computed for it, while it is still there.
   EXPECT_TRUE(eventually([&] { return server.in_engine() == 0; }));
-  EXPECT_EQ(server.server->counts().exchanges, 1);
   const Response r = client.response();
   EXPECT_TRUE(r.complete);
   EXPECT_EQ(Json::parse(events_of(r.body).back())["error"]["code"], "client_too_slow");
@@ -365,7 +366,7 @@ TEST(Service, HoldsOnlySoMuchForWhoReadsSlowly) {
 
 TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   RecordedServerOptions options;
-  options.answers = {.whole = 10'000, .always = 500, .all = 20'000};
+  options.answers = {.whole = 60'000, .always = 20'000, .all = 100'000};
   RecordedServer server(options);
   const auto code = [&](int tokens, const char* more) {
     const Response r = server.ask(post("/v1/completions", completion(tokens, more)));
@@ -373,16 +374,16 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
                ? "200"
                : concat(r.status, " ", Json::parse(r.body)["error"]["code"].get<std::string>());
   };
-  EXPECT_EQ(code(90, R"(,"logprobs":0)"), "200");
-  EXPECT_EQ(code(120, R"(,"logprobs":0)"), "400 answer_too_large");
-  EXPECT_EQ(code(120, ""), "200");
-  EXPECT_EQ(code(120, R"(,"logprobs":0,"stream":true)"), "200");
+  EXPECT_EQ(code(20, R"(,"logprobs":20)"), "200");
+  EXPECT_EQ(code(40, R"(,"logprobs":20)"), "400 answer_too_large");
+  EXPECT_EQ(code(40, ""), "200");
+  EXPECT_EQ(code(40, R"(,"logprobs":20,"stream":true)"), "200");
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
-  options.answers.all = 5'000;
+  options.answers.all = 10'000;
   RecordedServer small(options);
-  const Response r = small.ask(post("/v1/completions", completion(90, R"(,"logprobs":0)")));
+  const Response r = small.ask(post("/v1/completions", completion(20, R"(,"logprobs":20)")));
   EXPECT_EQ(r.status, 503);
-  EXPECT_EQ(small.ask(post("/v1/completions", completion(40, R"(,"logprobs":0)"))).status, 200);
+  EXPECT_EQ(small.ask(post("/v1/completions", completion(9, R"(,"logprobs":20)"))).status, 200);
 }
 
 TEST(Service, TakesPrioritiesOnlyWhereItHasThem) {
