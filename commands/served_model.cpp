@@ -120,7 +120,8 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
 
 void RankModel::meet(const std::string& address) {
   std::unique_ptr<SideListener> listener;
-  const bool one_machine = world_->local_size() == world_->size();
+  // Containers of one machine may have networks of their own.
+  const bool one_machine = world_->local_size() == world_->size() && world_->nodes() == 1;
   const std::string line = from_rank_0(world_->world(), [&] {
     listener = std::make_unique<SideListener>(one_machine ? SideListener::on_this_machine()
                                                           : SideListener::on_address(address));

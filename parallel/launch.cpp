@@ -157,6 +157,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   }
   const std::string port = text(free_loopback_port());
   std::vector<RankCommand> out;
+  out.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank)
     out.push_back({command,
                    {told,

@@ -87,7 +87,7 @@ StepOutcome RankSupervisor::execute(const StepPlan& plan) {
     deadline_.took(tokens, Clock::now() - step.began);
   }
   try {
-    return decode_outcome(told, plan, group->ready->bounds.ids);
+    return decode_outcome(told, plan, group->ready.bounds.ids);
   } catch (const BadMessage&) {
     for (const auto& channel : group->channels) channel->shut_down();
     throw;
@@ -175,6 +175,7 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
   }
   group.channels.resize(static_cast<size_t>(config_.ranks));
   group.numbers.resize(group.channels.size());
+  group.computed.resize(group.channels.size());
   const auto end = Clock::now() + kMeeting;
   for (int missing = config_.ranks; missing > 0 && !stopping();) {
     if (const std::string ended = group.processes->ended(); !ended.empty()) fail_lost(ended);
@@ -214,14 +215,14 @@ void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
     looked = Clock::now();
     if (const std::string ended = group->processes->ended(); !ended.empty()) fail_lost(ended);
     if (const std::string lost = watch.look(looked); !lost.empty()) fail_lost(lost);
-    check_step();
+    check_step(*group);
   }
 }
 
 void RankSupervisor::take(Group& group, size_t rank, Message message) {
   SideChannel& channel = *group.channels[rank];
   switch (message.kind) {
-    case MessageKind::kBeat: return;
+    case MessageKind::kBeat: group.computed[rank] = message.number; return;
     case MessageKind::kReady:
       if (rank == 0) group.ready = decode_ready(message.payload);
       ++group.loaded;
@@ -248,7 +249,7 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
 void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
   {
     const std::lock_guard lock(mutex_);
-    const RankReady& now = *group->ready;
+    const RankReady& now = group->ready;
     if (first_ &&
         (now.bounds.blocks < first_->bounds.blocks || now.bounds.length < first_->bounds.length))
       fail_lost(concat("there is room for ", now.bounds.blocks, " blocks of the KV cache, not for ",
@@ -259,7 +260,7 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     deadline_ = {};
   }
   changed_.notify_all();
-  log_info(config_.ranks, " ranks are ready: ", group->ready->device);
+  log_info(config_.ranks, " ranks are ready: ", group->ready.device);
   const std::lock_guard lock(listening_);
   if (listener_) listener_({});
 }
@@ -277,13 +278,16 @@ void RankSupervisor::say_lost(const std::string& why) {
   if (listener_) listener_(why);
 }
 
-void RankSupervisor::check_step() const {
+void RankSupervisor::check_step(const Group& group) const {
   const std::lock_guard lock(mutex_);
   if (step_.number == 0 || outcome_) return;
   const std::chrono::duration<double> taken = Clock::now() - step_.began;
-  if (taken > deadline_.allowed(step_.tokens))
-    fail_lost(concat("step ", step_.number, " has taken ", taken.count(),
-                     " s, more than ten times ", "what such steps take"));
+  if (taken <= deadline_.allowed(step_.tokens)) return;
+  std::string who;
+  for (size_t rank = 0; rank < group.computed.size(); ++rank)
+    if (group.computed[rank] != step_.number) who += concat(who.empty() ? "" : ", ", rank);
+  fail_lost(concat("step ", step_.number, " takes more than ", taken.count(),
+                   " s, and such steps do not; not computed by rank ", who));
 }
 
 void RankSupervisor::let_end(Group& group) {
@@ -293,13 +297,15 @@ void RankSupervisor::let_end(Group& group) {
     why_ = "the ranks are ending";
   }
   changed_.notify_all();
+  bool told = true;
   for (const auto& channel : group.channels) {
     try {
+      told = told && channel != nullptr;
       if (channel != nullptr) channel->send(MessageKind::kEnd, 0);
     } catch (const Error&) {  // it has gone already
     }
   }
-  group.processes->wait(kEnding);
+  if (told) group.processes->wait(kEnding);
   group.processes->kill();
 }
 

@@ -63,10 +63,11 @@ class RankSupervisor {
   struct Group {
     std::unique_ptr<RankProcesses> processes;
     std::vector<std::unique_ptr<SideChannel>> channels;
-    std::vector<int> numbers;  // their processes
+    std::vector<int> numbers;        // their processes
+    std::vector<uint64_t> computed;  // the last steps that they say they have
     bool on_this_machine = true;
-    std::optional<RankReady> ready;  // what rank 0 has said of all
-    size_t loaded = 0;
+    RankReady ready;    // what rank 0 has said of all
+    size_t loaded = 0;  // ranks that have
   };
   struct Step {
     uint64_t number = 0;  // 0: none is under way
@@ -81,7 +82,7 @@ class RankSupervisor {
   void take(Group& group, size_t rank, Message message);
   void say_ready(const std::shared_ptr<Group>& group);
   void say_lost(const std::string& why);
-  void check_step() const;
+  void check_step(const Group& group) const;
   void let_end(Group& group);
   bool stopping() const;
   bool pause(std::chrono::milliseconds time);  // false: the end was asked for

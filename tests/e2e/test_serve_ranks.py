@@ -122,6 +122,15 @@ class LostRanks(ServedRanks):
         except (OSError, http.client.HTTPException):
             return True
 
+    def test_ranks_of_a_launcher_end_together(self):
+        server = self.serve(*FOUR[2:], ranks=4)
+        processes = self.processes()
+        self.decode()
+        self.hurt(processes[3], signal.SIGKILL)
+        server.communicate(timeout=20)
+        self.assertNotEqual(server.returncode, 0)
+        self.expect_nobody_left()
+
     def test_no_rank_outlives_the_process_that_started_it(self):
         for launcher in ("local", "mpirun"):
             with self.subTest(launcher=launcher):

@@ -174,6 +174,29 @@ class TwoHosts(RankRunTest):
                            ["comm_window_bytes"], 0)
         self.expect_losses(self.losses())
 
+    def test_serving(self):
+        """Plans go over TCP, on the address that is named; the texts are those of one process."""
+        self.ranks = 2
+        self.configure()
+        self.pretrain()
+        prompt, words = "the oar of a", 12
+        expected, _ = self.trireme("generate", "run", "--prompt", prompt, "--temperature", 0, "--max-new-tokens", words)
+        self.roots = [self.start("serve", "--model", "run", "--served-model-name", "tiny", "--port", PORT + 1, "--tensor", 2,
+                                 "--rank-address", ADDRESSES[0], environment=self.variables(r, 2),
+                                 prefix=self.on_host(r, "ab"[r])) for r in range(2)]
+        self.outputs = [Lines(root) for root in self.roots]
+        self.assertIn("listening", self.roots[0].stdout.readline(), self.everything())
+        body = {"model": "tiny", "prompt": prompt, "temperature": 0, "max_tokens": words, "echo": True}
+        code = ("import json, sys, urllib.request as r; print(json.load(r.urlopen(r.Request("
+                f"'http://127.0.0.1:{PORT + 1}/v1/completions', sys.argv[1].encode(), "
+                "{'Content-Type': 'application/json'})))['choices'][0]['text'])")
+        client = self.start("-c", code, json.dumps(body), program="python3",
+                            prefix=["ip", "netns", "exec", HOSTS[0]])
+        text, errors = client.communicate(timeout=60)
+        self.assertEqual(text, expected, errors + self.everything())
+        os.killpg(self.roots[0].pid, signal.SIGTERM)
+        self.assertEqual(self.end(30), {0: 0, 1: 0}, self.everything())
+
 
 if __name__ == "__main__":
     harness.main()
