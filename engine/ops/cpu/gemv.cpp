@@ -1,7 +1,7 @@
 #include "engine/ops/cpu/gemv.h"
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cpu/simd.h"
+#include "engine/ops/cpu/load_wide.h"
 #include "engine/ops/cpu/vector_loop.h"
 
 namespace trireme::cpu::TRIREME_ISA {
@@ -24,19 +24,6 @@ static_assert(kPiece % (kSums * kLane) == 0, "every piece but the last is whole 
 
 using Floats = Vec<float>;
 
-// load(), which GCC 12 compiles to four shuffles for bfloat16 with AVX2.
-template <class T>
-TRIREME_INLINE Floats load_weights(const T* p) {
-#if defined(TRIREME_ISA_avx2)
-  if constexpr (std::is_same_v<T, bf16>) {
-    __m128i half;
-    __builtin_memcpy(&half, p, sizeof half);
-    return __builtin_bit_cast(Floats, _mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-  }
-#endif
-  return load(p);
-}
-
 // sums[i] += products of w and row i of x, in the order that the header gives.
 template <int M, class T>
 TRIREME_INLINE void add_products(Floats (&sums)[M][kSums], const T* w, const float* x,
@@ -45,12 +32,12 @@ TRIREME_INLINE void add_products(Floats (&sums)[M][kSums], const T* w, const flo
   for (; j + kSums * kLane <= k; j += kSums * kLane)
 #pragma GCC unroll 4
     for (int u = 0; u < kSums; ++u) {
-      const Floats weights = load_weights(w + j + u * kLane);
+      const Floats weights = load_wide(w + j + u * kLane);
 #pragma GCC unroll 6
       for (int i = 0; i < M; ++i) sums[i][u] += weights * load(x + i * x_stride + j + u * kLane);
     }
   for (; j + kLane <= k; j += kLane) {
-    const Floats weights = load_weights(w + j);
+    const Floats weights = load_wide(w + j);
     for (int i = 0; i < M; ++i) sums[i][0] += weights * load(x + i * x_stride + j);
   }
   if (j < k) {

@@ -4,31 +4,57 @@
 #include <omp.h>
 
 #include "engine/ops/cpu/attention_tile.h"
+#include "engine/ops/cpu/load_wide.h"
+#include "engine/ops/cpu/vector_loop.h"
 
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
 constexpr double kLog2E = 1.44269504088896340736;
+constexpr int kKeys = 4;  // of which the scores are computed together
 
-template <class T>
-compute_t<T> dot(const compute_t<T>* q, const T* k, int64_t width) {
+// out[i] = dot(q, keys[i]); several at a time hide the latency of the sums, each of which stays one.
+template <int N, class T>
+TRIREME_INLINE void dots(const compute_t<T>* q, const T* const* keys, int64_t width,
+                         compute_t<T>* out) {
   using C = compute_t<T>;
   constexpr int kN = kLanes<C>;
-  Vec<C> total{};
+  Vec<C> total[N] = {};
   int64_t d = 0;
-  for (; d + kN <= width; d += kN) total += load(q + d) * load(k + d);
-  if (d < width) total += load(q + d) * load_partial(k + d, width - d);  // q is zero behind
-  return sum(total);
+  for (; d + kN <= width; d += kN) {
+    const Vec<C> query = load(q + d);
+#pragma GCC unroll 4
+    for (int i = 0; i < N; ++i) total[i] += query * load_wide(keys[i] + d);
+  }
+  if (d < width)  // q is zero behind
+    for (int i = 0; i < N; ++i) total[i] += load(q + d) * load_partial(keys[i] + d, width - d);
+  for (int i = 0; i < N; ++i) out[i] = sum(total[i]);
 }
 
-// sums += weight * v.
+// sums += the rows' weighted values, in their order; the sums of a few vectors stay in registers.
 template <class T>
-void add_row(compute_t<T>* sums, compute_t<T> weight, const T* v, int64_t width) {
+TRIREME_INLINE void add_rows(compute_t<T>* sums, const compute_t<T>* weights, const T* const* rows,
+                             int64_t count, int64_t width) {
   using C = compute_t<T>;
-  constexpr int kN = kLanes<C>;
+  constexpr int kN = kLanes<C>, kSums = 4;
   int64_t d = 0;
-  for (; d + kN <= width; d += kN) store(sums + d, load(sums + d) + load(v + d) * weight);
-  if (d < width) store(sums + d, load(sums + d) + load_partial(v + d, width - d) * weight);
+  for (; d + kSums * kN <= width; d += kSums * kN) {
+    Vec<C> here[kSums];
+#pragma GCC unroll 4
+    for (int u = 0; u < kSums; ++u) here[u] = load(sums + d + u * kN);
+    for (int64_t j = 0; j < count; ++j)
+#pragma GCC unroll 4
+      for (int u = 0; u < kSums; ++u) here[u] += load_wide(rows[j] + d + u * kN) * weights[j];
+#pragma GCC unroll 4
+    for (int u = 0; u < kSums; ++u) store(sums + d + u * kN, here[u]);
+  }
+  for (; d < width; d += kN) {
+    Vec<C> here = load(sums + d);
+    for (int64_t j = 0; j < count; ++j)
+      here += (d + kN <= width ? load_wide(rows[j] + d) : load_partial(rows[j] + d, width - d)) *
+              weights[j];
+    store(sums + d, here);
+  }
 }
 
 template <class C>
@@ -54,20 +80,26 @@ void attend(const PagedAttention<T>& a, int64_t n, int64_t t, int64_t head) {
   C maximum = -__builtin_inff(), total = 0;
   for (int64_t j0 = begin; j0 < end; j0 += kBlock) {
     const int64_t keys = smaller(kBlock, end - j0);
-    C scores[kBlock], now = maximum;
+    alignas(64) C scores[kBlock];
+    const T *k_rows[kBlock], *v_rows[kBlock];
     for (int64_t j = 0; j < keys; ++j) {
-      scores[j] = dot<T>(query, row_of(a.k, j0 + j), a.width);
-      now = scores[j] > now ? scores[j] : now;
+      k_rows[j] = row_of(a.k, j0 + j);
+      v_rows[j] = row_of(a.v, j0 + j);
     }
+    int64_t j = 0;
+    for (; j + kKeys <= keys; j += kKeys) dots<kKeys>(query, k_rows + j, a.width, scores + j);
+    for (; j < keys; ++j) dots<1>(query, k_rows + j, a.width, scores + j);
+    C now = maximum;
+    for (j = 0; j < keys; ++j) now = scores[j] > now ? scores[j] : now;
     const C rescale = exp2_scalar<C>(maximum - now);
     maximum = now;
     total *= rescale;
     for (int64_t d = 0; d < a.width; ++d) sums[d] *= rescale;
-    for (int64_t j = 0; j < keys; ++j) {
-      const C p = exp2_scalar<C>(scores[j] - now);
-      total += p;
-      add_row<T>(sums, p, row_of(a.v, j0 + j), a.width);
-    }
+    for_vectors<C>(keys, [&](int64_t i, auto lanes) {
+      store_lanes(scores + i, lanes, fast_exp2_small(load_lanes(scores + i, lanes) - now));
+    });
+    for (j = 0; j < keys; ++j) total += scores[j];
+    add_rows<T>(sums, scores, v_rows, keys, a.width);
   }
   T* out = a.out.data + t * a.out.row + head * a.out.head;
   const C factor = total == 0 ? C(0) : C(1) / total;
