@@ -36,8 +36,7 @@ bool read_value(const CLI::Option& option, const Json& value, std::vector<std::s
   }
   if (!value.is_array()) return read_words(value, words);
   const bool several = option.get_items_expected_max() > 1;
-  return several && !value.empty() &&
-         std::ranges::all_of(value, [&](const Json& one) {
+  return several && !value.empty() && std::ranges::all_of(value, [&](const Json& one) {
            return !one.is_structured() && read_words(one, words);
          });
 }

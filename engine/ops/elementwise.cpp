@@ -73,8 +73,7 @@ void keep_columns(Ctx& ctx, const Tensor& y, const ConstTensor& ranges) {
   const auto* const kept = ranges.as<int32_t>();
   dispatch_float("keep_columns", y.dtype(), [&]<class T>() {
     T* const values = y.as<T>();
-    if (ctx.gpu != nullptr)
-      return cuda::keep_columns<T>(*ctx.gpu, values, kept, rows, columns);
+    if (ctx.gpu != nullptr) return cuda::keep_columns<T>(*ctx.gpu, values, kept, rows, columns);
     constexpr int64_t kRowsWorthAThread = 64;
     parallel_for(ctx.threads, rows, kRowsWorthAThread, [=](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
