@@ -124,10 +124,10 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
   return config;
 }
 
-// Until somebody wants it to end; an Error where (unless it recovers) the model cannot be computed any more.
-void wait_for_the_end(const Engine& engine, bool recovers, HttpServer& server) {
+// Until somebody wants it to end; an Error where the model cannot be computed any more.
+void wait_for_the_end(const Engine& engine, const ServedModel& model, HttpServer& server) {
   while (StopSignals::count() == 0) {
-    if (const std::string why = engine.failure(); !why.empty() && !recovers) {
+    if (const std::string why = engine.failure(); !why.empty() && !model.recovers_from(why)) {
       server.drain(milliseconds(2000));  // everybody is told
       throw Error(concat("the model cannot be computed any more: ", why));
     }
@@ -196,7 +196,7 @@ void serve(const Arguments& args, ServedModel& model) {
   std::printf("listening on %s://%s:%d\n", args.tls.key.empty() ? "http" : "https",
               name_in_url(args.host).c_str(), server.port());
   std::fflush(stdout);
-  wait_for_the_end(engine, model.recovers(), server);
+  wait_for_the_end(engine, model, server);
   drain(args, engine, service, server);
 }
 

@@ -19,7 +19,7 @@ class FrontModel final : public ServedModel {
   std::unique_ptr<StepExecutor> make_executor() override;
   void move_here() override {}
   void tell(Engine* engine) override;
-  bool recovers() const override { return true; }
+  bool recovers_from(const std::string& why) const override { return why == kRanksLost; }
 
  private:
   DType dtype_ = DType::kF32;

@@ -54,8 +54,8 @@ class ServedModel {
   virtual void move_here() = 0;
   // The engine hears from now on when its executor is lost, and when it can compute again; nullptr: none does.
   virtual void tell(Engine*) {}
-  // Whether it can compute again after it was lost.
-  virtual bool recovers() const { return false; }
+  // Whether the engine is told again that it can compute after it has failed with these words.
+  virtual bool recovers_from(const std::string&) const { return false; }
 
  protected:
   // Opens it in every rank of the world, reads its configuration and tokenizer, checks the lengths asked for.

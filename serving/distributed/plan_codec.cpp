@@ -8,6 +8,8 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kMostTold = 1024;
+
 template <class... Parts>
 void require(bool holds, const Parts&... parts) {
   if (!holds) throw BadMessage(concat("a plan is refused: ", parts...));
@@ -23,7 +25,9 @@ bool none_negative(const std::vector<int32_t>& ids) {
   return std::ranges::all_of(ids, [](int32_t id) { return id >= 0; });
 }
 
-// Ids that a choice names and the model has not are passed over where tokens are chosen.
+// No narrower than what requests may ask for (serving/api/generation_fields.h): a plan that ranks refuse costs all
+// requests, not the one that it is made for. Ids that a choice names and the model has not are passed over where
+// tokens are chosen, and no more log-probabilities are told than there are ids.
 void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
   const SamplingParams& s = choice.sampling;
   require(s.temperature >= 0 && std::isfinite(s.temperature), "temperature ", s.temperature);
@@ -36,7 +40,8 @@ void check_choice(const TokenChoice& choice, const PlanBounds& bounds) {
   require(std::isfinite(choice.frequency_penalty), "frequency_penalty");
   require(std::isfinite(choice.presence_penalty), "presence_penalty");
   for (const int32_t told : {choice.top_logprobs, choice.prompt_logprobs})
-    require(within(told, -1, bounds.ids), told, " log-probabilities of a token");
+    require(within(told, -1, std::max(bounds.ids, kMostTold)), told,
+            " log-probabilities of a token");
   require(choice.min_tokens >= 0, "min_tokens ", choice.min_tokens);
   require(none_negative(choice.end_ids), "an id that ends the text is negative");
   for (const auto& [id, bias] : choice.logit_bias)
@@ -113,13 +118,12 @@ void check_plan(const StepPlan& plan, const PlanBounds& bounds) {
 }  // namespace
 
 int64_t PlanBounds::most_bytes() const {
-  constexpr int64_t kOfSequence = 512, kOfChoices = int64_t{4} << 22;
-  const int64_t blocks_of_all = checked_mul(slots, ceil_div(length, block_tokens));
-  const int64_t histories = checked_mul(checked_mul(slots, length), 4);
-  const int64_t lists = checked_mul(
-      checked_add(checked_add(tokens, blocks_of_all), checked_mul(slots, mask_words)), 4);
-  return checked_add(checked_add(checked_mul(slots, kOfSequence), kOfChoices),
-                     checked_add(histories, lists));
+  // Requests may name a thousand biases and some thousands of words by their ids.
+  constexpr int64_t kOfSlot = int64_t{8} << 20;
+  const int64_t blocks_of_slot = ceil_div(length, block_tokens);
+  const int64_t numbers = checked_add(checked_add(length, blocks_of_slot), mask_words);
+  return checked_add(checked_mul(slots, checked_add(kOfSlot, checked_mul(numbers, 4))),
+                     checked_mul(tokens, 4));
 }
 
 std::vector<std::byte> encode_plan(const StepPlan& plan) {

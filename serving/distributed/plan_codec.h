@@ -24,7 +24,7 @@ struct PlanBounds {
   int64_t mask_words = 0;    // of a row of StepPlan::masks
   int64_t adapters = 0;      // that are served beside one another
 
-  // No plan within these bounds takes more bytes, unless its choices list more than 4 Mi of ids in all.
+  // No plan within these bounds takes more bytes, unless one choice lists more than 2 Mi of ids.
   int64_t most_bytes() const;
 };
 

@@ -60,38 +60,35 @@ RankGroupCounts RankSupervisor::counts() const {
 // --- the engine's thread ----------------------------------------------------------------------------------
 
 StepOutcome RankSupervisor::execute(const StepPlan& plan) {
-  std::shared_ptr<Group> group;
-  const auto tokens = std::ssize(plan.tokens);
-  {
-    const std::lock_guard lock(mutex_);
-    if (group_ == nullptr) fail_lost(kRanksLost);
-    group = group_;
-    outcome_.reset();
-    step_ = {plan.number, tokens, Clock::now()};
-  }
-  const std::vector<std::byte> bytes = encode_plan(plan);
-  for (const auto& channel : group->channels) {
-    try {
-      channel->send(MessageKind::kPlan, plan.number, bytes);
-    } catch (const Error&) {
-      channel->shut_down();  // the other thread finds that it has gone
-    }
-  }
-  std::vector<std::byte> told;
-  {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return outcome_.has_value() || group_ != group; });
-    const Step step = std::exchange(step_, {});
-    if (!outcome_) fail_lost(kRanksLost);
-    told = std::move(*outcome_);
-    deadline_.took(tokens, Clock::now() - step.began);
-  }
+  const std::shared_ptr<Group> group = begin_step(plan);
   try {
-    return decode_outcome(told, plan, group->ready.bounds.ids);
-  } catch (const BadMessage&) {
+    const std::vector<std::byte> bytes = encode_plan(plan);
+    for (const auto& channel : group->channels)
+      channel->send(MessageKind::kPlan, plan.number, bytes);
+    return decode_outcome(wait_for_outcome(*group), plan, group->ready.bounds.ids);
+  } catch (const std::exception& error) {
+    // Whatever it is: ranks that have begun a step without the others are of no use, and start again.
+    log_warning("step ", plan.number, " comes to nothing: ", error.what());
     for (const auto& channel : group->channels) channel->shut_down();
-    throw;
+    fail_lost(kRanksLost);
   }
+}
+
+std::shared_ptr<RankSupervisor::Group> RankSupervisor::begin_step(const StepPlan& plan) {
+  const std::lock_guard lock(mutex_);
+  if (group_ == nullptr) fail_lost(kRanksLost);
+  outcome_.reset();
+  step_ = {plan.number, std::ssize(plan.tokens), Clock::now()};
+  return group_;
+}
+
+std::vector<std::byte> RankSupervisor::wait_for_outcome(const Group& group) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return outcome_.has_value() || group_.get() != &group; });
+  if (!outcome_) fail_lost(why_);
+  const Step step = std::exchange(step_, {});
+  deadline_.took(step.tokens, Clock::now() - step.began);
+  return *std::exchange(outcome_, {});
 }
 
 // --- the supervisor's thread ------------------------------------------------------------------------------
@@ -257,6 +254,7 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     if (!first_) first_ = now;
     group_ = group;
     why_.clear();
+    step_ = {};
     deadline_ = {};
   }
   changed_.notify_all();

@@ -54,7 +54,8 @@ class RankSupervisor {
   RankReady wait_until_ready();
   // From now on; once this returns the one before is not called any more.
   void listen(Listener listener);
-  // Error(kLostRank) with kRanksLost when a rank is lost meanwhile, or was before and all are not ready again.
+  // Error(kLostRank) with kRanksLost when a rank is lost meanwhile, or was before and all are not ready again; whatever
+  // else goes wrong has the ranks start again too.
   StepOutcome execute(const StepPlan& plan);
   RankGroupCounts counts() const;
 
@@ -75,6 +76,8 @@ class RankSupervisor {
     std::chrono::steady_clock::time_point began;
   };
 
+  std::shared_ptr<Group> begin_step(const StepPlan& plan);
+  std::vector<std::byte> wait_for_outcome(const Group& group);
   void loop();
   std::string run_group();  // until it is lost: why; or until the end is asked for
   void meet(Group& group, SideListener& listener);

@@ -64,6 +64,19 @@ class Dense(Layouts, ServedRanks):
         self.assertAlmostEqual(-sum(told["token_logprobs"][1:]) / 32, loss["loss"], delta=1e-5)
         self.stop(server)
 
+    def test_no_request_may_cost_the_ranks(self):
+        server = self.serve("--ranks", 2, "--tensor", 2)
+        ranks = self.processes()
+        for fields in ({"top_p": 0, "temperature": 2}, {"min_p": 1, "top_k": 1_000_000_000}, {"logprobs": 20, "echo": True},
+                       {"repetition_penalty": 0.01, "frequency_penalty": -2, "presence_penalty": 2}, {"seed": -2**63},
+                       {"bad_words": [format(i, "016") for i in range(1000)], "n": 8}, {"stop_token_ids": list(range(128))},
+                       {"logit_bias": {str(i): 100 * (-1) ** i for i in range(256)}, "n": 8},
+                       {"min_tokens": 20, "stop_token_ids": [256]}):
+            with self.subTest(fields=fields):
+                self.complete(**{"max_tokens": 20, "temperature": 1, **fields})
+        self.assertEqual(self.processes(), ranks)
+        self.stop(server)
+
     def test_ranks_of_mpirun(self):
         server = self.serve()
         alone = self.answers()

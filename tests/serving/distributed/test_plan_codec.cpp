@@ -127,12 +127,12 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
       [](StepPlan& p) { p.starts[0].history.resize(41, 1); },
       [](StepPlan& p) { choice_of(p).sampling.temperature = kNan; },
       [](StepPlan& p) { choice_of(p).sampling.top_k = -1; },
-      [](StepPlan& p) { choice_of(p).sampling.top_p = 0; },
+      [](StepPlan& p) { choice_of(p).sampling.top_p = -0.5; },
       [](StepPlan& p) { choice_of(p).sampling.min_p = kNan; },
       [](StepPlan& p) { choice_of(p).repetition_penalty = 0; },
       [](StepPlan& p) { choice_of(p).frequency_penalty = kNan; },
       [](StepPlan& p) { choice_of(p).presence_penalty = kNan; },
-      [](StepPlan& p) { choice_of(p).top_logprobs = 51; },
+      [](StepPlan& p) { choice_of(p).top_logprobs = 1025; },
       [](StepPlan& p) { choice_of(p).prompt_logprobs = -2; },
       [](StepPlan& p) { choice_of(p).min_tokens = -1; },
       [](StepPlan& p) { choice_of(p).end_ids = {-1}; },
@@ -151,6 +151,30 @@ TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
     StepPlan plan = whole_plan();
     mistakes[i](plan);
     EXPECT_THROW(decode_plan(encode_plan(plan), kPlanBounds), BadMessage) << "mistake " << i;
+  }
+}
+
+// What one request may ask for must not cost the others.
+TEST(PlanCodec, TakesAllThatRequestsMayAskFor) {
+  const std::vector<std::function<void(TokenChoice&)>> extremes = {
+      [](TokenChoice& c) { c.sampling = {.temperature = 2, .top_k = 1'000'000'000, .top_p = 0}; },
+      [](TokenChoice& c) { c.sampling = {.temperature = 0, .min_p = 1, .seed = ~uint64_t{0}}; },
+      [](TokenChoice& c) { c.repetition_penalty = 0.01; },
+      [](TokenChoice& c) { c.repetition_penalty = 100; },
+      [](TokenChoice& c) { c.frequency_penalty = c.presence_penalty = -2; },
+      [](TokenChoice& c) { c.top_logprobs = c.prompt_logprobs = 128; },  // more than there are ids
+      [](TokenChoice& c) { c.min_tokens = 1'000'000'000; },
+      [](TokenChoice& c) {
+        c.end_ids = {1'000'000};
+      },  // the tokenizer may have more than the model
+      [](TokenChoice& c) { c.bad_words.assign(2048, std::vector<int32_t>(256, 7)); },
+  };
+  for (size_t i = 0; i < extremes.size(); ++i) {
+    StepPlan plan = whole_plan();
+    extremes[i](choice_of(plan));
+    const std::vector<std::byte> bytes = encode_plan(plan);
+    EXPECT_NO_THROW(decode_plan(bytes, kPlanBounds)) << i;
+    EXPECT_LE(std::ssize(bytes) * kPlanBounds.slots, kPlanBounds.most_bytes()) << i;
   }
 }
 

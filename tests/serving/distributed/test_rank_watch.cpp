@@ -1,5 +1,6 @@
 // When a rank counts as lost.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,8 +112,9 @@ TEST(RankProcesses, InheritNothingButTheOutputs) {
   ASSERT_EQ(pipe(ends.data()), 0);
   RankProcesses sleeper(kSleep);
   close(ends[1]);
-  char byte = 0;
-  EXPECT_EQ(read(ends[0], &byte, 1), 0);  // nobody else can write to it
+  pollfd other{ends[0], POLLIN, 0};
+  EXPECT_EQ(poll(&other, 1, 5000), 1);  // nobody else can write to it
+  EXPECT_EQ(other.revents, POLLHUP);
   close(ends[0]);
 }
 
