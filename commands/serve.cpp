@@ -112,6 +112,7 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
   config.version = version_number();
   config.fingerprint = concat("trireme-", version_number(), "-step-", model.loaded().step());
   config.max_model_len = model.limits().length;
+  config.embedding_size = model.loaded().run_config().model.hidden_size;
   config.end_ids = stop_tokens(model.tokenizer_spec(), model.tokenizer(), chat);
   config.adds_special = model.loaded().wants_special_tokens();
   const int64_t running = model.limits().sequences;

@@ -207,18 +207,29 @@ void LmHead::gather_vocabulary(Pass& pass, const Tensor& logits, const ConstTens
   }
 }
 
-void LmHead::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
-                    const ConstTensor& rows) const {
+Activation LmHead::final_rows(Pass& pass, const ConstTensor& x, int64_t wanted,
+                              const ConstTensor& rows) const {
   Norm::Saved saved;
   const AllTokens all = gather_tokens(pass, x);
-  const int64_t t = (*all).size(0), wanted = logits.size(0);
+  const int64_t t = (*all).size(0);
   Activation chosen;
   if (rows.present()) {
     chosen = pass.ctx.allocate("head.rows", x.dtype(), Shape{wanted, x.size(1)});
     gather_rows(pass.ctx, chosen, all, rows, 1);
   }
-  const Activation y = normalise(
-      pass, chosen.present() ? ConstTensor(*chosen) : (*all).slice(0, t - wanted, t), saved);
+  return normalise(pass, chosen.present() ? ConstTensor(*chosen) : (*all).slice(0, t - wanted, t),
+                   saved);
+}
+
+void LmHead::hidden(Pass& pass, const ConstTensor& x, const Tensor& out,
+                    const ConstTensor& rows) const {
+  copy_rows(pass.ctx, out, final_rows(pass, x, out.size(0), rows));
+}
+
+void LmHead::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
+                    const ConstTensor& rows) const {
+  const int64_t wanted = logits.size(0);
+  const Activation y = final_rows(pass, x, wanted, rows);
   const Weight weight(pass, weight_);
   if (rows_.size() == vocab_) {
     weight.multiply(pass.ctx, logits, y, {});

@@ -42,6 +42,8 @@ class LmHead {
   void loss(Pass& pass, Activation x, const Loss& loss) const;
   // Loss and the gradient of x; writes the gradients of the head's parameters.
   Activation loss_and_backward(Pass& pass, Activation x, const Loss& loss) const;
+  // What the output projection takes of the tokens `rows` (R) int32: out (R, C) of x's dtype. Inference.
+  void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
   // logits (R, V) float32 of the tokens `rows` (R) int32, or of the last ones, [T - R, T), on every rank.
   // Inference.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
@@ -49,6 +51,8 @@ class LmHead {
 
  private:
   Activation normalise(Pass& pass, const ConstTensor& x, Norm::Saved& saved) const;
+  Activation final_rows(Pass& pass, const ConstTensor& x, int64_t wanted,
+                        const ConstTensor& rows) const;
   Activation allocate_logits(Pass& pass, int64_t rows) const;
   // The gradient of y (T, C) where `backward`: on a split vocabulary a partial sum.
   Activation loss_chunks(Pass& pass, const ConstTensor& y, const Loss& loss, bool backward) const;

@@ -215,6 +215,12 @@ void Model::logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
   head_->logits(pass, x, logits, rows);
 }
 
+void Model::hidden(Pass& pass, const ConstTensor& x, const Tensor& out,
+                   const ConstTensor& rows) const {
+  const BlockUse use(pass.params, head_block_);
+  head_->hidden(pass, x, out, rows);
+}
+
 bool has_targets(const ModelConfig& config, const LoraConfig& lora) {
   const Model model(config, DType::kF32, Layout{}, split_layers(config.num_layers, 1, {}), lora);
   return std::ranges::any_of(model.parameters().specs(), &ParameterSpec::adapter);

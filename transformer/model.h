@@ -74,6 +74,8 @@ class Model {
   // ones; on every tensor-parallel rank.
   void logits(Pass& pass, const ConstTensor& x, const Tensor& logits,
               const ConstTensor& rows = {}) const;
+  // What the head takes of them, behind the final norm: out (R, C) of x's dtype.
+  void hidden(Pass& pass, const ConstTensor& x, const Tensor& out, const ConstTensor& rows) const;
 
  private:
   int last_layer_block() const;  // of the chunk with the head; -1: it has no layers

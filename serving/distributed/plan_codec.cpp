@@ -177,14 +177,15 @@ StepOutcome decode_outcome(std::span<const std::byte> bytes, const StepPlan& pla
     });
   };
   std::vector<size_t> asked;
-  size_t samples = 0;
+  size_t samples = 0, embeds = 0;
   for (const SequenceStep& s : plan.sequences) {
     samples += s.samples ? 1 : 0;
+    embeds += s.embeds ? 1 : 0;
     if (s.asked > 0) asked.push_back(static_cast<size_t>(s.asked));
   }
   const bool fits =
       outcome.number == plan.number && outcome.chosen.size() == samples &&
-      tokens_fit(outcome.chosen) &&
+      outcome.embeddings.size() == embeds && tokens_fit(outcome.chosen) &&
       std::ranges::equal(outcome.prompt, asked, [&](const auto& tokens, size_t count) {
         return tokens.size() == count && tokens_fit(tokens);
       });

@@ -37,10 +37,10 @@ auto members(S& record) {
 
 template <RecordOf<SequenceStep> S>
 auto members(S& record) {
-  auto& [slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, mask,
+  auto& [slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, embeds, mask,
          first_asked, asked, following] = record;
-  return std::tie(slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples, mask,
-                  first_asked, asked, following);
+  return std::tie(slot, first_token, tokens, past, kept_blocks, first_block, blocks, samples,
+                  embeds, mask, first_asked, asked, following);
 }
 
 template <RecordOf<StepPlan> S>
@@ -63,8 +63,8 @@ auto members(S& record) {
 
 template <RecordOf<StepOutcome> S>
 auto members(S& record) {
-  auto& [number, chosen, prompt] = record;
-  return std::tie(number, chosen, prompt);
+  auto& [number, chosen, prompt, embeddings] = record;
+  return std::tie(number, chosen, prompt, embeddings);
 }
 
 }  // namespace trireme

@@ -28,6 +28,7 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_
                          int64_t padding, std::vector<LogitRow>& rows) {
   parts_.clear();
   wanted_.clear();
+  embedded_.clear();
   rows.clear();
   int32_t at = 0;
   for (size_t i = begin; i < end; ++i) {
@@ -43,10 +44,11 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_
     for (int32_t t = step.first_asked; t < step.first_asked + step.asked; ++t)
       want(t, t + 1 < step.tokens ? ids[static_cast<size_t>(t) + 1] : step.following);
     if (step.samples) want(step.tokens - 1, -1);
+    if (step.embeds) embedded_.push_back(at + step.tokens - 1);
     at += step.tokens;
   }
   for (int64_t i = 0; i < padding; ++i) wanted_.push_back(at++);
-  batch.write(ctx, parts_, wanted_, padding);
+  batch.write(ctx, parts_, wanted_, padding, embedded_);
 }
 
 }  // namespace trireme

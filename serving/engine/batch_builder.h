@@ -40,7 +40,7 @@ class BatchBuilder {
   std::vector<Table> tables_;  // of the slots
   uint64_t entered_ = 0;
   std::vector<StepBatch::Part> parts_;
-  std::vector<int32_t> wanted_;
+  std::vector<int32_t> wanted_, embedded_;
 };
 
 }  // namespace trireme

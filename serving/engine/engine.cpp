@@ -224,6 +224,7 @@ void Engine::tell(Progress& progress) {
   if (id == ids_.end()) return;
   const auto at = running_.find(id->second);
   SequenceEvent event{.prompt = std::move(progress.prompt),
+                      .embedding = std::move(progress.embedding),
                       .cached_prompt = progress.sequence->cached_prompt,
                       .finish = progress.finish};
   if (progress.finish == FinishReason::kError) event.error = "the model's output is not finite";

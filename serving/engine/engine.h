@@ -20,6 +20,7 @@ namespace trireme {
 struct SequenceEvent {
   std::vector<ChosenToken> prompt = {};  // log-probabilities of tokens of the prompt
   std::vector<ChosenToken> tokens = {};  // of the text; the one that ends it included
+  std::vector<float> embedding = {};     // of the prompt, with the end
   int64_t cached_prompt = 0;             // tokens of the prompt that were in the cache
   std::optional<FinishReason> finish = {};
   std::string error = {};  // with kError: what has happened

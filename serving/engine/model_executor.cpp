@@ -52,6 +52,7 @@ StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   // After the loss of a rank a GPU goes on with anything for what it should have sent.
   if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
   share_outcomes();
+  share_embeddings();
   return collect(plan);
 }
 
@@ -88,7 +89,7 @@ void ModelExecutor::run() {
     const StepBatch& batch = stage_.batch(m);
     const Tokens& tokens = batch.tokens();
     shape.emplace_back(tokens.count, tokens.cached.context_lens.size(0), batch.row_count(),
-                       tokens.cached.new_sequences);
+                       batch.embedded_count(), tokens.cached.new_sequences);
   }
   const ArenaPlan& plan = plan_for(shape);
   const Tokens& tokens = stage_.batch(0).tokens();
@@ -197,9 +198,7 @@ void ModelExecutor::share_outcomes() {
       }
     });
   if (message.empty()) return;
-  const Tensor view(message.data(), DType::kF64, Shape{std::ssize(message)});
-  if (pp.index == pp.size - 1 && tp.size > 1) groups_->tp->broadcast(view, 0);
-  if (pp.size > 1) groups_->pp->broadcast(view, pp.size - 1);
+  broadcast(message);
   if (chose) return;
   each([&](LogitRow& row, size_t at, size_t most) {
     row.outcome = {.id = static_cast<int32_t>(message[at]),
@@ -212,9 +211,36 @@ void ModelExecutor::share_outcomes() {
   });
 }
 
+// From the rank that chooses to all.
+void ModelExecutor::broadcast(std::vector<double>& message) {
+  const Place &tp = groups_->layout.tp, &pp = groups_->layout.pp;
+  const Tensor view(message.data(), DType::kF64, Shape{std::ssize(message)});
+  if (pp.index == pp.size - 1 && tp.size > 1) groups_->tp->broadcast(view, 0);
+  if (pp.size > 1) groups_->pp->broadcast(view, pp.size - 1);
+}
+
+void ModelExecutor::share_embeddings() {
+  embeddings_.clear();
+  const bool head = groups_ == nullptr || groups_->layout.pp.index == groups_->layout.pp.size - 1;
+  const auto width = static_cast<size_t>(model_.config().hidden_size);
+  for (int m = 0; m < micro_batches_; ++m)
+    for (int64_t i = 0; i < stage_.batch(m).embedded_count(); ++i)
+      embeddings_.push_back(head ? stage_.embedding(m, i) : std::vector<float>(width));
+  const bool alone = groups_ == nullptr || groups_->layout.tp.size * groups_->layout.pp.size == 1;
+  if (alone || embeddings_.empty()) return;
+  std::vector<double> message;
+  for (const std::vector<float>& one : embeddings_)
+    message.insert(message.end(), one.begin(), one.end());
+  broadcast(message);
+  auto from = message.begin();
+  for (std::vector<float>& one : embeddings_)
+    for (float& x : one) x = static_cast<float>(*from++);
+}
+
 StepOutcome ModelExecutor::collect(const StepPlan& plan) {
   StepOutcome result;
   result.number = plan.number;
+  result.embeddings = std::move(embeddings_);
   size_t asked_of = plan.sequences.size();
   for (int m = 0; m < micro_batches_; ++m)
     for (LogitRow& row : rows_[static_cast<size_t>(m)]) {

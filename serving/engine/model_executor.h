@@ -39,7 +39,7 @@ class ModelExecutor final : public StepExecutor {
   StepOutcome execute(const StepPlan& plan) override;
 
  private:
-  using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, bool>>;
+  using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>;
 
   bool can_record() const;
   int64_t padding_of(const StepPlan& plan) const;
@@ -50,6 +50,8 @@ class ModelExecutor final : public StepExecutor {
   void pass();
   void read_logits(int micro_batch, int64_t first, std::span<const float> logits);
   void share_outcomes();
+  void share_embeddings();
+  void broadcast(std::vector<double>& message);
   int64_t told_of(const LogitRow& row) const;  // log-probabilities beside the token's own
   StepOutcome collect(const StepPlan& plan);
 
@@ -60,9 +62,10 @@ class ModelExecutor final : public StepExecutor {
   TokenChooser chooser_;
   BatchBuilder builder_;
   StepStage stage_;
-  std::map<int, PipelineExecutor> executors_;  // of several stages, by the number of micro-batches
-  int micro_batches_ = 1;                      // of the step under way
-  std::vector<std::vector<LogitRow>> rows_;    // of each micro-batch
+  std::map<int, PipelineExecutor> executors_;   // of several stages, by the number of micro-batches
+  int micro_batches_ = 1;                       // of the step under way
+  std::vector<std::vector<LogitRow>> rows_;     // of each micro-batch
+  std::vector<std::vector<float>> embeddings_;  // of the plan's sequences that embed
   const StepPlan* plan_ = nullptr;
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena

@@ -8,9 +8,10 @@
 namespace trireme {
 namespace {
 
-// A slot, an id, a position, a row and an adapter's columns for each token; of each sequence an offset and a length.
+// A slot, an id, a position, a row and an adapter's columns for each token; of each sequence an offset, a length and
+// its last token.
 int64_t bytes_for(const StepLimits& limits) {
-  return (limits.adapters ? 28 : 20) * limits.tokens + 4 * (2 * limits.sequences + 1);
+  return (limits.adapters ? 28 : 20) * limits.tokens + 4 * (3 * limits.sequences + 1);
 }
 
 int64_t table_bytes(const StepLimits& limits) {
@@ -44,7 +45,7 @@ ConstTensor StepBatch::put(const Shape& shape, F&& value) {
 }
 
 void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows,
-                      int64_t padded) {
+                      int64_t padded, std::span<const int32_t> embedded) {
   // Whoever has read the last pass's result need not wait here.
   if (ctx.gpu != nullptr && !cuda::done(copied_)) cuda::synchronize(copied_);
   used_ = 0;
@@ -56,6 +57,10 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
   // Of each token's row only as many as a step has sequences are taken at once.
   if (row_count_ != tokens_.count || row_count_ > limits_.sequences)
     rows_ = put<int32_t>({row_count_}, [&](int64_t i) { return rows[static_cast<size_t>(i)]; });
+  embedded_ = {};
+  if (!embedded.empty())
+    embedded_ = put<int32_t>({std::ssize(embedded)},
+                             [&](int64_t i) { return embedded[static_cast<size_t>(i)]; });
   if (ctx.gpu == nullptr) return;
   cuda::copy_async(*ctx.gpu, ctx.gpu->main, device_.data(), host_.data(), used_);
   cuda::record(copied_, ctx.gpu->main);

@@ -40,13 +40,17 @@ class StepBatch {
   // tokens and as many sequences without any are behind the real ones. On a GPU a copy from pinned memory, and one of
   // each sequence's new blocks, queued on the main stream; every call with so many tokens, sequences and rows puts each
   // number at the same address, so that these copies are all that a recorded pass needs to run again.
-  void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded);
+  // embedded: those that are wanted themselves, behind the final norm; at most StepLimits::sequences.
+  void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
+             std::span<const int32_t> embedded = {});
 
   // What write() wrote; position_end is the limit, whatever has come of it.
   const Tokens& tokens() const { return tokens_; }
   // (R) int32; absent: each token's row, of at most StepLimits::sequences.
   const ConstTensor& rows() const { return rows_; }
   int64_t row_count() const { return row_count_; }
+  const ConstTensor& embedded() const { return embedded_; }  // (E) int32; absent: none
+  int64_t embedded_count() const { return embedded_.present() ? embedded_.size(0) : 0; }
 
  private:
   // Writes number i as value(i) behind those written before; where the numbers will be.
@@ -68,7 +72,7 @@ class StepBatch {
   int64_t used_ = 0;
   cuda::Event copied_;  // the last copy has run
   Tokens tokens_;
-  ConstTensor rows_;
+  ConstTensor rows_, embedded_;
   int64_t row_count_ = 0;
 };
 

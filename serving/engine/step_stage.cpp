@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/convert_float.h"
 #include "transformer/sharding.h"
 
 namespace trireme {
@@ -33,10 +34,13 @@ StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const
   make_cache(limits);
   for (int m = 0; m < micro_batches; ++m) batches_.emplace_back(ctx, limits);
   if (!model_.has_head(0)) return;
+  const Memory where = ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost;
+  const int64_t width = model_.config().hidden_size * dtype_size(params.dtype());
+  for (int m = 0; m < micro_batches; ++m)
+    embeddings_.emplace_back("embeddings", checked_mul(limits.sequences, width), where);
   const DType dtype = params.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
   const Shape shape{logit_rows, model_.config().vocab_size};
-  logits_data_ = Buffer("logits", shape.numel() * dtype_size(dtype),
-                        ctx.gpu != nullptr ? Memory::kPinned : Memory::kHost);
+  logits_data_ = Buffer("logits", shape.numel() * dtype_size(dtype), where);
   logits_ = logits_data_.tensor(dtype, shape);
   if (dtype == DType::kF64) narrow_.resize(static_cast<size_t>(shape.numel()));
 }
@@ -51,6 +55,7 @@ Activation StepStage::forward(int chunk, int micro_batch, Activation x) {
   Activation y = model_.forward(pass, chunk, std::move(x), nullptr, Recompute::kNone);
   if (!model_.has_head(chunk)) return y;
   compute_logits(pass, micro_batch, y);
+  if (batch(micro_batch).embedded_count() > 0) compute_embeddings(pass, micro_batch, y);
   return {};
 }
 
@@ -74,6 +79,36 @@ void StepStage::compute_logits(Pass& pass, int micro_batch, const ConstTensor& x
     }
     if (!ctx_.planning()) pending_ = {micro_batch, first, end - first};
   }
+}
+
+void StepStage::compute_embeddings(Pass& pass, int micro_batch, const ConstTensor& x) {
+  const ConstTensor& rows = batch(micro_batch).embedded();
+  const Tensor here =
+      embeddings_[static_cast<size_t>(micro_batch)].tensor(x.dtype(), {rows.size(0), x.size(1)});
+  if (ctx_.gpu == nullptr) return model_.hidden(pass, x, here, rows);
+  const Activation there = ctx_.allocate("decode.embeddings", here.dtype(), here.shape());
+  model_.hidden(pass, x, there, rows);
+  if (!ctx_.planning())
+    cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, here.raw(), there->raw(), there->bytes());
+}
+
+void StepStage::end() {
+  read_pending();
+  const bool embedded = std::ranges::any_of(
+      batches_, [](const StepBatch& batch) { return batch.embedded_count() > 0; });
+  if (embedded && ctx_.gpu != nullptr) cuda::synchronize(*ctx_.gpu, ctx_.gpu->main);
+}
+
+std::vector<float> StepStage::embedding(int m, int64_t i) const {
+  const int64_t width = model_.config().hidden_size;
+  const Tensor all = embeddings_[static_cast<size_t>(m)].tensor(params_.dtype(),
+                                                                {batch(m).embedded_count(), width});
+  std::vector<float> out(static_cast<size_t>(width));
+  dispatch_float("embedding", all.dtype(), [&]<class T>() {
+    const T* from = all.as<T>() + i * width;
+    std::transform(from, from + width, out.begin(), [](T x) { return convert_float<float>(x); });
+  });
+  return out;
 }
 
 void StepStage::read_pending() {

@@ -28,8 +28,10 @@ class StepStage final : public PipelineStage {
   const StepBatch& batch(int m) const { return batches_[static_cast<size_t>(m)]; }
   // A recorded pass over micro-batch 0 has been queued again, in the place of forward().
   void replayed() { pending_ = {0, 0, batch(0).row_count()}; }
-  // After the pass: all logits are read.
-  void end() { read_pending(); }
+  // After the pass: all logits are read, and what is embedded has come to the host.
+  void end();
+  // Then, where the head is: number i of what micro-batch m embeds (C).
+  std::vector<float> embedding(int m, int64_t i) const;
 
   // On a GPU it queues its work on the main stream and waits for nothing, unless logits of an earlier
   // micro-batch or of earlier rows are to be read first.
@@ -41,6 +43,7 @@ class StepStage final : public PipelineStage {
  private:
   void make_cache(const StepLimits& limits);
   void compute_logits(Pass& pass, int micro_batch, const ConstTensor& x);
+  void compute_embeddings(Pass& pass, int micro_batch, const ConstTensor& x);
   void read_pending();
 
   const Model& model_;
@@ -53,6 +56,8 @@ class StepStage final : public PipelineStage {
   Buffer logits_data_;
   Tensor logits_;              // (logit_rows, V) on the host where the head is: float32, or float64
   std::vector<float> narrow_;  // of a float64 model
+  std::vector<Buffer>
+      embeddings_;  // (sequences, C) of each micro-batch on the host, in the model's dtype
   struct Pending {
     int micro_batch = 0;
     int64_t first = 0, rows = 0;

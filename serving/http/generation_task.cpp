@@ -22,6 +22,11 @@ int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
   return bytes;
 }
 
+// What a check inside the program says is for its authors.
+std::string told_to_clients(const std::string& why) {
+  return why.find("check failed") == std::string::npos ? why : kFault;
+}
+
 }  // namespace
 
 bool HeldBytes::set(int64_t bytes) {
@@ -30,6 +35,12 @@ bool HeldBytes::set(int64_t bytes) {
   const int64_t more = bytes - always_ - share_.bytes();
   if (bytes <= always_) share_.release();
   return more <= 0 || share_.grow(more);
+}
+
+ApiError engine_error(const Engine& engine, const std::string& why) {
+  const std::string told = told_to_clients(why);
+  if (engine.failure().empty()) return {500, told, "", "engine_failure"};
+  return ApiError(503, told, "", "engine_failure").retry_after(1000);
 }
 
 // Its reader is woken when the first letter comes, and told of the others when it looks. When it is full nothing is
@@ -204,13 +215,9 @@ void GenerationTask::end(size_t number, const char* reason, Clock::time_point wh
 
 // Nothing more comes of the others either. Whoever has seen nothing yet may ask again.
 void GenerationTask::fail(const std::string& why, Part& part) {
-  // What a check inside the program says is for its authors.
-  const std::string told = why.find("check failed") == std::string::npos ? why : kFault;
+  const std::string told = told_to_clients(why);
   const bool streams = work_.stream && (begun_ || !part.events.empty());
-  if (streams || engine_.failure().empty())
-    fail(ApiError(500, told, "", "engine_failure"), part);
-  else
-    fail(ApiError(503, told, "", "engine_failure").retry_after(1000), part);
+  fail(streams ? ApiError(500, told, "", "engine_failure") : engine_error(engine_, why), part);
 }
 
 void GenerationTask::fail(const ApiError& error, Part& part) {

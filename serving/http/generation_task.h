@@ -49,6 +49,9 @@ struct GenerationWork {
   std::shared_ptr<ByteBudget> all_answers;
 };
 
+// What a client is told when the engine says `why` a sequence has ended: 503 where it may ask again.
+ApiError engine_error(const Engine& engine, const std::string& why);
+
 class GenerationTask final : public PendingReply {
  public:
   // Both must outlive this object.

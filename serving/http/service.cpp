@@ -10,6 +10,7 @@
 #include "serving/api/generation_reply.h"
 #include "serving/api/json_writer.h"
 #include "serving/api/openapi.h"
+#include "serving/http/embedding_task.h"
 
 namespace trireme {
 namespace {
@@ -105,7 +106,7 @@ Routes Service::routes() {
   };
   add_generating_route(routes, "/v1/completions", &Service::completions);
   add_generating_route(routes, "/v1/chat/completions", &Service::chat_completions);
-  post("/v1/embeddings", &Service::embeddings);
+  add_generating_route(routes, "/v1/embeddings", &Service::embeddings);
   post("/tokenize", &Service::tokenize);
   post("/detokenize", &Service::detokenize);
   routes.add({.method = "POST",
@@ -328,8 +329,35 @@ HttpAnswer Service::chat_completions(HttpRequest& http) {
 HttpAnswer Service::embeddings(HttpRequest& http) {
   const EmbeddingsRequest request = parse_embeddings(http.body, config_.requests);
   mention_unknown(request.unknown);
-  (void)find_model(request.model);
-  fail_unavailable("", "embeddings are not available on this server");
+  const ModelCard& card = find_model(request.model);
+  const int64_t size = config_.embedding_size;
+  if (request.dimensions.value_or(1) > size)
+    fail_field("dimensions", "dimensions must be at most ", size,
+               ", which the model's embeddings have");
+  const auto most = static_cast<size_t>(config_.admission.running);
+  EmbeddingWork work{.texts = {},
+                     .model = request.model,
+                     .dimensions = static_cast<size_t>(request.dimensions.value_or(size)),
+                     .base64 = request.base64,
+                     .at_a_time = std::min(request.inputs.size(), most)};
+  work.place = admission_.enter(http.tenant, static_cast<int64_t>(work.at_a_time),
+                                static_cast<int64_t>(http.body.size()) / kBytesPerToken);
+  const auto choice = std::make_shared<const TokenChoice>();
+  for (const Prompt& input : request.inputs) {
+    std::vector<int32_t> tokens = encode_prompt(input, true);
+    if (tokens.empty()) fail_field("input", "a text has no tokens");
+    if (std::ssize(tokens) > config_.max_model_len)
+      throw ApiError(400,
+                     concat("a text has ", tokens.size(), " tokens, at most ",
+                            config_.max_model_len, " are allowed"),
+                     "input", "context_length_exceeded");
+    work.texts.push_back({.prompt = std::move(tokens),
+                          .choice = choice,
+                          .salt = concat(http.tenant, ":"),
+                          .adapter = card.adapter,
+                          .embeds = true});
+  }
+  return {{}, std::make_unique<EmbeddingTask>(engine_, std::move(work))};
 }
 
 HttpAnswer Service::tokenize(HttpRequest& http) {

@@ -27,7 +27,8 @@ const SchedulerCounts& Scheduler::counts() const {
 void Scheduler::add(std::shared_ptr<Sequence> sequence) {
   Sequence& s = *sequence;
   TRIREME_CHECK(s.state == Sequence::State::kNew && s.prompt_tokens > 0 &&
-                    s.prompt_tokens < config_.max_model_len && s.max_tokens > 0,
+                    s.prompt_tokens < config_.max_model_len + (s.embeds ? 1 : 0) &&
+                    (s.max_tokens > 0) != s.embeds,
                 "a prompt of ", s.prompt_tokens, " tokens, ", s.max_tokens, " to generate, where ",
                 config_.max_model_len, " may be");
   s.arrival = ++arrivals_;
@@ -195,7 +196,9 @@ void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence
   step.kept_blocks = static_cast<int32_t>(s.told_blocks);
   step.first_block = static_cast<int32_t>(plan.blocks.size());
   step.blocks = static_cast<int32_t>(std::ssize(s.blocks) - s.told_blocks);
-  step.samples = s.computed + tokens == s.length();
+  const bool last = s.computed + tokens == s.length();
+  step.samples = last && !s.embeds;
+  step.embeds = last && s.embeds;
   ask(step, s);
   if (step.samples && s.reader) {
     const std::span<const uint32_t> mask = s.reader->mask();
@@ -230,7 +233,7 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
   const UnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
   std::vector<Progress> out;
-  size_t chosen = 0, prompts = 0;
+  size_t chosen = 0, prompts = 0, embedded = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const SequenceStep& part = plan.sequences[i];
     const auto& [sequence, starts] = step.members[i];
@@ -238,13 +241,19 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
     if (part.asked > 0) progress.prompt = std::move(result.prompt.at(prompts++));
     ChosenToken token;
     if (part.samples) token = std::move(result.chosen.at(chosen++));
+    if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
     // A cache of numbers that are not finite is of no use to others.
     const bool finite = !part.samples || token.id >= 0;
     if (finite && sequence->state == Sequence::State::kRunning && sequence->starts == starts)
       publish(*sequence, part.past + part.tokens);
     if (part.samples) accept(progress, std::move(token));
-    if (progress.token || !progress.prompt.empty()) out.push_back(std::move(progress));
+    if (part.embeds) {
+      progress.finish = FinishReason::kStop;
+      cancel(*sequence);
+    }
+    if (progress.token || progress.finish || !progress.prompt.empty())
+      out.push_back(std::move(progress));
   }
   return out;
 }

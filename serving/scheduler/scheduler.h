@@ -39,6 +39,7 @@ struct SchedulerCounts {
 struct Progress {
   std::shared_ptr<Sequence> sequence;
   std::vector<ChosenToken> prompt = {};     // log-probabilities of tokens of the prompt
+  std::vector<float> embedding = {};        // of the prompt
   std::optional<ChosenToken> token = {};    // chosen; it is in sequence->tokens unless its id is -1
   std::optional<FinishReason> finish = {};  // the sequence has ended
 };

@@ -14,7 +14,7 @@
 namespace trireme {
 
 enum class FinishReason {
-  kStop,    // a token of TokenChoice::end_ids, or the text is whole by its rule
+  kStop,    // a token of TokenChoice::end_ids, or the text is whole by its rule, or it is embedded
   kLength,  // max_tokens, or the model's length, or no token goes on with a text that is not whole
   kError,   // its logits were not finite
 };
@@ -30,6 +30,7 @@ struct SequenceRequest {
   std::shared_ptr<class Sequence> sibling = {};
   int32_t adapter = -1;  // of those served beside one another; -1: the model alone
   std::shared_ptr<const TextRule> rule = {};  // of the text; absent: any
+  bool embeds = false;  // nothing is generated: what the model makes of the prompt is told
 };
 
 class Sequence {
@@ -44,7 +45,8 @@ class Sequence {
         draw(request.draw),
         sibling(std::move(request.sibling)),
         adapter(request.adapter),
-        reader(request.rule ? request.rule->begin(choice->end_ids) : nullptr) {}
+        reader(request.rule ? request.rule->begin(choice->end_ids) : nullptr),
+        embeds(request.embeds) {}
 
   int64_t length() const { return std::ssize(tokens); }
   int64_t generated() const { return length() - prompt_tokens; }
@@ -59,6 +61,7 @@ class Sequence {
   std::shared_ptr<Sequence> sibling;
   int32_t adapter;
   std::unique_ptr<TextReader> reader;  // has read the tokens generated; absent: any text
+  bool embeds;
 
   // The scheduler's.
   enum class State { kNew, kWaiting, kRunning, kEnded };

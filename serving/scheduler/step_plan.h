@@ -31,6 +31,7 @@ struct SequenceStep {
   int32_t kept_blocks = 0;              // of the slot's table; behind them come
   int32_t first_block = 0, blocks = 0;  // of StepPlan::blocks
   bool samples = false;                 // the token after the last of these is chosen
+  bool embeds = false;                  // the last of these is the end of a text to be embedded
   int32_t mask = -1;  // row of StepPlan::masks that says among which; -1: among all
   // The tokens of the prompt behind these of the step's tokens have their log-probabilities told: `asked`
   // tokens from number first_asked on (of the step's own).
@@ -67,6 +68,8 @@ struct StepOutcome {
   std::vector<ChosenToken> chosen;  // of the sequences that sample, in the plan's order
   // Of the sequences with asked > 0, in the plan's order: the tokens behind those asked.
   std::vector<std::vector<ChosenToken>> prompt;
+  // Of the sequences that embed, in the plan's order: the last token behind the final norm (C).
+  std::vector<std::vector<float>> embeddings;
 };
 
 // Runs plans, one after the other.

@@ -82,6 +82,7 @@ class RecordedServer {
                  .version = "1.0",
                  .fingerprint = "f",
                  .max_model_len = options.scheduler.max_model_len,
+                 .embedding_size = 3,
                  .end_ids = {256},
                  .requests = options.requests,
                  .admission = options.admission,

@@ -56,6 +56,8 @@ class RecordedTexts final : public StepExecutor {
     std::vector<int32_t> text;
     for (int64_t i = 0; i < step.past + step.tokens; ++i)
       text.push_back(cache_[at(tables_[step.slot], i)]);
+    if (step.embeds)
+      result.embeddings.push_back({static_cast<float>(next_of(text, vocabulary_)), 3, 4});
     if (step.samples) result.chosen.push_back({next_of(text, vocabulary_), -1.5, {}});
     if (step.asked == 0) return;
     std::vector<ChosenToken>& asked = result.prompt.emplace_back();

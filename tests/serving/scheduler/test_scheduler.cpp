@@ -219,6 +219,37 @@ TEST(Scheduler, TellsTheTokensOfThePromptOnceThroughChunksAndPreemption) {
   EXPECT_EQ(b->tokens, alone(prompt_of(17, 2), 20));
 }
 
+TEST(Scheduler, EmbedsPromptsInChunksBesideTexts) {
+  Server server(config_of(3, 4, 40), 30);
+  const auto text = server.add(prompt_of(9, 1), 12);
+  std::vector<std::shared_ptr<Sequence>> embedded;
+  for (const int64_t length : {1, 4, 11, 40}) {
+    embedded.push_back(std::make_shared<Sequence>(
+        SequenceRequest{.prompt = prompt_of(length, 5), .choice = server.choice, .embeds = true}));
+    server.scheduler.add(embedded.back());
+  }
+  std::map<const Sequence*, std::vector<float>> told;
+  while (!server.scheduler.idle()) {
+    const StepPlan plan = server.scheduler.next();
+    for (Progress& p : server.scheduler.done(plan, server.executor.execute(plan)))
+      if (!p.embedding.empty()) {
+        EXPECT_EQ(p.finish, FinishReason::kStop);
+        EXPECT_FALSE(p.token);
+        EXPECT_TRUE(told.emplace(p.sequence.get(), p.embedding).second);
+      }
+  }
+  for (const auto& s : embedded) {
+    EXPECT_EQ(s->generated(), 0);
+    EXPECT_EQ(told[s.get()], (std::vector<float>{
+                                 static_cast<float>(test::next_of(s->tokens, kVocabulary)), 3, 4}));
+  }
+  EXPECT_EQ(text->tokens, alone(prompt_of(9, 1), 12));
+  EXPECT_EQ(server.pool.used(), 0);
+  EXPECT_THROW(server.scheduler.add(std::make_shared<Sequence>(SequenceRequest{
+                   .prompt = prompt_of(41, 1), .choice = server.choice, .embeds = true})),
+               Error);
+}
+
 TEST(Scheduler, RunsAheadOfResults) {
   Server server(config_of(4, 4, 64), 64);
   const auto a = server.add(prompt_of(10, 1), 3), b = server.add(prompt_of(3, 2), 3);

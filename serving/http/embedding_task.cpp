@@ -1,0 +1,86 @@
+#include "serving/http/embedding_task.h"
+
+#include <mutex>
+
+#include "serving/api/embeddings_reply.h"
+#include "serving/http/generation_task.h"
+
+namespace trireme {
+
+struct EmbeddingTask::Mailbox {
+  std::mutex mutex;
+  std::vector<std::vector<float>> embeddings;
+  std::vector<bool> ended;
+  size_t ends = 0;
+  std::string error;
+  std::function<void()> wake;  // none: it is closed
+
+  void put(size_t text, size_t dimensions, SequenceEvent&& event) {
+    if (!event.finish) return;
+    std::vector<float> embedding = normalised(event.embedding, dimensions);
+    const std::lock_guard lock(mutex);
+    embeddings[text] = std::move(embedding);
+    ended[text] = true;
+    ++ends;
+    if (event.finish == FinishReason::kError && error.empty()) error = event.error;
+    if (wake) wake();
+  }
+};
+
+EmbeddingTask::EmbeddingTask(Engine& engine, EmbeddingWork work)
+    : engine_(engine), work_(std::move(work)), mailbox_(std::make_shared<Mailbox>()) {
+  mailbox_->embeddings.resize(work_.texts.size());
+  mailbox_->ended.resize(work_.texts.size());
+  for (const SequenceRequest& text : work_.texts) prompt_tokens_ += std::ssize(text.prompt);
+}
+
+EmbeddingTask::~EmbeddingTask() {
+  std::vector<bool> ended;
+  {
+    const std::lock_guard lock(mailbox_->mutex);
+    mailbox_->wake = {};
+    ended = mailbox_->ended;
+  }
+  for (size_t i = 0; i < ids_.size(); ++i)
+    if (!ended[i]) engine_.cancel(ids_[i]);
+}
+
+void EmbeddingTask::start(std::function<void()> wake) {
+  {
+    const std::lock_guard lock(mailbox_->mutex);
+    mailbox_->wake = std::move(wake);
+  }
+  add_texts(0);
+}
+
+void EmbeddingTask::add_texts(size_t ended) {
+  while (ids_.size() < std::min(work_.texts.size(), ended + work_.at_a_time)) {
+    const size_t i = ids_.size();
+    ids_.push_back(
+        engine_.add(std::move(work_.texts[i]),
+                    [mailbox = mailbox_, i, dimensions = work_.dimensions](SequenceEvent&& event) {
+                      mailbox->put(i, dimensions, std::move(event));
+                    }));
+  }
+}
+
+PendingReply::Part EmbeddingTask::take() {
+  Part part;
+  std::unique_lock lock(mailbox_->mutex);
+  if (!mailbox_->error.empty()) {
+    part.whole = reply_of(engine_error(engine_, mailbox_->error));
+  } else if (mailbox_->ends == work_.texts.size()) {
+    part.whole = HttpReply{
+        .body = embeddings_body(work_.model, mailbox_->embeddings, prompt_tokens_, work_.base64)};
+  } else {
+    const size_t ended = mailbox_->ends;
+    lock.unlock();  // an engine that has stopped answers at once
+    add_texts(ended);
+  }
+  part.done = part.whole.has_value();
+  return part;
+}
+
+std::string EmbeddingTask::error_event(const ApiError& error) const { return error_body(error); }
+
+}  // namespace trireme

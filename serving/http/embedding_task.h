@@ -1,0 +1,45 @@
+// A request for embeddings on the engine: its texts are computed in the same steps as what others generate, so many at
+// a time, and cancelled with it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serving/engine/engine.h"
+#include "serving/http/admission.h"
+#include "serving/http/exchange.h"
+
+namespace trireme {
+
+struct EmbeddingWork {
+  std::vector<SequenceRequest> texts;
+  std::string model;
+  size_t dimensions = 0;
+  bool base64 = false;
+  size_t at_a_time = 1;  // texts in the engine; what `place` has room for
+  std::unique_ptr<Admission::Place> place = {};
+};
+
+class EmbeddingTask final : public PendingReply {
+ public:
+  // The engine must outlive this object.
+  EmbeddingTask(Engine& engine, EmbeddingWork work);
+  ~EmbeddingTask() override;
+
+  void start(std::function<void()> wake) override;
+  Part take() override;
+  std::string error_event(const ApiError& error) const override;
+
+ private:
+  struct Mailbox;  // where the engine's thread puts what comes
+  void add_texts(size_t ended);
+  Engine& engine_;
+  EmbeddingWork work_;
+  int64_t prompt_tokens_ = 0;
+  std::shared_ptr<Mailbox> mailbox_;
+  std::vector<SequenceId> ids_;  // of the texts that have been handed in
+};
+
+}  // namespace trireme
