@@ -17,6 +17,12 @@ namespace {
 
 constexpr int64_t kBytesOfToken = 100;  // with its log-probability, as JSON
 
+// Of a token of the prompt so many of the most probable: logprobs with echo and prompt_logprobs may ask for others.
+ChosenToken with_top(ChosenToken token, int32_t most) {
+  token.top.resize(std::min(token.top.size(), static_cast<size_t>(most)));
+  return token;
+}
+
 ReplyForm common_form(const GenerationRequest& request) {
   ReplyForm form;
   form.stream = request.stream;
@@ -133,7 +139,8 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
   const bool first = !std::exchange(choice.begun, true);
   if (form_.echo) echo(choice, first, prompt, delta);
   if (form_.prompt_logprobs >= 0)
-    for (const ChosenToken& token : prompt) choice.prompt.push_back(token);
+    for (const ChosenToken& token : prompt)
+      choice.prompt.push_back(with_top(token, form_.prompt_logprobs));
   if (!form_.without_text)
     for (size_t i = 0; i < tokens.size() && !choice.stream.stopped(); ++i)
       add_token(choice, tokens[i], finish == FinishReason::kStop && i + 1 == tokens.size(), delta);
@@ -179,12 +186,8 @@ void GenerationReply::echo(Choice& choice, bool first, std::span<const ChosenTok
     choice.waiting.push_back({.id = ids[0], .logprob = std::nan("")});
     choice.stream.push(ids[0], TokenRole::kPrompt, delta);
   }
-  const auto most = static_cast<size_t>(form_.top_logprobs);
   for (const ChosenToken& token : prompt) {
-    choice.waiting.push_back(token);
-    // prompt_logprobs may have asked for more.
-    std::vector<TokenLogprob>& top = choice.waiting.back().top;
-    top.resize(std::min(top.size(), most));
+    choice.waiting.push_back(with_top(token, form_.top_logprobs));
     choice.stream.push(token.id, TokenRole::kPrompt, delta);
   }
 }

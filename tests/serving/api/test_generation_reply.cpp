@@ -113,6 +113,9 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
                      R"({"33":{"logprob":-9999,"rank":7,"decoded_token":"!"}}])";
   for (const bool chat : {false, true}) {
     Told told({.chat = chat, .prompt_logprobs = 2, .n = 2}, {{'h', 'i', '!'}});
+    Told less({.chat = chat, .prompt_logprobs = 0}, {{'h', 'i'}});
+    less.reply.accept(0, std::span(prompt).first(1), {}, 0, FinishReason::kLength, less.frames);
+    EXPECT_EQ(less.reply.body().find("111"), std::string::npos);
     const ChosenToken token{.id = 'x', .logprob = -1};
     for (const size_t i : {0, 1})  // the second one's prompt is that of the first
       told.reply.accept(i, i == 0 ? std::span(prompt) : std::span<const ChosenToken>(),
