@@ -139,7 +139,7 @@ Cut find_cut(const Row& row, SampleScratch& scratch) {
   const double reach = row.params.top_p < 1 ? row.params.top_p * total : none;
   Cut cut;
   for (size_t b = 0; b < kBuckets; ++b) {
-    if (scratch.sums[b] == 0 && row.params.min_p == 0) continue;
+    if (scratch.sums[b] == 0) continue;  // what is there, if anything, is never drawn
     // No p of the bucket is less; a little room for roundings.
     const double end = static_cast<double>(b + 1) / kBucketsPerUnit;
     const double least = b + 1 < kBuckets ? std::exp(-end) * (1 - 1e-9) : 0;
