@@ -35,7 +35,7 @@ struct Arguments {
   int port = 8000;
   std::vector<std::string> names, keys, key_files, admin_keys, admin_key_files;
   std::vector<std::string> modules;  // names of model.modules
-  std::string policy = "fcfs";
+  std::string policy = "fcfs", tool_format;
   bool insecure = false;
   TlsFiles tls;
   int shutdown_seconds = 60;
@@ -122,6 +122,9 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
   config.requests.has_priorities = args.policy == "priority";
   config.requests.sequences = std::min(config.requests.sequences, 5 * running);
   config.requests.vocab_size = model.tokenizer().vocab_size();
+  config.tools =
+      args.tool_format.empty() ? tool_format_of_template(chat) : tool_format(args.tool_format);
+  config.model_ids = model.loaded().run_config().model.vocab_size;
   return config;
 }
 
@@ -366,6 +369,11 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
       ->add_option("--chat-template", args->chat_template,
                    "Another chat template, or a tokenizer's directory that has one")
       ->type_name("PATH");
+  command
+      ->add_option("--tool-call-parser", args->tool_format,
+                   "How the model calls tools: hermes, llama3_json or mistral (default: what its "
+                   "chat template shows)")
+      ->check(CLI::IsMember({"hermes", "llama3_json", "mistral"}));
   command->add_option(
       "--tokenizer", args->model.tokenizer,
       "byte, a tokenizer.json, a .model, or a directory of one (default: the model's)");

@@ -53,6 +53,7 @@ void set_constraint(GenerationRequest& request, Constraint constraint, const std
   if (request.constraint.kind != Constraint::Kind::kNone)
     fail_field(param, "response_format and structured_outputs exclude each other");
   request.constraint = std::move(constraint);
+  request.constraint.param = param;
 }
 
 void read_json_schema(GenerationRequest& request, const ApiJson& value, const std::string& param) {

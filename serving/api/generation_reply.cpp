@@ -66,11 +66,13 @@ std::string sse_frame(std::string_view data) {
 }
 
 struct GenerationReply::Choice {
-  Choice(size_t number, const Tokenizer& tokenizer, const TextStreamOptions& options)
-      : index(number), stream(tokenizer, options) {}
+  Choice(size_t number, const Tokenizer& tokenizer, const TextStreamOptions& options,
+         const ToolCallOptions& tools)
+      : index(number), stream(tokenizer, options), parser(tools) {}
 
   size_t index;
   TextStream stream;
+  ToolCallParser parser;
   bool begun = false;
   int64_t generated = 0;
   int64_t cached_prompt = 0;
@@ -84,9 +86,11 @@ struct GenerationReply::Choice {
     bool first = false;  // of a prompt: nothing says how probable it is
   };
   std::vector<Told> told;
-  std::string text;                 // of an answer that is no stream
   std::vector<ChosenToken> prompt;  // with prompt_logprobs, of the first choice of a prompt
   double logprob = 0;               // of all of its tokens
+  // Of an answer that is no stream.
+  std::string text;
+  std::vector<ToolCallDelta::Call> calls;
 };
 
 GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const Tokenizer& tokenizer,
@@ -102,7 +106,8 @@ GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const T
                          return tokenizer.is_control(id);
                        });
     for (int64_t i = 0; i < form_.n; ++i)
-      choices_.push_back(std::make_unique<Choice>(choices_.size(), tokenizer, options));
+      choices_.push_back(
+          std::make_unique<Choice>(choices_.size(), tokenizer, options, form_.tools));
   }
   open_ = choices_.size();
 }
@@ -149,16 +154,26 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
   else if (finish)
     end(choice, form_.without_text || finish == FinishReason::kLength ? "length" : "stop");
   if (choice.finish != nullptr && !choice.stream.stopped()) choice.stream.finish(delta);
+  std::vector<ToolCallDelta::Call> calls;
+  if (form_.tools.format != ToolFormat::kNone) find_calls(choice, delta.text, calls);
   const auto told = std::ssize(delta.tokens);
   add_logprobs(choice, delta.tokens);
   if (!form_.stream) {
     choice.text += delta.text;
+    for (const ToolCallDelta::Call& call : calls) held_ += std::ssize(call.arguments);
+    for (ToolCallDelta::Call& call : calls) {
+      if (!call.name.empty())
+        choice.calls.push_back(std::move(call));
+      else
+        choice.calls.back().arguments += call.arguments;
+    }
     held_ += std::ssize(delta.text) + told * kBytesOfToken * (1 + std::max(form_.top_logprobs, 0));
     return;
   }
   if (first && form_.chat) write_frame(choice, "", true, nullptr, frames);
   if (!delta.text.empty() || !choice.told.empty())
     write_frame(choice, delta.text, false, nullptr, frames);
+  if (!calls.empty()) write_calls(choice, calls, frames);
   if (choice.finish != nullptr) write_frame(choice, "", false, choice.finish, frames);
   if (!done()) return;
   if (form_.include_usage) {
@@ -213,6 +228,20 @@ void GenerationReply::add_logprobs(Choice& choice, std::vector<TokenText>& token
 void GenerationReply::end(Choice& choice, const char* reason) {
   choice.finish = reason;
   --open_;
+}
+
+// Takes what is calls out of a piece of text. A text with calls has ended because of them.
+void GenerationReply::find_calls(Choice& choice, std::string& text,
+                                 std::vector<ToolCallDelta::Call>& calls) {
+  ToolCallDelta found;
+  choice.parser.push(std::exchange(text, {}), found);
+  if (choice.finish != nullptr) {
+    choice.parser.finish(found);
+    if (choice.parser.calls() > 0 && std::string_view(choice.finish) == "stop")
+      choice.finish = "tool_calls";
+  }
+  text = std::move(found.content);
+  calls = std::move(found.calls);
 }
 
 // --- JSON -----------------------------------------------------------------------------------------------
@@ -278,6 +307,72 @@ void GenerationReply::write_frame(Choice& choice, const std::string& text, bool 
   frames += sse_frame(data);
 }
 
+// Equal for equal answers, and as long as the family's templates want it.
+std::string GenerationReply::call_id(const Choice& choice, int64_t index) const {
+  constexpr char kLetters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const bool mistral = form_.tools.format == ToolFormat::kMistral;
+  uint64_t state = std::hash<std::string>{}(concat(identity_.id, ":", choice.index, ":", index));
+  std::string id = mistral ? "" : "call_";
+  for (int i = 0; i < (mistral ? 9 : 24); ++i) {
+    state = (state ^ state >> 29) * 0xBF58476D1CE4E5B9u + 0x9E3779B97F4A7C15u;
+    id += kLetters[(state >> 33) % 62];
+  }
+  return id;
+}
+
+// An event for each: first the name, then the arguments as they come.
+void GenerationReply::write_calls(Choice& choice, const std::vector<ToolCallDelta::Call>& calls,
+                                  std::string& frames) {
+  const auto write = [&](const ToolCallDelta::Call& call, bool begins) {
+    std::string data;
+    JsonWriter json(data);
+    begin_json(json);
+    json.key("choices").begin_array().begin_object();
+    json.key("index").integer(static_cast<int64_t>(choice.index));
+    json.key("delta").begin_object().key("tool_calls").begin_array().begin_object();
+    json.key("index").integer(call.index);
+    if (begins) json.key("id").string(call_id(choice, call.index)).key("type").string("function");
+    json.key("function").begin_object();
+    if (begins) json.key("name").string(call.name);
+    json.key("arguments").string(begins ? "" : call.arguments);
+    json.end_object().end_object().end_array().end_object();
+    json.key("logprobs").null().key("finish_reason").null().end_object().end_array();
+    if (form_.include_usage) {
+      json.key("usage");
+      if (form_.usage_in_each)
+        write_usage(json);
+      else
+        json.null();
+    }
+    json.end_object();
+    frames += sse_frame(data);
+  };
+  for (const ToolCallDelta::Call& call : calls) {
+    if (!call.name.empty()) write(call, true);
+    if (!call.arguments.empty()) write(call, false);
+  }
+}
+
+void GenerationReply::write_message(JsonWriter& json, const Choice& choice) const {
+  json.begin_object().key("role").string("assistant").key("content");
+  if (choice.text.empty() && !choice.calls.empty())
+    json.null();
+  else
+    json.string(choice.text);
+  json.key("refusal").null();
+  if (!choice.calls.empty()) {
+    json.key("tool_calls").begin_array();
+    for (const ToolCallDelta::Call& call : choice.calls) {
+      json.begin_object().key("id").string(call_id(choice, call.index));
+      json.key("type").string("function").key("function").begin_object();
+      json.key("name").string(call.name).key("arguments").string(call.arguments);
+      json.end_object().end_object();
+    }
+    json.end_array();
+  }
+  json.end_object();
+}
+
 std::string GenerationReply::body() const {
   TRIREME_CHECK(done(), "an answer that is not complete");
   std::string out;
@@ -319,9 +414,8 @@ std::vector<size_t> GenerationReply::told_choices() const {
 void GenerationReply::write_choice(JsonWriter& json, const Choice& choice, size_t index) const {
   json.begin_object().key("index").integer(static_cast<int64_t>(index));
   if (form_.chat) {
-    json.key("message").begin_object();
-    json.key("role").string("assistant").key("content").string(choice.text);
-    json.key("refusal").null().end_object();
+    json.key("message");
+    write_message(json, choice);
   } else {
     json.key("text").string(choice.text);
   }

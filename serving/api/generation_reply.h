@@ -16,6 +16,7 @@
 #include "serving/api/requests.h"
 #include "serving/scheduler/sequence.h"
 #include "serving/scheduler/step_plan.h"
+#include "serving/structured/tool_call_parser.h"
 #include "serving/text/text_stream.h"
 
 namespace trireme {
@@ -43,6 +44,7 @@ struct ReplyForm {
   int64_t n = 1;     // choices of each prompt that are computed
   int64_t told = 0;  // of them, those with the highest log-probability per token; 0: all
   TextStreamOptions text = {};
+  ToolCallOptions tools = {};  // of chats: what of the texts is calls
 };
 ReplyForm form_of(const CompletionRequest& request);
 ReplyForm form_of(const ChatRequest& request);
@@ -82,6 +84,11 @@ class GenerationReply {
   void add_token(Choice& choice, const ChosenToken& token, bool last, TextDelta& delta);
   void add_logprobs(Choice& choice, std::vector<TokenText>& tokens);
   void end(Choice& choice, const char* reason);
+  void find_calls(Choice& choice, std::string& text, std::vector<ToolCallDelta::Call>& calls);
+  void write_calls(Choice& choice, const std::vector<ToolCallDelta::Call>& calls,
+                   std::string& frames);
+  void write_message(class JsonWriter& json, const Choice& choice) const;
+  std::string call_id(const Choice& choice, int64_t index) const;
   void write_frame(Choice& choice, const std::string& text, bool role, const char* finish,
                    std::string& frames);
   void begin_json(class JsonWriter& json) const;

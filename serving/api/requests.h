@@ -16,10 +16,12 @@ namespace trireme {
 
 // What a text must be.
 struct Constraint {
-  enum class Kind { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar };
+  enum class Kind { kNone, kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar, kToolCalls };
   Kind kind = Kind::kNone;
-  std::string text = {};                  // the schema as JSON, the regular expression, the grammar
+  std::string text = {};  // the schema as JSON, the regular expression, the grammar,
+                          // the tools
   std::vector<std::string> choices = {};  // of kChoice
+  std::string param = {};                 // the field that asks for it
 };
 
 struct Prompt {

@@ -56,7 +56,23 @@ struct GenerationTask::Mailbox {
   std::function<void()> wake;  // none: it is closed
   HeldBytes held;
   bool overflown = false;
+  // What has come of the grammar; absent: nothing yet, or it has been taken.
+  struct Compiled {
+    std::shared_ptr<const TextRule> rule;
+    std::string error;
+  };
+  std::optional<Compiled> compiled;
 
+  void put(std::shared_ptr<const TextRule> rule, const std::string& error) {
+    const std::lock_guard lock(mutex);
+    if (!wake) return;
+    compiled = {std::move(rule), error};
+    wake();
+  }
+  std::optional<Compiled> take_compiled() {
+    const std::lock_guard lock(mutex);
+    return std::exchange(compiled, {});
+  }
   // On the engine's thread, to which nothing may be thrown.
   void put(size_t choice, SequenceEvent&& event) {
     const std::lock_guard lock(mutex);
@@ -131,8 +147,18 @@ void GenerationTask::cancel_all() {
 
 void GenerationTask::start(std::function<void()> wake) {
   mailbox_->set(std::move(wake));
+  if (!work_.grammar) return enter_engine(nullptr);
+  work_.compiler->compile(*std::exchange(work_.grammar, {}),
+                          [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
+                                               const std::string& error) noexcept {
+                            mailbox->put(std::move(rule), error);
+                          });
+}
+
+void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   const size_t n = work_.n;
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
+    work_.prompts[p].rule = rule;
     const std::vector<SequenceId> ids = engine_.add_siblings(work_.prompts[p], n, [&](size_t i) {
       return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
         mailbox->put(choice, std::move(event));
@@ -144,8 +170,18 @@ void GenerationTask::start(std::function<void()> wake) {
   work_.prompts = {};  // the engine has them
 }
 
+void GenerationTask::take_rule(Part& part) {
+  const auto compiled = mailbox_->take_compiled();
+  if (!compiled) return;
+  if (compiled->rule != nullptr) return enter_engine(compiled->rule);
+  fail(ApiError(400, concat(work_.grammar_param, ": ", compiled->error), work_.grammar_param,
+                "invalid_value"),
+       part);
+}
+
 PendingReply::Part GenerationTask::take() {
   Part part;
+  take_rule(part);
   bool overflown = false;
   for (Letter& letter : mailbox_->empty(overflown)) {
     if (part.done) break;

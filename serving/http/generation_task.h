@@ -12,6 +12,7 @@
 #include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
 #include "serving/http/serving_metrics.h"
+#include "serving/structured/grammar_compiler.h"
 
 namespace trireme {
 
@@ -47,6 +48,10 @@ struct GenerationWork {
   std::chrono::steady_clock::time_point arrival;
   AnswerLimits limits = {};
   std::shared_ptr<ByteBudget> all_answers;
+  // What the texts must be, and the field that says so: compiled before anything is computed.
+  std::optional<GrammarSource> grammar = {};
+  std::string grammar_param = {};
+  GrammarCompiler* compiler = nullptr;  // where there is a grammar
 };
 
 // What a client is told when the engine says `why` a sequence has ended: 503 where it may ask again.
@@ -76,6 +81,8 @@ class GenerationTask final : public PendingReply {
     Clock::time_point first_token, last_token;
     int64_t tokens = 0;
   };
+  void enter_engine(const std::shared_ptr<const TextRule>& rule);
+  void take_rule(Part& part);
   void accept(Letter& letter, Part& part);
   void check_size(Part& part);
   void count_tokens(Choice& choice, const Letter& letter);

@@ -57,6 +57,22 @@ std::string percent_decoded(std::string_view text) {
   return out;
 }
 
+// What the texts must be; absent: anything.
+std::optional<GrammarSource> grammar_of(const Constraint& constraint) {
+  using From = Constraint::Kind;
+  using To = GrammarSource::Kind;
+  switch (constraint.kind) {
+    case From::kNone: return {};
+    case From::kJsonObject: return GrammarSource{.kind = To::kJsonObject};
+    case From::kJsonSchema: return GrammarSource{To::kJsonSchema, constraint.text};
+    case From::kRegex: return GrammarSource{To::kRegex, constraint.text};
+    case From::kGrammar: return GrammarSource{To::kGrammar, constraint.text};
+    case From::kToolCalls: return GrammarSource{To::kToolCalls, constraint.text};
+    case From::kChoice: return GrammarSource{To::kChoice, "", constraint.choices};
+  }
+  return {};
+}
+
 [[noreturn]] void fail_no_model(const std::string& id) {
   throw ApiError(404, concat("The model `", id.substr(0, 200), "` does not exist"), "model",
                  "model_not_found");
@@ -71,7 +87,10 @@ Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate*
       metrics_(metrics),
       config_(std::move(config)),
       admission_(config_.admission),
-      all_answers_(std::make_shared<ByteBudget>(config_.answers.all)) {
+      all_answers_(std::make_shared<ByteBudget>(config_.answers.all)),
+      compiler_(std::make_shared<TokenTrie>(tokenizer,
+                                            std::max(config_.model_ids, tokenizer.vocab_size())),
+                config_.grammars) {
   if (chat != nullptr) writer_ = std::make_unique<ConversationWriter>(*chat, tokenizer);
 }
 
@@ -171,12 +190,6 @@ const ModelCard& Service::find_model(const std::string& id) const {
   for (const ModelCard& card : config_.models)
     if (card.id == id) return card;
   fail_no_model(id);
-}
-
-void Service::check_done_here(const GenerationRequest& request) const {
-  (void)find_model(request.model);
-  if (request.constraint.kind != Constraint::Kind::kNone)
-    fail_unavailable("response_format", "structured output is not available on this server");
 }
 
 void Service::mention_unknown(const std::vector<std::string>& fields) {
@@ -292,14 +305,17 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                       .place = std::move(place),
                       .arrival = http.arrival,
                       .limits = config_.answers,
-                      .all_answers = all_answers_};
+                      .all_answers = all_answers_,
+                      .grammar = grammar_of(request.constraint),
+                      .grammar_param = request.constraint.param,
+                      .compiler = &compiler_};
   return {{}, std::make_unique<GenerationTask>(engine_, metrics_, std::move(work))};
 }
 
 HttpAnswer Service::completions(HttpRequest& http) {
   const CompletionRequest request = parse_completion(http.body, config_.requests);
   mention_unknown(request.unknown);
-  check_done_here(request);
+  (void)find_model(request.model);
   size_t guess = 0;
   for (const Prompt& prompt : request.prompts)
     guess += prompt.is_text ? prompt.text.size() / kBytesPerToken : prompt.tokens.size();
@@ -314,16 +330,49 @@ HttpAnswer Service::completions(HttpRequest& http) {
 }
 
 HttpAnswer Service::chat_completions(HttpRequest& http) {
-  const ChatRequest request = parse_chat(http.body, config_.requests);
+  ChatRequest request = parse_chat(http.body, config_.requests);
   mention_unknown(request.unknown);
-  check_done_here(request);
-  if (request.tool_choice != ToolChoice::kNone)
-    fail_unavailable("tools", "tool calls are not available on this server");
+  (void)find_model(request.model);
+  ReplyForm form = form_of(request);
+  if (request.tool_choice != ToolChoice::kNone) use_tools(request, form);
   auto place = admission_.enter(http.tenant, request.n,
                                 static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   std::vector<std::vector<int32_t>> prompts = {
       encode_chat(*request.variables, request.add_special)};
-  return generate(http, request, form_of(request), std::move(prompts), std::move(place));
+  return generate(http, request, std::move(form), std::move(prompts), std::move(place));
+}
+
+// What a model says of tools is found in its text; where it must call one, a grammar sees to it.
+void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
+  if (config_.tools == ToolFormat::kNone)
+    fail_unavailable("tools",
+                     "how this model calls tools is not known: its chat template has no form that "
+                     "is; the server's --tool-call-parser names one");
+  if (request.constraint.kind != Constraint::Kind::kNone)
+    fail_unavailable("tools", "tools are not available together with ", request.constraint.param,
+                     "; say tool_choice \"none\" for a text without calls");
+  const nlohmann::ordered_json& tools = request.variables->at("tools");
+  nlohmann::ordered_json called = nlohmann::ordered_json::array();
+  form.tools.format = config_.tools;
+  form.tools.parallel = request.parallel_tool_calls;
+  for (const auto& tool : tools) {
+    const auto& function = tool.at("function");
+    form.tools.names.push_back(function.at("name").get<std::string>());
+    if (request.tool_name.empty() || request.tool_name == form.tools.names.back())
+      called.push_back(function);
+  }
+  if (request.tool_choice == ToolChoice::kAuto) {
+    // A marker that is a token of its own must be seen to be found.
+    const int32_t marker = tokenizer_.find(tool_marker(config_.tools));
+    if (marker >= 0 && tokenizer_.is_control(marker)) form.text.show_special = true;
+    return;
+  }
+  form.tools.only_calls = true;
+  const bool several = request.parallel_tool_calls && request.tool_choice == ToolChoice::kRequired;
+  const nlohmann::ordered_json source = {
+      {"format", text(config_.tools)}, {"parallel", several}, {"tools", std::move(called)}};
+  request.constraint = {
+      .kind = Constraint::Kind::kToolCalls, .text = source.dump(), .param = "tools"};
 }
 
 HttpAnswer Service::embeddings(HttpRequest& http) {

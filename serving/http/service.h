@@ -32,6 +32,9 @@ struct ServiceConfig {
   RequestLimits requests;
   AdmissionLimits admission;
   AnswerLimits answers;
+  GrammarLimits grammars = {};
+  ToolFormat tools = ToolFormat::kNone;  // how the model writes calls of tools
+  int64_t model_ids = 0;  // rows of the model's output; 0: as many as the tokenizer's ids
 };
 
 class Service {
@@ -57,12 +60,12 @@ class Service {
   void add_generating_route(Routes& routes, const char* path,
                             HttpAnswer (Service::*handle)(HttpRequest&));
   const ModelCard& find_model(const std::string& id) const;  // ApiError 404 where it is not served
-  void check_done_here(const GenerationRequest& request) const;
   void check_engine() const;
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special) const;
   std::vector<int32_t> encode_prompt(const Prompt& prompt, bool add_special) const;
   int64_t tokens_to_generate(const GenerationRequest& request, int64_t prompt) const;
   std::shared_ptr<TokenChoice> choice_of(const GenerationRequest& request) const;
+  void use_tools(ChatRequest& request, struct ReplyForm& form) const;
   HttpAnswer generate(const HttpRequest& http, const GenerationRequest& request,
                       struct ReplyForm form, std::vector<std::vector<int32_t>> prompts,
                       std::unique_ptr<Admission::Place> place);
@@ -75,6 +78,7 @@ class Service {
   std::unique_ptr<ConversationWriter> writer_;
   Admission admission_;
   std::shared_ptr<ByteBudget> all_answers_;
+  GrammarCompiler compiler_;
   std::mutex mutex_;                 // of those below
   std::set<std::string> mentioned_;  // unknown fields that were logged
 };

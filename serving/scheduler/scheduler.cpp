@@ -263,7 +263,7 @@ void Scheduler::accept(Progress& progress, ChosenToken token) {
   if (token.id >= 0) s.tokens.push_back(token.id);
   progress.finish = token.id < 0 ? FinishReason::kError : finish_of(s);
   if (!progress.finish && s.reader && !s.reader->accept(token.id))
-    progress.finish = s.reader->is_whole() ? FinishReason::kStop : FinishReason::kLength;
+    progress.finish = s.reader->is_whole() ? FinishReason::kWhole : FinishReason::kLength;
   progress.token = std::move(token);
   if (progress.finish) cancel(s);
 }

@@ -4,6 +4,7 @@
 
 #include "serving/structured/json_schema_grammar.h"
 #include "serving/structured/regex_grammar.h"
+#include "serving/structured/tool_format.h"
 #include "serving/structured/written_grammar.h"
 
 namespace trireme {
@@ -21,6 +22,7 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
     case GrammarSource::Kind::kRegex:
       return regex_grammar(grammar, source.text, RegexUse::kWholeText);
     case GrammarSource::Kind::kGrammar: return written_grammar(grammar, source.text);
+    case GrammarSource::Kind::kToolCalls: return tool_call_grammar(grammar, source.text);
     case GrammarSource::Kind::kChoice: break;
   }
   std::vector<Grammar::Node> ways;

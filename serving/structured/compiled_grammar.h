@@ -13,9 +13,9 @@ namespace trireme {
 
 // What a text must be, in one of the languages there are for it.
 struct GrammarSource {
-  enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar };
+  enum class Kind { kJsonObject, kJsonSchema, kRegex, kChoice, kGrammar, kToolCalls };
   Kind kind = Kind::kJsonObject;
-  std::string text = {};                  // the schema as JSON, the regular expression, the grammar
+  std::string text = {};  // the schema as JSON, the regular expression, the grammar, the tools
   std::vector<std::string> choices = {};  // of kChoice
   bool operator==(const GrammarSource&) const = default;
 };

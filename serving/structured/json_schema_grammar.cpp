@@ -326,7 +326,8 @@ class SchemaCompiler {
         !s.contains("minProperties") && !s.contains("maxProperties"))
       return json_.object();
     const std::vector<Member> all = members(s, path, depth);
-    const bool open = names_others ? s["additionalProperties"] != false : all.empty();
+    const bool open = names_others ? s["additionalProperties"] != false
+                                   : all.empty() && !s.contains("properties");
     check_property_counts(s, all, open, path);
     const Node comma = g_.sequence({g_.literal(","), json_.space()});
     Node tail = g_.sequence({}), head = g_.sequence({});

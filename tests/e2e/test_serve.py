@@ -118,7 +118,7 @@ class Server(served_run.ServerTest):
         for status, param, fields in ((400, "temperature", {"temperature": 3}), (400, "n", {"n": 0}),
                                       (400, "max_tokens", {"max_tokens": LENGTH}), (400, "prompt", {"prompt": []}),
                                       (404, "model", {"model": "other"}), (501, "typical_p", {"typical_p": 0.5}),
-                                      (501, "response_format", {"response_format": {"type": "json_object"}})):
+                                      (400, "structured_outputs", {"structured_outputs": {"regex": "a**"}})):
             with self.subTest(fields=fields):
                 got, error = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a", **fields})
                 self.assertEqual((got, error["error"]["param"]), (status, param), error)

@@ -63,6 +63,7 @@ struct RecordedServerOptions {
   BatchingConfig scheduler{.max_sequences = 8, .max_step_tokens = 256, .max_model_len = 512};
   AdmissionLimits admission{.running = 8, .waiting = 32};
   RequestLimits requests{.vocab_size = 257};
+  ToolFormat tools = ToolFormat::kNone;
   AnswerLimits answers;
   int64_t blocks = 1024, block_tokens = 8;
 };
@@ -86,7 +87,8 @@ class RecordedServer {
                  .end_ids = {256},
                  .requests = options.requests,
                  .admission = options.admission,
-                 .answers = options.answers}) {
+                 .answers = options.answers,
+                 .tools = options.tools}) {
     options.http.port = 0;
     server = std::make_unique<HttpServer>(
         options.http, service.routes(),

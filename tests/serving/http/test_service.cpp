@@ -177,8 +177,8 @@ TEST(Service, RefusesWithTheFieldAtFault) {
   EXPECT_EQ(error("/v1/completions", R"({"model":"m","prompt":[257]})"),
             "400 prompt invalid_value");
   EXPECT_EQ(error("/v1/completions", R"({"model":"m","prompt":[-1]})"), "400 prompt invalid_value");
-  EXPECT_EQ(error("/v1/chat/completions", chat(R"(,"response_format":{"type":"json_object"})")),
-            "501 response_format not_implemented");
+  EXPECT_EQ(error("/v1/completions", completion(5, R"(,"structured_outputs":{"regex":"a**"})")),
+            "400 structured_outputs invalid_value");
   EXPECT_EQ(error("/v1/chat/completions",
                   chat(R"(,"tools":[{"type":"function","function":{"name":"f"}}])")),
             "501 tools not_implemented");

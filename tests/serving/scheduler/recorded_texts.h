@@ -38,7 +38,7 @@ class RecordedTexts final : public StepExecutor {
       for (int32_t i = 0; i < step.tokens; ++i)
         cache_[at(table, step.past + i)] = plan.tokens[static_cast<size_t>(step.first_token + i)];
     }
-    for (const SequenceStep& step : plan.sequences) finish(step, result);
+    for (const SequenceStep& step : plan.sequences) finish(plan, step, result);
     return result;
   }
 
@@ -52,13 +52,27 @@ class RecordedTexts final : public StepExecutor {
   size_t at(const std::vector<int32_t>& table, int64_t token) const {
     return row(table.at(static_cast<size_t>(token / block_tokens_)), token % block_tokens_);
   }
-  void finish(const SequenceStep& step, StepOutcome& result) {
+  // The token that the hash says, or the next one behind it that the mask allows.
+  int32_t allowed(const StepPlan& plan, const SequenceStep& step, int32_t id) const {
+    if (step.mask < 0) return id;
+    const auto rows = 1 + std::ranges::max(plan.sequences, {}, &SequenceStep::mask).mask;
+    const size_t words = plan.masks.size() / static_cast<size_t>(rows);
+    const uint32_t* mask = plan.masks.data() + static_cast<size_t>(step.mask) * words;
+    const auto ids = static_cast<int32_t>(words * 32);
+    for (int32_t tried = 0; (mask[id / 32] >> (id % 32) & 1) == 0; id = (id + 1) % ids)
+      if (++tried > ids) return -1;
+    return id;
+  }
+  void finish(const StepPlan& plan, const SequenceStep& step, StepOutcome& result) {
     std::vector<int32_t> text;
     for (int64_t i = 0; i < step.past + step.tokens; ++i)
       text.push_back(cache_[at(tables_[step.slot], i)]);
     if (step.embeds)
       result.embeddings.push_back({static_cast<float>(next_of(text, vocabulary_)), 3, 4});
-    if (step.samples) result.chosen.push_back({next_of(text, vocabulary_), -1.5, {}});
+    if (step.samples) {
+      const int32_t id = allowed(plan, step, next_of(text, vocabulary_));
+      result.chosen.push_back({id, -1.5, {}});
+    }
     if (step.asked == 0) return;
     std::vector<ChosenToken>& asked = result.prompt.emplace_back();
     text.push_back(step.following);

@@ -1,0 +1,31 @@
+// How models write calls of tools, each family in its own way:
+//
+//   hermes   <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>, one after the other    (Hermes, Qwen)
+//   llama3   {"name": "f", "parameters": {...}}, with ; between; <|python_tag|> may precede them  (Llama 3)
+//   mistral  [TOOL_CALLS] [{"name": "f", "arguments": {...}}, ...]
+//
+// The names are vLLM's ("llama3_json" for the second).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "serving/structured/grammar.h"
+
+namespace trireme {
+
+enum class ToolFormat { kNone, kHermes, kLlama3, kMistral };
+
+// By what a chat template writes; kNone: no form that is known.
+ToolFormat tool_format_of_template(std::string_view chat_template);
+// InputError for a name that is not known.
+ToolFormat tool_format(std::string_view name);
+const char* text(ToolFormat format);
+// What begins calls in a text; "" for kNone.
+const char* tool_marker(ToolFormat format);
+
+// Calls of tools and nothing else, as a text of JSON says: {"format": "hermes", "parallel": true, "tools": [{"name",
+// "parameters"}]}. The marker that is a token of its own for llama3 and mistral is left out.
+Grammar::Node tool_call_grammar(Grammar& grammar, std::string_view tools);
+
+}  // namespace trireme

@@ -1,0 +1,185 @@
+// Texts that must be something, from outside: the executor draws from all that is allowed.
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "tests/serving/http/recorded_server.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+using Json = nlohmann::ordered_json;
+
+std::string request(const std::string& more, const std::string& prompt = "hi") {
+  return concat(R"({"model":"m","prompt":)", Json(prompt).dump(), R"(,"max_tokens":400,)", more,
+                "}");
+}
+
+Json choices(RecordedServer& server, const std::string& body) {
+  const Response r = server.ask(post("/v1/completions", body));
+  EXPECT_EQ(r.status, 200) << r.body;
+  return Json::parse(r.body)["choices"];
+}
+
+TEST(StructuredOutput, TextsAreWhatTheyMustBe) {
+  RecordedServer server;
+  const auto text = [&](const std::string& more) {
+    const Json choice = choices(server, request(more))[0];
+    EXPECT_EQ(choice["finish_reason"], "stop") << choice.dump();
+    return choice["text"].get<std::string>();
+  };
+  EXPECT_TRUE(std::regex_match(text(R"("structured_outputs":{"regex":"[a-c]{3}-\\d{2}"})"),
+                               std::regex("[a-c]{3}-\\d{2}")));
+  const std::string yes = text(R"("structured_outputs":{"choice":["yes","no"]})");
+  EXPECT_TRUE(yes == "yes" || yes == "no") << yes;
+  EXPECT_TRUE(std::regex_match(
+      text(R"_("structured_outputs":{"grammar":"root ::= \"(\" [a-z]{3} \")\""})_"),
+      std::regex("\\([a-z]{3}\\)")));
+  const Json value = Json::parse(text(
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"s","schema":{"type":"object",)"
+      R"("properties":{"n":{"type":"integer","minimum":1,"maximum":12},"b":{"type":"boolean"}},)"
+      R"("required":["n","b"],"additionalProperties":false}}})"));
+  EXPECT_TRUE(value["b"].is_boolean());
+  EXPECT_TRUE(value["n"].get<int>() >= 1 && value["n"].get<int>() <= 12);
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+TEST(StructuredOutput, ChoicesHaveTextsOfTheirOwn) {
+  RecordedServer server;
+  const std::string body = request(R"("n":3,"structured_outputs":{"regex":"[a-z]{20}"})");
+  const Json three = choices(server, body);
+  ASSERT_EQ(three.size(), 3u);
+  for (const Json& one : three) {
+    EXPECT_TRUE(std::regex_match(one["text"].get<std::string>(), std::regex("[a-z]{20}")));
+    EXPECT_EQ(one["finish_reason"], "stop");
+  }
+}
+
+TEST(StructuredOutput, ATextThatIsCutOffSaysSo) {
+  RecordedServer server;
+  const Json one = choices(server, R"({"model":"m","prompt":"hi","max_tokens":5,)"
+                                   R"("structured_outputs":{"regex":"[a-z]{20}"}})")[0];
+  EXPECT_EQ(one["finish_reason"], "length");
+  EXPECT_EQ(one["text"].get<std::string>().size(), 5u);
+}
+
+TEST(StructuredOutput, AStreamIsTheSameText) {
+  RecordedServer server;
+  const std::string fields = R"("structured_outputs":{"regex":"([a-f]+,){4}[a-f]"})";
+  const std::string whole = choices(server, request(fields))[0]["text"];
+  const Response r = server.ask(post("/v1/completions", request(fields + R"(,"stream":true)")));
+  ASSERT_EQ(r.status, 200);
+  std::string text;
+  for (size_t at = 0; (at = r.body.find("data: {", at)) != std::string::npos; at += 6)
+    text +=
+        Json::parse(r.body.substr(at + 6, r.body.find("\n\n", at) - at - 6))["choices"][0]["text"]
+            .get<std::string>();
+  EXPECT_EQ(text, whole);
+}
+
+// A pool too small for all: texts are computed again and again, and stay what they must be.
+TEST(StructuredOutput, PreemptedTextsGoOnWhereTheyWere) {
+  RecordedServerOptions options;
+  options.scheduler.max_model_len = 200;
+  options.blocks = 40;
+  RecordedServer server(options);
+  const Json all = choices(server, R"({"model":"m","prompt":"hi","max_tokens":150,"n":6,)"
+                                   R"("structured_outputs":{"regex":"([a-z]{4}-){20}[0-9]{9}"}})");
+  EXPECT_GT(server.engine.counts().scheduler.preemptions, 0);
+  for (const Json& one : all)
+    EXPECT_TRUE(
+        std::regex_match(one["text"].get<std::string>(), std::regex("([a-z]{4}-){20}[0-9]{9}")))
+        << one.dump();
+}
+
+TEST(StructuredOutput, WhatCannotBeIsRefusedWithItsReason) {
+  RecordedServer server;
+  const auto why = [&](const std::string& more) {
+    const Response r = server.ask(post("/v1/completions", request(more)));
+    EXPECT_EQ(r.status, 400) << r.body;
+    return Json::parse(r.body)["error"];
+  };
+  Json error = why(R"("response_format":{"type":"json_schema","json_schema":{"name":"s","schema":)"
+                   R"({"properties":{"a":{"uniqueItems":true}}}}})");
+  EXPECT_EQ(error["param"], "response_format");
+  EXPECT_EQ(error["message"],
+            "response_format: schema #/properties/a: \"uniqueItems\" is not supported");
+  error = why(R"("stream":true,"structured_outputs":{"regex":"(?=a)b"})");
+  EXPECT_EQ(error["param"], "structured_outputs");
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+// The same calls whether they are streamed or not, and the first event of each has its name.
+TEST(StructuredOutput, ToolsThatMustBeCalledAre) {
+  RecordedServerOptions options;
+  options.tools = ToolFormat::kHermes;
+  RecordedServer server(options);
+  const auto body = [](const std::string& more) {
+    return concat(
+        R"({"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":400,"tools":[)",
+        R"({"type":"function","function":{"name":"f","parameters":{"type":"object","properties":)",
+        R"({"a":{"type":"integer","maximum":99,"minimum":0},"b":{"type":"boolean"}},)",
+        R"("required":["a","b"]}}},{"type":"function","function":{"name":"none"}}],)", more, "}");
+  };
+  for (const char* name : {"f", "none"}) {
+    const std::string choice =
+        concat(R"("tool_choice":{"type":"function","function":{"name":")", name, R"("}})");
+    const Response whole = server.ask(post("/v1/chat/completions", body(choice)));
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    const Json one = Json::parse(whole.body)["choices"][0];
+    EXPECT_EQ(one["finish_reason"], "tool_calls");
+    EXPECT_TRUE(one["message"]["content"].is_null());
+    ASSERT_EQ(one["message"]["tool_calls"].size(), 1u);
+    const Json call = one["message"]["tool_calls"][0];
+    EXPECT_EQ(call["function"]["name"], name);
+    const Json arguments = Json::parse(call["function"]["arguments"].get<std::string>());
+    EXPECT_EQ(arguments.size(), *name == 'f' ? 2u : 0u);
+    const Response r = server.ask(post("/v1/chat/completions", body(choice + R"(,"stream":true)")));
+    std::string streamed, finish;
+    int begun = 0;
+    for (size_t at = 0; (at = r.body.find("data: {", at)) != std::string::npos; at += 6) {
+      const Json event = Json::parse(r.body.substr(at + 6, r.body.find("\n\n", at) - at - 6));
+      const Json delta = event["choices"][0]["delta"];
+      if (event["choices"][0]["finish_reason"].is_string())
+        finish = event["choices"][0]["finish_reason"];
+      if (!delta.contains("tool_calls")) {
+        EXPECT_TRUE(!delta.contains("content") || delta["content"] == "") << event.dump();
+        continue;
+      }
+      const Json part = delta["tool_calls"][0];
+      EXPECT_EQ(part["index"], 0);
+      if (part.contains("id")) {
+        ++begun;
+        EXPECT_EQ(part["type"], "function");
+        EXPECT_EQ(part["function"]["name"], name);
+        EXPECT_EQ(part["function"]["arguments"], "");
+      }
+      streamed += part["function"]["arguments"].get<std::string>();
+    }
+    EXPECT_EQ(begun, 1);
+    EXPECT_EQ(finish, "tool_calls");
+    EXPECT_EQ(Json::parse(streamed).size(), arguments.size());
+    EXPECT_EQ(streamed == "{}", *name == 'n') << streamed;
+  }
+  EXPECT_EQ(
+      server.ask(post("/v1/chat/completions", body(R"("response_format":{"type":"json_object"})")))
+          .status,
+      501);
+}
+
+// While grammars that are hard are compiled, others are answered.
+TEST(StructuredOutput, HardGrammarsHoldNobodyUp) {
+  RecordedServer server;
+  RawClient hard(server.port());
+  hard.send(post(
+      "/v1/completions",
+      request(R"_("structured_outputs":{"regex":"(((((a{1000}){1000}){1000}){1000}){1000})"})_")));
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(choices(server, request(R"("structured_outputs":{"choice":["a"]})"))[0]["text"], "a");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_EQ(hard.response().status, 400);
+}
+
+}  // namespace
+}  // namespace trireme

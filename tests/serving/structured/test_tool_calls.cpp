@@ -1,0 +1,133 @@
+// Calls of tools in texts: found wherever the pieces end, and made by a grammar.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "serving/structured/tool_call_parser.h"
+#include "tests/serving/structured/vocabulary.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+// Content, then each call: "content|f({...})|g({})".
+std::string parsed(const std::string& text, ToolCallOptions options, size_t piece) {
+  ToolCallParser parser(std::move(options));
+  std::string content;
+  std::vector<std::pair<std::string, std::string>> calls;
+  const auto take = [&](const ToolCallDelta& delta) {
+    content += delta.content;
+    for (const ToolCallDelta::Call& call : delta.calls) {
+      if (!call.name.empty()) {
+        EXPECT_EQ(call.index, std::ssize(calls));
+        calls.emplace_back(call.name, "");
+      }
+      calls.at(static_cast<size_t>(call.index)).second += call.arguments;
+    }
+  };
+  for (size_t at = 0; at < text.size(); at += piece) {
+    ToolCallDelta delta;
+    parser.push(text.substr(at, piece), delta);
+    take(delta);
+  }
+  ToolCallDelta delta;
+  parser.finish(delta);
+  take(delta);
+  EXPECT_EQ(parser.calls(), std::ssize(calls));
+  for (const auto& [name, arguments] : calls) content += "|" + name + "(" + arguments + ")";
+  return content;
+}
+
+void expect(ToolFormat format, const std::string& text, const std::string& want,
+            bool only_calls = false, bool parallel = true) {
+  for (const size_t piece : {1, 2, 3, 5, 7, 11, 1000})
+    EXPECT_EQ(parsed(text, {format, only_calls, parallel, {"f", "g"}}, piece), want)
+        << text << ", in pieces of " << piece;
+}
+
+TEST(ToolCalls, OfHermes) {
+  const auto of = [](const std::string& text, const std::string& want) {
+    expect(ToolFormat::kHermes, text, want);
+  };
+  of("just text <tool, a < b and <tool_cal", "just text <tool, a < b and <tool_cal");
+  of("<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\\\"\"]}}\n</tool_call>",
+     "|f({\"a\": [1, \"}\\\"\"]})");
+  of("Let me see.\n\n<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n"
+     "<tool_call>{\"arguments\": {\"x\": 1} , \"name\": \"g\"}</tool_call>\n",
+     "Let me see.|f({})|g({\"x\": 1})");
+  of("<tool_call>{\"name\": \"f\"}</tool_call>", "|f({})");
+  of("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1", "|f({\"a\": 1)");
+  of("<tool_call>{\"nam", "<tool_call>{\"nam");
+  of("<tool_call> nothing", "<tool_call> nothing");
+  of("<tool_call>{\"x\": {\"name\": \"f\"}}", "<tool_call>{\"x\": {\"name\": \"f\"}}");
+  of("  two spaces ", "  two spaces ");
+  of("<<tool_call>{\"name\":\"f\"}</tool_call> then", "<|f({})");
+}
+
+TEST(ToolCalls, OfLlama3) {
+  const auto of = [](const std::string& text, const std::string& want) {
+    expect(ToolFormat::kLlama3, text, want);
+  };
+  of("{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "|f({\"a\": 1})");
+  of("<|python_tag|>{\"name\": \"h\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
+     "|h({})|g({})");
+  // An object that is an answer, not a call.
+  of("{\"name\": \"Ada\", \"age\": 36} is she", "{\"name\": \"Ada\", \"age\": 36} is she");
+  of("{\"a\": 1}", "{\"a\": 1}");
+  of("see {\"name\": \"f\"}", "see {\"name\": \"f\"}");
+}
+
+TEST(ToolCalls, OfMistral) {
+  expect(ToolFormat::kMistral,
+         "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": \"[\"}}, {\"name\": \"g\"}]",
+         "|f({\"a\": \"[\"})|g({})");
+  expect(ToolFormat::kMistral, "[1, 2]", "[1, 2]");
+  expect(ToolFormat::kMistral, "[{\"name\": \"f\", \"arguments\": {}}]", "|f({})", true);
+  expect(ToolFormat::kMistral, "[TOOL_CALLS][{\"name\": \"f\"},{\"name\": \"g\"}]", "|f({})", false,
+         false);
+}
+
+TEST(ToolCalls, FormatsAreKnownByTheirTemplates) {
+  EXPECT_EQ(tool_format_of_template("...'<tool_call>\\n'..."), ToolFormat::kHermes);
+  EXPECT_EQ(tool_format_of_template("[AVAILABLE_TOOLS]..[TOOL_CALLS]"), ToolFormat::kMistral);
+  EXPECT_EQ(tool_format_of_template("{{ 'ipython' }}"), ToolFormat::kLlama3);
+  EXPECT_EQ(tool_format_of_template("<|im_start|>"), ToolFormat::kNone);
+  EXPECT_EQ(tool_format("llama3_json"), ToolFormat::kLlama3);
+  EXPECT_THROW(tool_format("other"), InputError);
+}
+
+// What the grammar makes is what the parser finds.
+TEST(ToolCalls, GrammarsMakeCallsThatAreFound) {
+  const std::string tools =
+      R"("tools":[{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"integer"}},)"
+      R"("required":["a"]}},{"name":"g"}])";
+  std::mt19937 random(3);
+  const std::vector<std::string> vocabulary = byte_tokens({"{\"name\": \"", "</tool_call>", "}}"});
+  const auto trie = trie_of(vocabulary);
+  for (const char* format : {"hermes", "llama3_json", "mistral"})
+    for (const bool parallel : {false, true}) {
+      const auto grammar = CompiledGrammar::compile(
+          {GrammarSource::Kind::kToolCalls,
+           concat(R"({"format":")", format, R"(","parallel":)", parallel, ",", tools, "}")},
+          trie);
+      for (int n = 0; n < 20; ++n) {
+        const auto reader = grammar->begin({kEnd});
+        std::string text;
+        bool goes_on = true;
+        while (goes_on) {
+          const auto ids = allowed(reader->mask(), std::ssize(vocabulary));
+          const int32_t id =
+              ids[0] == kEnd && text.size() > 150 ? kEnd : ids[random() % ids.size()];
+          text += vocabulary[static_cast<size_t>(id)];
+          goes_on = id != kEnd && text.size() < 2000 && reader->accept(id);
+        }
+        const std::string found = parsed(text, {tool_format(format), true, true, {"f", "g"}}, 3);
+        EXPECT_TRUE(found.starts_with("|f({") || found.starts_with("|g({})")) << text << found;
+        EXPECT_TRUE(parallel || found.find('|', 1) == std::string::npos) << text;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace trireme
