@@ -1,19 +1,18 @@
 #include "commands/serve.h"
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <ctime>
 #include <set>
 #include <thread>
 
 #include "commands/commands.h"
 #include "commands/config_file.h"
+#include "commands/listener_options.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/served_front.h"
+#include "commands/stop_signals.h"
 #include "commands/version.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
@@ -31,68 +30,11 @@ using std::chrono::milliseconds;
 
 struct Arguments {
   ServedModelOptions model;
-  std::string host = "127.0.0.1", chat_template;
-  int port = 8000;
-  std::vector<std::string> names, keys, key_files, admin_keys, admin_key_files;
+  ListenerOptions listener;
+  std::vector<std::string> names;
   std::vector<std::string> modules;  // names of model.modules
-  std::string policy = "fcfs", tool_format;
-  bool insecure = false;
-  TlsFiles tls;
-  int shutdown_seconds = 60;
+  std::string chat_template, policy = "fcfs", tool_format;
 };
-
-// SIGTERM and SIGINT from now on: how many have come.
-class StopSignals {
- public:
-  StopSignals() {
-    count_ = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int) { ++count_; };
-    action.sa_flags = SA_RESTART;
-    sigaction(SIGTERM, &action, nullptr);
-    sigaction(SIGINT, &action, nullptr);
-    // Whoever reads the log may be gone before the server is.
-    std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal
-  }
-  static int count() { return count_; }
-  // This process is ended by another one, not by signals.
-  static void leave_to_others() {
-    for (const int signal : {SIGTERM, SIGINT, SIGPIPE})
-      std::signal(signal, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for these
-  }
-
- private:
-  static inline std::atomic<int> count_{0};
-};
-
-// An address of IPv6 stands in brackets there.
-std::string name_in_url(const std::string& host) {
-  const bool bare = host.find(':') != std::string::npos && !host.starts_with("[");
-  return bare ? concat("[", host, "]") : host;
-}
-
-void read_key_files(Arguments& args) {
-  const auto read = [](const std::vector<std::string>& files, std::vector<std::string>& keys) {
-    for (const std::string& file : files) {
-      std::vector<std::string> more = read_api_keys(file);
-      keys.insert(keys.end(), more.begin(), more.end());
-    }
-  };
-  read(args.key_files, args.keys);
-  read(args.admin_key_files, args.admin_keys);
-}
-
-HttpConfig http_config(const Arguments& args) {
-  HttpConfig http;
-  http.host = args.host;
-  http.port = args.port;
-  http.insecure = args.insecure;
-  http.keys = ApiKeys(args.keys, args.admin_keys);
-  if (args.tls.certificate.empty() != args.tls.key.empty())
-    fail_input("--ssl-certfile and --ssl-keyfile go together");
-  if (!args.tls.certificate.empty()) http.tls = args.tls;
-  return http;
-}
 
 ServiceConfig service_config(const Arguments& args, const ServedModel& model,
                              const std::string& chat) {
@@ -116,9 +58,10 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
   config.end_ids = stop_tokens(model.tokenizer_spec(), model.tokenizer(), chat);
   config.adds_special = model.loaded().wants_special_tokens();
   const int64_t running = model.limits().sequences;
-  config.admission = {.running = running,
-                      .waiting = 4 * running,
-                      .several_tenants = args.keys.size() + args.admin_keys.size() > 1};
+  config.admission = {
+      .running = running,
+      .waiting = 4 * running,
+      .several_tenants = args.listener.keys.size() + args.listener.admin_keys.size() > 1};
   config.requests.has_priorities = args.policy == "priority";
   config.requests.sequences = std::min(config.requests.sequences, 5 * running);
   config.requests.vocab_size = model.tokenizer().vocab_size();
@@ -139,17 +82,9 @@ void wait_for_the_end(const Engine& engine, const ServedModel& model, HttpServer
   }
 }
 
-// What is under way goes on until it is done, the time is over, or a second signal comes.
 void drain(const Arguments& args, Engine& engine, Service& service, HttpServer& server) {
-  log_info("stopping: ", server.counts().exchanges, " requests are answered to their ends; ",
-           "a second signal ends them");
   service.admission().close("shutting_down", "the server is shutting down");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(args.shutdown_seconds);
-  bool done = server.drain(milliseconds(0));
-  while (!done && StopSignals::count() < 2 && std::chrono::steady_clock::now() < end)
-    done = server.drain(milliseconds(50));
-  if (done) return;
-  log_warning(server.counts().exchanges, " requests end with an error");
+  if (drain_requests(args.listener, server)) return;
   engine.stop();
   server.drain(milliseconds(2000));
 }
@@ -190,16 +125,14 @@ void serve(const Arguments& args, ServedModel& model) {
   const StopSignals signals;
   Routes routes = service.routes();
   add_page(routes);
-  HttpServer server(http_config(args), std::move(routes),
+  HttpServer server(http_config(args.listener), std::move(routes),
                     [&](const RequestSummary& summary) { service.count(summary); });
   log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
            " on ", model.device());
   log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
            " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens,
            "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
-  std::printf("listening on %s://%s:%d\n", args.tls.key.empty() ? "http" : "https",
-              name_in_url(args.host).c_str(), server.port());
-  std::fflush(stdout);
+  print_listening(args.listener, server.port());
   wait_for_the_end(engine, model, server);
   drain(args, engine, service, server);
 }
@@ -243,50 +176,23 @@ void run(Arguments args, const CommandLine& line) {
   before_connecting([&] {
     if (!front) ensure_ranks(args.model.ranks, line.argc, line.argv);
     rank_launcher(args.model.launcher);
-    read_key_files(args);
+    read_key_files(args.listener);
     // What is wrong with the address is said before minutes of loading.
-    if (launcher.rank == 0) HttpServer(http_config(args), Routes()).stop();
+    if (launcher.rank == 0) HttpServer(http_config(args.listener), Routes()).stop();
   });
   if (!front) return serve_under_launcher(args);
   FrontModel model(args.model, line);
   serve(args, model);
 }
 
-void add_key_options(CLI::App& command, Arguments& args) {
-  const auto add = [&](const char* name, std::vector<std::string>& to, const char* help) {
-    return command.add_option(name, to, help)->take_all()->allow_extra_args(false);
-  };
-  add("--api-key", args.keys,
-      "Clients must know it (repeatable); without one only this machine is served");
-  add("--api-key-file", args.key_files, "Such keys, one a line; # begins a comment (repeatable)")
-      ->type_name("FILE");
-  add("--admin-api-key", args.admin_keys,
-      "The same, and what changes the server is open to it (repeatable)");
-  add("--admin-api-key-file", args.admin_key_files, "Such keys, one a line (repeatable)")
-      ->type_name("FILE");
-}
-
 void add_server_options(CLI::App& command, Arguments& args) {
-  command.add_option("--host", args.host, "Address to listen on")->capture_default_str();
-  command.add_option("--port", args.port, "Port; 0: any free one, which is printed")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 65535));
   command
       .add_option("--served-model-name", args.names,
                   "The model's id in requests (repeatable; default: as --model names it)")
       ->take_all()
       ->allow_extra_args(false);
-  add_key_options(command, args);
-  command.add_flag("--insecure", args.insecure,
-                   "Serve other machines without a key: whoever reaches the port may use it");
-  command.add_option("--ssl-certfile", args.tls.certificate, "TLS: the certificates, PEM")
-      ->type_name("FILE");
-  command.add_option("--ssl-keyfile", args.tls.key, "TLS: the private key, PEM")->type_name("FILE");
-  command
-      .add_option("--shutdown-timeout", args.shutdown_seconds,
-                  "Seconds that requests have to end after SIGTERM")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  add_listener_options(command, args.listener);
+  add_admin_key_options(command, args.listener);
 }
 
 void add_scheduling_option(CLI::App& command, Arguments& args) {

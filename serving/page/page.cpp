@@ -20,16 +20,20 @@ const char* type_of(std::string_view name) {
 
 void add_page(Routes& routes) {
   for (const PageFile& file : kPageFiles) {
+    const auto answer = [&file](HttpRequest&) {
+      return HttpAnswer{{.body = std::string(file.text),
+                         .content_type = type_of(file.name),
+                         .headers = {{"Content-Security-Policy", kPolicy},
+                                     {"X-Content-Type-Options", "nosniff"},
+                                     {"Referrer-Policy", "no-referrer"},
+                                     {"Cache-Control", "no-cache"}}}};
+    };
     const std::string path = file.name == "index.html" ? "/" : concat("/", file.name);
-    routes.add(
-        {.method = "GET", .path = path, .access = Access::kOpen, .handle = [&file](HttpRequest&) {
-           return HttpAnswer{{.body = std::string(file.text),
-                              .content_type = type_of(file.name),
-                              .headers = {{"Content-Security-Policy", kPolicy},
-                                          {"X-Content-Type-Options", "nosniff"},
-                                          {"Referrer-Policy", "no-referrer"},
-                                          {"Cache-Control", "no-cache"}}}};
-         }});
+    routes.add({.method = "GET",
+                .path = path,
+                .access = Access::kOpen,
+                .handle = answer,
+                .is_quick = true});
   }
 }
 

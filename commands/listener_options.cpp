@@ -1,0 +1,100 @@
+#include "commands/listener_options.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "commands/stop_signals.h"
+#include "engine/observe/log.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+
+// An address of IPv6 stands in brackets there.
+std::string name_in_url(const std::string& host) {
+  const bool bare = host.find(':') != std::string::npos && !host.starts_with("[");
+  return bare ? concat("[", host, "]") : host;
+}
+
+CLI::Option* add_repeatable(CLI::App& command, const char* name, std::vector<std::string>& to,
+                            const char* help) {
+  return command.add_option(name, to, help)->take_all()->allow_extra_args(false);
+}
+
+}  // namespace
+
+void add_listener_options(CLI::App& command, ListenerOptions& options) {
+  command.add_option("--host", options.host, "Address to listen on")->capture_default_str();
+  command.add_option("--port", options.port, "Port; 0: any free one, which is printed")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
+  add_repeatable(command, "--api-key", options.keys,
+                 "Clients must know it (repeatable); without one only this machine is served");
+  add_repeatable(command, "--api-key-file", options.key_files,
+                 "Such keys, one a line; # begins a comment (repeatable)")
+      ->type_name("FILE");
+  command.add_flag("--insecure", options.insecure,
+                   "Serve other machines without a key: whoever reaches the port may use it");
+  command.add_option("--ssl-certfile", options.tls.certificate, "TLS: the certificates, PEM")
+      ->type_name("FILE");
+  command.add_option("--ssl-keyfile", options.tls.key, "TLS: the private key, PEM")
+      ->type_name("FILE");
+  command
+      .add_option("--shutdown-timeout", options.shutdown_seconds,
+                  "Seconds that requests have to end after SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+}
+
+void add_admin_key_options(CLI::App& command, ListenerOptions& options) {
+  add_repeatable(command, "--admin-api-key", options.admin_keys,
+                 "The same, and what changes the server is open to it (repeatable)");
+  add_repeatable(command, "--admin-api-key-file", options.admin_key_files,
+                 "Such keys, one a line (repeatable)")
+      ->type_name("FILE");
+}
+
+void read_key_files(ListenerOptions& options) {
+  const auto read = [](const std::vector<std::string>& files, std::vector<std::string>& keys) {
+    for (const std::string& file : files) {
+      std::vector<std::string> more = read_api_keys(file);
+      keys.insert(keys.end(), more.begin(), more.end());
+    }
+  };
+  read(options.key_files, options.keys);
+  read(options.admin_key_files, options.admin_keys);
+}
+
+HttpConfig http_config(const ListenerOptions& options) {
+  HttpConfig http;
+  http.host = options.host;
+  http.port = options.port;
+  http.insecure = options.insecure;
+  http.keys = ApiKeys(options.keys, options.admin_keys);
+  if (options.tls.certificate.empty() != options.tls.key.empty())
+    fail_input("--ssl-certfile and --ssl-keyfile go together");
+  if (!options.tls.certificate.empty()) http.tls = options.tls;
+  return http;
+}
+
+void print_listening(const ListenerOptions& options, int port) {
+  std::printf("listening on %s://%s:%d\n", options.tls.key.empty() ? "http" : "https",
+              name_in_url(options.host).c_str(), port);
+  std::fflush(stdout);
+}
+
+bool drain_requests(const ListenerOptions& options, HttpServer& server) {
+  log_info("stopping: ", server.counts().exchanges, " requests are answered to their ends; ",
+           "a second signal ends them");
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::seconds(options.shutdown_seconds);
+  bool done = server.drain(milliseconds(0));
+  while (!done && StopSignals::count() < 2 && std::chrono::steady_clock::now() < end)
+    done = server.drain(milliseconds(50));
+  if (!done) log_warning(server.counts().exchanges, " requests end with an error");
+  return done;
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+// Where a command listens, and to whom: what `serve` and `route` share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "serving/http/server.h"
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+struct ListenerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::vector<std::string> keys, key_files, admin_keys, admin_key_files;
+  bool insecure = false;
+  TlsFiles tls;
+  int shutdown_seconds = 60;
+};
+
+// --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --shutdown-timeout, --api-key and --api-key-file.
+void add_listener_options(CLI::App& command, ListenerOptions& options);
+// --admin-api-key and --admin-api-key-file.
+void add_admin_key_options(CLI::App& command, ListenerOptions& options);
+
+// The keys of the files join the others. InputError for what cannot be read.
+void read_key_files(ListenerOptions& options);
+
+// InputError for half of a pair of TLS's files.
+HttpConfig http_config(const ListenerOptions& options);
+
+// Tells whoever started the program, and waits for it, that requests are answered.
+void print_listening(const ListenerOptions& options, int port);
+
+// What is under way goes on until it is done, the time is over, or a second signal comes. False: not all of it is.
+bool drain_requests(const ListenerOptions& options, HttpServer& server);
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// SIGTERM and SIGINT as wishes that somebody looks at from time to time.
+#pragma once
+
+#include <atomic>
+#include <csignal>
+
+namespace trireme {
+
+// From its making on: how many have come. A reader of the log that is gone (SIGPIPE) ends nothing any more.
+class StopSignals {
+ public:
+  StopSignals() {
+    count_ = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { ++count_; };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for this signal
+  }
+  static int count() { return count_; }
+  // This process is ended by another one, not by signals.
+  static void leave_to_others() {
+    for (const int signal : {SIGTERM, SIGINT, SIGPIPE})
+      std::signal(signal, SIG_IGN);  // NOLINT(cert-err33-c): it cannot fail for these
+  }
+
+ private:
+  static inline std::atomic<int> count_{0};
+};
+
+}  // namespace trireme
