@@ -229,11 +229,10 @@ void Engine::tell(Progress& progress) {
                       .finish = progress.finish};
   if (progress.finish == FinishReason::kError) event.error = "the model's output is not finite";
   if (progress.token && progress.token->id >= 0) event.tokens.push_back(std::move(*progress.token));
-  const SequenceListener listener = at->second.listener;
-  if (progress.finish) {
-    running_.erase(at);
-    ids_.erase(id);
-  }
+  if (!progress.finish) return at->second.listener(std::move(event));
+  const SequenceListener listener = std::move(at->second.listener);
+  running_.erase(at);
+  ids_.erase(id);
   listener(std::move(event));
 }
 
