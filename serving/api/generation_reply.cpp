@@ -174,7 +174,7 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
   if (!delta.text.empty() || !choice.told.empty())
     write_frame(choice, delta.text, false, nullptr, frames);
   if (!calls.empty()) write_calls(choice, calls, frames);
-  if (choice.finish != nullptr) write_frame(choice, "", false, choice.finish, frames);
+  if (choice.finish != nullptr) write_frame(choice, "", false, told_finish(choice), frames);
   if (!done()) return;
   if (form_.include_usage) {
     std::string data;
@@ -230,16 +230,18 @@ void GenerationReply::end(Choice& choice, const char* reason) {
   --open_;
 }
 
-// Takes what is calls out of a piece of text. A text with calls has ended because of them.
+// A text with calls has ended because of them.
+const char* GenerationReply::told_finish(const Choice& choice) {
+  const bool stop = std::string_view(choice.finish) == "stop";
+  return stop && choice.parser.calls() > 0 ? "tool_calls" : choice.finish;
+}
+
+// Takes what is calls out of a piece of text.
 void GenerationReply::find_calls(Choice& choice, std::string& text,
                                  std::vector<ToolCallDelta::Call>& calls) {
   ToolCallDelta found;
   choice.parser.push(std::exchange(text, {}), found);
-  if (choice.finish != nullptr) {
-    choice.parser.finish(found);
-    if (choice.parser.calls() > 0 && std::string_view(choice.finish) == "stop")
-      choice.finish = "tool_calls";
-  }
+  if (choice.finish != nullptr) choice.parser.finish(found);
   text = std::move(found.content);
   calls = std::move(found.calls);
 }
@@ -424,7 +426,7 @@ void GenerationReply::write_choice(JsonWriter& json, const Choice& choice, size_
     write_logprobs(json, choice);
   else
     json.null();
-  json.key("finish_reason").string(choice.finish);
+  json.key("finish_reason").string(told_finish(choice));
   if (!form_.chat && form_.prompt_logprobs >= 0) {
     const size_t first = choice.index - choice.index % static_cast<size_t>(form_.n);
     json.key("prompt_logprobs");

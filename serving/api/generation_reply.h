@@ -84,6 +84,7 @@ class GenerationReply {
   void add_token(Choice& choice, const ChosenToken& token, bool last, TextDelta& delta);
   void add_logprobs(Choice& choice, std::vector<TokenText>& tokens);
   void end(Choice& choice, const char* reason);
+  static const char* told_finish(const Choice& choice);
   void find_calls(Choice& choice, std::string& text, std::vector<ToolCallDelta::Call>& calls);
   void write_calls(Choice& choice, const std::vector<ToolCallDelta::Call>& calls,
                    std::string& frames);

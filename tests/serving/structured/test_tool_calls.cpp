@@ -62,7 +62,7 @@ TEST(ToolCalls, OfHermes) {
   of("<tool_call> nothing", "<tool_call> nothing");
   of("<tool_call>{\"x\": {\"name\": \"f\"}}", "<tool_call>{\"x\": {\"name\": \"f\"}}");
   of("  two spaces ", "  two spaces ");
-  of("<<tool_call>{\"name\":\"f\"}</tool_call> then", "<|f({})");
+  of("<<tool_call>{\"name\":\"f\"}</tool_call> then", "< then|f({})");
 }
 
 TEST(ToolCalls, OfLlama3) {
