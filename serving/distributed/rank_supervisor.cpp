@@ -88,7 +88,9 @@ std::vector<std::byte> RankSupervisor::wait_for_outcome(const Group& group) {
   if (!outcome_) fail_lost(why_);
   const Step step = std::exchange(step_, {});
   deadline_.took(step.tokens, Clock::now() - step.began);
-  return *std::exchange(outcome_, {});
+  std::vector<std::byte> told = std::move(*outcome_);
+  outcome_.reset();
+  return told;
 }
 
 // --- the supervisor's thread ------------------------------------------------------------------------------
