@@ -62,7 +62,7 @@ class RecordWriter {
   }
   template <class T>
   void put(const T& record) requires std::is_class_v<T> {
-    std::apply([this](const auto&... field) { (put(field), ...); }, members(record));
+    std::apply([this](const auto&... field) { (this->put(field), ...); }, members(record));
   }
   std::vector<std::byte> take() { return std::move(bytes_); }
 
@@ -118,7 +118,7 @@ class RecordReader {
   }
   template <class T>
   void get(T& record) requires std::is_class_v<T> {
-    std::apply([this](auto&... field) { (get(field), ...); }, members(record));
+    std::apply([this](auto&... field) { (this->get(field), ...); }, members(record));
   }
   void expect_end() const {
     if (!rest_.empty()) throw BadMessage(concat(rest_.size(), " bytes are left over"));
