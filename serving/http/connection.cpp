@@ -521,13 +521,13 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
     }
     if (part.whole) co_return co_await reply(exchange, *part.whole);
     if (part.events.empty() && now >= ping) part.events = ": ping\n\n";
-    if (!part.events.empty()) {
+    if (!part.events.empty() || (part.done && begun)) {
       if (!chunks) exchange.keep = false;
       std::string bytes;
       if (!begun)
         bytes = head_of(exchange, 200, "text/event-stream; charset=utf-8", {},
                         chunks ? "Transfer-Encoding: chunked\r\n" : "");
-      bytes += chunks ? chunk_text(part.events) : part.events;
+      if (!part.events.empty()) bytes += chunks ? chunk_text(part.events) : part.events;
       if (part.done && chunks) bytes += "0\r\n\r\n";
       if (!co_await write(bytes)) co_return false;
       begun = true;
