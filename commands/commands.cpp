@@ -15,6 +15,7 @@
 #include "commands/logits.h"
 #include "commands/parse_error.h"
 #include "commands/report.h"
+#include "commands/route.h"
 #include "commands/schedule.h"
 #include "commands/serve.h"
 #include "commands/tokenize.h"
@@ -67,6 +68,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_logits_command(app, line);
   add_generate_command(app, line);
   add_serve_command(app, line);
+  add_route_command(app);
   add_checkpoint_command(app);
   add_tokenize_commands(app);
   add_report_command(app);

@@ -12,7 +12,7 @@
 #include "engine/io/strict_json.h"
 #include "serving/bench/event_reader.h"
 #include "serving/bench/stream_timer.h"
-#include "serving/client/http_client.h"
+#include "serving/client/client_pool.h"
 
 namespace trireme {
 namespace {
@@ -43,7 +43,10 @@ class LoadRun {
  public:
   LoadRun(const LoadOptions& options, const std::vector<LoadRequest>& requests,
           const std::vector<double>& arrivals)
-      : options_(options), requests_(requests), arrivals_(arrivals), tls_(tls_of(options)) {
+      : options_(options),
+        requests_(requests),
+        arrivals_(arrivals),
+        clients_(context_.get_executor(), options.server, tls_of(options)) {
     result_.outcomes.resize(requests.size());
   }
   static std::shared_ptr<asio::ssl::context> tls_of(const LoadOptions& options) {
@@ -64,16 +67,14 @@ class LoadRun {
   asio::awaitable<void> dispatch();
   asio::awaitable<void> request(size_t number);
   asio::awaitable<void> exchange(const LoadRequest& request, RequestOutcome& outcome);
-  asio::awaitable<std::unique_ptr<HttpClient>> send(const std::string& text, ResponseHead& head);
   asio::awaitable<void> read_events(HttpClient& client, StreamTimer& timer, Clock::time_point sent);
 
   const LoadOptions& options_;
   const std::vector<LoadRequest>& requests_;
   const std::vector<double>& arrivals_;
-  std::shared_ptr<asio::ssl::context> tls_;
   asio::io_context context_{1};
   asio::steady_timer ended_{context_};  // cancelled when a request has
-  std::vector<std::unique_ptr<HttpClient>> idle_;
+  ClientPool clients_;
   int64_t under_way_ = 0;
   Clock::time_point start_;
   LoadResult result_;
@@ -108,36 +109,15 @@ asio::awaitable<void> LoadRun::request(size_t number) {
   ended_.cancel();
 }
 
-// Takes a connection that is open already, where there is one.
-asio::awaitable<std::unique_ptr<HttpClient>> LoadRun::send(const std::string& text,
-                                                           ResponseHead& head) {
-  if (!idle_.empty()) {
-    std::unique_ptr<HttpClient> client = std::move(idle_.back());
-    idle_.pop_back();
-    try {
-      co_await client->send(text, options_.timeout);
-      head = co_await client->read_head(options_.timeout);
-      co_return client;
-    } catch (const ClientError& error) {
-      if (error.timed_out()) throw;  // else the server has closed it meanwhile
-    }
-  }
-  std::unique_ptr<HttpClient> client =
-      make_http_client(context_.get_executor(), options_.server, tls_);
-  co_await client->connect(std::min(kConnectTime, options_.timeout));
-  co_await client->send(text, options_.timeout);
-  head = co_await client->read_head(options_.timeout);
-  co_return client;
-}
-
 asio::awaitable<void> LoadRun::exchange(const LoadRequest& request, RequestOutcome& outcome) {
   const auto sent = Clock::now();
-  ResponseHead head;
   const std::string text = request_text(options_, "POST", options_.path, request.body);
-  std::unique_ptr<HttpClient> client = co_await send(text, head);
+  std::shared_ptr<HttpClient> client;
+  const ResponseHead head = co_await clients_.send(text, std::min(kConnectTime, options_.timeout),
+                                                   options_.timeout, client);
   if (head.status != 200) {
     const std::string body = co_await read_whole_body(*client, kMostErrorBody, options_.timeout);
-    if (client->can_be_reused()) idle_.push_back(std::move(client));
+    clients_.give_back(std::move(client));
     throw Error(concat("status ", head.status, ": ", error_message_of(body)));
   }
   const std::string* type = head.find("content-type");
@@ -145,7 +125,7 @@ asio::awaitable<void> LoadRun::exchange(const LoadRequest& request, RequestOutco
     throw Error(concat("the answer is no stream of events, but ", type == nullptr ? "?" : *type));
   StreamTimer timer(outcome, options_.chat);
   co_await read_events(*client, timer, sent);
-  if (client->can_be_reused()) idle_.push_back(std::move(client));
+  clients_.give_back(std::move(client));
   timer.finish(request.input_tokens);
   result_.has_usage = result_.has_usage && timer.has_usage();
 }

@@ -49,9 +49,13 @@ class StreamClient final : public HttpClient {
   Awaitable<ResponseHead> read_head(Limit limit) override;
   Awaitable<bool> read_body(std::string& out, Limit limit) override;
   bool can_be_reused() const override {
-    return parser_ && parser_->is_done() && parser_->keep_alive() && buffer_.size() == 0;
+    return !closed_ && parser_ && parser_->is_done() && parser_->keep_alive() &&
+           buffer_.size() == 0;
   }
+  bool is_connected() const override { return connected_; }
+  bool is_closed() const override { return closed_; }
   void close() override {
+    closed_ = true;
     resolver_.cancel();
     beast::get_lowest_layer(stream_).close();
   }
@@ -67,12 +71,14 @@ class StreamClient final : public HttpClient {
   tcp::resolver resolver_{stream_.get_executor()};
   beast::flat_buffer buffer_{kMostHeadBytes + kReadBytes};
   std::optional<Parser> parser_;
+  bool connected_ = false, closed_ = false;
   std::array<char, kReadBytes> space_{};
 };
 
 template <class Stream>
 void StreamClient<Stream>::check(error_code error, const char* doing, Limit limit) const {
-  if (!error) return;
+  if (!error && !closed_) return;
+  if (closed_) throw ClientError(concat(server_.url(), ": ", doing, " was given up"), false);
   const bool late = error == beast::error::timeout;
   throw ClientError(late ? concat(server_.url(), ": ", doing, " took longer than ",
                                   static_cast<double>(limit.count()) / 1e3, " s")
@@ -123,6 +129,7 @@ asio::awaitable<void> StreamClient<Stream>::connect(Limit limit) {
     const auto [refused] = co_await stream_.async_handshake(asio::ssl::stream_base::client, kTuple);
     check(refused, "TLS's handshake", limit);
   }
+  connected_ = true;
 }
 
 template <class Stream>

@@ -55,8 +55,10 @@ class HttpClient {
   virtual Awaitable<bool> read_body(std::string& out, Limit limit) = 0;
   // The answer was read to its end, the server keeps the connection, and has sent nothing more.
   virtual bool can_be_reused() const = 0;
-  // What waits fails at once.
+  virtual bool is_connected() const = 0;  // connect() has succeeded
+  // What waits fails at once, and what is asked for later.
   virtual void close() = 0;
+  virtual bool is_closed() const = 0;  // by close()
 };
 
 // ca_file: PEM certificates to trust beside the system's; "" none. InputError when they cannot be read.

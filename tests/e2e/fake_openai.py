@@ -12,6 +12,7 @@ class FakeServer:
         self.token_times, self.status, self.usage, self.stalls_after = token_times, status, usage, stalls_after
         self.requests, self.sent = [], []  # bodies; for each request its arrival and the times of its tokens
         self.headers = []
+        self.ready = True
         self.under_way = self.most_under_way = 0
         self.lock = threading.Lock()
         self.stopping = threading.Event()
@@ -25,11 +26,20 @@ class FakeServer:
                 pass
 
             def do_GET(self):
+                if self.path == "/health/ready" and not fake.ready:
+                    self.answer(503, {})
+                    return
                 known = {"/v1/models": {"data": [{"id": "fake"}]}, "/health/ready": {"status": "ready"}}
                 self.answer(200 if self.path in known else 404, known.get(self.path, {}))
 
             def do_POST(self):
                 fake.post(self)
+
+            def handle(self):
+                try:
+                    super().handle()
+                except OSError:  # the client went away
+                    pass
 
             def answer(self, status, value):
                 body = json.dumps(value).encode()
@@ -68,8 +78,6 @@ class FakeServer:
                 handler.answer(self.status, {"error": {"message": "the fake is full"}})
             else:
                 self.stream(handler, body, times)
-        except OSError:  # the client went away
-            pass
         finally:
             with self.lock:
                 self.under_way -= 1

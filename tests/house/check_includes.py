@@ -28,13 +28,14 @@ MAY_INCLUDE = {
                     "serving/structured"],
     "serving/http": ENGINE + ["parallel", "transformer", "serving/scheduler", "serving/engine", "serving/text",
                               "serving/structured", "serving/api"],
+    "serving/router": ["engine/core", "engine/io", "engine/observe", "serving/api", "serving/http", "serving/client"],
     "serving/page": ["engine/core", "serving/http"],
     "serving/client": ["engine/core"],
     "serving/bench": ["engine/core", "engine/io", "serving/client"],
     "training": ENGINE + ["parallel", "transformer", "optim", "serving/engine"],
     "commands": ENGINE + ["parallel", "transformer", "optim", "serving/engine", "serving/distributed",
                           "serving/structured", "serving/api", "serving/http", "serving/client", "serving/page",
-                          "serving/bench", "training"],
+                          "serving/bench", "serving/router", "training"],
     "main.cpp": ["commands"],
 }
 # A header that says this in its first comment may include heavy ones; only its like may include it.

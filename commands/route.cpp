@@ -1,0 +1,130 @@
+#include "commands/route.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "commands/listener_options.h"
+#include "commands/stop_signals.h"
+#include "engine/observe/log.h"
+#include "serving/router/router.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Arguments {
+  ListenerOptions listener;
+  std::vector<std::string> servers;
+  std::string ca_file;
+  BalanceRule balance;
+  int silence_seconds = 600, health_failures = 3;
+  double health_interval = 1, health_timeout = 2;
+};
+
+milliseconds milliseconds_of(double seconds) {
+  return milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
+RouterConfig router_config(const Arguments& args) {
+  RouterConfig config{.ca_file = args.ca_file,
+                      .balance = args.balance,
+                      .silence = std::chrono::seconds(args.silence_seconds),
+                      .health_interval = milliseconds_of(args.health_interval),
+                      .health_timeout = milliseconds_of(args.health_timeout),
+                      .health_failures = args.health_failures};
+  if (args.servers.size() > kMostServers)
+    fail_input("--server: ", args.servers.size(), " servers, at most ", kMostServers);
+  std::set<std::string> known;
+  for (const std::string& url : args.servers) {
+    config.servers.push_back(parse_server_address(url, "--server"));
+    if (!known.insert(config.servers.back().url()).second)
+      fail_input("--server ", url, " is there twice");
+  }
+  return config;
+}
+
+void run(Arguments args) {
+  read_key_files(args.listener);
+  RouterConfig config = router_config(args);
+  const size_t servers = config.servers.size();
+  const StopSignals signals;
+  Router router(std::move(config));
+  HttpServer server(http_config(args.listener), router.routes(),
+                    [&](const RequestSummary& summary) { router.count(summary); });
+  log_info("before ", servers, " servers");
+  // Who starts it wants to know of an address that leads nowhere; they may still come.
+  if (!router.wait_for_a_server(milliseconds_of(args.health_timeout)))
+    log_warning("no server answers yet: requests are refused with 503 until one does");
+  print_listening(args.listener, server.port());
+  while (StopSignals::count() == 0) std::this_thread::sleep_for(milliseconds(50));
+  router.close();
+  drain_requests(args.listener, server);
+  server.stop();
+}
+
+void add_server_options(CLI::App& command, Arguments& args) {
+  command.add_option("--server", args.servers, "URL of a server, http://HOST:PORT (repeatable)")
+      ->required()
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("URL");
+  command
+      .add_option("--ca-file", args.ca_file,
+                  "Servers over TLS: certificates to trust beside the system's, PEM")
+      ->type_name("FILE");
+  command
+      .add_option("--timeout", args.silence_seconds,
+                  "Seconds that a server may be silent within a request")
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  command.add_option("--health-interval", args.health_interval, "Seconds between health checks")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command.add_option("--health-timeout", args.health_timeout, "Seconds that one may take")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
+  command
+      .add_option("--health-failures", args.health_failures,
+                  "So many without an answer, and requests at the server are given up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+}
+
+void add_balance_options(CLI::App& command, BalanceRule& balance) {
+  command
+      .add_option("--cache-threshold", balance.cache_threshold,
+                  "Share of a prompt that a server must have seen to be preferred for it")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command
+      .add_option("--balance-abs-threshold", balance.absolute,
+                  "Prompts do not count where servers' loads differ by more requests than this")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  command
+      .add_option("--balance-rel-threshold", balance.relative,
+                  "... and the larger is above so many times the smaller")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+CLI::App* add_route_command(CLI::App& app) {
+  auto args = std::make_shared<Arguments>();
+  CLI::App* command =
+      app.add_subcommand("route", "One address before several servers of OpenAI's API");
+  add_server_options(*command, *args);
+  add_listener_options(*command, args->listener);
+  add_balance_options(*command, args->balance);
+  command->footer(
+      "Requests go to the server that has seen the beginning of their prompt, or has the least to "
+      "do.\nMore: docs/serving.md");
+  command->callback([args] { run(*args); });
+  return command;
+}
+
+}  // namespace trireme

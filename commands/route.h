@@ -1,0 +1,12 @@
+// `trireme route`: one address before several servers.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+CLI::App* add_route_command(CLI::App& app);
+
+}  // namespace trireme

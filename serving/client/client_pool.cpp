@@ -1,0 +1,50 @@
+#include "serving/client/client_pool.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+// Servers close idle connections after a minute or more; vLLM's after five seconds.
+constexpr std::chrono::seconds kIdleTime{4};
+
+}  // namespace
+
+std::shared_ptr<HttpClient> ClientPool::take_idle() {
+  const auto oldest = std::chrono::steady_clock::now() - kIdleTime;
+  const auto fresh = std::find_if(idle_.begin(), idle_.end(),
+                                  [&](const Idle& idle) { return idle.since >= oldest; });
+  idle_.erase(idle_.begin(), fresh);
+  if (idle_.empty()) return nullptr;
+  std::shared_ptr<HttpClient> client = std::move(idle_.back().client);
+  idle_.pop_back();
+  return client;
+}
+
+boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& request,
+                                                      HttpClient::Limit connect_limit,
+                                                      HttpClient::Limit limit,
+                                                      std::shared_ptr<HttpClient>& client) {
+  client = take_idle();
+  if (client != nullptr) {
+    const std::shared_ptr<HttpClient> kept = client;
+    try {
+      co_await kept->send(request, limit);
+      co_return co_await kept->read_head(limit);
+    } catch (const ClientError& error) {
+      if (error.timed_out() || kept->is_closed()) throw;  // else the server has closed it
+    }
+  }
+  const std::shared_ptr<HttpClient> fresh = make_http_client(executor_, server_, tls_);
+  client = fresh;
+  co_await fresh->connect(connect_limit);
+  co_await fresh->send(request, limit);
+  co_return co_await fresh->read_head(limit);
+}
+
+void ClientPool::give_back(std::shared_ptr<HttpClient> client) {
+  if (client->can_be_reused())
+    idle_.push_back({std::move(client), std::chrono::steady_clock::now()});
+}
+
+}  // namespace trireme

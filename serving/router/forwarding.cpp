@@ -1,0 +1,112 @@
+#include "serving/router/forwarding.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "engine/io/strict_json.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array kOfConnection = {"connection",
+                                      "keep-alive",
+                                      "proxy-authenticate",
+                                      "proxy-authorization",
+                                      "proxy-connection",
+                                      "te",
+                                      "trailer",
+                                      "transfer-encoding",
+                                      "upgrade",
+                                      "content-length"};
+constexpr std::array kWrittenAnew = {"host", "expect", "accept-encoding", "x-request-id"};
+constexpr std::array kOfReply = {"content-type", "date", "server", "x-request-id",
+                                 "content-encoding"};
+
+template <size_t N>
+bool is_one_of(const std::array<const char*, N>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
+  return text;
+}
+
+// Connection: names further headers that concern it only.
+bool is_of_connection(const Headers& headers, const std::string& name) {
+  if (is_one_of(kOfConnection, name)) return true;
+  for (const auto& [key, value] : headers) {
+    if (key != "connection") continue;
+    std::string list = lower(value);
+    std::erase_if(list, [](char c) { return c == ' ' || c == '\t'; });
+    if (concat(",", list, ",").find(concat(",", name, ",")) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string forwarded_request(const HttpRequest& request, const std::string& authority,
+                              const std::string& base) {
+  const RequestHead& head = request.head;
+  std::string out = concat(head.method == "HEAD" ? "GET" : head.method, " ", base, head.target,
+                           " HTTP/1.1\r\nHost: ", authority, "\r\n");
+  for (const auto& [name, value] : head.headers)
+    if (!is_of_connection(head.headers, name) && !is_one_of(kWrittenAnew, name))
+      out += concat(name, ": ", value, "\r\n");
+  out += concat("x-request-id: ", request.id, "\r\n");
+  if (head.method != "POST") return out += "\r\n";  // a body would be one more request's beginning
+  out += concat("content-length: ", request.body.size(), "\r\n\r\n");
+  return out += request.body;
+}
+
+Headers forwarded_headers(const Headers& headers) {
+  Headers out;
+  for (const auto& header : headers)
+    if (!is_of_connection(headers, header.first) && !is_one_of(kOfReply, header.first))
+      out.push_back(header);
+  return out;
+}
+
+std::string take_whole_events(std::string& pending) {
+  size_t end = 0;
+  for (const std::string_view blank : {"\n\n", "\n\r\n"})
+    if (const size_t at = pending.rfind(blank); at != std::string::npos)
+      end = std::max(end, at + blank.size());
+  std::string out = pending.substr(0, end);
+  pending.erase(0, end);
+  return out;
+}
+
+PromptText prompt_text(const HttpRequest& request) {
+  PromptText out;
+  Json body;
+  try {
+    body = parse_strict_json<Json>(request.body, "body", {.depth = 64});
+  } catch (const InputError&) {
+    return out;  // a server will say what is wrong with it
+  }
+  if (!body.is_object()) return out;
+  const auto text_of = [&](const char* name) {
+    const auto at = body.find(name);
+    if (at == body.end() || at->is_null()) return std::string();
+    return at->is_string() ? at->get<std::string>()
+                           : at->dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  // A server shares its cache among requests of the same key and salt.
+  const std::string* key = request.head.find("authorization");
+  const std::string scope =
+      concat(text_of("model"), "\n", text_of("cache_salt"), "\n", key == nullptr ? "" : *key);
+  out.scope = XXH3_64bits(scope.data(), scope.size());
+  out.text = text_of("prompt");
+  if (out.text.empty()) out.text = text_of("tools") + text_of("messages");
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+// What goes through a router and what does not: heads are written anew, so that nobody else's framing gets through
+// (RFC 9110, 7.6.1).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "serving/http/exchange.h"
+
+namespace trireme {
+
+// The request as it is sent on to `authority` (host:port), below `base`: its own Host, Content-Length and
+// X-Request-Id; without headers that concern one connection only, and without Accept-Encoding and Expect.
+std::string forwarded_request(const HttpRequest& request, const std::string& authority,
+                              const std::string& base);
+
+// Of an answer's headers (names in lower case) those that go back: not the ones of one connection, nor those that
+// the router writes itself.
+Headers forwarded_headers(const Headers& headers);
+
+// The bytes of `pending` up to the end of its last whole event, which are taken from it: between events something
+// may be put in.
+std::string take_whole_events(std::string& pending);
+
+// What a prompt begins with, for prefix_blocks(): model, salt and key go into the scope. "" where the body is none
+// of OpenAI's.
+struct PromptText {
+  std::string text;
+  uint64_t scope = 0;
+};
+PromptText prompt_text(const HttpRequest& request);
+
+}  // namespace trireme

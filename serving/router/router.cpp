@@ -1,0 +1,218 @@
+#include "serving/router/router.h"
+
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <optional>
+#include <thread>
+
+#include "engine/core/file_limit.h"
+#include "engine/observe/log.h"
+#include "serving/api/json_writer.h"
+#include "serving/router/forwarding.h"
+#include "serving/router/relay.h"
+
+namespace trireme {
+namespace {
+
+namespace asio = boost::asio;
+
+constexpr size_t kMostHealthBytes = 64 << 10;
+constexpr int64_t kFiles = 16'384;
+
+std::vector<std::string> urls_of(const std::vector<ServerAddress>& servers) {
+  std::vector<std::string> out;
+  out.reserve(servers.size());
+  for (const ServerAddress& server : servers) out.push_back(server.url());
+  return out;
+}
+
+HttpReply status_reply(const char* status) {
+  std::string body;
+  JsonWriter(body).begin_object().key("status").string(status).end_object();
+  return {.body = std::move(body)};
+}
+
+}  // namespace
+
+class Router::Impl {
+ public:
+  explicit Impl(RouterConfig config);
+  ~Impl();
+
+  HttpAnswer relay(HttpRequest& request);
+  void check_open() const;
+
+  const RouterConfig config;
+  ServerChoice choice;
+  RouterMetrics metrics;
+  std::atomic<bool> closed{false};
+
+ private:
+  asio::awaitable<void> check(size_t server);
+  asio::awaitable<int> ask_health(size_t server, const char* path);
+  void set_up(size_t server);
+  void set_out(size_t server, const std::string& why, bool restarts);
+  void break_off(size_t server);
+
+  using Context = asio::io_context;
+  RelayState state_;
+  std::shared_ptr<asio::ssl::context> tls_;
+  std::unique_ptr<Context> context_ = std::make_unique<Context>(1);
+  std::optional<asio::executor_work_guard<Context::executor_type>> guard_{
+      asio::make_work_guard(*context_)};
+  std::thread thread_;
+};
+
+Router::Impl::Impl(RouterConfig its_config)
+    : config(std::move(its_config)),
+      choice(config.servers.size(), config.balance),
+      metrics(urls_of(config.servers)),
+      state_{.executor = {},
+             .limits = {.silence = config.silence},
+             .choice = choice,
+             .metrics = metrics,
+             .pools = {},
+             .under_way = std::vector<std::set<Relay*>>(config.servers.size()),
+             .on_unreachable = [this](size_t server, const std::string& why) {
+               set_out(server, why, true);
+             }} {
+  state_.executor = context_->get_executor();
+  for (const ServerAddress& server : config.servers) {
+    if (server.tls && tls_ == nullptr) tls_ = make_client_tls(config.ca_file);
+    state_.pools.push_back(std::make_unique<ClientPool>(state_.executor, server, tls_));
+  }
+  raise_file_limit(kFiles);
+  for (size_t i = 0; i < config.servers.size(); ++i)
+    asio::co_spawn(*context_, check(i), asio::detached);
+  thread_ = std::thread([this] { context_->run(); });
+}
+
+Router::Impl::~Impl() {
+  context_->stop();
+  thread_.join();
+  state_.pools.clear();
+  guard_.reset();
+  context_.reset();  // and the requests that wait in it, which know the state
+}
+
+void Router::Impl::set_up(size_t server) {
+  if (choice.set_up(server, true)) log_info("server ", config.servers[server].url(), " is up");
+}
+
+// restarts: it is not the process any more that it was, or will not be.
+void Router::Impl::set_out(size_t server, const std::string& why, bool restarts) {
+  if (choice.set_up(server, false, restarts))
+    log_warning("server ", config.servers[server].url(), " is out: ", why);
+}
+
+void Router::Impl::break_off(size_t server) {
+  const std::set<Relay*> broken = state_.under_way[server];
+  for (Relay* relay : broken) relay->break_off();
+}
+
+asio::awaitable<int> Router::Impl::ask_health(size_t server, const char* path) {
+  const ServerAddress& address = config.servers[server];
+  const auto client = make_http_client(state_.executor, address, tls_);
+  co_await client->connect(config.health_timeout);
+  co_await client->send(concat("GET ", address.base, path, " HTTP/1.1\r\nHost: ",
+                               address.authority(), "\r\nConnection: close\r\n\r\n"),
+                        config.health_timeout);
+  const ResponseHead head = co_await client->read_head(config.health_timeout);
+  co_await read_whole_body(*client, kMostHealthBytes, config.health_timeout);
+  co_return head.status;
+}
+
+asio::awaitable<void> Router::Impl::check(size_t server) {
+  asio::steady_timer pause(state_.executor);
+  const char* path = "/health/ready";
+  for (int failures = 0;;) {
+    try {
+      int status = co_await ask_health(server, path);
+      if (status == 404) status = co_await ask_health(server, path = "/health");
+      failures = 0;
+      if (status == 200)
+        set_up(server);
+      else
+        set_out(server, concat(path, " answers ", status), false);
+    } catch (const ClientError& error) {
+      ++failures;
+      const bool hangs = failures >= config.health_failures;
+      if (hangs || !error.timed_out()) set_out(server, error.what(), true);
+      if (hangs) break_off(server);
+    }
+    pause.expires_after(config.health_interval);
+    co_await pause.async_wait(asio::use_awaitable);
+  }
+}
+
+void Router::Impl::check_open() const {
+  if (closed)
+    throw ApiError(503, "the router is shutting down", "", "shutting_down").retry_after(1000);
+  if (!choice.any_up()) throw ApiError(503, "no server answers", "", "no_server").retry_after(1000);
+}
+
+HttpAnswer Router::Impl::relay(HttpRequest& request) {
+  std::vector<uint64_t> blocks;
+  if (request.head.method == "POST") {
+    const PromptText prompt = prompt_text(request);
+    blocks = prefix_blocks(prompt.text, prompt.scope);
+  }
+  return {{}, make_pending(std::make_shared<Relay>(state_, std::move(request), std::move(blocks)))};
+}
+
+Router::Router(RouterConfig config) : impl_(std::make_unique<Impl>(std::move(config))) {}
+
+Router::~Router() = default;
+
+Routes Router::routes() {
+  Routes routes;
+  const auto own = [&](const char* path, Access access, std::function<HttpAnswer()> what) {
+    routes.add({.method = "GET",
+                .path = path,
+                .access = access,
+                .handle = [what = std::move(what)](HttpRequest&) { return what(); },
+                .is_quick = true});
+  };
+  own("/health", Access::kOpen,
+      [] { return HttpAnswer{{.body = "", .content_type = "text/plain"}}; });
+  own("/health/live", Access::kOpen, [] { return HttpAnswer{status_reply("live")}; });
+  own("/health/ready", Access::kOpen, [this] {
+    impl_->check_open();
+    return HttpAnswer{status_reply("ready")};
+  });
+  own("/metrics", Access::kUser, [this] {
+    return HttpAnswer{{.body = impl_->metrics.text(impl_->choice),
+                       .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
+  });
+  // What a server's own administrator asks for (its metrics, its weights) is not for whichever server comes next.
+  for (const auto& [method, path] : {std::pair{"POST", "/v1/*"},
+                                     {"GET", "/v1/*"},
+                                     {"POST", "/tokenize"},
+                                     {"POST", "/detokenize"},
+                                     {"GET", "/version"},
+                                     {"GET", "/openapi.json"}})
+    routes.add({.method = method,
+                .path = path,
+                .handle = [this](HttpRequest& request) { return impl_->relay(request); },
+                .admit = [this](const RequestHead&, const std::string&) { impl_->check_open(); }});
+  return routes;
+}
+
+void Router::count(const RequestSummary& summary) { impl_->metrics.http_request(summary); }
+
+void Router::close() { impl_->closed = true; }
+
+bool Router::wait_for_a_server(std::chrono::milliseconds limit) const {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!impl_->choice.any_up() && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return impl_->choice.any_up();
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+// What a router tells Prometheus. Any thread may call.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serving/http/server.h"
+#include "serving/router/server_choice.h"
+
+namespace trireme {
+
+enum class AttemptEnd { kAnswered, kUnready, kConnect, kBroken, kTimeout, kCancelled };
+
+class RouterMetrics {
+ public:
+  explicit RouterMetrics(std::vector<std::string> servers);  // their URLs
+  ~RouterMetrics();
+
+  void chosen(Affinity affinity);
+  void ended(size_t server, AttemptEnd how);  // one attempt
+  void retried(size_t server);                // after an attempt there
+  void first_byte(size_t server, double seconds);
+  void http_request(const RequestSummary& summary);
+
+  // The text format; gauges as of now.
+  std::string text(const ServerChoice& choice);
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace trireme
