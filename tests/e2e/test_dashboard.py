@@ -1,0 +1,43 @@
+"""docs/grafana-dashboard.json and docs/metrics.md name the series that there are."""
+import json
+import re
+
+import harness
+import test_route
+
+PANELS = json.loads((harness.SOURCE / "docs/grafana-dashboard.json").read_text())
+SERIES = re.compile(r"\b(?:vllm:|trireme:|http_)\w+")
+
+
+class Dashboard(test_route.RouteTest):
+    def test_every_series_is_there(self):
+        self.serve()
+        self.complete(max_tokens=3)
+        served = self.ask("GET", "/metrics")[1]
+        self.route(f"http://127.0.0.1:{self.port}")
+        self.complete(max_tokens=3)
+        routed = self.ask("GET", "/metrics")[1]
+        there = {line.split("{")[0].split(" ")[0] for line in (served + routed).splitlines() if line[:1] not in ("#", "")}
+        wanted = {name for panel in PANELS["panels"] for target in panel["targets"] for name in SERIES.findall(target["expr"])}
+        wanted |= set(SERIES.findall(json.dumps(PANELS["templating"])))
+        self.assertGreater(len(wanted), 25)
+        self.assertEqual(wanted - there, set())
+        # Labels that are asked for, too.
+        for label in ("model_name", "finished_reason", "status"):
+            self.assertIn(f'{label}="', served)
+        for label in ("server", "result", "end"):
+            self.assertIn(f'{label}="', routed)
+        # Each has its row in the documents: histograms by their own name.
+        page = (harness.SOURCE / "docs/metrics.md").read_text()
+        families = re.findall(r"(?m)^# TYPE (\S+)", served + routed)
+        self.assertEqual([name for name in families if f"`{name}`" not in page], [])
+
+    def test_panels_do_not_overlap(self):
+        places = [tuple(panel["gridPos"][key] for key in "xywh") for panel in PANELS["panels"]]
+        cells = [(x + i, y + k) for x, y, w, h in places for i in range(w) for k in range(h)]
+        self.assertEqual(len(cells), len(set(cells)))
+        self.assertEqual(len({panel["id"] for panel in PANELS["panels"]}), len(places))
+
+
+if __name__ == "__main__":
+    harness.main()
