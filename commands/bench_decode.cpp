@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands/bench.h"
 #include "commands/bench_support.h"
+#include "commands/rank_options.h"
+#include "engine/ops/block_weight.h"
 #include "parallel/parameter_store.h"
 #include "serving/engine/generate.h"
 
@@ -19,6 +22,7 @@ struct Options : BenchOptions {
   std::string model = "gpt2-124m";
   int64_t prompt = 128;
   int64_t tokens = 64;
+  std::optional<BlockFormat> quantization;
 };
 
 struct Result {
@@ -28,12 +32,11 @@ struct Result {
 };
 
 // All weights that one token passes: an untied input table gives one row. Keys and values of `positions`.
-int64_t bytes_of_token(const ModelConfig& m, int64_t parameters, DType dtype, int64_t positions) {
-  int64_t read = parameters;
-  if (!m.tie_word_embeddings) read -= m.vocab_size * m.hidden_size;
-  if (m.learned_positions) read -= m.max_positions * m.hidden_size;
-  read += 2 * m.num_layers * m.num_kv_heads * m.head_dim * positions;
-  return read * dtype_size(dtype);
+int64_t bytes_of_token(const ModelConfig& m, const ParameterStore& store, int64_t positions) {
+  int64_t others = 2 * m.num_layers * m.num_kv_heads * m.head_dim * positions;
+  if (!m.tie_word_embeddings) others -= m.vocab_size * m.hidden_size;
+  if (m.learned_positions) others -= m.max_positions * m.hidden_size;
+  return store.value_bytes() + others * dtype_size(store.dtype());
 }
 
 Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
@@ -42,7 +45,7 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
     fail_input("--prompt ", options.prompt, " + --tokens ", options.tokens,
                " is above the model's ", longest_sequence(config), " positions");
   Model model(config, dtype);
-  ParameterStore store(model.parameters(), dtype);
+  ParameterStore store(model.parameters(), dtype, {}, {.blocks = options.quantization});
   store.allocate(ctx, false);
   store.initialize(ctx, 1);
   model.reserve_positions(ctx, options.prompt + options.tokens);
@@ -71,8 +74,7 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
     std::sort(seconds.begin() + 1, seconds.end());
     result.median_ms = seconds[(seconds.size() + 1) / 2] * 1e3;
   }
-  result.read_bytes =
-      bytes_of_token(config, result.parameters, dtype, options.prompt + options.tokens / 2);
+  result.read_bytes = bytes_of_token(config, store, options.prompt + options.tokens / 2);
   result.floor_ms = static_cast<double>(result.read_bytes) / (gbytes * 1e9) * 1e3;
   return result;
 }
@@ -81,16 +83,18 @@ void print(const Options& options, const Ctx& ctx, DType dtype, double gbytes, c
   const std::string type(dtype_name(dtype));
   if (!options.json) {
     std::printf(
-        "%s, %s, prompt %lld: %.2f ms the prompt, %.3f ms a token, %.1f tokens/s\n"
+        "%s, %s, weights %s, prompt %lld: %.2f ms the prompt, %.3f ms a token, %.1f tokens/s\n"
         "            %.3f ms to read %.2f GB at %.0f GB/s: %.1f %% of that rate\n",
-        options.model.c_str(), type.c_str(), static_cast<long long>(options.prompt), r.prompt_ms,
-        r.median_ms, 1e3 / r.median_ms, r.floor_ms, static_cast<double>(r.read_bytes) * 1e-9,
-        gbytes, 100 * r.floor_ms / r.median_ms);
+        options.model.c_str(), type.c_str(), quantization_name(options.quantization, dtype).c_str(),
+        static_cast<long long>(options.prompt), r.prompt_ms, r.median_ms, 1e3 / r.median_ms,
+        r.floor_ms, static_cast<double>(r.read_bytes) * 1e-9, gbytes,
+        100 * r.floor_ms / r.median_ms);
     return;
   }
   nlohmann::ordered_json out = {{"model", options.model},
                                 {"parameters", r.parameters},
                                 {"dtype", type},
+                                {"weights", quantization_name(options.quantization, dtype)},
                                 {"batch", 1},
                                 {"prompt", options.prompt},
                                 {"tokens", options.tokens},
@@ -132,6 +136,7 @@ CLI::App* add_bench_decode(CLI::App& parent) {
   app->add_option("--tokens", options->tokens, "Tokens to generate")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
       ->capture_default_str();
+  add_quantization_option(*app, options->quantization);
   app->callback([options] { run(*options); });
   return app;
 }

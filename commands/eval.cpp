@@ -136,6 +136,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   add_adapter_option(*command, o.adapter);
   add_device_option(*command, o.device);
   add_dtype_option(*command, o.dtype);
+  add_quantization_option(*command, o.quantization);
   command
       ->add_option("--sequence-length", o.sequence_length,
                    "Tokens a sequence (default: as trained)")

@@ -34,6 +34,7 @@ struct Arguments {
   std::string device = "auto";
   int ranks = 0;
   std::optional<DType> dtype;
+  std::optional<BlockFormat> quantization;
   std::string adapter;
 };
 
@@ -83,7 +84,7 @@ void run(const Arguments& args, const CommandLine& line) {
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
   set_log_rank(world->rank());
   RankDevice device;  // outlives what lies on it
-  LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter);
+  LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter, args.quantization);
   const ModelConfig& model = loaded.run_config().model;
   ParallelSizes sizes;
   std::string spec;
@@ -143,6 +144,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   add_adapter_option(*command, args->adapter);
   add_device_option(*command, args->device);
   add_dtype_option(*command, args->dtype);
+  add_quantization_option(*command, args->quantization);
   command->add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
   command->add_option("--samples", args->samples, "Texts to generate")
       ->capture_default_str()

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "commands/failure.h"
+#include "engine/ops/block_weight.h"
 
 namespace trireme {
 
@@ -41,6 +42,23 @@ void add_dtype_option(CLI::App& command, std::optional<DType>& dtype) {
           "Type of weights and products: fp32, bf16 or fp16 (default: the checkpoint's)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+}
+
+void add_quantization_option(CLI::App& command, std::optional<BlockFormat>& format) {
+  static const std::map<std::string, BlockFormat> kNames = {{"q4_0", BlockFormat::kQ4_0},
+                                                            {"q8_0", BlockFormat::kQ8_0}};
+  command
+      .add_option_function<std::string>(
+          "--quantization", [&format](const std::string& name) { format = kNames.at(name); },
+          "Weights of linear layers in blocks of 32 with 8 or 4 bits, made while loading: q8_0 or "
+          "q4_0 (CPU; default: as --dtype)")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"q8_0", "q4_0"}));
+}
+
+std::string quantization_name(std::optional<BlockFormat> format, DType otherwise) {
+  if (!format.has_value()) return std::string(dtype_name(otherwise));
+  return *format == BlockFormat::kQ8_0 ? "q8_0" : "q4_0";
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "parallel/launch.h"
 #include "training/model_layout.h"
@@ -17,6 +18,9 @@ void add_ranks_option(CLI::App& command, int& ranks);                   // --ran
 void add_adapter_option(CLI::App& command, std::string& adapter);       // --adapter DIR
 void add_device_option(CLI::App& command, std::string& device);         // --device auto|cpu|cuda
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16
+void add_quantization_option(CLI::App& command,
+                             std::optional<BlockFormat>& format);  // --quantization q8_0|q4_0
+std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
 // model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };

@@ -128,7 +128,8 @@ void serve(const Arguments& args, ServedModel& model) {
   HttpServer server(http_config(args.listener), std::move(routes),
                     [&](const RequestSummary& summary) { service.count(summary); });
   log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
-           " on ", model.device());
+           ", weights in ", quantization_name(args.model.quantization, model.dtype()), ", on ",
+           model.device());
   log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
            " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens,
            "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
@@ -271,6 +272,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
       ->type_name("NAME=DIR");
   add_device_option(*command, args->model.device);
   add_dtype_option(*command, args->model.dtype);
+  add_quantization_option(*command, args->model.quantization);
   command
       ->add_option("--chat-template", args->chat_template,
                    "Another chat template, or a tokenizer's directory that has one")

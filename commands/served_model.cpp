@@ -46,7 +46,7 @@ std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ran
 
 void ServedModel::open(const ServedModelOptions& options, World& world) {
   loaded_ = std::make_unique<LoadedModel>(options.model, world.world(), options.dtype,
-                                          options.adapter, options.modules);
+                                          options.adapter, options.quantization, options.modules);
   limits_.adapters = !options.modules.empty();
   const RunConfig& trained = loaded_->run_config();
   agreed(world.world(), [&] {

@@ -143,7 +143,8 @@ void run_task(const EvalTask& task, const EvaluateOptions& options, Evaluator& e
 EvaluateReport evaluate_checkpoint(const EvaluateOptions& options, World& world) {
   const auto begin = std::chrono::steady_clock::now();
   RankDevice device;  // outlives what lies on it
-  LoadedModel loaded(options.model, world.world(), options.dtype, options.adapter);
+  LoadedModel loaded(options.model, world.world(), options.dtype, options.adapter,
+                     options.quantization);
   const RunConfig& trained = loaded.run_config();
   device = open_rank_device(world, options.device, trained.comm.device_backend);
   Ctx ctx(pin_rank(world, 0), "activations", device.get());

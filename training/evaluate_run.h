@@ -12,11 +12,12 @@
 namespace trireme {
 
 struct EvaluateOptions {
-  std::string model;           // run directory, checkpoint, or a model of others
-  std::string adapter;         // of PEFT, for the model; empty: none
-  std::optional<DType> dtype;  // to compute in; absent: the checkpoint's
-  std::string data;            // token file prefix; empty: the run's own validation data
-  std::string task;            // questions or texts (training/eval_task.h) in the place of data
+  std::string model;                        // run directory, checkpoint, or a model of others
+  std::string adapter;                      // of PEFT, for the model; empty: none
+  std::optional<DType> dtype;               // to compute in; absent: the checkpoint's
+  std::optional<BlockFormat> quantization;  // of the weights, as LoadedModel has it
+  std::string data;  // token file prefix; empty: the run's own validation data
+  std::string task;  // questions or texts (training/eval_task.h) in the place of data
   // Of a task's choices from their context; absent: a space, nothing behind what a chat template wrote.
   std::optional<std::string> delimiter;
   bool add_bos = false;              // to a task's contexts; Gemma's have it always

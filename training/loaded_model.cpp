@@ -22,10 +22,12 @@ std::string checkpoint_of(const std::string& path) {
 }  // namespace
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
-                         const std::string& adapter, const std::vector<std::string>& modules)
+                         const std::string& adapter, std::optional<BlockFormat> quantization,
+                         const std::vector<std::string>& modules)
     : path_(path),
       checkpoint_(
-          from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })) {
+          from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })),
+      quantization_(quantization) {
   const std::string base = from_rank_0(group, [&] {
     if (is_model_source(checkpoint_) || !adapter.empty() || !modules.empty()) return std::string();
     const RunConfig run = checkpoint_run_config(CheckpointReader(checkpoint_));
@@ -44,7 +46,7 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       const bool foreign = is_foreign_state(reader.state());
       origin_ = origin_of(reader);
       origin_.special_tokens |= foreign || config_.finetune.enabled;
-      if (foreign || dtype.value_or(config_.dtype) != config_.dtype)
+      if (foreign || quantization.has_value() || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
     if (!adapter.empty() || !modules.empty()) {
@@ -61,6 +63,7 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       source_->check(config_.model);
     }
     config_.dtype = dtype.value_or(config_.dtype);
+    check_quantization();
   });
 }
 
@@ -99,6 +102,16 @@ std::unique_ptr<Tokenizer> LoadedModel::open_tokenizer(const std::string& spec) 
   return tokenizer;
 }
 
+void LoadedModel::check_quantization() const {
+  if (!quantization_.has_value()) return;
+  if (config_.dtype == DType::kF64)
+    fail_input("--quantization: ", checkpoint_, " computes in float64; give --dtype fp32 or bf16");
+  if (config_.finetune.lora.dora)
+    fail_input(
+        "--quantization: adapters with magnitudes (DoRA) read the weights themselves; merge ",
+        "them into the model first (trireme checkpoint merge)");
+}
+
 std::string LoadedModel::find_chat_template(const std::string& given,
                                             const std::string& tokenizer) const {
   if (!given.empty()) return read_chat_template(given);
@@ -118,7 +131,10 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   model_ =
       std::make_unique<Model>(config_.model, config_.dtype, layout, chunks, config_.finetune.lora);
   model_->reserve_positions(ctx, positions);
-  store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype);
+  if (quantization_.has_value() && ctx.gpu != nullptr)
+    fail_input("--quantization is for CPUs: give --device cpu, or leave it out");
+  store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype, Sharding{},
+                                            PackingConfig{.blocks = quantization_});
   store_->allocate(ctx, false);
   if (source_ != nullptr)
     source_->load(ctx, *model_, *store_);

@@ -25,9 +25,12 @@ class LoadedModel {
   // its failures (parallel/agree.h). Or opens a model of others (transformer/model_source.h) and checks that
   // its tensors are those of its configuration.
   // dtype: to compute in; absent: that of the checkpoint. adapter: a directory of PEFT's, for the model; empty: none.
-  // modules: such directories, among which every token of a pass chooses (transformer/stacked_adapters.h).
+  // quantization: weights of linear layers in blocks of that kind, the head in 8 bits (parallel/block_weights.h).
+  // modules: such directories as `adapter`, among which every token of a pass chooses
+  // (transformer/stacked_adapters.h).
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
-              const std::string& adapter = "", const std::vector<std::string>& modules = {});
+              const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
+              const std::vector<std::string>& modules = {});
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
@@ -55,8 +58,10 @@ class LoadedModel {
  private:
   void add_adapter(const std::string& adapter);
   void add_modules(const std::vector<std::string>& modules);
+  void check_quantization() const;
   std::string path_;  // as it was named
   std::string checkpoint_;
+  std::optional<BlockFormat> quantization_;
   RunConfig config_;
   std::unique_ptr<ModelSource> source_;  // absent: a checkpoint in the dtype it was saved in
   std::unique_ptr<ModelSource>

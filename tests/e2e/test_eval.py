@@ -44,6 +44,29 @@ class Evaluation(tiny_run.RunTest):
         self.assertEqual(records[-1]["validation_losses"]["wiki"], self.records("plain")[-1]["validation_loss"])
         return records
 
+    def test_weights_in_fewer_bits(self):
+        """A model that has learned something is hardly worse in 8 bits, and a little in 4; generate takes them too."""
+        model = dict(tiny_run.config()["model"], hidden_size=64, intermediate_size=128)
+        self.configure(train_steps=60, model=model)
+        self.pretrain()
+        plain = self.evaluate()["perplexity"]
+        seen = {"as trained": plain}
+        for name, most in (("q8_0", 1.01), ("q4_0", 1.15)):
+            seen[name] = self.evaluate("--quantization", name)["perplexity"]
+            self.assertLess(seen[name], most * plain)
+            self.assertNotEqual(seen[name], plain)
+            two = self.evaluate("--quantization", name, "--ranks", 2, "--tensor-parallel", 2)["perplexity"]
+            self.assertAlmostEqual(two / seen[name], 1, delta=2e-3)
+            out = self.trireme("generate", "run", "--quantization", name, "--prompt", "the oar", "--max-new-tokens", 8,
+                               "--temperature", 0)[0]
+            self.assertTrue(out.startswith("the oar"), out)
+        self.assertNotEqual(seen["q8_0"], seen["q4_0"])
+        self.assertLess(plain, 12, "it has learned nothing: the comparison means nothing")
+        print("perplexity:", ", ".join(f"{name} {value:.4f}" for name, value in seen.items()))
+        self.assert_refused("eval", "run", "--quantization", "fp8", says=["--quantization", "q8_0", "q4_0"])
+        self.assert_refused("eval", "run", "--quantization", "q8_0", "--ranks", 4, "--tensor-parallel", 4,
+                            says=["inputs on a rank are no whole blocks of 32", "--tensor-parallel"])
+
     def test_experts_do_not_notice_validation(self):
         records = self.train_plain_and_with_names(6, 2, model=BIASED)
         self.assertEqual([r["step"] for r in records if "validation_losses" in r], [2, 4, 6])

@@ -45,7 +45,7 @@ std::map<int32_t, std::vector<double>> told(const std::string& base, const std::
                                             const ParallelSizes& sizes) {
   std::map<int32_t, std::vector<double>> out;
   run_threads(sizes.tp * sizes.pp, [&](Communicator& world) {
-    LoadedModel loaded(base, world, DType::kF32, adapter, modules);
+    LoadedModel loaded(base, world, DType::kF32, adapter, {}, modules);
     const Groups groups(world, sizes, kv_head_copies(loaded.run_config().model, sizes.tp));
     Ctx ctx(1, "test");
     loaded.load(ctx, groups.layout, kLength);
