@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "commands/bench.h"
@@ -27,7 +28,7 @@ struct Options : BenchOptions {
 
 struct Result {
   int64_t parameters = 0, read_bytes = 0;  // of a token in the middle of the timed ones
-  double prompt_ms = 0, median_ms = 0, floor_ms = 0;
+  double prompt_ms = 0, median_ms = 0, mean_ms = 0, floor_ms = 0;
   int64_t launches = 0;  // of a token
 };
 
@@ -71,6 +72,8 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
     });
     if (ctx.gpu != nullptr) result.launches = (ctx.gpu->launches - launched) / std::ssize(seconds);
     result.prompt_ms = seconds.front() * 1e3;
+    result.mean_ms = std::accumulate(seconds.begin() + 1, seconds.end(), 0.0) * 1e3 /
+                     static_cast<double>(seconds.size() - 1);
     std::sort(seconds.begin() + 1, seconds.end());
     result.median_ms = seconds[(seconds.size() + 1) / 2] * 1e3;
   }
@@ -101,6 +104,7 @@ void print(const Options& options, const Ctx& ctx, DType dtype, double gbytes, c
                                 {"prompt_ms", r.prompt_ms},
                                 {"token_ms", r.median_ms},
                                 {"tokens_per_second", 1e3 / r.median_ms},
+                                {"mean_token_ms", r.mean_ms},
                                 {"read_bytes", r.read_bytes},
                                 {"ceiling_gbytes", gbytes},
                                 {"floor_ms", r.floor_ms},
