@@ -1,4 +1,4 @@
-// `trireme bench gemm`, `ops`, `train`, `decode` and `comm`: what each product, op, training step, token and
+// `trireme bench gemm`, `ops`, `train`, `decode`, `steps` and `comm`: what each product, op, training step, token and
 // collective reaches of what this machine can do, both measured in the same run. `serve`: how a server answers
 // under a load.
 #pragma once
@@ -16,6 +16,7 @@ CLI::App* add_bench_gemm(CLI::App& parent);
 CLI::App* add_bench_ops(CLI::App& parent);
 CLI::App* add_bench_train(CLI::App& parent);
 CLI::App* add_bench_decode(CLI::App& parent);
+CLI::App* add_bench_steps(CLI::App& parent);
 CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line);
 CLI::App* add_bench_serve(CLI::App& parent);
 

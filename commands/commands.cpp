@@ -51,6 +51,7 @@ void add_bench_command(CLI::App& app, const CommandLine& line) {
   add_bench_train(*bench);
   add_bench_ops(*bench);
   add_bench_decode(*bench);
+  add_bench_steps(*bench);
   add_bench_comm(*bench, line);
   add_bench_serve(*bench);
 }

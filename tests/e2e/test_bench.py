@@ -44,6 +44,17 @@ class Bench(harness.CommandTest):
             self.assertGreater(report["token_ms"], 0)
             self.assertAlmostEqual(report["share_of_floor"], report["floor_ms"] / report["token_ms"])
 
+    def test_steps(self):
+        text, _ = self.trireme("bench", "steps", "--device", "cpu", "--prompt", "5", "--tokens", "4", "--sequences", "3",
+                               "--dtype", "float32", "--host-sequences", "64", "--samples", "1", "--threads", "1",
+                               "--json", timeout=300)
+        host, modes = (json.loads(line) for line in text.splitlines())
+        self.assertGreater(host["host_p99_us"], 0)
+        self.assertLessEqual(host["host_us"], host["host_p99_us"])
+        for what in ("prompt_ms", "token_ms"):
+            self.assertGreater(modes[what], 0)
+            self.assertGreater(modes[what + "_deterministic"], 0)
+
     def test_gemm_of_a_model(self):
         text, _ = self.trireme("bench", "gemm", "--model", "quickstart", "--tokens", "8", "--dtype", "float32", "--samples",
                                "1", "--threads", "1", "--json", timeout=300)

@@ -1,7 +1,9 @@
 """`trireme serve`: the real server on a tiny model, asked with the standard library's client."""
+import base64
 import json
 import os
 import signal
+import struct
 import time
 import unittest
 
@@ -44,6 +46,57 @@ class Server(served_run.ServerTest):
         told = self.complete(prompt=PROMPT + text["text"], max_tokens=0, logprobs=0, echo=True)["choices"][0]["logprobs"]
         for one, other in zip(told["token_logprobs"][-10:], text["logprobs"]["token_logprobs"], strict=True):
             self.assertAlmostEqual(one, other, delta=1e-4)
+        self.stop(server)
+
+    def test_what_a_prompt_is_worth(self):
+        """Log-probabilities of a prompt are those that `trireme eval` adds up, wherever they are told."""
+        text = tiny_run.text(300, 1)[:201]
+        self.write("text.txt", text)
+        self.trireme("data", "prepare", "--input", "text.txt", "--output", "text")
+        report, _ = self.trireme("eval", "run", "--data", "text", "--sequence-length", 200, "--max-samples", 1, "--json")
+        server = self.serve("--max-num-batched-tokens", 64)
+        choice = self.complete(prompt=text, max_tokens=1, logprobs=2, echo=True, prompt_logprobs=1)["choices"][0]
+        first, *told = choice["logprobs"]["token_logprobs"][:-1]
+        self.assertIsNone(first)
+        self.assertAlmostEqual(-sum(told) / 200, json.loads(report)["loss"], delta=1e-5)
+        first, *apart = choice["prompt_logprobs"]
+        self.assertIsNone(first)
+        for letter, logprob, one in zip(text[1:], told, apart, strict=True):
+            own = one[str(ord(letter))]
+            self.assertEqual((own["logprob"], own["decoded_token"]), (logprob, letter))
+            self.assertEqual([o["rank"] for o in one.values()], [1] if own["rank"] == 1 else [own["rank"], 1])
+        # The best of several are theirs.
+        asked = {"prompt": text[:40], "temperature": 1, "seed": 5, "max_tokens": 12, "logprobs": 0}
+        every = self.complete(n=6, **asked)["choices"]
+        best = self.complete(n=2, best_of=6, **asked)["choices"]
+        every.sort(key=lambda c: -sum(c["logprobs"]["token_logprobs"]))
+        self.assertEqual([c["text"] for c in best], [c["text"] for c in every[:2]])
+        self.assertEqual([c["index"] for c in best], [0, 1])
+        self.stop(server)
+
+    def test_embeddings(self):
+        server = self.serve("--max-num-batched-tokens", 16, "--deterministic")
+        texts = ["the oar of a ship", "a sea by night " * 5, "the oar of a ship"]
+
+        def embed(**fields):
+            status, answer = self.ask("POST", "/v1/embeddings", {"model": "tiny", "input": texts, **fields})
+            self.assertEqual(status, 200, answer)
+            self.assertEqual(answer["usage"]["prompt_tokens"], sum(map(len, texts)))
+            return [one["embedding"] for one in answer["data"]]
+
+        one, other, again = embed()
+        self.assertEqual(len(one), 32)
+        self.assertEqual(one, again)
+        for vector in (one, other):
+            self.assertAlmostEqual(sum(x * x for x in vector), 1, delta=1e-5)
+        self.assertLess(sum(x * y for x, y in zip(one, other)), 0.999)
+        for vector, packed in zip((one, other), embed(encoding_format="base64")):
+            self.assertEqual(list(struct.unpack("<32f", base64.b64decode(packed))),
+                             [struct.unpack("f", struct.pack("f", x))[0] for x in vector])
+        short = embed(dimensions=4)[0]
+        scale = sum(x * x for x in one[:4]) ** 0.5
+        for got, want in zip(short, one, strict=False):
+            self.assertAlmostEqual(got, want / scale, delta=1e-6)
         self.stop(server)
 
     @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
@@ -117,12 +170,11 @@ class Server(served_run.ServerTest):
         # What is wrong is named; what is not there yet says so.
         for status, param, fields in ((400, "temperature", {"temperature": 3}), (400, "n", {"n": 0}),
                                       (400, "max_tokens", {"max_tokens": LENGTH}), (400, "prompt", {"prompt": []}),
-                                      (404, "model", {"model": "other"}), (501, "typical_p", {"typical_p": 0.5}),
+                                      (404, "model", {"model": "other"}), (400, "typical_p", {"typical_p": 1.5}),
                                       (400, "structured_outputs", {"structured_outputs": {"regex": "a**"}})):
             with self.subTest(fields=fields):
                 got, error = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a", **fields})
                 self.assertEqual((got, error["error"]["param"]), (status, param), error)
-        self.assertEqual(self.ask("POST", "/v1/embeddings", {"model": "tiny", "input": "a"})[0], 501)
         self.assertEqual(self.ask("GET", "/v1/nothing")[0], 404)
         self.stop(server)
 

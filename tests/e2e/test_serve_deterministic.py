@@ -1,0 +1,71 @@
+"""`trireme serve --deterministic`: a storm of requests writes bit for bit what each of them writes alone."""
+import concurrent.futures
+import json
+import random
+import time
+
+import harness
+import served_run
+
+WORDS = "the oar of a ship with three ranks rowing as one over a quiet sea by night".split()
+
+
+def requests(count):
+    """Greedy and drawn texts behind prompts of 5 to 150 tokens, many of which begin alike."""
+    source = random.Random(5)
+    shared = " ".join(source.choice(WORDS) for _ in range(30))
+    for number in range(count):
+        words = " ".join(source.choice(WORDS) for _ in range(1 + number % 7))
+        sampling = {"temperature": 0} if number % 2 == 0 else {"temperature": 0.9, "top_p": 0.95, "seed": number}
+        yield {"prompt": shared[:45 * (number % 4)] + words, "max_tokens": 5 + 9 * (number % 5), "logprobs": 2,
+               "ignore_eos": True, "echo": number % 8 == 5, **sampling}
+
+
+class Deterministic(served_run.ServerTest):
+    def answer(self, fields):
+        """Text and log-probabilities, streamed or not."""
+        if not fields.get("stream"):
+            choice = self.complete(**fields)["choices"][0]
+            return choice["text"], choice["logprobs"]
+        connection, answer = self.stream(**fields)
+        text, logprobs = "", {}
+        for event in self.events(answer):
+            choice = {} if event == "[DONE]" else json.loads(event)["choices"][0]
+            text += choice.get("text", "")
+            for name, values in (choice.get("logprobs") or {}).items():
+                logprobs.setdefault(name, []).extend(values)
+        connection.close()
+        return text, logprobs
+
+    def leave(self, fields):
+        """Goes away after the first event."""
+        connection, answer = self.stream(**{**fields, "max_tokens": 60})
+        next(self.events(answer))
+        answer.close()
+        connection.close()
+
+    def test_a_storm_of_requests(self):
+        server = self.serve("--deterministic", "--max-num-batched-tokens", 24,
+                            "--max-model-len", 256, "--kv-cache-memory-bytes", 24 * 4096)
+        wanted = list(requests(64))
+        alone = [self.answer({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)]
+        self.assertEqual(self.metric("vllm:num_preemptions_total"), 0)
+        self.assertEqual(self.metric("vllm:prefix_cache_hits_total"), 0)
+        with concurrent.futures.ThreadPoolExecutor(36) as threads:
+            gone = [threads.submit(self.leave, fields) for fields in wanted[::5]]
+            got = [threads.submit(self.answer, {**fields, "stream": n % 3 == 0}) for n, fields in enumerate(wanted)]
+            for one in gone:
+                one.result()
+            for number, (one, want) in enumerate(zip(got, alone, strict=True)):
+                self.assertEqual(one.result(), want, wanted[number])
+        self.assertGreater(self.metric("vllm:num_preemptions_total"), 0)
+        self.assertGreater(self.metric("vllm:prefix_cache_hits_total"), 0)
+        deadline = time.monotonic() + 30
+        while self.metric("vllm:num_requests_running") > 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
+        self.stop(server)
+
+
+if __name__ == "__main__":
+    harness.main()
