@@ -12,6 +12,7 @@
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/served_front.h"
+#include "commands/speculative_config.h"
 #include "commands/stop_signals.h"
 #include "commands/version.h"
 #include "engine/core/cpu.h"
@@ -34,6 +35,8 @@ struct Arguments {
   std::vector<std::string> names;
   std::vector<std::string> modules;  // names of model.modules
   std::string chat_template, policy = "fcfs", tool_format;
+  std::string speculative;  // JSON, of which comes
+  SpeculationConfig speculation;
 };
 
 ServiceConfig service_config(const Arguments& args, const ServedModel& model,
@@ -107,15 +110,18 @@ void serve(const Arguments& args, ServedModel& model) {
   const std::string source =
       model.loaded().find_chat_template(args.chat_template, model.tokenizer_spec());
   if (!source.empty()) chat = std::make_unique<ChatTemplate>(source);
-  ServingMetrics metrics(
-      args.names.front(), limits.length,
-      {.block_size = limits.block_tokens, .blocks = limits.blocks, .dtype = text(model.dtype())});
+  ServingMetrics metrics(args.names.front(), limits.length,
+                         {.block_size = limits.block_tokens,
+                          .blocks = limits.blocks,
+                          .dtype = text(model.dtype()),
+                          .speculation = args.speculation.tokens > 0});
   // Only the engine's threads keep to cores of their own.
   allow_cores(0, available_cores());
   Engine engine(model.make_executor(),
                 {.max_sequences = limits.sequences,
                  .max_step_tokens = limits.tokens,
-                 .max_model_len = limits.length},
+                 .max_model_len = limits.length,
+                 .speculation = args.speculation},
                 limits.blocks, limits.block_tokens,
                 [&](const StepReport& report) { metrics.step(report); });
   engine.between_steps([&] { model.move_here(); });
@@ -168,6 +174,7 @@ void serve_under_launcher(const Arguments& args) {
 void run(Arguments args, const CommandLine& line) {
   if (args.names.empty()) args.names = {args.model.model};
   split_modules(args);
+  args.speculation = read_speculative_config(args.speculative);
   if (const std::string leader = leader_from_environment(); !leader.empty()) {
     StopSignals::leave_to_others();
     return serve_as_rank(args.model, leader);
@@ -202,6 +209,14 @@ void add_scheduling_option(CLI::App& command, Arguments& args) {
                   "fcfs: first come, first served; priority: lower `priority` of requests first")
       ->capture_default_str()
       ->check(CLI::IsMember({"fcfs", "priority"}));
+}
+
+void add_speculation_option(CLI::App& command, std::string& json) {
+  command
+      .add_option("--speculative-config", json,
+                  "{\"method\": \"ngram\", \"num_speculative_tokens\": 4}: guess tokens from the "
+                  "text and verify several in a step (docs/serving.md)")
+      ->type_name("JSON");
 }
 
 void add_size_options(CLI::App& command, ServedModelOptions& model) {
@@ -262,6 +277,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   add_server_options(*command, *args);
   add_size_options(*command, args->model);
   add_scheduling_option(*command, *args);
+  add_speculation_option(*command, args->speculative);
   add_rank_options(*command, args->model);
   add_adapter_option(*command, args->model.adapter);
   command

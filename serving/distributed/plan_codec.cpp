@@ -82,6 +82,8 @@ void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBound
   require(int64_t{s.past} + s.tokens <= held, "slot ", s.slot, " has blocks for ", held,
           " tokens, not for ", s.past, " and ", s.tokens);
   const int64_t rows = bounds.mask_words == 0 ? 0 : std::ssize(plan.masks) / bounds.mask_words;
+  require(within(s.guesses, 0, s.samples ? s.tokens - 1 : 0), s.guesses, " guesses of ", s.tokens,
+          " tokens");
   require(within(s.mask, -1, rows - 1), "mask ", s.mask, " of ", rows);
   require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
           " tokens asked for from ", s.first_asked, " on");
@@ -177,15 +179,17 @@ StepOutcome decode_outcome(std::span<const std::byte> bytes, const StepPlan& pla
     });
   };
   std::vector<size_t> asked;
-  size_t samples = 0, embeds = 0;
+  size_t samples = 0, embeds = 0, guesses = 0;
   for (const SequenceStep& s : plan.sequences) {
     samples += s.samples ? 1 : 0;
+    guesses += static_cast<size_t>(s.guesses);
     embeds += s.embeds ? 1 : 0;
     if (s.asked > 0) asked.push_back(static_cast<size_t>(s.asked));
   }
   const bool fits =
-      outcome.number == plan.number && outcome.chosen.size() == samples &&
-      outcome.embeddings.size() == embeds && tokens_fit(outcome.chosen) &&
+      outcome.number == plan.number && outcome.chosen.size() >= samples &&
+      outcome.chosen.size() <= samples + guesses && outcome.embeddings.size() == embeds &&
+      tokens_fit(outcome.chosen) &&
       std::ranges::equal(outcome.prompt, asked, [&](const auto& tokens, size_t count) {
         return tokens.size() == count && tokens_fit(tokens);
       });

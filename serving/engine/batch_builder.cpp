@@ -37,13 +37,16 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_
                                        static_cast<size_t>(step.tokens));
     const Table& table = tables_[static_cast<size_t>(step.slot)];
     parts_.push_back({ids, step.past, table.blocks, table.name, table.columns});
-    const auto want = [&](int32_t token, int32_t asked) {
+    const auto want = [&](int32_t token, int32_t asked, int32_t guess = -1) {
       wanted_.push_back(at + token);
-      rows.push_back({i, asked, int64_t{step.past} + token + 1, {}});
+      rows.push_back({i, asked, guess, int64_t{step.past} + token + 1, {}});
     };
     for (int32_t t = step.first_asked; t < step.first_asked + step.asked; ++t)
       want(t, t + 1 < step.tokens ? ids[static_cast<size_t>(t) + 1] : step.following);
-    if (step.samples) want(step.tokens - 1, -1);
+    const int32_t last = step.tokens - 1 - step.guesses;
+    if (step.samples) want(last, -1);
+    for (int32_t t = last + 1; t < step.tokens && step.samples; ++t)
+      want(t, -1, ids[static_cast<size_t>(t)]);
     if (step.embeds) embedded_.push_back(at + step.tokens - 1);
     at += step.tokens;
   }

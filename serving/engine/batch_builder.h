@@ -13,6 +13,7 @@ namespace trireme {
 struct LogitRow {
   size_t part;          // of the plan's sequences
   int32_t asked;        // a token of the prompt; -1: the next token is chosen
+  int32_t guess;        // counts where this is what the row before chose; -1: always
   int64_t position;     // of the token behind the row
   ChosenToken outcome;  // where the logits are
 };

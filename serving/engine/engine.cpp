@@ -211,7 +211,8 @@ void Engine::step() {
   StepOutcome result = executor_->execute(plan);
   report.execute_seconds = seconds_since(last);
   for (Progress& progress : scheduler_.done(plan, std::move(result))) {
-    if (progress.token && progress.sequence->generated() == 1) ++report.first_tokens;
+    const int64_t tokens = std::ssize(progress.tokens);
+    if (tokens > 0 && progress.sequence->generated() <= tokens) ++report.first_tokens;
     tell(progress);
   }
   publish_counts();
@@ -228,7 +229,8 @@ void Engine::tell(Progress& progress) {
                       .cached_prompt = progress.sequence->cached_prompt,
                       .finish = progress.finish};
   if (progress.finish == FinishReason::kError) event.error = "the model's output is not finite";
-  if (progress.token && progress.token->id >= 0) event.tokens.push_back(std::move(*progress.token));
+  event.tokens = std::move(progress.tokens);
+  if (!event.tokens.empty() && event.tokens.back().id < 0) event.tokens.pop_back();
   if (!progress.finish) return at->second.listener(std::move(event));
   const SequenceListener listener = std::move(at->second.listener);
   running_.erase(at);

@@ -77,10 +77,11 @@ Generation generate(const Model& model, ParameterStore& params, Ctx& ctx,
         out.reason = StopReason::kStopToken;
         return out;
       }
-      if (!step.token) continue;
-      out.tokens.push_back(step.token->id);
-      out.logprobs.push_back(step.token->logprob);
-      if (on_token && !on_token(step.token->id)) return out;
+      for (const ChosenToken& token : step.tokens) {
+        out.tokens.push_back(token.id);
+        out.logprobs.push_back(token.logprob);
+        if (on_token && !on_token(token.id)) return out;
+      }
     }
   }
   return out;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int64_t kMostLogitRows = 256;  // on the host at a time
 constexpr size_t kMostPlans = 512;
+constexpr int32_t kNotChosen = -2;  // behind a guess that did not come true
 
 int stages_of(const Groups* groups) { return groups == nullptr ? 1 : groups->pp->size(); }
 
@@ -151,9 +152,19 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
   std::vector<LogitRow>& rows = rows_[static_cast<size_t>(m)];
   // Rows behind those asked for are padding.
   const int64_t count = std::min(std::ssize(logits) / width, std::ssize(rows) - first);
+  // Rows of guesses wait for the one before: who chooses that one chooses these.
+  const auto waits = [&](int64_t i) {
+    return i > 0 && i < count && rows[static_cast<size_t>(first + i)].guess >= 0;
+  };
   parallel_for(ctx_.threads, count, 1, [&](int64_t begin, int64_t end) {
+    while (waits(begin)) ++begin;
+    while (waits(end)) ++end;
     for (int64_t i = begin; i < end; ++i) {
       LogitRow& row = rows[static_cast<size_t>(first + i)];
+      if (row.guess >= 0 && rows[static_cast<size_t>(first + i - 1)].outcome.id != row.guess) {
+        row.outcome.id = kNotChosen;
+        continue;
+      }
       const SequenceStep& step = plan_->sequences[row.part];
       const auto of = logits.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
       const uint32_t* mask = step.mask < 0 ? nullptr : plan_->masks.data() + step.mask * words;
@@ -245,6 +256,7 @@ StepOutcome ModelExecutor::collect(const StepPlan& plan) {
   for (int m = 0; m < micro_batches_; ++m)
     for (LogitRow& row : rows_[static_cast<size_t>(m)]) {
       if (row.asked < 0) {
+        if (row.outcome.id == kNotChosen) continue;
         result.chosen.push_back(std::move(row.outcome));
         continue;
       }

@@ -77,6 +77,8 @@ struct ServingMetrics::Series {
                                   "Sequences that wait, by what for.", {{"reason", "deferred"}});
   Gauge& cache_usage = gauge("vllm:kv_cache_usage_perc", "Share of the cache in use, 0 to 1.");
   Counter& preemptions = counter("vllm:num_preemptions_total", "Sequences whose cache was taken.");
+  // Where there is speculation.
+  Counter *drafts = nullptr, *draft_tokens = nullptr, *accepted = nullptr;
   Counter& queries = counter("vllm:prefix_cache_queries_total", "Tokens looked for in the cache.");
   Counter& hits = counter("vllm:prefix_cache_hits_total", "Tokens found in the cache.");
   Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Tokens of prompts computed.");
@@ -137,6 +139,13 @@ ServingMetrics::ServingMetrics(const std::string& model_name, int64_t max_model_
                     .Name("http_requests_total")
                     .Help("Requests answered.")
                     .Register(s.registry);
+  if (cache.speculation) {
+    s.drafts = &s.counter("vllm:spec_decode_num_drafts_total", "Steps of sequences with guesses.");
+    s.draft_tokens =
+        &s.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens that were guessed.");
+    s.accepted = &s.counter("vllm:spec_decode_num_accepted_tokens_total",
+                            "Guessed tokens that were those of the text.");
+  }
   s.durations = &prometheus::BuildHistogram()
                      .Name("http_request_duration_seconds")
                      .Help("From a request's head to the end of its answer.")
@@ -210,6 +219,11 @@ std::string ServingMetrics::text(const EngineCounts& counts) {
   Series::raise(s.preemptions, counts.scheduler.preemptions);
   Series::raise(s.queries, counts.scheduler.prefix_queries);
   Series::raise(s.hits, counts.scheduler.prefix_hits);
+  if (s.drafts != nullptr) {
+    Series::raise(*s.drafts, counts.scheduler.drafts);
+    Series::raise(*s.draft_tokens, counts.scheduler.draft_tokens);
+    Series::raise(*s.accepted, counts.scheduler.accepted_tokens);
+  }
   return prometheus::TextSerializer().Serialize(s.registry.Collect());
 }
 

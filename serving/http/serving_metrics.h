@@ -14,6 +14,7 @@ struct CacheInfo {
   int64_t block_size = 0, blocks = 0;
   std::string dtype = {};
   bool prefix_caching = true;
+  bool speculation = false;  // its counters are there
 };
 
 // A sequence that has come to its end.

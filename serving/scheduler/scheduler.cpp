@@ -6,6 +6,21 @@
 #include "engine/core/tensor.h"
 
 namespace trireme {
+namespace {
+
+// How many tokens of an outcome, from number `first` on, are those of a sequence.
+size_t chosen_of(const StepPlan& plan, const SequenceStep& step, const StepOutcome& result,
+                 size_t first) {
+  const size_t guess = static_cast<size_t>(step.first_token + step.tokens - step.guesses);
+  size_t count = 1;
+  while (std::cmp_less(count, step.guesses + 1) &&
+         result.chosen.at(first + count - 1).id == plan.tokens[guess + count - 1])
+    ++count;
+  TRIREME_CHECK(first + count <= result.chosen.size(), result.chosen.size(), " tokens were chosen");
+  return count;
+}
+
+}  // namespace
 
 Scheduler::Scheduler(const BatchingConfig& config, BlockPool& pool) : config_(config), pool_(pool) {
   TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
@@ -63,6 +78,17 @@ StepPlan Scheduler::next() {
   return plan;
 }
 
+// A guess takes no token from others: `budget` is what is left once every sequence that runs has one.
+std::vector<int32_t> Scheduler::guess(const Sequence& s, int64_t budget) const {
+  const SpeculationConfig& how = config_.speculation;
+  // The rule of a text says what may follow the last token alone.
+  if (how.tokens == 0 || std::ssize(running_) > how.most_sequences || s.reader) return {};
+  // The last token that may be is chosen behind the others.
+  const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
+  const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
+  return count > 0 ? guess_from_text(s.tokens, how, count) : std::vector<int32_t>();
+}
+
 void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
   // Who is preempted comes last, behind all that are planned already.
   for (auto at = running_.begin(); at != running_.end();) {
@@ -73,8 +99,10 @@ void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
         preempt(*last);
         if (last == sequence) return;
       }
-      append(plan, sequence, 1);
-      --budget;
+      std::vector<int32_t> guesses = guess(*sequence, budget - std::ssize(running_));
+      if (!give_blocks(*sequence, sequence->length() + std::ssize(guesses))) guesses.clear();
+      append(plan, sequence, 1, guesses);
+      budget -= 1 + std::ssize(guesses);
     }
     at = running_.upper_bound(order(*sequence));
   }
@@ -186,12 +214,14 @@ void Scheduler::preempt(Sequence& s) {
   preempted_ = true;
 }
 
-void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens) {
+void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
+                       std::span<const int32_t> guesses) {
   Sequence& s = *sequence;
   SequenceStep step;
   step.slot = s.slot;
   step.first_token = static_cast<int32_t>(plan.tokens.size());
-  step.tokens = static_cast<int32_t>(tokens);
+  step.tokens = static_cast<int32_t>(tokens + std::ssize(guesses));
+  step.guesses = static_cast<int32_t>(guesses.size());
   step.past = static_cast<int32_t>(s.computed);
   step.kept_blocks = static_cast<int32_t>(s.told_blocks);
   step.first_block = static_cast<int32_t>(plan.blocks.size());
@@ -207,6 +237,7 @@ void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence
   }
   const auto from = s.tokens.begin() + s.computed;
   plan.tokens.insert(plan.tokens.end(), from, from + tokens);
+  plan.tokens.insert(plan.tokens.end(), guesses.begin(), guesses.end());
   plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.told_blocks, s.blocks.end());
   plan.sequences.push_back(step);
   s.computed += tokens;
@@ -217,7 +248,8 @@ void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence
 void Scheduler::ask(SequenceStep& step, Sequence& s) const {
   if (s.choice->prompt_logprobs < 0) return;
   const int64_t begin = std::max<int64_t>(step.past, s.asked);
-  const int64_t end = std::min<int64_t>(step.past + step.tokens, s.prompt_tokens - 1);
+  const int64_t end =
+      std::min<int64_t>(step.past + step.tokens - step.guesses, s.prompt_tokens - 1);
   if (begin >= end) return;
   step.first_asked = static_cast<int32_t>(begin - step.past);
   step.asked = static_cast<int32_t>(end - begin);
@@ -239,23 +271,45 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
     const auto& [sequence, starts] = step.members[i];
     Progress progress{.sequence = sequence};
     if (part.asked > 0) progress.prompt = std::move(result.prompt.at(prompts++));
-    ChosenToken token;
-    if (part.samples) token = std::move(result.chosen.at(chosen++));
+    const size_t first = chosen;
+    if (part.samples) chosen += chosen_of(plan, part, result, chosen);
     if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
     // A cache of numbers that are not finite is of no use to others.
-    const bool finite = !part.samples || token.id >= 0;
-    if (finite && sequence->state == Sequence::State::kRunning && sequence->starts == starts)
-      publish(*sequence, part.past + part.tokens);
-    if (part.samples) accept(progress, std::move(token));
+    const bool finite = !part.samples || result.chosen[first].id >= 0;
+    const bool cached = sequence->state == Sequence::State::kRunning && sequence->starts == starts;
+    if (finite && cached) publish(*sequence, part.past + part.tokens - part.guesses);
+    if (part.samples)
+      verify(progress, part, std::span(result.chosen).subspan(first, chosen - first), cached);
     if (part.embeds) {
       progress.finish = FinishReason::kStop;
       cancel(*sequence);
     }
-    if (progress.token || progress.finish || !progress.prompt.empty())
+    if (!progress.tokens.empty() || progress.finish || !progress.prompt.empty())
       out.push_back(std::move(progress));
   }
   return out;
+}
+
+// The tokens that a step has brought a sequence: all but the last were guessed. cached: their keys are where the
+// sequence's blocks are.
+void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
+                       bool cached) {
+  Sequence& s = *progress.sequence;
+  const int64_t accepted = std::ssize(chosen) - 1;
+  if (step.guesses > 0) {
+    ++counts_.drafts;
+    counts_.draft_tokens += step.guesses;
+    counts_.accepted_tokens += accepted;
+    s.guesses.verified(step.guesses, accepted, config_.speculation);
+  } else {
+    s.guesses.without();
+  }
+  if (cached) s.computed += accepted;
+  for (ChosenToken& token : chosen) {
+    accept(progress, std::move(token));
+    if (progress.finish) return;
+  }
 }
 
 void Scheduler::accept(Progress& progress, ChosenToken token) {
@@ -264,7 +318,7 @@ void Scheduler::accept(Progress& progress, ChosenToken token) {
   progress.finish = token.id < 0 ? FinishReason::kError : finish_of(s);
   if (!progress.finish && s.reader && !s.reader->accept(token.id))
     progress.finish = s.reader->is_whole() ? FinishReason::kWhole : FinishReason::kLength;
-  progress.token = std::move(token);
+  progress.tokens.push_back(std::move(token));
   if (progress.finish) cancel(s);
 }
 

@@ -8,6 +8,8 @@
 // of the same order gives up its blocks and waits again, in its old place (preemption); its tokens are
 // computed again later, except those whose published blocks are still there.
 //
+// With speculation a sequence that decodes has guesses behind its token, where the budget and the free blocks allow.
+//
 // Not for several threads. next() and done() alternate, or next() runs ahead by some steps; each plan's result
 // is handed to done() in the order of the plans.
 #pragma once
@@ -16,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "serving/scheduler/sequence.h"
 #include "serving/scheduler/step_plan.h"
@@ -27,20 +30,23 @@ struct BatchingConfig {
   int64_t max_step_tokens = 2048;  // at least max_sequences
   int64_t max_model_len = 0;       // tokens of a sequence; its blocks fit into the pool
   bool prefix_caching = true;
+  SpeculationConfig speculation = {};
 };
 
 struct SchedulerCounts {
   int64_t running = 0, waiting = 0;
   int64_t preemptions = 0;                      // since the beginning, as are
   int64_t prefix_queries = 0, prefix_hits = 0;  // tokens looked for, and found
+  int64_t drafts = 0, draft_tokens = 0;         // steps of sequences with guesses, and these
+  int64_t accepted_tokens = 0;                  // that came true
 };
 
 // What a step has brought a sequence.
 struct Progress {
   std::shared_ptr<Sequence> sequence;
-  std::vector<ChosenToken> prompt = {};     // log-probabilities of tokens of the prompt
-  std::vector<float> embedding = {};        // of the prompt
-  std::optional<ChosenToken> token = {};    // chosen; it is in sequence->tokens unless its id is -1
+  std::vector<ChosenToken> prompt = {};  // log-probabilities of tokens of the prompt
+  std::vector<float> embedding = {};     // of the prompt
+  std::vector<ChosenToken> tokens = {};  // chosen; in sequence->tokens but for one whose id is -1
   std::optional<FinishReason> finish = {};  // the sequence has ended
 };
 
@@ -76,7 +82,11 @@ class Scheduler {
   void find_prefix(Sequence& sequence);
   bool give_blocks(Sequence& sequence, int64_t tokens);
   void preempt(Sequence& sequence);
-  void append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens);
+  void append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
+              std::span<const int32_t> guesses = {});
+  std::vector<int32_t> guess(const Sequence& sequence, int64_t budget) const;
+  void verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
+              bool cached);
   void ask(SequenceStep& step, Sequence& sequence) const;
   // Its whole blocks of the first `computed` tokens.
   void publish(Sequence& sequence, int64_t computed);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "serving/scheduler/block_pool.h"
+#include "serving/scheduler/speculation.h"
 #include "serving/scheduler/text_rule.h"
 #include "serving/scheduler/token_choice.h"
 
@@ -76,7 +77,8 @@ class Sequence {
   int64_t told_blocks = 0;      // of them the ranks know
   int64_t published = 0;        // of them published
   PrefixId prefix = 0;          // of the published
-  int64_t asked = 0;            // tokens whose followers' log-probabilities are told, or will be
+  GuessAllowance guesses;
+  int64_t asked = 0;  // tokens whose followers' log-probabilities are told, or will be
 };
 
 }  // namespace trireme

@@ -31,8 +31,11 @@ struct SequenceStep {
   int32_t kept_blocks = 0;              // of the slot's table; behind them come
   int32_t first_block = 0, blocks = 0;  // of StepPlan::blocks
   bool samples = false;                 // the token after the last of these is chosen
-  bool embeds = false;                  // the last of these is the end of a text to be embedded
-  int32_t mask = -1;  // row of StepPlan::masks that says among which; -1: among all
+  // So many of the tokens, the last ones, are guesses of what follows (serving/scheduler/speculation.h): with `samples`
+  // the token behind the last other one is chosen, and as long as it is the guess, that behind each of these.
+  int32_t guesses = 0;
+  bool embeds = false;  // the last of these is the end of a text to be embedded
+  int32_t mask = -1;    // row of StepPlan::masks that says among which; -1: among all
   // The tokens of the prompt behind these of the step's tokens have their log-probabilities told: `asked`
   // tokens from number first_asked on (of the step's own).
   int32_t first_asked = 0, asked = 0;
@@ -65,7 +68,9 @@ struct ChosenToken {
 
 struct StepOutcome {
   uint64_t number = 0;
-  std::vector<ChosenToken> chosen;  // of the sequences that sample, in the plan's order
+  // Of the sequences that sample, in the plan's order. Of one with guesses as many as came true and one more: one is
+  // followed by another of the same sequence where it is the guess.
+  std::vector<ChosenToken> chosen;
   // Of the sequences with asked > 0, in the plan's order: the tokens behind those asked.
   std::vector<std::vector<ChosenToken>> prompt;
   // Of the sequences that embed, in the plan's order: the last token behind the final norm (C).

@@ -66,6 +66,31 @@ class Deterministic(served_run.ServerTest):
         self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
         self.stop(server)
 
+    def test_guesses_change_nothing(self):
+        """Speculative decoding writes the same texts, and some of what it guesses is true."""
+        wanted = [fields for fields in requests(12) if not fields["echo"]]
+        server = self.serve("--deterministic")
+        plain = [self.answer({**fields, "max_tokens": 80}) for fields in wanted]
+        self.stop(server)
+        server = self.serve("--deterministic", "--speculative-config",
+                            json.dumps({"method": "ngram", "num_speculative_tokens": 4}))
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            got = threads.map(lambda fields: self.answer({**fields, "max_tokens": 80, "stream": True}), wanted)
+            for fields, one, want in zip(wanted, got, plain, strict=True):
+                self.assertEqual(one, want, fields)
+        drafts, guessed, true = (self.metric(f"vllm:spec_decode_num_{what}_total")
+                                 for what in ("drafts", "draft_tokens", "accepted_tokens"))
+        self.assertGreater(drafts, 10)
+        self.assertGreater(true, guessed / 20)
+        self.assertLess(true, guessed)
+        self.stop(server)
+        for config, says in (("{}", "num_speculative_tokens"), ("{", "--speculative-config"),
+                             ('{"method":"eagle","num_speculative_tokens":2}', "eagle"),
+                             ('{"method":"ngram","num_speculative_tokens":0}', "from 1 to 64"),
+                             ('{"method":"ngram","num_speculative_tokens":2,"depth":1}', "depth"),
+                             ('{"method":"ngram","num_speculative_tokens":2,"prompt_lookup_min":9}', "prompt_lookup_min")):
+            self.assert_refused("serve", "--model", "run", "--port", 0, "--speculative-config", config, says=says)
+
 
 if __name__ == "__main__":
     harness.main()

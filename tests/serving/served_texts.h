@@ -46,7 +46,8 @@ struct Rank {
 };
 
 inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, BatchingConfig config,
-                                int64_t blocks, bool prompt_logprobs, bool deterministic = false) {
+                                int64_t blocks, bool prompt_logprobs, bool deterministic = false,
+                                SchedulerCounts* counts = nullptr) {
   if (config.max_model_len == 0) config.max_model_len = kLength;
   BlockPool pool(blocks, kBlockTokens, 1);
   Scheduler scheduler(config, pool);
@@ -59,8 +60,9 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
   std::vector<Text> texts(wishes.size());
   std::map<const Sequence*, Text*> of;
   size_t added = 0;
+  const int64_t at_a_time = std::max<int64_t>(2, config.max_sequences / 4);
   while (added < wishes.size() || !scheduler.idle()) {
-    for (int n = 0; n < 2 && added < wishes.size(); ++n, ++added) {
+    for (int64_t n = 0; n < at_a_time && added < wishes.size(); ++n, ++added) {
       auto choice = std::make_shared<TokenChoice>();
       choice->sampling = wishes[added].sampling;
       choice->top_logprobs = 2;
@@ -74,13 +76,15 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
     for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
       Text& text = *of.at(p.sequence.get());
       for (const ChosenToken& token : p.prompt) text.prompt.push_back(token.logprob);
-      if (!p.token) continue;
-      EXPECT_EQ(p.token->top.size(), 2u);
-      text.tokens.push_back(p.token->id);
-      text.logprobs.push_back(p.token->logprob);
+      for (const ChosenToken& token : p.tokens) {
+        EXPECT_EQ(token.top.size(), 2u);
+        text.tokens.push_back(token.id);
+        text.logprobs.push_back(token.logprob);
+      }
     }
   }
   EXPECT_EQ(pool.used(), 0);
+  if (counts != nullptr) *counts = scheduler.counts();
   return texts;
 }
 

@@ -236,8 +236,10 @@ TEST(PlanCodec, RefusesPlansThatDoNotFollowEachOther) {
 
 TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
   const StepPlan plan = whole_plan();
-  StepOutcome good{
-      .number = 5, .chosen = {{.id = 3, .logprob = -1, .top = {{3, -1}}}}, .prompt = {}};
+  StepOutcome good{.number = 5,
+                   .chosen = {{.id = 3, .logprob = -1, .top = {{3, -1}}}},
+                   .prompt = {},
+                   .embeddings = {}};
   good.prompt.emplace_back(7);
   const auto refused = [&](const std::function<void(StepOutcome&)>& mistake) {
     StepOutcome outcome = good;

@@ -65,13 +65,18 @@ class RecordedTexts final : public StepExecutor {
   }
   void finish(const StepPlan& plan, const SequenceStep& step, StepOutcome& result) {
     std::vector<int32_t> text;
-    for (int64_t i = 0; i < step.past + step.tokens; ++i)
+    for (int64_t i = 0; i < step.past + step.tokens - step.guesses; ++i)
       text.push_back(cache_[at(tables_[step.slot], i)]);
     if (step.embeds)
       result.embeddings.push_back({static_cast<float>(next_of(text, vocabulary_)), 3, 4});
     if (step.samples) {
       const int32_t id = allowed(plan, step, next_of(text, vocabulary_));
       result.chosen.push_back({id, -1.5, {}});
+    }
+    for (int64_t i = step.past + step.tokens - step.guesses; i < step.past + step.tokens; ++i) {
+      if (result.chosen.back().id != cache_[at(tables_[step.slot], i)]) break;
+      text.push_back(result.chosen.back().id);
+      result.chosen.push_back({next_of(text, vocabulary_), -1.5, {}});
     }
     if (step.asked == 0) return;
     std::vector<ChosenToken>& asked = result.prompt.emplace_back();

@@ -234,7 +234,7 @@ TEST(Scheduler, EmbedsPromptsInChunksBesideTexts) {
     for (Progress& p : server.scheduler.done(plan, server.executor.execute(plan)))
       if (!p.embedding.empty()) {
         EXPECT_EQ(p.finish, FinishReason::kStop);
-        EXPECT_FALSE(p.token);
+        EXPECT_TRUE(p.tokens.empty());
         EXPECT_TRUE(told.emplace(p.sequence.get(), p.embedding).second);
       }
   }

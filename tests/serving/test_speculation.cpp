@@ -1,0 +1,128 @@
+// Speculative decoding on models: the same texts and the same distribution, in fewer steps.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/serving/served_texts.h"
+
+namespace trireme {
+namespace {
+
+using test::kBlockTokens;
+using test::Rank;
+using test::Text;
+using test::Wish;
+
+constexpr int64_t kMostTokens = 96;
+
+ModelConfig config_of(ModelFamily family, int64_t vocabulary) {
+  ModelConfig config = test::tiny_model(family);
+  config.max_positions = kMostTokens;
+  config.vocab_size = vocabulary;
+  return config;
+}
+
+// Prompts that repeat themselves, as code and quotations do.
+std::vector<Wish> wishes_of(int count, int32_t vocabulary) {
+  std::vector<Wish> out;
+  for (int n = 0; n < count; ++n) {
+    Wish wish;
+    for (int i = 0; i < 20; ++i) wish.prompt.push_back((i % (3 + n % 4) + n) % vocabulary);
+    wish.count = 60;
+    wish.sampling.temperature = n % 2 == 0 ? 0 : 0.7;
+    wish.sampling.seed = static_cast<uint64_t>(n);
+    out.push_back(std::move(wish));
+  }
+  return out;
+}
+
+void expect_same(const std::vector<Text>& got, const std::vector<Text>& want) {
+  for (size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].tokens, want[i].tokens) << i;
+    EXPECT_EQ(got[i].logprobs, want[i].logprobs) << i;
+  }
+}
+
+// In deterministic mode bit for bit, whole or over two stages, with little room for guesses or much.
+TEST(SpeculativeDecoding, WritesTheSameTexts) {
+  const std::vector<Wish> wishes = wishes_of(8, 11);
+  for (const int pp : {1, 2}) {
+    ParallelSizes sizes;
+    sizes.pp = pp;
+    run_threads(pp, [&](Communicator& world) {
+      Rank rank(config_of(ModelFamily::kLlama, 11), sizes, world, DType::kF32, kMostTokens);
+      for (const int64_t tokens : {10, 128}) {
+        BatchingConfig how{
+            .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMostTokens};
+        SchedulerCounts plain, guessed;
+        const std::vector<Text> want = served(rank, wishes, how, 120, false, true, &plain);
+        how.speculation = {.tokens = 4, .longest = 4, .shortest = 2};
+        expect_same(served(rank, wishes, how, 120, false, true, &guessed), want);
+        EXPECT_EQ(plain.draft_tokens, 0);
+        EXPECT_GT(guessed.accepted_tokens, guessed.draft_tokens / 4);
+        if (world.rank() == 0)
+          std::printf("%lld stages, steps of %lld: %lld of %lld guesses came true\n",
+                      static_cast<long long>(pp), static_cast<long long>(tokens),
+                      static_cast<long long>(guessed.accepted_tokens),
+                      static_cast<long long>(guessed.draft_tokens));
+      }
+    });
+  }
+}
+
+// How probable each token is behind a prompt.
+std::vector<double> probabilities(Rank& rank, const std::vector<int32_t>& prompt,
+                                  int64_t vocabulary) {
+  std::vector<double> out(static_cast<size_t>(vocabulary));
+  for (int32_t id = 0; id < vocabulary; ++id) {
+    Wish wish{.prompt = prompt, .count = 1, .sampling = {}};
+    wish.prompt.push_back(id);
+    const BatchingConfig how{.max_sequences = 2, .max_step_tokens = 64};
+    out[static_cast<size_t>(id)] =
+        std::exp(served(rank, {wish}, how, 20, true).front().prompt.back());
+  }
+  return out;
+}
+
+// 50,000 texts of three tokens with guesses at the second and third: the pairs of the first two against their
+// probabilities, whose deviation from them has a chi-square distribution with V V - 1 degrees of freedom.
+TEST(SpeculativeDecoding, KeepsTheDistribution) {
+  constexpr int64_t kVocabulary = 5;
+  constexpr int kTexts = 50000;
+  run_threads(1, [&](Communicator& world) {
+    Rank rank(config_of(ModelFamily::kLlama, kVocabulary), {}, world, DType::kF32, kMostTokens);
+    const std::vector<int32_t> prompt{0, 1, 2, 3, 4, 0, 1, 4, 2, 0, 3, 1, 0};
+    std::vector<Wish> wishes(kTexts, {.prompt = prompt, .count = 3, .sampling = {}});
+    for (size_t n = 0; n < wishes.size(); ++n) wishes[n].sampling.seed = n;
+    BatchingConfig how{.max_sequences = 64, .max_step_tokens = 1024};
+    how.speculation = {.tokens = 2, .longest = 2, .shortest = 1, .most_sequences = 64};
+    SchedulerCounts counts;
+    const std::vector<Text> texts = served(rank, wishes, how, 64 * 10, false, false, &counts);
+    EXPECT_GT(counts.accepted_tokens, kTexts / 20);
+    std::vector<double> seen(kVocabulary * kVocabulary);
+    for (const Text& text : texts)
+      ++seen[static_cast<size_t>(text.tokens[0] * kVocabulary + text.tokens[1])];
+    const std::vector<double> first = probabilities(rank, prompt, kVocabulary);
+    double deviation = 0;
+    for (int32_t a = 0; a < kVocabulary; ++a) {
+      std::vector<int32_t> longer = prompt;
+      longer.push_back(a);
+      const std::vector<double> second = probabilities(rank, longer, kVocabulary);
+      for (size_t b = 0; b < kVocabulary; ++b) {
+        const double expected = kTexts * first[static_cast<size_t>(a)] * second[b];
+        const double error = seen[static_cast<size_t>(a) * kVocabulary + b] - expected;
+        deviation += error * error / expected;
+      }
+    }
+    // Mean 24, standard deviation 6.9; 62 is passed by one of 30,000.
+    EXPECT_LT(deviation, 62);
+    EXPECT_GT(deviation, 4);
+    std::printf("chi-square %.1f with %lld degrees of freedom; %lld of %lld guesses came true\n",
+                deviation, static_cast<long long>(kVocabulary * kVocabulary - 1),
+                static_cast<long long>(counts.accepted_tokens),
+                static_cast<long long>(counts.draft_tokens));
+  });
+}
+
+}  // namespace
+}  // namespace trireme
