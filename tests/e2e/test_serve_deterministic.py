@@ -17,7 +17,7 @@ def requests(count):
     for number in range(count):
         words = " ".join(source.choice(WORDS) for _ in range(1 + number % 7))
         sampling = {"temperature": 0} if number % 2 == 0 else {"temperature": 0.9, "top_p": 0.95, "seed": number}
-        yield {"prompt": shared[:45 * (number % 4)] + words, "max_tokens": 5 + 9 * (number % 5), "logprobs": 2,
+        yield {"prompt": shared[:45 * (number % 4)] + words, "max_tokens": 5 + 16 * (number % 5), "logprobs": 2,
                "ignore_eos": True, "echo": number % 8 == 5, **sampling}
 
 
@@ -46,7 +46,7 @@ class Deterministic(served_run.ServerTest):
 
     def test_a_storm_of_requests(self):
         server = self.serve("--deterministic", "--max-num-batched-tokens", 24,
-                            "--max-model-len", 256, "--kv-cache-memory-bytes", 24 * 4096)
+                            "--max-model-len", 256, "--kv-cache-memory-bytes", 18 * 4096)
         wanted = list(requests(64))
         alone = [self.answer({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)]
         self.assertEqual(self.metric("vllm:num_preemptions_total"), 0)
