@@ -35,7 +35,7 @@ SpeculationConfig read_speculative_config(const std::string& json_text) {
       continue;
     }
     const auto* member = std::find_if(std::begin(members), std::end(members),
-                                      [&](const Member& m) { return name == m.name; });
+                                      [&key = name](const Member& m) { return key == m.name; });
     if (member == std::end(members))
       fail_input(kOption, ": nothing is known of ", name.substr(0, 60));
     *member->value = strict_size(value, concat(kOption, ": ", name));
