@@ -12,7 +12,7 @@ except ImportError:
     sys.exit(77)
 
 with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as lines:
-    subprocess.run([sys.argv[1], "--schemas", sys.argv[2] if len(sys.argv) > 2 else "200", "--write", lines.name],
+    subprocess.run([sys.argv[1], "--schemas", sys.argv[2] if len(sys.argv) > 2 else "1000", "--write", lines.name],
                    check=True)
     count = bad = 0
     for line in lines:
