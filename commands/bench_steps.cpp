@@ -49,7 +49,7 @@ SequenceRequest request_of(int64_t prompt, int64_t tokens) {
 class HostOnly final : public StepExecutor {
  public:
   explicit HostOnly(const StepLimits& limits)
-      : ctx_(1, "bench host"), builder_(limits), batch_(ctx_, limits) {}
+      : ctx_(1, "bench host"), builder_(limits, {}), batch_(ctx_, limits) {}
   StepOutcome execute(const StepPlan& plan) override {
     builder_.take(plan);
     builder_.write(ctx_, batch_, plan, 0, plan.sequences.size(), 0, rows_);
