@@ -4,7 +4,7 @@
 #   scripts/test.sh [--all] [--no-install]
 #
 # --all adds the same tests under AddressSanitizer and UndefinedBehaviorSanitizer, static analysis, the long
-# suites, 20 seconds of every fuzz target, and the CUDA backend where its toolkit is installed. With CI=true
+# suites, 10 seconds of every fuzz target, and the CUDA backend where its toolkit is installed. With CI=true
 # warnings are errors. Missing packages are installed first, or listed with --no-install.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -76,7 +76,7 @@ std::map<int32_t, std::vector<double>> told(const std::string& base, const std::
       for (Progress& p : scheduler.done(plan, executor.execute(plan))) {
         std::vector<double>& to = here[number.at(p.sequence.get())];
         for (const ChosenToken& token : p.prompt) to.push_back(token.logprob);
-        if (p.token) to.push_back(p.token->logprob);
+        for (const ChosenToken& token : p.tokens) to.push_back(token.logprob);
       }
     }
     if (world.rank() == 0) out = here;
