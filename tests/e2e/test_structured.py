@@ -4,7 +4,7 @@ import threading
 import time
 
 import harness
-import test_serve
+import served_run
 
 TEMPLATE = """{% for t in tools or [] %}{{ t | tojson }} <tool_call>
 {% endfor %}{% for m in messages %}{{ m.role }}: {{ m.content }}
@@ -16,9 +16,9 @@ WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
 NOW = {"type": "function", "function": {"name": "now"}}
 
 
-class Structured(test_serve.ServeTest):
+class Structured(served_run.ServerTest):
     def ask_for(self, expect=200, **fields):
-        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": test_serve.PROMPT, "max_tokens": 300,
+        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": served_run.PROMPT, "max_tokens": 300,
                                                               "temperature": 1, "seed": 5, **fields})
         self.assertEqual(status, expect, answer)
         return answer["choices"] if status == 200 else answer["error"]

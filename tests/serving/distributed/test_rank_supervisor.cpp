@@ -63,7 +63,8 @@ struct Said {
   explicit Said(RankSupervisor& supervisor) : ranks(supervisor) {
     ranks.listen([this](const std::string& why) {
       const std::lock_guard lock(mutex);
-      all.push_back(why);
+      // That they are ready for the first time may be said after somebody has waited for it.
+      if (!why.empty() || !all.empty()) all.push_back(why);
     });
   }
   ~Said() { ranks.listen({}); }
