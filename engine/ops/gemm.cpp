@@ -238,9 +238,10 @@ void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTe
     return;
   }
   if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
-  if (ctx.gemm->batch_invariant && g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p, a);
-  if (ctx.gemm->batch_invariant && g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p, a);
-  if (few_rows(ctx, g)) {
+  const bool by_rows = ctx.gemm->batch_invariant;
+  if (by_rows && g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p, a);
+  if (by_rows && g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p, a);
+  if (!by_rows && few_rows(ctx, g)) {
     if (g.in == DType::kF32) return gemm_few_rows<float>(ctx, g, p, a);
     if (g.in == DType::kBF16) return gemm_few_rows<bf16>(ctx, g, p, a);
     return gemm_few_rows<f16>(ctx, g, p, a);
