@@ -89,14 +89,16 @@ class Zero(tiny_run.RunTest):
             self.assertEqual(three[name] * 2, one[name])
 
     def test_optimizer_state_larger_than_the_memory_limit(self):
-        model = {"model_type": "llama", "vocab_size": 60000, "max_position_embeddings": 32, "hidden_size": 256,
+        model = {"model_type": "llama", "vocab_size": 120000, "max_position_embeddings": 32, "hidden_size": 256,
                  "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4,
                  "num_key_value_heads": 4, "tie_word_embeddings": True}
+        # Few tokens: what is proportional to them shall be little.
         self.configure(model=model, train_steps=3, scheduler={"type": "constant"}, train_batch_size=2, bf16={"enabled": True},
-                       evaluation={"eval_iters": 1}, checkpoint={})
-        parameters = 60000 * 256
+                       evaluation={"eval_iters": 1}, checkpoint={}, sequence_length=8)
+        parameters = 120000 * 256
         states = 12 * parameters  # master weights and two moments in fp32
-        limit = states - (4 << 20)  # weights and gradients are 6 bytes each
+        # Weights and gradients are 6 bytes each; without instructions for bfloat16 a product has 4 more.
+        limit = states - (4 << 20)
         group = MemoryLimit(self, limit)
         file = ["--set", f"{OFFLOAD}.device=nvme", "--set", f"{OFFLOAD}.nvme_path=states",
                 "--set", f"{OFFLOAD}.buffer_size=65536"]
