@@ -143,9 +143,13 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
   TextDelta delta;
   const bool first = !std::exchange(choice.begun, true);
   if (form_.echo) echo(choice, first, prompt, delta);
-  if (form_.prompt_logprobs >= 0)
+  if (form_.prompt_logprobs >= 0 && number % static_cast<size_t>(form_.n) == 0) {
     for (const ChosenToken& token : prompt)
       choice.prompt.push_back(with_top(token, form_.prompt_logprobs));
+    // A completion tells them with every choice.
+    const int64_t copies = form_.chat ? 1 : form_.told > 0 ? form_.told : form_.n;
+    held_ += copies * std::ssize(prompt) * kBytesOfToken * (1 + form_.prompt_logprobs);
+  }
   if (!form_.without_text)
     for (size_t i = 0; i < tokens.size() && !choice.stream.stopped(); ++i)
       add_token(choice, tokens[i], finish == FinishReason::kStop && i + 1 == tokens.size(), delta);

@@ -127,6 +127,22 @@ TEST(GenerationReply, TellsOfThePromptInItsOwnMember) {
   }
 }
 
+// What is written of a prompt is as much of an answer as its texts, and every choice of a completion writes it.
+TEST(GenerationReply, CountsWhatItTellsOfPrompts) {
+  const std::vector<ChosenToken> prompt(50, {.id = 'i', .logprob = -2, .top = {}, .rank = 2});
+  const auto held = [&](bool chat, int64_t n, int64_t told) {
+    Told one({.chat = chat, .prompt_logprobs = 3, .n = n, .told = told},
+             {std::vector<int32_t>(51, 'i')});
+    one.reply.accept(0, prompt, {}, 0, {}, one.frames);
+    return one.reply.held_bytes();
+  };
+  const int64_t once = held(true, 1, 0);
+  EXPECT_GE(once, 50 * 4 * 50);
+  EXPECT_EQ(held(true, 4, 0), once);
+  EXPECT_EQ(held(false, 4, 0), 4 * once);
+  EXPECT_EQ(held(false, 4, 3), 3 * once);
+}
+
 // Of each prompt's three choices the two that are most probable per token, the best first.
 TEST(GenerationReply, TellsTheBestChoices) {
   Told told({.n = 3, .told = 2}, {{'a'}, {'b'}});

@@ -383,6 +383,16 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   EXPECT_EQ(code(40, R"(,"logprobs":20)"), "400 answer_too_large");
   EXPECT_EQ(code(40, ""), "200");
   EXPECT_EQ(code(40, R"(,"logprobs":20,"stream":true)"), "200");
+  // What is told of a prompt is told with each of its choices.
+  const std::string prompt(20, 'p');
+  const auto of_prompt = [&](int n) {
+    return server
+        .ask(post("/v1/completions",
+                  completion(1, concat(R"(,"prompt_logprobs":5,"n":)", n), prompt)))
+        .status;
+  };
+  EXPECT_EQ(of_prompt(1), 200);
+  EXPECT_EQ(of_prompt(8), 400);
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
   options.answers.all = 10'000;
   RecordedServer small(options);
