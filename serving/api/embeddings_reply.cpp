@@ -37,6 +37,13 @@ std::vector<float> normalised(std::span<const float> hidden, size_t count) {
   return out;
 }
 
+int64_t embeddings_bytes(int64_t texts, int64_t dimensions, bool base64) {
+  constexpr int64_t kOfText = 100;
+  // "-1.17549435e-38," or four digits for three bytes.
+  const int64_t of_number = int64_t{sizeof(float)} + (base64 ? 6 : 16);
+  return texts * (kOfText + dimensions * of_number);
+}
+
 std::string embeddings_body(const std::string& model,
                             std::span<const std::vector<float>> embeddings, int64_t prompt_tokens,
                             bool base64) {
@@ -50,7 +57,7 @@ std::string embeddings_body(const std::string& model,
       json.string(base64_of(embeddings[i]));
     } else {
       json.begin_array();
-      for (const float x : embeddings[i]) json.number(static_cast<double>(x));
+      for (const float x : embeddings[i]) json.number(x);
       json.end_array();
     }
     json.end_object();

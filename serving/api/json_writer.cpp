@@ -1,5 +1,7 @@
 #include "serving/api/json_writer.h"
 
+#include <array>
+#include <charconv>
 #include <cmath>
 
 #include "engine/core/error.h"
@@ -79,6 +81,13 @@ JsonWriter& JsonWriter::integer(int64_t value) { return json(std::to_string(valu
 JsonWriter& JsonWriter::number(double value) {
   TRIREME_CHECK(std::isfinite(value), "JSON has no number for ", value);
   return json(text(value));
+}
+
+JsonWriter& JsonWriter::number(float value) {
+  TRIREME_CHECK(std::isfinite(value), "JSON has no number for ", value);
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  return json({digits.data(), static_cast<size_t>(end - digits.data())});
 }
 
 JsonWriter& JsonWriter::boolean(bool value) { return json(value ? "true" : "false"); }

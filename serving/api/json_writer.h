@@ -20,6 +20,7 @@ class JsonWriter {
   JsonWriter& string(std::string_view utf8);
   JsonWriter& integer(int64_t value);
   JsonWriter& number(double value);  // finite; the shortest form that reads back equal
+  JsonWriter& number(float value);   // the same, read back as a float
   JsonWriter& boolean(bool value);
   JsonWriter& json(std::string_view text);  // a value that is JSON already
 

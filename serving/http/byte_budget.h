@@ -56,4 +56,25 @@ class ByteShare {
   int64_t bytes_ = 0;
 };
 
+// What is held for one request: up to `always` bytes whatever others hold, beyond of the budget of all.
+class HeldBytes {
+ public:
+  HeldBytes(int64_t most, int64_t always, std::shared_ptr<ByteBudget> all)
+      : most_(most), always_(always), share_(std::move(all)) {}
+  // False: it is too much.
+  bool set(int64_t bytes) {
+    bytes_ = bytes;
+    if (bytes > most_) return false;
+    const int64_t more = bytes - always_ - share_.bytes();
+    if (bytes <= always_) share_.release();
+    return more <= 0 || share_.grow(more);
+  }
+  int64_t bytes() const { return bytes_; }
+  int64_t most() const { return most_; }
+
+ private:
+  int64_t most_, always_, bytes_ = 0;
+  ByteShare share_;
+};
+
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "serving/http/embedding_task.h"
 
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "serving/api/embeddings_reply.h"
@@ -18,11 +20,13 @@ struct EmbeddingTask::Mailbox {
   void put(size_t text, size_t dimensions, SequenceEvent&& event) {
     if (!event.finish) return;
     std::vector<float> embedding = normalised(event.embedding, dimensions);
+    const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
+    if (!finite) event.error = "the model's output is not finite";
     const std::lock_guard lock(mutex);
     embeddings[text] = std::move(embedding);
     ended[text] = true;
     ++ends;
-    if (event.finish == FinishReason::kError && error.empty()) error = event.error;
+    if (error.empty()) error = std::move(event.error);
     if (wake) wake();
   }
 };

@@ -9,6 +9,7 @@
 
 #include "serving/engine/engine.h"
 #include "serving/http/admission.h"
+#include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
 
 namespace trireme {
@@ -19,6 +20,7 @@ struct EmbeddingWork {
   size_t dimensions = 0;
   bool base64 = false;
   size_t at_a_time = 1;  // texts in the engine; what `place` has room for
+  HeldBytes held;        // for the answer
   std::unique_ptr<Admission::Place> place = {};
 };
 

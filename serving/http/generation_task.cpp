@@ -29,12 +29,12 @@ std::string told_to_clients(const std::string& why) {
 
 }  // namespace
 
-bool HeldBytes::set(int64_t bytes) {
-  bytes_ = bytes;
-  if (bytes > most_) return false;
-  const int64_t more = bytes - always_ - share_.bytes();
-  if (bytes <= always_) share_.release();
-  return more <= 0 || share_.grow(more);
+ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param) {
+  if (held.bytes() <= held.most())
+    return ApiError(503, "the server holds too many large answers", "", "server_overloaded")
+        .retry_after(1000);
+  return {400, concat("the answer is larger than ", held.most(), " bytes: ", way_out), param,
+          "answer_too_large"};
 }
 
 ApiError engine_error(const Engine& engine, const std::string& why) {
@@ -268,14 +268,8 @@ void GenerationTask::fail(const ApiError& error, Part& part) {
 // Log-probabilities of a long text are many times as large as the text.
 void GenerationTask::check_size(Part& part) {
   if (work_.stream || part.done || held_.set(work_.reply.held_bytes())) return;
-  if (held_.bytes() <= held_.most())
-    return fail(ApiError(503, "the server holds too many large answers", "", "server_overloaded")
-                    .retry_after(1000),
-                part);
-  fail(ApiError(400,
-                concat("the answer is larger than ", held_.most(),
-                       " bytes: have it streamed, or ask for fewer tokens or log-probabilities"),
-                "logprobs", "answer_too_large"),
+  fail(size_error(held_, "have it streamed, or ask for fewer tokens or log-probabilities",
+                  "logprobs"),
        part);
 }
 

@@ -24,21 +24,6 @@ struct AnswerLimits {
   int64_t all = int64_t{512} << 20;
 };
 
-// What is held for one request.
-class HeldBytes {
- public:
-  HeldBytes(int64_t most, int64_t always, std::shared_ptr<ByteBudget> all)
-      : most_(most), always_(always), share_(std::move(all)) {}
-  // False: it is too much.
-  bool set(int64_t bytes);
-  int64_t bytes() const { return bytes_; }
-  int64_t most() const { return most_; }
-
- private:
-  int64_t most_, always_, bytes_ = 0;
-  ByteShare share_;
-};
-
 struct GenerationWork {
   std::vector<SequenceRequest> prompts;  // n choices for each
   size_t n = 1;
@@ -54,6 +39,9 @@ struct GenerationWork {
   GrammarCompiler* compiler = nullptr;  // where there is a grammar
 };
 
+// The server holds too many large answers, or this one is larger than the bound, whatever others hold. `param`: the
+// field that makes it so.
+ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
 // What a client is told when the engine says `why` a sequence has ended: 503 where it may ask again.
 ApiError engine_error(const Engine& engine, const std::string& why);
 

@@ -7,6 +7,7 @@
 
 #include "engine/core/utf8.h"
 #include "engine/observe/log.h"
+#include "serving/api/embeddings_reply.h"
 #include "serving/api/generation_reply.h"
 #include "serving/api/json_writer.h"
 #include "serving/api/openapi.h"
@@ -383,12 +384,18 @@ HttpAnswer Service::embeddings(HttpRequest& http) {
   if (request.dimensions.value_or(1) > size)
     fail_field("dimensions", "dimensions must be at most ", size,
                ", which the model's embeddings have");
+  const int64_t told = request.dimensions.value_or(size);
   const auto most = static_cast<size_t>(config_.admission.running);
+  const AnswerLimits& limits = config_.answers;
   EmbeddingWork work{.texts = {},
                      .model = request.model,
-                     .dimensions = static_cast<size_t>(request.dimensions.value_or(size)),
+                     .dimensions = static_cast<size_t>(told),
                      .base64 = request.base64,
-                     .at_a_time = std::min(request.inputs.size(), most)};
+                     .at_a_time = std::min(request.inputs.size(), most),
+                     .held = HeldBytes(limits.whole, limits.always, all_answers_)};
+  if (!work.held.set(embeddings_bytes(std::ssize(request.inputs), told, request.base64)))
+    throw size_error(work.held, "ask for fewer texts or dimensions at once, or for base64",
+                     "input");
   work.place = admission_.enter(http.tenant, static_cast<int64_t>(work.at_a_time),
                                 static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   const auto choice = std::make_shared<const TokenChoice>();

@@ -59,5 +59,35 @@ TEST(Service, CancelsEmbeddingsOfWhoeverGoesAway) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
+TEST(Service, HoldsOnlySoMuchOfEmbeddings) {
+  RecordedServerOptions options;
+  options.answers = {.whole = 10'000, .always = 2'000, .all = 6'000};
+  RecordedServer server(options);
+  const auto code = [&](int texts, const char* more) {
+    std::string inputs;
+    for (int i = 0; i < texts; ++i) inputs += concat(i == 0 ? "" : ",", "[1,", 1 + i % 250, "]");
+    const Response r = server.ask(
+        post("/v1/embeddings", concat(R"({"model":"m","input":[)", inputs, "]", more, "}")));
+    return r.status == 200
+               ? "200"
+               : concat(r.status, " ", Json::parse(r.body)["error"]["code"].get<std::string>());
+  };
+  EXPECT_EQ(code(40, ""), "200");
+  EXPECT_EQ(code(60, ""), "503 server_overloaded");
+  EXPECT_EQ(code(60, R"(,"dimensions":1)"), "200");
+  EXPECT_EQ(code(60, R"(,"encoding_format":"base64")"), "200");
+  EXPECT_EQ(code(80, ""), "400 answer_too_large");
+  EXPECT_EQ(code(40, ""), "200");  // what was held is free again
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+TEST(Service, TellsOfEmbeddingsThatAreNoNumbers) {
+  RecordedServer server;
+  const Response r = server.ask(post("/v1/embeddings", R"({"model":"m","input":[255,1]})"));
+  EXPECT_EQ(r.status, 500);
+  EXPECT_EQ(Json::parse(r.body)["error"]["code"], "engine_failure");
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
 }  // namespace
 }  // namespace trireme
