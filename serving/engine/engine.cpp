@@ -227,6 +227,7 @@ void Engine::tell(Progress& progress) {
   SequenceEvent event{.prompt = std::move(progress.prompt),
                       .embedding = std::move(progress.embedding),
                       .cached_prompt = progress.sequence->cached_prompt,
+                      .begun = progress.sequence->begun,
                       .finish = progress.finish};
   if (progress.finish == FinishReason::kError) event.error = "the model's output is not finite";
   event.tokens = std::move(progress.tokens);

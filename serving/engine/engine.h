@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -18,10 +19,11 @@ namespace trireme {
 
 // What has come of a sequence since the last time.
 struct SequenceEvent {
-  std::vector<ChosenToken> prompt = {};  // log-probabilities of tokens of the prompt
-  std::vector<ChosenToken> tokens = {};  // of the text; the one that ends it included
-  std::vector<float> embedding = {};     // of the prompt, with the end
-  int64_t cached_prompt = 0;             // tokens of the prompt that were in the cache
+  std::vector<ChosenToken> prompt = {};              // log-probabilities of tokens of the prompt
+  std::vector<ChosenToken> tokens = {};              // of the text; the one that ends it included
+  std::vector<float> embedding = {};                 // of the prompt, with the end
+  int64_t cached_prompt = 0;                         // tokens of the prompt that were in the cache
+  std::chrono::steady_clock::time_point begun = {};  // when it was first computed
   std::optional<FinishReason> finish = {};
   std::string error = {};  // with kError: what has happened
 };

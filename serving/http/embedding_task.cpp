@@ -10,15 +10,19 @@
 namespace trireme {
 
 struct EmbeddingTask::Mailbox {
-  std::mutex mutex;
+  explicit Mailbox(ServingMetrics& its_metrics) : metrics(its_metrics) {}
+
+  ServingMetrics& metrics;
+  std::mutex mutex;  // of all below
   std::vector<std::vector<float>> embeddings;
   std::vector<bool> ended;
   size_t ends = 0;
   std::string error;
   std::function<void()> wake;  // none: it is closed
 
-  void put(size_t text, size_t dimensions, SequenceEvent&& event) {
+  void put(size_t text, int64_t tokens, size_t dimensions, SequenceEvent&& event) {
     if (!event.finish) return;
+    if (event.finish != FinishReason::kError) metrics.prompt_computed(tokens, event.cached_prompt);
     std::vector<float> embedding = normalised(event.embedding, dimensions);
     const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
     if (!finite) event.error = "the model's output is not finite";
@@ -31,8 +35,8 @@ struct EmbeddingTask::Mailbox {
   }
 };
 
-EmbeddingTask::EmbeddingTask(Engine& engine, EmbeddingWork work)
-    : engine_(engine), work_(std::move(work)), mailbox_(std::make_shared<Mailbox>()) {
+EmbeddingTask::EmbeddingTask(Engine& engine, ServingMetrics& metrics, EmbeddingWork work)
+    : engine_(engine), work_(std::move(work)), mailbox_(std::make_shared<Mailbox>(metrics)) {
   mailbox_->embeddings.resize(work_.texts.size());
   mailbox_->ended.resize(work_.texts.size());
   for (const SequenceRequest& text : work_.texts) prompt_tokens_ += std::ssize(text.prompt);
@@ -60,11 +64,12 @@ void EmbeddingTask::start(std::function<void()> wake) {
 void EmbeddingTask::add_texts(size_t ended) {
   while (ids_.size() < std::min(work_.texts.size(), ended + work_.at_a_time)) {
     const size_t i = ids_.size();
-    ids_.push_back(
-        engine_.add(std::move(work_.texts[i]),
-                    [mailbox = mailbox_, i, dimensions = work_.dimensions](SequenceEvent&& event) {
-                      mailbox->put(i, dimensions, std::move(event));
-                    }));
+    const int64_t tokens = std::ssize(work_.texts[i].prompt);
+    ids_.push_back(engine_.add(
+        std::move(work_.texts[i]),
+        [mailbox = mailbox_, i, tokens, dimensions = work_.dimensions](SequenceEvent&& event) {
+          mailbox->put(i, tokens, dimensions, std::move(event));
+        }));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "serving/http/admission.h"
 #include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
+#include "serving/http/serving_metrics.h"
 
 namespace trireme {
 
@@ -26,8 +27,8 @@ struct EmbeddingWork {
 
 class EmbeddingTask final : public PendingReply {
  public:
-  // The engine must outlive this object.
-  EmbeddingTask(Engine& engine, EmbeddingWork work);
+  // Both must outlive this object, and the metrics the engine.
+  EmbeddingTask(Engine& engine, ServingMetrics& metrics, EmbeddingWork work);
   ~EmbeddingTask() override;
 
   void start(std::function<void()> wake) override;

@@ -157,6 +157,7 @@ void GenerationTask::start(std::function<void()> wake) {
 
 void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   const size_t n = work_.n;
+  entered_ = Clock::now();
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
     work_.prompts[p].rule = rule;
     const std::vector<SequenceId> ids = engine_.add_siblings(work_.prompts[p], n, [&](size_t i) {
@@ -210,6 +211,7 @@ void GenerationTask::accept(Letter& letter, Part& part) {
     end(letter.choice, "error", letter.when);
     return fail(event.error, part);
   }
+  choice.begun = event.begun;
   if (!std::exchange(choice.started, true) && letter.choice % work_.n == 0) {
     const int64_t tokens = lengths_[letter.choice / work_.n];
     metrics_.prompt_computed(tokens, event.cached_prompt);
@@ -241,12 +243,26 @@ void GenerationTask::end(size_t number, const char* reason, Clock::time_point wh
   Choice& choice = choices_[number];
   choice.ended = true;
   work_.place->end_sequence();
-  metrics_.finished(
-      {.reason = reason,
-       .generated = choice.tokens,
-       .seconds = seconds_between(work_.arrival, when),
-       .decode_seconds =
-           choice.tokens == 0 ? 0 : seconds_between(choice.first_token, choice.last_token)});
+  FinishedSequence told{.reason = reason,
+                        .generated = choice.tokens,
+                        .seconds = seconds_between(work_.arrival, when)};
+  if (choice.started) told.queue_seconds = seconds_between(entered_, choice.begun);
+  if (choice.tokens > 0) {
+    told.decode_seconds = seconds_between(choice.first_token, choice.last_token);
+    told.prefill_seconds = seconds_between(choice.begun, choice.first_token);
+    told.inference_seconds = seconds_between(choice.begun, choice.last_token);
+  }
+  metrics_.finished(told);
+  count_prompt(number / work_.n);
+}
+
+void GenerationTask::count_prompt(size_t prompt) const {
+  int64_t longest = 0;
+  for (const Choice& choice : std::span(choices_).subspan(prompt * work_.n, work_.n)) {
+    if (!choice.ended) return;
+    longest = std::max(longest, choice.tokens);
+  }
+  metrics_.prompt_finished(longest);
 }
 
 // Nothing more comes of the others either. Whoever has seen nothing yet may ask again.

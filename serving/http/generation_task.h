@@ -66,7 +66,7 @@ class GenerationTask final : public PendingReply {
   struct Choice {
     SequenceId id = 0;
     bool started = false, ended = false;
-    Clock::time_point first_token, last_token;
+    Clock::time_point begun, first_token, last_token;
     int64_t tokens = 0;
   };
   void enter_engine(const std::shared_ptr<const TextRule>& rule);
@@ -75,6 +75,7 @@ class GenerationTask final : public PendingReply {
   void check_size(Part& part);
   void count_tokens(Choice& choice, const Letter& letter);
   void end(size_t number, const char* reason, Clock::time_point when);
+  void count_prompt(size_t prompt) const;
   void fail(const std::string& why, Part& part);
   void fail(const ApiError& error, Part& part);
   void cancel_all();
@@ -85,6 +86,7 @@ class GenerationTask final : public PendingReply {
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<Choice> choices_;
   std::vector<int64_t> lengths_;  // of the prompts
+  Clock::time_point entered_;     // the engine
   HeldBytes held_;                // of an answer that is told whole
   int64_t prompt_tokens_ = 0;     // not computed yet
   bool begun_ = false;            // an event of the stream has been told

@@ -413,7 +413,7 @@ HttpAnswer Service::embeddings(HttpRequest& http) {
                           .adapter = card.adapter,
                           .embeds = true});
   }
-  return {{}, std::make_unique<EmbeddingTask>(engine_, std::move(work))};
+  return {{}, std::make_unique<EmbeddingTask>(engine_, metrics_, std::move(work))};
 }
 
 HttpAnswer Service::tokenize(HttpRequest& http) {

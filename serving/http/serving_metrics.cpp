@@ -55,6 +55,21 @@ struct ServingMetrics::Series {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels,
                                                                                      buckets);
   }
+  Counter& prompt_source(const char* source) {
+    return counter("vllm:prompt_tokens_by_source_total",
+                   "Tokens of prompts by where they are from.", {{"source", source}});
+  }
+  // What dashboards ask of any server. This one never sleeps, and has no caches elsewhere or of pictures.
+  void add_what_is_not_there() {
+    for (const std::string state : {"awake", "weights_offloaded", "discard_all"})
+      gauge("vllm:engine_sleep_state", "1: the engine is so.", {{"sleep_state", state}})
+          .Set(state == "awake" ? 1 : 0);
+    prompt_source("external_kv_transfer");
+    for (const char* name :
+         {"vllm:external_prefix_cache_queries_total", "vllm:external_prefix_cache_hits_total",
+          "vllm:mm_cache_queries_total", "vllm:mm_cache_hits_total"})
+      counter(name, "0: there is no such cache.");
+  }
   Labels with(Labels more) const {
     more.insert(labels.begin(), labels.end());
     return more;
@@ -84,6 +99,8 @@ struct ServingMetrics::Series {
   Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Tokens of prompts computed.");
   Counter& cached_tokens =
       counter("vllm:prompt_tokens_cached_total", "Tokens of prompts found in the cache.");
+  Counter& computed_tokens = prompt_source("local_compute");
+  Counter& found_tokens = prompt_source("local_cache_hit");
   Counter& generation_tokens = counter("vllm:generation_tokens_total", "Tokens generated.");
   Histogram& ttft = histogram("vllm:time_to_first_token_seconds",
                               "From a request's arrival to its first token.", kFirstToken);
@@ -96,6 +113,12 @@ struct ServingMetrics::Series {
                              "From a request's arrival to a sequence's end.", kLatency);
   Histogram& decode = histogram("vllm:request_decode_time_seconds",
                                 "From a sequence's first token to its last.", kLatency);
+  Histogram& queue = histogram("vllm:request_queue_time_seconds",
+                               "Of a sequence: until it is first computed.", kLatency);
+  Histogram& prefill = histogram("vllm:request_prefill_time_seconds",
+                                 "From then to a sequence's first token.", kLatency);
+  Histogram& inference = histogram("vllm:request_inference_time_seconds",
+                                   "From then to a sequence's last token.", kLatency);
   Histogram& iteration = histogram("vllm:iteration_tokens_total",
                                    "Tokens of prompts and generated tokens of a step.", kIteration);
   Histogram& host = histogram("trireme:step_host_seconds",
@@ -103,6 +126,7 @@ struct ServingMetrics::Series {
   Histogram& execute =
       histogram("trireme:step_execute_seconds", "Of a step: the model.", kInterToken);
   Histogram* request_prompt = nullptr;
+  Histogram* request_computed = nullptr;
   Histogram* request_generation = nullptr;
   Histogram* request_max_generation = nullptr;
   Histogram* params_n = nullptr;
@@ -119,10 +143,12 @@ ServingMetrics::ServingMetrics(const std::string& model_name, int64_t max_model_
   Series& s = *series_;
   const Buckets lengths = one_two_five(max_model_len);
   s.request_prompt = &s.histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", lengths);
+  s.request_computed = &s.histogram("vllm:request_prefill_kv_computed_tokens",
+                                    "Tokens of a prompt that were not in the cache.", lengths);
   s.request_generation =
       &s.histogram("vllm:request_generation_tokens", "Tokens of a sequence's text.", lengths);
   s.request_max_generation = &s.histogram("vllm:request_max_num_generation_tokens",
-                                          "Tokens of a request's longest text.", lengths);
+                                          "Tokens of a prompt's longest text.", lengths);
   s.params_n = &s.histogram("vllm:request_params_n", "n of requests.", {1, 2, 5, 10, 20, 50, 100});
   s.params_max_tokens =
       &s.histogram("vllm:request_params_max_tokens", "max_tokens of requests.", lengths);
@@ -135,6 +161,7 @@ ServingMetrics::ServingMetrics(const std::string& model_name, int64_t max_model_
            {"cache_dtype", cache.dtype},
            {"enable_prefix_caching", cache.prefix_caching ? "True" : "False"}})
       .Set(1);
+  s.add_what_is_not_there();
   s.requests = &prometheus::BuildCounter()
                     .Name("http_requests_total")
                     .Help("Requests answered.")
@@ -173,7 +200,10 @@ void ServingMetrics::admitted(int64_t n, int64_t max_tokens) {
 void ServingMetrics::prompt_computed(int64_t tokens, int64_t cached) {
   series_->prompt_tokens.Increment(static_cast<double>(tokens));
   series_->cached_tokens.Increment(static_cast<double>(cached));
+  series_->found_tokens.Increment(static_cast<double>(cached));
+  series_->computed_tokens.Increment(static_cast<double>(tokens - cached));
   series_->request_prompt->Observe(static_cast<double>(tokens));
+  series_->request_computed->Observe(static_cast<double>(tokens - cached));
 }
 
 void ServingMetrics::first_token(double seconds) { series_->ttft.Observe(seconds); }
@@ -187,11 +217,17 @@ void ServingMetrics::finished(const FinishedSequence& sequence) {
   Series& s = *series_;
   s.success.at(sequence.reason)->Increment();
   s.request_generation->Observe(static_cast<double>(sequence.generated));
-  s.request_max_generation->Observe(static_cast<double>(sequence.generated));
   s.e2e.Observe(sequence.seconds);
   s.decode.Observe(sequence.decode_seconds);
   if (sequence.generated > 1)
     s.tpot.Observe(sequence.decode_seconds / static_cast<double>(sequence.generated - 1));
+  if (sequence.queue_seconds) s.queue.Observe(*sequence.queue_seconds);
+  if (sequence.prefill_seconds) s.prefill.Observe(*sequence.prefill_seconds);
+  if (sequence.inference_seconds) s.inference.Observe(*sequence.inference_seconds);
+}
+
+void ServingMetrics::prompt_finished(int64_t longest) {
+  series_->request_max_generation->Observe(static_cast<double>(longest));
 }
 
 void ServingMetrics::http_request(const std::string& handler, const std::string& method, int status,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "serving/engine/engine.h"
@@ -23,6 +24,8 @@ struct FinishedSequence {
   int64_t generated = 0;
   double seconds = 0;         // since the request arrived
   double decode_seconds = 0;  // from the first token to the last
+  // Where it has come so far: until it was first computed, from then to its first token, and to its last.
+  std::optional<double> queue_seconds = {}, prefill_seconds = {}, inference_seconds = {};
 };
 
 class ServingMetrics {
@@ -38,6 +41,7 @@ class ServingMetrics {
   void next_token(double seconds);                       // since the one before
   void generated(int64_t tokens);
   void finished(const FinishedSequence& sequence);
+  void prompt_finished(int64_t longest);  // all sequences of a prompt are: tokens of the longest
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);
 

@@ -159,6 +159,7 @@ bool Scheduler::may_start(Sequence& s) {
 void Scheduler::start(StepPlan& plan, const std::shared_ptr<Sequence>& sequence) {
   Sequence& s = *sequence;
   if (s.starts == 0) {
+    s.begun = std::chrono::steady_clock::now();
     s.cached_prompt = s.computed;
     counts_.prefix_queries += s.prompt_tokens;
     counts_.prefix_hits += s.cached_prompt;

@@ -1,6 +1,7 @@
 // A sequence as the scheduler sees it: its tokens, what ends it, and how far the cache has got.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,8 +70,9 @@ class Sequence {
   enum class State { kNew, kWaiting, kRunning, kEnded };
   State state = State::kNew;
   uint64_t arrival = 0;
-  int32_t slot = -1;     // while it runs
-  uint64_t starts = 0;   // how often it has entered one
+  int32_t slot = -1;                                 // while it runs
+  uint64_t starts = 0;                               // how often it has entered one
+  std::chrono::steady_clock::time_point begun = {};  // when it first did
   int64_t computed = 0;  // tokens whose keys the cache holds, or will after the steps under way
   int64_t cached_prompt = 0;    // of the prompt found in the cache when it first ran
   std::vector<int32_t> blocks;  // of the tokens up to computed, and some more

@@ -1,0 +1,103 @@
+// What Prometheus is told, beside the exact counts of test_service.cpp.
+#include "tests/serving/http/recorded_server.h"
+
+namespace trireme {
+namespace {
+
+using namespace test;
+
+class Metrics : public testing::Test {
+ protected:
+  // The value of a series of the engine, by its name behind "vllm:"; -1: it is not there.
+  double value(const std::string& name, const std::string& more = "") const {
+    const std::string series =
+        concat("\nvllm:", name, "{engine=\"0\",model_name=\"m\"", more, "} ");
+    const size_t at = text.find(series);
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + series.size()));
+  }
+  void look() { text = server.ask(get("/metrics")).body; }
+
+  RecordedServer server;
+  std::string text;
+};
+
+// What a stock server of vLLM has (0.26), but for what it estimates of the hardware: a panel of a dashboard whose
+// series is not there is empty, and nobody is told why.
+TEST_F(Metrics, HaveTheNamesOfDashboards) {
+  ASSERT_EQ(server.ask(post("/v1/embeddings", R"({"model":"m","input":"a"})")).status, 200);
+  look();
+  for (const char* name : {"num_requests_running",
+                           "num_requests_waiting",
+                           "num_requests_waiting_by_reason",
+                           "kv_cache_usage_perc",
+                           "cache_config_info",
+                           "engine_sleep_state",
+                           "prompt_tokens_total",
+                           "prompt_tokens_by_source_total",
+                           "prompt_tokens_cached_total",
+                           "generation_tokens_total",
+                           "request_success_total",
+                           "num_preemptions_total",
+                           "prefix_cache_queries_total",
+                           "prefix_cache_hits_total",
+                           "external_prefix_cache_queries_total",
+                           "external_prefix_cache_hits_total",
+                           "mm_cache_queries_total",
+                           "mm_cache_hits_total",
+                           "time_to_first_token_seconds_bucket",
+                           "inter_token_latency_seconds_bucket",
+                           "request_time_per_output_token_seconds_bucket",
+                           "e2e_request_latency_seconds_bucket",
+                           "request_queue_time_seconds_bucket",
+                           "request_prefill_time_seconds_bucket",
+                           "request_decode_time_seconds_bucket",
+                           "request_inference_time_seconds_bucket",
+                           "request_prompt_tokens_bucket",
+                           "request_generation_tokens_bucket",
+                           "request_max_num_generation_tokens_bucket",
+                           "request_params_n_bucket",
+                           "request_params_max_tokens_bucket",
+                           "request_prefill_kv_computed_tokens_bucket",
+                           "iteration_tokens_total_bucket"})
+    EXPECT_NE(text.find(concat("\nvllm:", name, "{")), std::string::npos) << name;
+  EXPECT_EQ(value("engine_sleep_state", R"(,sleep_state="awake")"), 1);
+}
+
+TEST_F(Metrics, DivideTheTimeOfARequest) {
+  const std::string asked = concat(R"({"model":"m","max_tokens":11,"ignore_eos":true,"prompt":")",
+                                   std::string(24, 'p'), "\"}");
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(server.ask(post("/v1/completions", asked)).status, 200);
+  look();
+  for (const char* name : {"queue", "prefill", "decode", "inference"})
+    EXPECT_EQ(value(concat("request_", name, "_time_seconds_count")), 2) << name;
+  const auto seconds = [&](const char* name) {
+    return value(concat("request_", name, "_time_seconds_sum"));
+  };
+  EXPECT_GT(seconds("queue"), 0);
+  EXPECT_GT(seconds("prefill"), 0);
+  EXPECT_NEAR(seconds("inference"), seconds("prefill") + seconds("decode"), 1e-6);
+  EXPECT_LE(seconds("queue") + seconds("prefill"), value("time_to_first_token_seconds_sum") + 1e-6);
+  // The second one finds whole blocks of the first's prompt, but for its last token's.
+  const double computed = value("request_prefill_kv_computed_tokens_sum");
+  EXPECT_EQ(computed, 24 + 24 - 16);
+  EXPECT_EQ(value("prompt_tokens_by_source_total", R"(,source="local_compute")"), computed);
+  EXPECT_EQ(value("prompt_tokens_by_source_total", R"(,source="local_cache_hit")"), 16);
+}
+
+TEST_F(Metrics, CountChoicesOfAPromptAndEmbeddings) {
+  // Four texts, of which each prompt has one longest.
+  const char* asked =
+      R"({"model":"m","prompt":[[1,2,3],[4,5]],"n":2,"max_tokens":9,"ignore_eos":true})";
+  ASSERT_EQ(server.ask(post("/v1/completions", asked)).status, 200);
+  ASSERT_EQ(server.ask(post("/v1/embeddings", R"({"model":"m","input":[[1,2],[3]]})")).status, 200);
+  look();
+  EXPECT_EQ(value("request_generation_tokens_count"), 4);
+  EXPECT_EQ(value("request_generation_tokens_sum"), 36);
+  EXPECT_EQ(value("request_max_num_generation_tokens_count"), 2);
+  EXPECT_EQ(value("request_max_num_generation_tokens_sum"), 18);
+  EXPECT_EQ(value("request_prompt_tokens_count"), 4);
+  EXPECT_EQ(value("prompt_tokens_total"), 3 + 2 + 2 + 1);
+}
+
+}  // namespace
+}  // namespace trireme
