@@ -53,6 +53,19 @@ std::string address_group(const asio::ip::address& address) {
   return asio::ip::address_v6(bytes).to_string();
 }
 
+// Calls one of them; what it throws ends the answer.
+template <class Call>
+PendingReply::Part part_of(const PendingReply& pending, const std::string& id, bool begun,
+                           const Call& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    const ApiError told = api_error_of(error, id);
+    if (begun) return {.events = pending.error_event(told), .done = true};
+    return {.whole = reply_of(told), .done = true};
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<ConnectionPlace> ConnectionPlace::take(std::shared_ptr<ServerState> state,
@@ -498,11 +511,17 @@ Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpRepl
 
 // A pending answer, whole or by and by, until it is done or the peer has gone.
 Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply& pending) {
-  pending.start([executor = wake_.get_executor(), weak = weak_from_this()] {
+  const auto wake = [executor = wake_.get_executor(), weak = weak_from_this()] {
     asio::post(executor, [weak] {
       if (const auto self = weak.lock()) self->notify();
     });
+  };
+  const std::string& id = exchange.request.id;
+  const PendingReply::Part failed = part_of(pending, id, false, [&]() -> PendingReply::Part {
+    pending.start(wake);
+    return {};
   });
+  if (failed.whole) co_return co_await reply(exchange, *failed.whole);
   const bool chunks = exchange.request.head.version >= 11;
   const auto ping_time = state_->config.limits.ping_time;
   const auto& timeout = exchange.request.timeout;
@@ -511,7 +530,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
   if (state_->draining) exchange.keep = false;
   auto ping = Clock::time_point::max();
   for (;;) {
-    PendingReply::Part part = pending.take();
+    PendingReply::Part part = part_of(pending, id, begun, [&] { return pending.take(); });
     const auto now = Clock::now();
     if (!part.done && now >= end) {
       const ApiError error(504, "the request's own time has passed", "", "deadline_exceeded");

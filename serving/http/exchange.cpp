@@ -29,13 +29,16 @@ HttpReply reply_of(const ApiError& error) {
   return reply;
 }
 
-HttpReply reply_of(const std::exception& error, const std::string& request_id) {
-  if (const auto* known = dynamic_cast<const ApiError*>(&error)) return reply_of(*known);
+ApiError api_error_of(const std::exception& error, const std::string& request_id) {
+  if (const auto* known = dynamic_cast<const ApiError*>(&error)) return *known;
   if (dynamic_cast<const InputError*>(&error) != nullptr)
-    return reply_of(ApiError(400, error.what(), "", "invalid_value"));
+    return {400, error.what(), "", "invalid_value"};
   log_error("request ", request_id, ": ", error.what());
-  return reply_of(
-      ApiError(500, concat("a fault of the server; request ", request_id), "", "internal_error"));
+  return {500, concat("a fault of the server; request ", request_id), "", "internal_error"};
+}
+
+HttpReply reply_of(const std::exception& error, const std::string& request_id) {
+  return reply_of(api_error_of(error, request_id));
 }
 
 }  // namespace trireme

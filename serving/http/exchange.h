@@ -50,8 +50,9 @@ struct HttpReply {
 
 // The reply to an error: its body and the headers that go with the status.
 HttpReply reply_of(const ApiError& error);
-// Of any exception: ApiError as it is, InputError as 400, anything else as 500 without a word of what it is
-// about (that is logged).
+// What is told of any exception: ApiError as it is, InputError as 400, anything else as 500 without a word of what it
+// is about (that is logged).
+ApiError api_error_of(const std::exception& error, const std::string& request_id);
 HttpReply reply_of(const std::exception& error, const std::string& request_id);
 
 // An answer that comes by and by. One thread at a time calls it.
@@ -59,7 +60,8 @@ class PendingReply {
  public:
   virtual ~PendingReply() = default;  // what is still computed for it is cancelled
 
-  // wake: called from any thread when take() may have something new; not called after this object is gone.
+  // wake: called from any thread when take() may have something new; not called after this object is gone. What this
+  // and take() throw ends the answer with an error.
   virtual void start(std::function<void()> wake) = 0;
 
   struct Part {

@@ -10,13 +10,19 @@ namespace {
 class Parts final : public PendingReply {
  public:
   explicit Parts(std::vector<Part> parts) : parts_(std::move(parts)) {}
-  void start(std::function<void()> wake) override { wake_ = std::move(wake); }
+  void start(std::function<void()> wake) override {
+    if (parts_.empty()) throw std::runtime_error("a secret");
+    wake_ = std::move(wake);
+  }
   Part take() override {
+    if (next_ == parts_.size()) throw std::runtime_error("a secret");
     Part part = parts_.at(next_++);
     if (!part.done) wake_();
     return part;
   }
-  std::string error_event(const ApiError&) const override { return ""; }
+  std::string error_event(const ApiError& error) const override {
+    return concat("data: ", error.error_code(), "\n\n");
+  }
 
  private:
   std::vector<Part> parts_;
@@ -41,6 +47,17 @@ TEST(PendingReply, AStreamEndsWithItsLastEventOrAfterIt) {
   EXPECT_EQ(answer({{.events = "data: a\n\n"}, {.events = "data: b\n\n"}, {.done = true}}),
             "data: a\n\ndata: b\n\n");
   EXPECT_EQ(answer({{.whole = HttpReply{.body = "whole"}, .done = true}}), "whole");
+}
+
+// Who waits is told, and not what it was.
+TEST(PendingReply, WhatItThrowsIsAnError) {
+  EXPECT_EQ(answer({{.events = "data: a\n\n"}}), "data: a\n\ndata: internal_error\n\n");
+  for (const std::vector<PendingReply::Part>& parts :
+       {std::vector<PendingReply::Part>{}, std::vector<PendingReply::Part>{{}}}) {
+    const std::string body = answer(parts);
+    EXPECT_NE(body.find(R"("code":"internal_error")"), std::string::npos) << body;
+    EXPECT_EQ(body.find("secret"), std::string::npos) << body;
+  }
 }
 
 }  // namespace
