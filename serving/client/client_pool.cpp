@@ -10,11 +10,15 @@ constexpr std::chrono::seconds kIdleTime{4};
 
 }  // namespace
 
-std::shared_ptr<HttpClient> ClientPool::take_idle() {
+void ClientPool::close_old() {
   const auto oldest = std::chrono::steady_clock::now() - kIdleTime;
   const auto fresh = std::find_if(idle_.begin(), idle_.end(),
                                   [&](const Idle& idle) { return idle.since >= oldest; });
   idle_.erase(idle_.begin(), fresh);
+}
+
+std::shared_ptr<HttpClient> ClientPool::take_idle() {
+  close_old();
   if (idle_.empty()) return nullptr;
   std::shared_ptr<HttpClient> client = std::move(idle_.back().client);
   idle_.pop_back();

@@ -26,6 +26,8 @@ class ClientPool {
                                             std::shared_ptr<HttpClient>& client);
   // The answer has been read: the connection is kept if it can be.
   void give_back(std::shared_ptr<HttpClient> client);
+  // Those that nobody has asked for lately are closed; who takes one does that too.
+  void close_old();
 
  private:
   struct Idle {

@@ -24,8 +24,7 @@ constexpr std::array kOfConnection = {"connection",
                                       "upgrade",
                                       "content-length"};
 constexpr std::array kWrittenAnew = {"host", "expect", "accept-encoding", "x-request-id"};
-constexpr std::array kOfReply = {"content-type", "date", "server", "x-request-id",
-                                 "content-encoding"};
+constexpr std::array kOfReply = {"content-type", "date", "server", "x-request-id"};
 
 template <size_t N>
 bool is_one_of(const std::array<const char*, N>& names, const std::string& name) {
@@ -74,11 +73,23 @@ Headers forwarded_headers(const Headers& headers) {
   return out;
 }
 
-std::string take_whole_events(std::string& pending) {
+bool climbs(std::string_view path) {
+  std::string plain = lower(std::string(path));
+  for (const auto& [spelled, meant] :
+       {std::pair{"%2e", "."}, {"%2f", "/"}, {"%5c", "/"}, {"\\", "/"}})
+    for (size_t at = 0; (at = plain.find(spelled, at)) != std::string::npos; ++at)
+      plain.replace(at, std::string_view(spelled).size(), meant);
+  plain += '/';
+  return plain.find("/./") != std::string::npos || plain.find("/../") != std::string::npos;
+}
+
+std::string take_whole_events(std::string& pending, size_t seen) {
   size_t end = 0;
+  const size_t from = seen - std::min<size_t>(seen, 2);  // an end may have begun there
+  const std::string_view rest = std::string_view(pending).substr(from);
   for (const std::string_view blank : {"\n\n", "\n\r\n"})
-    if (const size_t at = pending.rfind(blank); at != std::string::npos)
-      end = std::max(end, at + blank.size());
+    if (const size_t at = rest.rfind(blank); at != std::string::npos)
+      end = std::max(end, from + at + blank.size());
   std::string out = pending.substr(0, end);
   pending.erase(0, end);
   return out;

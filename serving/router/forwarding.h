@@ -19,8 +19,12 @@ std::string forwarded_request(const HttpRequest& request, const std::string& aut
 Headers forwarded_headers(const Headers& headers);
 
 // The bytes of `pending` up to the end of its last whole event, which are taken from it: between events something
-// may be put in.
-std::string take_whole_events(std::string& pending);
+// may be put in. seen: so many of its bytes have been looked at, and no event ends among them.
+std::string take_whole_events(std::string& pending, size_t seen);
+
+// A path that some server may take for another one, above those that go through: with "." or ".." between its slashes,
+// however they are spelled.
+bool climbs(std::string_view path);
 
 // What a prompt begins with, for prefix_blocks(): model, salt and key go into the scope. "" where the body is none
 // of OpenAI's.

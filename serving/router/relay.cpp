@@ -56,7 +56,9 @@ class UnderWay {
 
 bool is_stream(const ResponseHead& head) {
   const std::string* type = head.find("content-type");
-  return head.status == 200 && type != nullptr && type->starts_with("text/event-stream");
+  // Events cannot be told apart in what is compressed.
+  return head.status == 200 && type != nullptr && type->starts_with("text/event-stream") &&
+         head.find("content-encoding") == nullptr;
 }
 
 HttpReply reply_of(const ResponseHead& head, std::string body) {
@@ -237,11 +239,12 @@ Relay::Awaitable<void> Relay::pass_events() {
     return part_.events.size() >= state_.limits.buffered_events && !cancelled_;
   };
   std::string pending;
-  while (co_await client_->read_body(pending, state_.limits.silence)) {
+  for (size_t seen = 0; co_await client_->read_body(pending, state_.limits.silence);
+       seen = pending.size()) {
     if (pending.size() > state_.limits.whole_answer)
       throw ClientError(concat("an event is larger than ", state_.limits.whole_answer, " bytes"),
                         false);
-    std::string events = take_whole_events(pending);
+    std::string events = take_whole_events(pending, seen);
     if (events.empty()) continue;
     if (!put_events(std::move(events), false)) throw ClientError("the client has gone", false);
     while (is_full()) {

@@ -11,7 +11,6 @@
 #include <optional>
 #include <thread>
 
-#include "engine/core/file_limit.h"
 #include "engine/observe/log.h"
 #include "serving/api/json_writer.h"
 #include "serving/router/forwarding.h"
@@ -23,7 +22,6 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kMostHealthBytes = 64 << 10;
-constexpr int64_t kFiles = 16'384;
 
 std::vector<std::string> urls_of(const std::vector<ServerAddress>& servers) {
   std::vector<std::string> out;
@@ -59,6 +57,7 @@ class Router::Impl {
   void set_up(size_t server);
   void set_out(size_t server, const std::string& why, bool restarts);
   void break_off(size_t server);
+  void run();
 
   using Context = asio::io_context;
   RelayState state_;
@@ -87,10 +86,21 @@ Router::Impl::Impl(RouterConfig its_config)
     if (server.tls && tls_ == nullptr) tls_ = make_client_tls(config.ca_file);
     state_.pools.push_back(std::make_unique<ClientPool>(state_.executor, server, tls_));
   }
-  raise_file_limit(kFiles);
   for (size_t i = 0; i < config.servers.size(); ++i)
     asio::co_spawn(*context_, check(i), asio::detached);
-  thread_ = std::thread([this] { context_->run(); });
+  thread_ = std::thread([this] { run(); });
+}
+
+// What a handler throws, memory that is not there as a rule, ends nothing but the handler.
+void Router::Impl::run() {
+  for (bool done = false; !done;) {
+    try {
+      context_->run();
+      done = true;
+    } catch (const std::exception& error) {
+      log_error("the thread that talks to servers: ", error.what());
+    }
+  }
 }
 
 Router::Impl::~Impl() {
@@ -145,7 +155,10 @@ asio::awaitable<void> Router::Impl::check(size_t server) {
       const bool hangs = failures >= config.health_failures;
       if (hangs || !error.timed_out()) set_out(server, error.what(), true);
       if (hangs) break_off(server);
+    } catch (const std::exception& error) {  // of this process: it says nothing of the server
+      log_error("server ", config.servers[server].url(), " is not checked: ", error.what());
     }
+    state_.pools[server]->close_old();
     pause.expires_after(config.health_interval);
     co_await pause.async_wait(asio::use_awaitable);
   }
@@ -158,6 +171,8 @@ void Router::Impl::check_open() const {
 }
 
 HttpAnswer Router::Impl::relay(HttpRequest& request) {
+  if (climbs(request.head.path))
+    throw ApiError(400, "the request's path has . or .. in it", "", "bad_request");
   std::vector<uint64_t> blocks;
   if (request.head.method == "POST") {
     const PromptText prompt = prompt_text(request);

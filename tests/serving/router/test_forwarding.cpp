@@ -49,7 +49,8 @@ TEST(ForwardedRequest, ABodyOfAGetDoesNotGoOn) {
 }
 
 TEST(ForwardedHeaders, LeaveOutWhatIsOfTheConnection) {
-  const Headers want = {{"retry-after", "1"}, {"www-authenticate", "Bearer"}};
+  const Headers want = {
+      {"retry-after", "1"}, {"www-authenticate", "Bearer"}, {"content-encoding", "gzip"}};
   EXPECT_EQ(forwarded_headers({{"content-type", "x"},
                                {"content-length", "3"},
                                {"transfer-encoding", "chunked"},
@@ -59,18 +60,42 @@ TEST(ForwardedHeaders, LeaveOutWhatIsOfTheConnection) {
                                {"server", "s"},
                                {"x-request-id", "i"},
                                {"retry-after", "1"},
-                               {"www-authenticate", "Bearer"}}),
+                               {"www-authenticate", "Bearer"},
+                               {"content-encoding", "gzip"}}),
             want);
 }
 
 TEST(WholeEvents, EndWithABlankLine) {
   std::string pending = "data: a\n\ndata: b\r\n\r\ndata: c\n";
-  EXPECT_EQ(take_whole_events(pending), "data: a\n\ndata: b\r\n\r\n");
+  EXPECT_EQ(take_whole_events(pending, 0), "data: a\n\ndata: b\r\n\r\n");
   EXPECT_EQ(pending, "data: c\n");
-  EXPECT_EQ(take_whole_events(pending), "");
+  EXPECT_EQ(take_whole_events(pending, 0), "");
   pending += "\n";
-  EXPECT_EQ(take_whole_events(pending), "data: c\n\n");
+  EXPECT_EQ(take_whole_events(pending, 8), "data: c\n\n");
   EXPECT_EQ(pending, "");
+}
+
+TEST(WholeEvents, AreFoundWhereverTheyAreCut) {
+  const std::string text = "data: a\n\ndata: b\r\n\r\n: ping\n\n";
+  for (size_t step = 1; step < text.size(); ++step) {
+    std::string pending, taken;
+    for (size_t at = 0, seen = 0; at < text.size(); at += step, seen = pending.size()) {
+      pending += text.substr(at, step);
+      taken += take_whole_events(pending, seen);
+      EXPECT_EQ(pending.find("\n\n"), std::string::npos);
+      EXPECT_EQ(pending.find("\n\r\n"), std::string::npos);
+    }
+    EXPECT_EQ(taken, text) << step;
+  }
+}
+
+TEST(Climbs, WhateverTheSpelling) {
+  for (const char* path : {"/v1/../metrics", "/v1/..", "/v1/./models", "/v1/.", "/v1/%2e%2E/admin",
+                           "/v1/.%2e/a", "/v1%2f..%2Fadmin", "/v1/..\\admin", "/v1/x%5C..%5cy"})
+    EXPECT_TRUE(climbs(path)) << path;
+  for (const char* path : {"/v1/models", "/v1/models/a.b", "/v1/models/..b", "/v1/models/a..",
+                           "/v1/models/.hidden", "/v1/models/org%2fname", "/v1/models/%252e%252e"})
+    EXPECT_FALSE(climbs(path)) << path;
 }
 
 TEST(PromptText, IsWhatAServersCacheSees) {
