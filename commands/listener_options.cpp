@@ -41,6 +41,14 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
       ->type_name("FILE");
   command.add_option("--ssl-keyfile", options.tls.key, "TLS: the private key, PEM")
       ->type_name("FILE");
+  command.add_option("--max-connections", options.connections, "Open at a time; the rest gets 503")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
+  command
+      .add_option("--max-connections-per-address", options.connections_per_address,
+                  "Of them, those from one address; a proxy's are all from its own")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1'000'000));
   command
       .add_option("--shutdown-timeout", options.shutdown_seconds,
                   "Seconds that requests have to end after SIGTERM")
@@ -72,6 +80,8 @@ HttpConfig http_config(const ListenerOptions& options) {
   http.host = options.host;
   http.port = options.port;
   http.insecure = options.insecure;
+  http.limits.connections = options.connections;
+  http.limits.connections_per_address = options.connections_per_address;
   http.keys = ApiKeys(options.keys, options.admin_keys);
   if (options.tls.certificate.empty() != options.tls.key.empty())
     fail_input("--ssl-certfile and --ssl-keyfile go together");

@@ -18,10 +18,13 @@ struct ListenerOptions {
   std::vector<std::string> keys, key_files, admin_keys, admin_key_files;
   bool insecure = false;
   TlsFiles tls;
+  int64_t connections = HttpLimits{}.connections;
+  int64_t connections_per_address = HttpLimits{}.connections_per_address;
   int shutdown_seconds = 60;
 };
 
-// --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --shutdown-timeout, --api-key and --api-key-file.
+// --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --max-connections,
+// --max-connections-per-address, --shutdown-timeout, --api-key and --api-key-file.
 void add_listener_options(CLI::App& command, ListenerOptions& options);
 // --admin-api-key and --admin-api-key-file.
 void add_admin_key_options(CLI::App& command, ListenerOptions& options);

@@ -7,6 +7,7 @@
 
 #include "commands/listener_options.h"
 #include "commands/stop_signals.h"
+#include "engine/core/file_limit.h"
 #include "engine/observe/log.h"
 #include "serving/router/router.h"
 
@@ -14,6 +15,8 @@ namespace trireme {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr int64_t kOtherFiles = 1024;  // connections that are kept, and checks
 
 struct Arguments {
   ListenerOptions listener;
@@ -51,6 +54,7 @@ void run(Arguments args) {
   RouterConfig config = router_config(args);
   const size_t servers = config.servers.size();
   const StopSignals signals;
+  raise_file_limit(2 * args.listener.connections + kOtherFiles);  // each is one here and one there
   Router router(std::move(config));
   HttpServer server(http_config(args.listener), router.routes(),
                     [&](const RequestSummary& summary) { router.count(summary); });
