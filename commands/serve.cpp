@@ -66,7 +66,7 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
       .waiting = 4 * running,
       .several_tenants = args.listener.keys.size() + args.listener.admin_keys.size() > 1};
   config.requests.has_priorities = args.policy == "priority";
-  config.requests.sequences = std::min(config.requests.sequences, 5 * running);
+  config.requests.sequences = std::min(config.requests.sequences, config.admission.of_a_tenant());
   config.requests.vocab_size = model.tokenizer().vocab_size();
   config.tools =
       args.tool_format.empty() ? tool_format_of_template(chat) : tool_format(args.tool_format);

@@ -146,6 +146,8 @@ std::string RankSupervisor::run_group() {
   } catch (const Error& error) {
     why = error.what();
     code = error.code();
+  } catch (const std::exception& error) {  // memory that is not there, as a rule
+    why = error.what();
   }
   say_lost(why);
   if (group->processes != nullptr) {

@@ -46,7 +46,7 @@ void Admission::check_locked(const std::string& tenant, int64_t sequences, int64
   const int64_t all = limits_.running + limits_.waiting;
   const auto at = of_tenant_.find(tenant);
   const int64_t own = at == of_tenant_.end() ? 0 : at->second;
-  const int64_t share = limits_.several_tenants ? limits_.running + limits_.waiting * 3 / 4 : all;
+  const int64_t share = limits_.of_a_tenant();
   const bool full = sequences_ + sequences > all;
   const bool too_long = tokens_ > 0 && tokens_ > limits_.waiting_tokens - tokens;
   if (!full && !too_long && own + sequences <= share) return;

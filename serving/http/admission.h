@@ -19,6 +19,9 @@ struct AdmissionLimits {
   int64_t waiting = 1024;
   int64_t waiting_tokens = INT64_MAX;
   bool several_tenants = false;
+
+  // Sequences that a tenant may have here, and so what a request may ask for: more would be refused for ever.
+  int64_t of_a_tenant() const { return running + (several_tenants ? waiting * 3 / 4 : waiting); }
 };
 
 class Admission {

@@ -134,6 +134,18 @@ TEST(Admission, KeepsPlacesForOtherTenants) {
   EXPECT_EQ(refusal(admission, "b", 1).substr(0, 3), "503");  // full, and not by its own doing
 }
 
+// A request that may be sent can be admitted, if not now: a client tries what is refused again.
+TEST(Admission, TakesWhatATenantMayHave) {
+  for (const bool several : {false, true}) {
+    const AdmissionLimits limits{.running = 4, .waiting = 8, .several_tenants = several};
+    EXPECT_EQ(limits.of_a_tenant(), several ? 10 : 12);
+    Admission admission(limits);
+    EXPECT_EQ(refusal(admission, "a", static_cast<int>(limits.of_a_tenant())), "");
+    EXPECT_EQ(refusal(admission, "a", static_cast<int>(limits.of_a_tenant()) + 1).substr(0, 3),
+              "429");
+  }
+}
+
 TEST(Admission, TakesNothingWhenClosed) {
   Admission admission({});
   EXPECT_NO_THROW(admission.check_open());
