@@ -61,6 +61,11 @@ std::string quantization_name(std::optional<BlockFormat> format, DType otherwise
   return *format == BlockFormat::kQ8_0 ? "q8_0" : "q4_0";
 }
 
+double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise) {
+  if (!format.has_value()) return static_cast<double>(dtype_size(otherwise));
+  return static_cast<double>(block_file_bytes(*format)) / static_cast<double>(kWeightBlock);
+}
+
 namespace {
 
 const CLI::Range kSize(1, 1 << 20);

@@ -21,6 +21,7 @@ void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dty
 void add_quantization_option(CLI::App& command,
                              std::optional<BlockFormat>& format);  // --quantization q8_0|q4_0
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
+double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
 // model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };

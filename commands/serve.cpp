@@ -110,11 +110,16 @@ void serve(const Arguments& args, ServedModel& model) {
   const std::string source =
       model.loaded().find_chat_template(args.chat_template, model.tokenizer_spec());
   if (!source.empty()) chat = std::make_unique<ChatTemplate>(source);
-  ServingMetrics metrics(args.names.front(), limits.length,
-                         {.block_size = limits.block_tokens,
-                          .blocks = limits.blocks,
-                          .dtype = text(model.dtype()),
-                          .speculation = args.speculation.tokens > 0});
+  ServingMetrics metrics(
+      args.names.front(), limits.length,
+      {.block_size = limits.block_tokens,
+       .blocks = limits.blocks,
+       .dtype = text(model.dtype()),
+       .speculation = args.speculation.tokens > 0,
+       .cost = inference_cost(model.loaded().run_config().model,
+                              quantized_weight_bytes(args.model.quantization, model.dtype()),
+                              dtype_size(model.dtype())),
+       .ranks = std::max({1, args.model.ranks, detect_launcher().ranks})});
   // Only the engine's threads keep to cores of their own.
   allow_cores(0, available_cores());
   Engine engine(model.make_executor(),

@@ -1,4 +1,4 @@
-// Model FLOPs of one trained token, for throughput in FLOP/s and MFU.
+// Model FLOPs of a token, trained or generated, for throughput in FLOP/s, MFU and the bandwidth used.
 #pragma once
 
 #include "transformer/model_config.h"
@@ -18,5 +18,15 @@ inline constexpr const char* kAdapterFlopsFormula =
 // adapters of A parameters in all, N counts for its two other products.
 double training_flops_per_token(const ModelConfig& config, int64_t parameter_count,
                                 int64_t sequence_length, int64_t adapter_parameters = 0);
+
+// What inference costs at least, all ranks together. Layers with a window count as if they had none.
+struct InferenceCost {
+  double token_flops = 0;   // of a token's matrix products: 2 N, with N as above
+  double key_flops = 0;     // of a token's attention to one key
+  double weight_bytes = 0;  // read once by every step, experts of which no token passes included
+  double cached_bytes = 0;  // of one token in the KV cache: written once, read by every later step
+};
+// weight_bytes: of one parameter; cached_bytes: of one number in the cache.
+InferenceCost inference_cost(const ModelConfig& config, double weight_bytes, int64_t cached_bytes);
 
 }  // namespace trireme

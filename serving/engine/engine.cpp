@@ -207,6 +207,10 @@ void Engine::step() {
   TRIREME_CHECK(!plan.empty(), "sequences are there, but nothing can be computed");
   report.tokens = std::ssize(plan.tokens);
   report.sequences = std::ssize(plan.sequences);
+  for (const SequenceStep& s : plan.sequences) {
+    report.cached += s.past + s.tokens;
+    report.keys += int64_t{s.tokens} * s.past + int64_t{s.tokens} * (s.tokens + 1) / 2;
+  }
   report.plan_seconds = seconds_since(last);
   StepOutcome result = executor_->execute(plan);
   report.execute_seconds = seconds_since(last);

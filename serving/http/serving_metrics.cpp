@@ -80,6 +80,7 @@ struct ServingMetrics::Series {
     if (more > 0) counter.Increment(more);
   }
 
+  InferenceCost cost;  // of one rank
   prometheus::Registry registry;
   Labels labels, http_labels;
   std::mutex mutex;  // of text(), which brings counters up to date
@@ -101,6 +102,12 @@ struct ServingMetrics::Series {
       counter("vllm:prompt_tokens_cached_total", "Tokens of prompts found in the cache.");
   Counter& computed_tokens = prompt_source("local_compute");
   Counter& found_tokens = prompt_source("local_cache_hit");
+  Counter& flops = counter("vllm:estimated_flops_per_gpu_total",
+                           "FLOPs of matrix products and attention, of one rank.");
+  Counter& read_bytes = counter("vllm:estimated_read_bytes_per_gpu_total",
+                                "Bytes of weights and KV cache read at least, of one rank.");
+  Counter& write_bytes = counter("vllm:estimated_write_bytes_per_gpu_total",
+                                 "Bytes of KV cache written, of one rank.");
   Counter& generation_tokens = counter("vllm:generation_tokens_total", "Tokens generated.");
   Histogram& ttft = histogram("vllm:time_to_first_token_seconds",
                               "From a request's arrival to its first token.", kFirstToken);
@@ -141,6 +148,11 @@ ServingMetrics::ServingMetrics(const std::string& model_name, int64_t max_model_
                                const CacheInfo& cache)
     : series_(std::make_unique<Series>(model_name)) {
   Series& s = *series_;
+  const double share = 1.0 / cache.ranks;
+  s.cost = {.token_flops = cache.cost.token_flops * share,
+            .key_flops = cache.cost.key_flops * share,
+            .weight_bytes = cache.cost.weight_bytes * share,
+            .cached_bytes = cache.cost.cached_bytes * share};
   const Buckets lengths = one_two_five(max_model_len);
   s.request_prompt = &s.histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", lengths);
   s.request_computed = &s.histogram("vllm:request_prefill_kv_computed_tokens",
@@ -190,6 +202,13 @@ void ServingMetrics::step(const StepReport& report) {
   series_->iteration.Observe(static_cast<double>(report.tokens + report.first_tokens));
   series_->host.Observe(report.plan_seconds + report.tell_seconds);
   series_->execute.Observe(report.execute_seconds);
+  const InferenceCost& cost = series_->cost;
+  const auto tokens = static_cast<double>(report.tokens);
+  series_->flops.Increment(tokens * cost.token_flops +
+                           static_cast<double>(report.keys) * cost.key_flops);
+  series_->read_bytes.Increment(cost.weight_bytes +
+                                static_cast<double>(report.cached) * cost.cached_bytes);
+  series_->write_bytes.Increment(tokens * cost.cached_bytes);
 }
 
 void ServingMetrics::admitted(int64_t n, int64_t max_tokens) {

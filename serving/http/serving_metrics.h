@@ -8,6 +8,7 @@
 #include <string>
 
 #include "serving/engine/engine.h"
+#include "transformer/flops.h"
 
 namespace trireme {
 
@@ -16,6 +17,8 @@ struct CacheInfo {
   std::string dtype = {};
   bool prefix_caching = true;
   bool speculation = false;  // its counters are there
+  InferenceCost cost = {};   // all ranks together
+  int ranks = 1;
 };
 
 // A sequence that has come to its end.

@@ -212,6 +212,7 @@ class Server(served_run.ServerTest):
         while (found := {name: self.metric(name) for name in want}) != want and time.monotonic() < deadline:
             time.sleep(0.02)
         self.assertEqual(found, want)
+        self.assertGreater(self.metric("vllm:estimated_flops_per_gpu_total"), requests * (prompt + tokens))
         _, text = self.ask("GET", "/metrics")
         for line in text.splitlines():
             self.assertTrue(line.startswith("#") or 'model_name="tiny"' in line, line)

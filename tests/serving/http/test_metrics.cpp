@@ -21,8 +21,8 @@ class Metrics : public testing::Test {
   std::string text;
 };
 
-// What a stock server of vLLM has (0.26), but for what it estimates of the hardware: a panel of a dashboard whose
-// series is not there is empty, and nobody is told why.
+// What a stock server of vLLM has (0.26): a panel of a dashboard whose series is not there is empty, and nobody is told
+// why.
 TEST_F(Metrics, HaveTheNamesOfDashboards) {
   ASSERT_EQ(server.ask(post("/v1/embeddings", R"({"model":"m","input":"a"})")).status, 200);
   look();
@@ -44,6 +44,9 @@ TEST_F(Metrics, HaveTheNamesOfDashboards) {
                            "external_prefix_cache_hits_total",
                            "mm_cache_queries_total",
                            "mm_cache_hits_total",
+                           "estimated_flops_per_gpu_total",
+                           "estimated_read_bytes_per_gpu_total",
+                           "estimated_write_bytes_per_gpu_total",
                            "time_to_first_token_seconds_bucket",
                            "inter_token_latency_seconds_bucket",
                            "request_time_per_output_token_seconds_bucket",
