@@ -10,6 +10,7 @@ import served_run
 
 try:
     import openai
+    import pydantic
 except ImportError:
     openai = None
 
@@ -58,6 +59,52 @@ class Client(served_run.ServerTest):
         with_probabilities = client.completions.create(prompt=PROMPT, logprobs=2, **asked).choices[0].logprobs
         self.assertEqual("".join(with_probabilities.tokens), want)
         self.assertEqual(len(with_probabilities.top_logprobs), 30)
+        self.stop(server)
+
+    def test_structures(self):
+        """Answers of a type, calls of tools, whole and streamed, and what a tool has said told back."""
+        class Voyage(pydantic.BaseModel):
+            rank: int = pydantic.Field(ge=1, le=30)
+            name: str = pydantic.Field(max_length=8)
+
+        class Weather(pydantic.BaseModel):
+            city: str = pydantic.Field(max_length=12)
+            days: int = pydantic.Field(ge=1, le=7)
+        server = self.serve("--tool-call-parser", "hermes")
+        chats = self.client().chat.completions
+        messages = [{"role": "user", "content": PROMPT}]
+        asked = {"model": "tiny", "messages": messages, "max_tokens": 200, "seed": 3}
+        voyage = chats.parse(response_format=Voyage, **asked).choices[0].message.parsed
+        self.assertTrue(1 <= voyage.rank <= 30 and len(voyage.name) <= 8, voyage)
+        tools = [openai.pydantic_function_tool(Weather, name="weather")]
+        for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+            whole = chats.parse(tools=tools, tool_choice=choice, parallel_tool_calls=False, **asked).choices[0]
+            (call,) = whole.message.tool_calls
+            self.assertEqual((whole.finish_reason, call.function.name), ("tool_calls", "weather"))
+            self.assertTrue(1 <= call.function.parsed_arguments.days <= 7)
+            with chats.stream(tools=tools, tool_choice=choice, parallel_tool_calls=False, **asked) as stream:
+                kinds = {event.type for event in stream}
+                (same,) = stream.get_final_completion().choices[0].message.tool_calls
+            self.assertIn("tool_calls.function.arguments.delta", kinds)
+            self.assertEqual(same.function.arguments, call.function.arguments)
+        told = [*messages, whole.message.to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "calm"}]
+        after = chats.create(**{**asked, "messages": told, "max_tokens": 5, "tools": tools})
+        self.assertIn(after.choices[0].finish_reason, ("length", "stop"))
+        # Left to itself the model calls nothing: its text is the content.
+        free = chats.create(tools=tools, temperature=0, **{**asked, "max_tokens": 30}).choices[0].message
+        self.assertEqual((free.tool_calls, free.content), (None, self.complete(max_tokens=30)["choices"][0]["text"]))
+        self.stop(server)
+
+    def test_embeddings(self):
+        server = self.serve()
+        client = self.client()
+        packed = client.embeddings.create(model="tiny", input=["a ship", "the oar"])  # the client asks for base64
+        plain = client.embeddings.create(model="tiny", input=["a ship", "the oar"], encoding_format="float")
+        self.assertEqual([e.index for e in packed.data], [0, 1])
+        for one, other in zip(packed.data, plain.data, strict=True):
+            self.assertAlmostEqual(sum(x * x for x in one.embedding), 1, places=4)
+            for x, y in zip(one.embedding, other.embedding, strict=True):
+                self.assertAlmostEqual(x, y, places=6)
         self.stop(server)
 
     def test_errors(self):
