@@ -89,3 +89,16 @@ class ServerTest(tiny_run.RunTest):
         _, stderr = server.communicate(timeout=60)
         self.assertEqual(server.returncode, expect, stderr)
         return stderr
+
+    def finetune_adapter(self, name, answer):
+        self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
+        self.write(f"{name}.jsonl", "".join(json.dumps({"messages": [
+            {"role": "user", "content": word}, {"role": "assistant", "content": answer(word)}]}) + "\n"
+            for word in tiny_run.WORDS * 4))
+        self.write(f"{name}.json", json.dumps({
+            "output_dir": name, "checkpoint": {"load": "run"}, "train_batch_size": 8, "sequence_length": 64,
+            "finetune": {"train_file": f"{name}.jsonl", "chat_template": "chat.jinja", "num_train_epochs": 2,
+                         "lora": {"rank": 4}},
+            "optimizer": {"params": {"lr": 0.05}}, "data": {"tokenizer": "byte"}, "cpu": {"threads_per_rank": 1}}))
+        self.trireme("finetune", "--config", f"{name}.json")
+        return f"{name}/adapter"

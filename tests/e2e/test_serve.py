@@ -107,19 +107,6 @@ class Server(served_run.ServerTest):
             self.assertEqual(choice["text"] + "\n", printed)
         self.stop(server)
 
-    def finetune_adapter(self, name, answer):
-        self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
-        self.write(f"{name}.jsonl", "".join(json.dumps({"messages": [
-            {"role": "user", "content": word}, {"role": "assistant", "content": answer(word)}]}) + "\n"
-            for word in tiny_run.WORDS * 4))
-        self.write(f"{name}.json", json.dumps({
-            "output_dir": name, "checkpoint": {"load": "run"}, "train_batch_size": 8, "sequence_length": 64,
-            "finetune": {"train_file": f"{name}.jsonl", "chat_template": "chat.jinja", "num_train_epochs": 2,
-                         "lora": {"rank": 4}},
-            "optimizer": {"params": {"lr": 0.05}}, "data": {"tokenizer": "byte"}, "cpu": {"threads_per_rank": 1}}))
-        self.trireme("finetune", "--config", f"{name}.json")
-        return f"{name}/adapter"
-
     def test_adapters_have_ids_of_their_own(self):
         adapters = {"upper": self.finetune_adapter("upper", str.upper),
                     "backwards": self.finetune_adapter("backwards", lambda word: word[::-1])}

@@ -1,0 +1,69 @@
+"""What `trireme serve` can do, done together: with --deterministic, guesses, adapters, weights in blocks, constraints and
+ranks each request has bit for bit the answer that it has alone."""
+import concurrent.futures
+import json
+import random
+import time
+
+import harness
+import served_run
+
+WORDS = "the oar of a ship with three ranks rowing as one over a quiet sea by night".split()
+GUESSES = ("--speculative-config", json.dumps({"method": "ngram", "num_speculative_tokens": 3}))
+CONSTRAINTS = (None, {"regex": r"[a-f]{2,5}-\d{3}"}, None, {"choice": ["the oar", "the ship", "a quiet sea"]}, None)
+
+
+def requests(count):
+    source = random.Random(7)
+    shared = " ".join(source.choice(WORDS) for _ in range(25))
+    for number in range(count):
+        words = " ".join(source.choice(WORDS) for _ in range(1 + number % 5))
+        sampling = {"temperature": 0} if number % 3 == 0 else {"temperature": 0.9, "top_k": 40, "seed": number}
+        constraint = CONSTRAINTS[number % len(CONSTRAINTS)]
+        yield {"prompt": shared[:40 * (number % 3)] + words, "max_tokens": 12 + 9 * (number % 4), "logprobs": 1,
+               "n": 1 + number % 2, "model": ("tiny", "upper")[number % 4 // 2],
+               **({"structured_outputs": constraint} if constraint else {"ignore_eos": True}), **sampling}
+
+
+class Together(served_run.ServerTest):
+    def answer(self, fields):
+        """Texts and log-probabilities of a request's choices, streamed or not."""
+        if not fields.get("stream"):
+            return {c["index"]: (c["text"], c["logprobs"]["token_logprobs"]) for c in self.complete(**fields)["choices"]}
+        connection, answer = self.stream(**fields)
+        choices = {}
+        for event in self.events(answer):
+            for choice in [] if event == "[DONE]" else json.loads(event)["choices"]:
+                text, logprobs = choices.setdefault(choice["index"], ("", []))
+                logprobs += (choice["logprobs"] or {"token_logprobs": []})["token_logprobs"]
+                choices[choice["index"]] = (text + choice["text"], logprobs)
+        connection.close()
+        return choices
+
+    def test_a_storm_with_everything(self):
+        adapter = ("--lora-modules", f"upper={self.finetune_adapter('upper', str.upper)}")
+        wanted = list(requests(20))
+        for features in ((*adapter, *GUESSES, "--quantization", "q8_0"),
+                         (*adapter, *GUESSES, "--ranks", 2, "--tensor", 2),
+                         (*adapter, "--quantization", "q4_0", "--ranks", 2, "--pipeline-parallel-size", 2),
+                         (*adapter, *GUESSES, "--dtype", "bf16")):
+            with self.subTest(features=features):
+                server = self.serve("--deterministic", "--max-num-batched-tokens", 24, "--max-model-len", 256, *features)
+                alone = [self.answer({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)]
+                with concurrent.futures.ThreadPoolExecutor(20) as threads:
+                    got = [threads.submit(self.answer, {**fields, "stream": n % 3 == 0})
+                           for n, fields in enumerate(wanted)]
+                    for one, want, fields in zip(got, alone, wanted, strict=True):
+                        self.assertEqual(one.result(), want, fields)
+                self.assertGreater(self.metric("vllm:prefix_cache_hits_total"), 0)
+                if GUESSES[0] in features:
+                    self.assertGreater(self.metric("vllm:spec_decode_num_accepted_tokens_total"), 0)
+                deadline = time.monotonic() + 30
+                while self.metric("vllm:kv_cache_usage_perc") > 0 and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
+                self.stop(server)
+
+
+if __name__ == "__main__":
+    harness.main()
