@@ -87,6 +87,10 @@ class SchemaCompiler {
     if (s.contains("nullable")) {
       if (s["nullable"] != true) fail_keyword(path, "nullable", "must be true or false");
       s.erase("nullable");
+      // A list of values says itself whether null is one.
+      if (s.contains("enum") ? s["enum"].is_array() && !holds_null(s["enum"])
+                             : s.contains("const") && !s["const"].is_null())
+        return constrained(std::move(s), path, depth + 1);
       return g_.choice({constrained(std::move(s), path, depth + 1), g_.literal("null")});
     }
     if (s.contains("$ref")) {
@@ -118,6 +122,10 @@ class SchemaCompiler {
       return g_.choice(std::move(ways));
     }
     return of_types(s, path, depth);
+  }
+
+  static bool holds_null(const Schema& values) {
+    return std::any_of(values.begin(), values.end(), [](const Schema& v) { return v.is_null(); });
   }
 
   Node both(const Schema& s, const Schema& more, const std::string& path, int depth) {

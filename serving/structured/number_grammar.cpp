@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <tuple>
 
 namespace trireme {
 namespace {
@@ -200,6 +201,11 @@ Node bounded_number(Grammar& g, const NumberBounds& bounds) {
   Decimal least = bounds.least.empty() ? largest : read_decimal(bounds.least);
   Decimal most = bounds.most.empty() ? largest : read_decimal(bounds.most);
   if (bounds.least.empty()) least.negative = true;
+  for (const auto& [bound, text, beyond] :
+       {std::tuple(&least, &bounds.least, !least.negative), {&most, &bounds.most, most.negative}})
+    if (bound->too_large && beyond)
+      fail_input("the bound ", *text, " leaves no numbers of up to ", kMostDigits,
+                 " digits before the point");
   const Decimal zero{.whole = "0", .fraction = {}};
   std::vector<Node> ways;
   if (!most.negative || most.is_zero()) {

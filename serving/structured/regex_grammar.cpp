@@ -13,7 +13,7 @@ constexpr int64_t kMostRepeats = 10'000;
 const CharSet kDigits = {{'0', '9'}};
 const CharSet kWords = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const CharSet kSpaces = {{'\t', '\r'}, {' ', ' '}};
-// What some dialect takes for space: none of it is in \S.
+// What some dialect takes for space: none of it is in \S, nor in [^\s].
 const CharSet kAnySpaces = {{'\t', '\r'},     {0x1C, ' '},      {0x85, 0x85},     {0xA0, 0xA0},
                             {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F},
                             {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
@@ -96,7 +96,9 @@ class Parser {
     else if (!take('*') && !counts(least, most))
       return part;
     take('?');  // lazy
-    if (at_ < chars_.size() && (chars_[at_] == '*' || chars_[at_] == '+' || chars_[at_] == '?'))
+    int64_t again_least = 0, again_most = 0;
+    if ((at_ < chars_.size() && (chars_[at_] == '*' || chars_[at_] == '+' || chars_[at_] == '?')) ||
+        counts(again_least, again_most))
       fail("a repetition of a repetition; put the inner one into parentheses");
     return grammar_.repeat(part, least, most);
   }
@@ -133,7 +135,7 @@ class Parser {
       case '(': return group();
       case '[': return one_of(char_class());
       case '.': return one_of(complement(kLineEnds));
-      case '\\': return one_of(escape(false));
+      case '\\': return one_of(escape(false, false));
       case '^':
       case '$': fail("^ and $ are understood at the ends of the expression only");
       case '*':
@@ -177,8 +179,8 @@ class Parser {
     }
     return value;
   }
-  // Behind a backslash.
-  CharSet escape(bool in_class) {
+  // Behind a backslash. negated: in a class whose characters are those that are not taken.
+  CharSet escape(bool in_class, bool negated) {
     const uint32_t c = next();
     const auto one = [](uint32_t is) { return CharSet{{is, is}}; };
     switch (c) {
@@ -186,8 +188,8 @@ class Parser {
       case 'D': return complement(kDigits);
       case 'w': return kWords;
       case 'W': return complement(kWords);
-      case 's': return kSpaces;
-      case 'S': return complement(kAnySpaces);
+      case 's': return negated ? kAnySpaces : kSpaces;
+      case 'S': return complement(negated ? kSpaces : kAnySpaces);
       case 't': return one('\t');
       case 'n': return one('\n');
       case 'r': return one('\r');
@@ -214,7 +216,7 @@ class Parser {
     CharSet set;
     while (!take(']')) {
       const bool escaped = take('\\');
-      CharSet first = escaped ? escape(true) : CharSet{};
+      CharSet first = escaped ? escape(true, negated) : CharSet{};
       if (!escaped) {
         const uint32_t c = next();
         first = {{c, c}};
@@ -222,7 +224,7 @@ class Parser {
       const bool range = at_ + 1 < chars_.size() && chars_[at_] == '-' && chars_[at_ + 1] != ']';
       if (range) {
         ++at_;
-        const CharSet last = take('\\') ? escape(true) : CharSet{{next(), 0}};
+        const CharSet last = take('\\') ? escape(true, negated) : CharSet{{next(), 0}};
         if (first.size() != 1 || first[0].first != first[0].last || last.size() != 1)
           fail("a range of a class that is no single character");
         if (last[0].first < first[0].first) fail("a range with its bounds in the wrong order");

@@ -155,8 +155,18 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
       fail_keyword(path, "additionalProperties",
                    "does not go with properties of another schema that must hold, too");
   }
+  // `items` speaks of what is behind the `prefixItems` of its own schema.
+  const auto prefix = [](const Schema& s) { return s.value("prefixItems", Schema()); };
+  const auto speaks = [](const Schema& s) {
+    return s.contains("items") || s.contains("prefixItems");
+  };
+  if (speaks(a) && speaks(b) && prefix(a) != prefix(b) &&
+      (a.contains("items") || b.contains("items")))
+    fail_keyword(path, "items",
+                 "does not go with prefixItems of another schema that must hold, too");
   Schema out = a;
   for (const auto& [name, value] : b.items()) {
+    if (name == "nullable") continue;  // the other one, whose own was dealt with before, has none
     if (out.contains(name))
       merge_keyword(out, name, value, path);
     else

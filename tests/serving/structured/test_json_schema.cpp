@@ -112,6 +112,29 @@ TEST(JsonSchema, CombinedOnes) {
   expect_schema(list, {"null", R"({"next":{"next":null}})"}, {R"({"next":{}})", R"({"next":1})"});
 }
 
+// What one of several schemas refuses is refused.
+TEST(JsonSchema, CombinedOnesHoldTogether) {
+  const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
+  EXPECT_NE(why(R"({"allOf":[{"prefixItems":[{"type":"string"}]},{"items":{"type":"integer"}}]})")
+                .find("prefixItems"),
+            std::string::npos);
+  expect_schema(R"({"allOf":[{"prefixItems":[{"const":1}],"items":{"const":2}},{"minItems":2}]})",
+                {"[1,2]"}, {"[1]", "[2,2]"});
+  expect_schema(R"({"allOf":[{"type":"string","nullable":true},{"type":"string"}]})", {R"("a")"},
+                {"null"});
+  expect_schema(R"({"nullable":true,"allOf":[{"type":"string"}]})", {R"("a")", "null"}, {});
+  expect_schema(R"({"type":"string","nullable":true,"enum":["a"]})", {R"("a")"}, {"null"});
+  expect_schema(R"({"type":"string","nullable":true,"enum":["a",null]})", {R"("a")", "null"}, {});
+}
+
+TEST(JsonSchema, BoundsThatNoNumberReachesAreRefused) {
+  const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
+  EXPECT_NE(why(R"({"type":"number","minimum":1e20})").find("leaves no"), std::string::npos);
+  EXPECT_NE(why(R"({"type":"number","maximum":-1e20})").find("leaves no"), std::string::npos);
+  EXPECT_NE(why(R"({"type":"integer","minimum":1e20})").find("leaves no"), std::string::npos);
+  expect_schema(R"({"type":"number","minimum":-1e20,"maximum":1e20})", {"-7", "0.5"}, {});
+}
+
 TEST(JsonSchema, WhatIsNotSupportedIsNamedWithItsPath) {
   const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };
   EXPECT_EQ(why(R"({"properties":{"a":{"items":{"not":{}}}}})"),
@@ -133,7 +156,11 @@ TEST(Regex, IsASubsetThatSaysWhatItLacks) {
   expect(Kind::kRegex, R"(^[^\d\s-]{2}(?:\x41|\u{1F600})?$)", {"ab", "éA", "ab\xF0\x9F\x98\x80"},
          {"a1", "a-", "a", "abAA", "\xC3("});
   expect(Kind::kRegex, "(a+)+$", {"a", "aaaa"}, {"", "aab"});
+  // Spaces of any dialect are neither \\S nor [^\\s], nor are they \\s.
+  for (const char* expression : {"\\S", "[^\\s]", "\\s", "[^\\S]"})
+    expect(Kind::kRegex, expression, {}, {"\xC2\xA0", "\xC2\x85", "\xE3\x80\x80"});
   const auto why = [](const char* text) { return refused(Kind::kRegex, text); };
+  EXPECT_NE(why("a{2}{3}").find("repetition of a repetition"), std::string::npos);
   EXPECT_EQ(why("foo**"),
             "regular expression, character 5: a repetition of a repetition; put the inner one into "
             "parentheses");
