@@ -12,7 +12,7 @@ namespace trireme {
 struct GrammarLimits {
   std::chrono::milliseconds time{2000};
   int64_t bytes = int64_t{256} << 20;
-  int64_t states = 10'000;  // of the automaton
+  int64_t states = 30'000;  // of the automaton
   int depth = 64;           // of what is nested in a schema, an expression or a grammar
 };
 

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "engine/io/strict_json.h"
-#include "serving/structured/json_grammar.h"
 #include "serving/structured/regex_grammar.h"
 #include "serving/structured/schema_keywords.h"
 #include "serving/structured/string_formats.h"
@@ -22,8 +21,8 @@ constexpr int64_t kMostCount =
 
 class SchemaCompiler {
  public:
-  SchemaCompiler(Grammar& grammar, Schema root)
-      : g_(grammar), json_(grammar), root_(std::move(root)) {}
+  SchemaCompiler(JsonGrammar& json, Schema root)
+      : g_(json.grammar()), json_(json), root_(std::move(root)) {}
 
   Node compile() {
     const Node whole = reference("#", "#");
@@ -387,7 +386,7 @@ class SchemaCompiler {
   }
 
   Grammar& g_;
-  JsonGrammar json_;
+  JsonGrammar& json_;
   Schema root_;
   std::map<std::string, int32_t, std::less<>> references_;
   std::deque<std::pair<int32_t, std::string>> waiting_;
@@ -396,9 +395,14 @@ class SchemaCompiler {
 }  // namespace
 
 Grammar::Node json_schema_grammar(Grammar& grammar, std::string_view schema) {
-  const int depth = 4 * grammar.budget().limits().depth;
+  JsonGrammar json(grammar);
+  return json_schema_grammar(json, schema);
+}
+
+Grammar::Node json_schema_grammar(JsonGrammar& json, std::string_view schema) {
+  const int depth = 4 * json.grammar().budget().limits().depth;
   Schema root = parse_strict_json<Schema>(schema, "the schema", {.depth = depth});
-  return SchemaCompiler(grammar, std::move(root)).compile();
+  return SchemaCompiler(json, std::move(root)).compile();
 }
 
 Grammar::Node json_object_grammar(Grammar& grammar) { return JsonGrammar(grammar).object(); }

@@ -9,12 +9,14 @@
 
 #include <string_view>
 
-#include "serving/structured/grammar.h"
+#include "serving/structured/json_grammar.h"
 
 namespace trireme {
 
 // The schema is a text of JSON.
 Grammar::Node json_schema_grammar(Grammar& grammar, std::string_view schema);
+// Several schemas of a grammar share the rules of JSON.
+Grammar::Node json_schema_grammar(JsonGrammar& json, std::string_view schema);
 // Any object, as {"type": "json_object"} asks for.
 Grammar::Node json_object_grammar(Grammar& grammar);
 

@@ -2,69 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "serving/structured/rule_automaton.h"
+#include "serving/structured/shortest_texts.h"
 
 namespace trireme {
-namespace {
-
-using State = PushdownAutomaton::State;
-
-// Which states lead to an end of their rule, and which rules have texts at all.
-class Productive {
- public:
-  Productive(const std::vector<State>& states, const std::vector<int32_t>& starts)
-      : good_(states.size(), 0),
-        has_text_(starts.size(), 0),
-        before_(states.size()),
-        calls_before_(states.size()),
-        rules_of_(states.size()),
-        callers_(starts.size()) {
-    for (size_t s = 0; s < states.size(); ++s) {
-      const auto from = static_cast<int32_t>(s);
-      for (const auto& edge : states[s].edges) before_[index(edge.target)].push_back(from);
-      for (const auto& call : states[s].calls) {
-        calls_before_[index(call.target)].push_back({call.rule, from});
-        callers_[index(call.rule)].push_back({call.target, from});
-      }
-    }
-    for (size_t r = 0; r < starts.size(); ++r)
-      rules_of_[index(starts[r])].push_back(static_cast<int32_t>(r));
-    for (size_t s = 0; s < states.size(); ++s)
-      if (states[s].final) mark(static_cast<int32_t>(s));
-    while (!work_.empty()) spread();
-  }
-  bool state(int32_t s) const { return good_[index(s)] != 0; }
-  bool rule(int32_t r) const { return has_text_[index(r)] != 0; }
-
- private:
-  static size_t index(int32_t i) { return static_cast<size_t>(i); }
-  void mark(int32_t s) {
-    if (std::exchange(good_[index(s)], 1) == 0) work_.push_back(s);
-  }
-  void spread() {
-    const int32_t s = work_.back();
-    work_.pop_back();
-    for (const int32_t from : before_[index(s)]) mark(from);
-    for (const auto& [called, from] : calls_before_[index(s)])
-      if (rule(called)) mark(from);
-    for (const int32_t r : rules_of_[index(s)]) {
-      has_text_[index(r)] = 1;
-      for (const auto& [target, from] : callers_[index(r)])
-        if (state(target)) mark(from);
-    }
-  }
-  std::vector<char> good_, has_text_;
-  std::vector<std::vector<int32_t>> before_;
-  std::vector<std::vector<std::pair<int32_t, int32_t>>> calls_before_;
-  std::vector<std::vector<int32_t>> rules_of_;
-  std::vector<std::vector<std::pair<int32_t, int32_t>>> callers_;
-  std::vector<int32_t> work_;
-};
-
-}  // namespace
 
 PushdownAutomaton::PushdownAutomaton(const Grammar& grammar, int32_t root, CompileBudget& budget) {
   for (const Grammar::Node body : grammar.rules()) {
@@ -84,58 +29,72 @@ PushdownAutomaton::PushdownAutomaton(const Grammar& grammar, int32_t root, Compi
     fail_input("no text at all satisfies it");
   merge_equal(budget);
   root_ = start(root);
-  check_left_recursion();
+  check_left_recursion(budget);
+  bytes_to_end_ = trireme::bytes_to_end(states_, starts_);
 }
 
 void PushdownAutomaton::remove_useless() {
-  const Productive productive(states_, starts_);
+  const std::vector<int64_t> bytes = trireme::bytes_to_end(states_, starts_);
+  const auto ends = [&](int32_t state) { return bytes[static_cast<size_t>(state)] < kNeverEnds; };
   for (State& state : states_) {
-    std::erase_if(state.edges, [&](const Edge& e) { return !productive.state(e.target); });
-    std::erase_if(state.calls, [&](const Call& c) {
-      return !productive.state(c.target) || !productive.rule(c.rule);
-    });
+    std::erase_if(state.edges, [&](const Edge& e) { return !ends(e.target); });
+    std::erase_if(state.calls,
+                  [&](const Call& c) { return !ends(c.target) || !ends(start(c.rule)); });
   }
 }
 
-// States with the same ways on are one: of lists of words, most of their ends.
+// States with the same ways on are one: of lists of words, most of their ends. From the last state to the first, whose
+// targets follow it as a rule: what is one a byte later is known then.
 void PushdownAutomaton::merge_equal(CompileBudget& budget) {
   using Key = std::tuple<bool, std::vector<int32_t>>;
   for (bool changed = true; changed;) {
     changed = false;
     std::map<Key, int32_t> first_of;
     std::vector<int32_t> same(states_.size());
-    std::vector<State> kept;
-    for (size_t s = 0; s < states_.size(); ++s) {
+    std::iota(same.begin(), same.end(), 0);
+    const auto one = [&](int32_t s) { return same[static_cast<size_t>(s)]; };
+    for (size_t s = states_.size(); s-- > 0;) {
       budget.check_time();
       Key key{states_[s].final, {}};
       for (const Edge& e : states_[s].edges)
-        std::get<1>(key).insert(std::get<1>(key).end(), {e.first, e.last, e.target});
+        std::get<1>(key).insert(std::get<1>(key).end(), {e.first, e.last, one(e.target)});
       for (const Call& c : states_[s].calls)
-        std::get<1>(key).insert(std::get<1>(key).end(), {-1, c.rule, c.target});
-      const auto [at, is_new] = first_of.try_emplace(key, static_cast<int32_t>(kept.size()));
-      same[s] = at->second;
-      if (is_new)
-        kept.push_back(std::move(states_[s]));
-      else
-        changed = true;
+        std::get<1>(key).insert(std::get<1>(key).end(), {-1, c.rule, one(c.target)});
+      same[s] = first_of.try_emplace(std::move(key), static_cast<int32_t>(s)).first->second;
+      changed = changed || same[s] != static_cast<int32_t>(s);
     }
-    const auto rename = [&](int32_t& s) { s = same[static_cast<size_t>(s)]; };
-    for (State& state : kept) {
-      for (Edge& edge : state.edges) rename(edge.target);
-      for (Call& call : state.calls) rename(call.target);
-    }
-    for (int32_t& s : starts_) rename(s);
-    states_ = std::move(kept);
+    if (changed) keep_first(same);
   }
 }
 
-std::vector<char> PushdownAutomaton::nullable_rules() const {
+// Leaves of equal states the one that they are the same as.
+void PushdownAutomaton::keep_first(const std::vector<int32_t>& same) {
+  std::vector<int32_t> place(states_.size());
+  std::vector<State> kept;
+  for (size_t s = 0; s < states_.size(); ++s) {
+    if (same[s] != static_cast<int32_t>(s)) continue;
+    place[s] = static_cast<int32_t>(kept.size());
+    kept.push_back(std::move(states_[s]));
+  }
+  const auto rename = [&](int32_t& s) {
+    s = place[static_cast<size_t>(same[static_cast<size_t>(s)])];
+  };
+  for (State& state : kept) {
+    for (Edge& edge : state.edges) rename(edge.target);
+    for (Call& call : state.calls) rename(call.target);
+  }
+  for (int32_t& s : starts_) rename(s);
+  states_ = std::move(kept);
+}
+
+std::vector<char> PushdownAutomaton::nullable_rules(CompileBudget& budget) const {
   // The states that lead to an end of their rule without a byte.
   std::vector<char> empty(states_.size(), 0);
   for (size_t s = 0; s < states_.size(); ++s) empty[s] = states_[s].final ? 1 : 0;
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t s = states_.size(); s-- > 0;) {
+      budget.check_time();
       if (empty[s] != 0) continue;
       for (const Call& call : states_[s].calls)
         if (empty[static_cast<size_t>(start(call.rule))] != 0 &&
@@ -149,8 +108,8 @@ std::vector<char> PushdownAutomaton::nullable_rules() const {
   return nullable;
 }
 
-void PushdownAutomaton::check_left_recursion() const {
-  const std::vector<char> nullable = nullable_rules();
+void PushdownAutomaton::check_left_recursion(CompileBudget& budget) const {
+  const std::vector<char> nullable = nullable_rules(budget);
   // A state leads, before a byte, to the starts of the rules it calls, and behind those that may be empty: that
   // must be no circle. 0: not seen, 1: on the way, 2: done.
   std::vector<char> seen(states_.size(), 0);
@@ -163,10 +122,12 @@ void PushdownAutomaton::check_left_recursion() const {
   const auto reached = [&](int32_t s) {
     std::vector<int32_t> all = {s};
     for (size_t i = 0; i < all.size(); ++i)
-      for (const Call& call : states_[static_cast<size_t>(all[i])].calls)
+      for (const Call& call : states_[static_cast<size_t>(all[i])].calls) {
+        budget.check_time();
         if (nullable[static_cast<size_t>(call.rule)] != 0 &&
             std::ranges::find(all, call.target) == all.end())
           all.push_back(call.target);
+      }
     std::vector<int32_t> next;
     for (const int32_t one : all)
       for (const int32_t called : next_of(one)) next.push_back(called);

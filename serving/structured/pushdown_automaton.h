@@ -40,14 +40,18 @@ class PushdownAutomaton {
     const State& s = states_[static_cast<size_t>(state)];
     return s.final && s.edges.empty() && s.calls.empty();
   }
+  // Of the shortest text from there to the end of its rule.
+  int64_t bytes_to_end(int32_t state) const { return bytes_to_end_[static_cast<size_t>(state)]; }
 
  private:
   void remove_useless();
   void merge_equal(CompileBudget& budget);
-  void check_left_recursion() const;
-  std::vector<char> nullable_rules() const;
+  void keep_first(const std::vector<int32_t>& same);
+  void check_left_recursion(CompileBudget& budget) const;
+  std::vector<char> nullable_rules(CompileBudget& budget) const;
 
   std::vector<State> states_;
+  std::vector<int64_t> bytes_to_end_;
   std::vector<int32_t> starts_;  // of the rules
   int32_t root_ = 0;
 };

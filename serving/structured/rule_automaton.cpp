@@ -22,7 +22,7 @@ class Nfa {
     std::vector<int32_t> free;  // reached without a symbol
   };
   static constexpr int32_t kCalls = 256;
-  static constexpr int64_t kNodeBytes = 256;  // with what its edges take
+  static constexpr int64_t kNodeBytes = 128, kEdgeBytes = 24, kFreeBytes = 8;  // as vectors grow
 
   Nfa(const Grammar& grammar, CompileBudget& budget) : grammar_(grammar), budget_(budget) {}
 
@@ -56,10 +56,13 @@ class Nfa {
 
  private:
   void connect(int32_t from, int32_t first, int32_t last, int32_t to) {
-    budget_.check_time();
+    budget_.take_bytes(kEdgeBytes);
     nodes_[static_cast<size_t>(from)].edges.push_back({first, last, to});
   }
-  void free(int32_t from, int32_t to) { nodes_[static_cast<size_t>(from)].free.push_back(to); }
+  void free(int32_t from, int32_t to) {
+    budget_.take_bytes(kFreeBytes);
+    nodes_[static_cast<size_t>(from)].free.push_back(to);
+  }
   void build_literal(const std::string& bytes, int32_t from, int32_t to) {
     if (bytes.empty()) return free(from, to);
     for (size_t i = 0; i < bytes.size(); ++i) {
@@ -167,35 +170,47 @@ class Determiniser {
   }
 
   void expand(size_t number) {
-    std::array<Set, 256> bytes;
+    // Bytes lead to the same states from one end of a range to the next.
+    std::array<bool, 257> begins{};
     std::map<int32_t, Set> calls;
     for (const int32_t s : sets_[number])
       for (const Nfa::Edge& edge : nfa_.nodes()[static_cast<size_t>(s)].edges) {
         budget_.check_time();
-        if (edge.first >= Nfa::kCalls) {
+        if (edge.first >= Nfa::kCalls)
           calls[edge.first - Nfa::kCalls].push_back(edge.target);
-          continue;
-        }
-        for (int32_t b = edge.first; b <= edge.last; ++b)
-          bytes[static_cast<size_t>(b)].push_back(edge.target);
+        else
+          begins[static_cast<size_t>(edge.first)] = begins[static_cast<size_t>(edge.last) + 1] =
+              true;
       }
     std::vector<PushdownAutomaton::Edge> edges;
-    for (size_t b = 0; b < bytes.size(); ++b) {
-      if (bytes[b].empty()) continue;
-      const auto byte = static_cast<uint8_t>(b);
-      const bool again = b > 0 && bytes[b] == bytes[b - 1];
-      const int32_t target = again ? edges.back().target : id_of(bytes[b]);
-      if (!edges.empty() && edges.back().last + 1 == byte && edges.back().target == target)
-        edges.back().last = byte;
+    for (int32_t first = 0, last = 0; first < 256; first = last + 1) {
+      for (last = first; last < 255 && !begins[static_cast<size_t>(last) + 1];) ++last;
+      Set targets = behind(number, first);
+      if (targets.empty()) continue;
+      const int32_t target = id_of(std::move(targets));
+      if (!edges.empty() && edges.back().last + 1 == first && edges.back().target == target)
+        edges.back().last = static_cast<uint8_t>(last);
       else
-        edges.push_back({byte, byte, target});
+        edges.push_back({static_cast<uint8_t>(first), static_cast<uint8_t>(last), target});
     }
     for (auto& [rule, targets] : calls) {
       const int32_t target = id_of(std::move(targets));
       states_[number].calls.push_back({rule, target});
     }
-    budget_.take_bytes(static_cast<int64_t>(edges.size() * sizeof(edges[0])));
+    budget_.take_bytes(static_cast<int64_t>(edges.size() * sizeof(edges[0]) +
+                                            calls.size() * sizeof(PushdownAutomaton::Call)));
     states_[number].edges = std::move(edges);
+  }
+
+  // The states that a byte leads to.
+  Set behind(size_t number, int32_t byte) {
+    Set targets;
+    for (const int32_t s : sets_[number])
+      for (const Nfa::Edge& edge : nfa_.nodes()[static_cast<size_t>(s)].edges) {
+        budget_.check_time();
+        if (edge.first <= byte && byte <= edge.last) targets.push_back(edge.target);
+      }
+    return targets;
   }
 
   const Nfa& nfa_;

@@ -31,7 +31,8 @@ const Form* form_of(ToolFormat format) {
   return nullptr;
 }
 
-Node one_call(Grammar& g, const Form& form, const Json& tool) {
+Node one_call(JsonGrammar& json, const Form& form, const Json& tool) {
+  Grammar& g = json.grammar();
   const Node name =
       g.literal(concat(R"({"name": )", tool["name"].dump(), R"(, ")", form.arguments, R"(": )"));
   Node arguments = g.literal("{}");
@@ -40,7 +41,7 @@ Node one_call(Grammar& g, const Form& form, const Json& tool) {
     if (parameters.is_object() && !parameters.contains("type") && !parameters.contains("$ref"))
       parameters["type"] = "object";
     try {
-      arguments = json_schema_grammar(g, parameters.dump());
+      arguments = json_schema_grammar(json, parameters.dump());
     } catch (const InputError& error) {
       fail_input("the tool ", tool["name"].get<std::string>(), ": ", error.what());
     }
@@ -77,8 +78,9 @@ const char* tool_marker(ToolFormat format) {
 Node tool_call_grammar(Grammar& g, std::string_view tools) {
   const Json source = parse_strict_json<Json>(tools, "the tools", {.depth = 256});
   const Form& form = *form_of(tool_format(source["format"].get<std::string>()));
+  JsonGrammar json(g);
   std::vector<Node> ways;
-  for (const Json& tool : source["tools"]) ways.push_back(one_call(g, form, tool));
+  for (const Json& tool : source["tools"]) ways.push_back(one_call(json, form, tool));
   const Node call = g.named(g.choice(std::move(ways)));
   const int64_t most = source["parallel"] == true ? -1 : 1;
   return g.sequence({g.literal(form.before), g.separated(call, g.literal(form.between), 1, most),

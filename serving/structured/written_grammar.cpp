@@ -111,6 +111,7 @@ class Parser {
   }
 
   Node repeated(Node part) {
+    int depth = depth_;  // repetitions of repetitions, too, are inside each other
     for (skip(); at_ < text_.size(); skip()) {
       if (take("*"))
         part = g_.repeat(part, 0, -1);
@@ -122,6 +123,7 @@ class Parser {
         part = counted(part);
       else
         return part;
+      g_.budget().check_depth(++depth);
     }
     return part;
   }

@@ -227,6 +227,7 @@ TEST(Hostile, SourcesAreCompiledOrRefusedInTime) {
       {Kind::kRegex, concat("(", std::string(30'000, 'x'), "){0,9000}")},
       {Kind::kGrammar, "root ::= a a a a a a a a\na ::= b{9} b{9}\nb ::= [a-z]{0,999}"},
       {Kind::kGrammar, concat("root ::= ", std::string(60'000, '('))},
+      {Kind::kRegex, concat("((", std::string(60'000, '|'), "){10000}){100}a")},
   };
   for (const auto& [kind, text] : sources) {
     const auto begin = std::chrono::steady_clock::now();
@@ -234,6 +235,23 @@ TEST(Hostile, SourcesAreCompiledOrRefusedInTime) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     EXPECT_LT(took.count(), 3) << text.substr(0, 60) << ": " << why;
   }
+}
+
+// Expressions inside each other are walked by functions that call themselves.
+TEST(Hostile, RepetitionsOfRepetitionsAreNesting) {
+  for (const char repeated : {'*', '+', '?'})
+    EXPECT_NE(refused(Kind::kGrammar, concat("root ::= \"a\"", std::string(60'000, repeated)))
+                  .find("nested deeper"),
+              std::string::npos);
+  expect(Kind::kGrammar, "root ::= (\"a\"?)+*", {"", "aa"}, {"b"});
+}
+
+TEST(Hostile, LongTextsWithEqualEndsAreCompiled) {
+  const std::string end(3000, 'x');
+  const auto grammar =
+      CompiledGrammar::compile({Kind::kChoice, "", {"A" + end, "B" + end}}, trie_of(byte_tokens()));
+  EXPECT_LT(grammar->automaton().states().size(), 3010u);  // the ends are one
+  EXPECT_TRUE(takes(*grammar, "B" + end));
 }
 
 }  // namespace

@@ -97,6 +97,21 @@ TEST(ToolCalls, FormatsAreKnownByTheirTemplates) {
   EXPECT_THROW(tool_format("other"), InputError);
 }
 
+// As many as a request may have: what JSON's values are is there once.
+TEST(ToolCalls, OfManyToolsHaveAGrammar) {
+  std::string tools;
+  for (int i = 0; i < 128; ++i)
+    tools += concat(i == 0 ? "" : ",", R"({"name":"tool_)", i,
+                    R"(","parameters":{"properties":{"query":{"type":"string"},"most":)"
+                    R"({"type":"integer"},"share":{"type":"number"}},"required":["query"]}})");
+  const auto grammar = CompiledGrammar::compile(
+      {GrammarSource::Kind::kToolCalls,
+       concat(R"({"format":"mistral","parallel":true,"tools":[)", tools, "]}")},
+      trie_of(byte_tokens()));
+  EXPECT_TRUE(takes(*grammar, R"([{"name": "tool_127", "arguments": {"query":"a"}}])"));
+  EXPECT_FALSE(takes(*grammar, R"([{"name": "tool_128", "arguments": {"query":"a"}}])"));
+}
+
 // What the grammar makes is what the parser finds.
 TEST(ToolCalls, GrammarsMakeCallsThatAreFound) {
   const std::string tools =

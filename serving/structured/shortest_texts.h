@@ -1,0 +1,24 @@
+// How far it is to the end of a rule: the bytes of the shortest text that leads there from each state (Knuth 1977, which
+// is Dijkstra's algorithm for grammars: a call is as long as the shortest text of its rule).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "serving/structured/pushdown_automaton.h"
+
+namespace trireme {
+
+inline constexpr int64_t kNeverEnds = int64_t{1} << 50;  // larger distances are one less
+
+inline int64_t sum_of_bytes(int64_t a, int64_t b) {
+  return a == kNeverEnds || b == kNeverEnds ? kNeverEnds : std::min(a + b, kNeverEnds - 1);
+}
+
+// starts: of the rules. O((edges + calls) log states)
+std::vector<int64_t> bytes_to_end(std::span<const PushdownAutomaton::State> states,
+                                  std::span<const int32_t> starts);
+
+}  // namespace trireme
