@@ -18,12 +18,36 @@ void check_heads(const char* op, const char* operand, const ConstTensor& t, DTyp
                 " in its last dimension, want 1");
 }
 
-void check_pools(const char* op, const ConstTensor& k_pool, const ConstTensor& v_pool,
-                 DType dtype) {
+// dtype: of the operands beside them.
+void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,
+                 const ConstTensor& v_pool, const PagedScales& scales, DType dtype) {
   TRIREME_CHECK(k_pool.rank() == 4 && k_pool.size(2) > 0, op, ": k_pool is ", k_pool.shape(),
                 ", expected (B, Hkv, P, D)");
-  check_operand(op, "k_pool", k_pool, dtype, k_pool.shape());
-  check_operand(op, "v_pool", v_pool, dtype, k_pool.shape());
+  const DType held = k_pool.dtype();
+  const bool codes = scales.codes != KvCodes::kNone;
+  const bool wide = held == DType::kF64 || dtype == DType::kF64;
+  TRIREME_CHECK(held == dtype ||
+                    (ctx.gpu == nullptr && !wide && (codes ? held == DType::kU8 : is_float(held))),
+                op, ": pools of ", held, codes ? " codes" : "", " beside ", dtype);
+  check_operand(op, "k_pool", k_pool, held, k_pool.shape());
+  check_operand(op, "v_pool", v_pool, held, k_pool.shape());
+  if (!codes) return;
+  const Shape rows{k_pool.size(0), k_pool.size(1), k_pool.size(2)};
+  check_operand(op, "k_scale", scales.k, DType::kF32, rows);
+  check_operand(op, "v_scale", scales.v, DType::kF32, rows);
+}
+
+cpu::PagedPools host_pools(const ConstTensor& k_pool, const ConstTensor& v_pool,
+                           const PagedScales& scales) {
+  const auto pool = [&](const ConstTensor& rows, const Tensor& scale) {
+    return cpu::PagedPool{const_cast<void*>(static_cast<const void*>(rows.raw())),
+                          scales.codes == KvCodes::kNone ? nullptr : scale.as<float>()};
+  };
+  return {.k = pool(k_pool, scales.k),
+          .v = pool(v_pool, scales.v),
+          .type = {k_pool.dtype(), scales.codes},
+          .scratch = nullptr,
+          .items = nullptr};
 }
 
 // How many keys one part of a sequence has, on a GPU: enough parts that few sequences fill the device,
@@ -74,8 +98,10 @@ void copy_rows(const cpu::PagedRows<T>& a, bool store) {
 
 // `store`: the pools are written and k and v read; else the other way round.
 void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstTensor& v_pool,
-               const ConstTensor& k, const ConstTensor& v, const ConstTensor& slots, bool store) {
-  check_pools(op, k_pool, v_pool, k.dtype());
+               const ConstTensor& k, const ConstTensor& v, const ConstTensor& slots, bool store,
+               const PagedScales& scales = {}) {
+  check_pools(ctx, op, k_pool, v_pool, scales, k.dtype());
+  TRIREME_CHECK(store || k_pool.dtype() == k.dtype(), op, ": pools of ", k_pool.dtype());
   const Shape rows{k.size(0), k_pool.size(1), k_pool.size(3)};
   check_heads(op, "k", k, k.dtype(), rows);
   check_heads(op, "v", v, k.dtype(), rows);
@@ -84,9 +110,10 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   dispatch_float(op, k.dtype(), [&]<class T>() {
     const auto data = [](const ConstTensor& t) { return const_cast<T*>(t.as<T>()); };
+    const bool same = k_pool.dtype() == k.dtype();
     const cpu::PagedRows<T> args{
-        .k_pool = data(k_pool),
-        .v_pool = data(v_pool),
+        .k_pool = same ? data(k_pool) : nullptr,
+        .v_pool = same ? data(v_pool) : nullptr,
         .k = {data(k), k.stride(0), k.stride(1)},
         .v = {data(v), v.stride(0), v.stride(1)},
         .slots = slots.as<int64_t>(),
@@ -100,7 +127,9 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
     for (int64_t t = 0; t < args.rows; ++t)
       TRIREME_CHECK(args.slots[t] < k_pool.size(0) * args.block_size, op, ": slot ", args.slots[t],
                     " of ", k_pool.size(0) * args.block_size);
-    copy_rows(args, store);
+    if (same) return copy_rows(args, store);
+    if constexpr (!std::is_same_v<T, double>)
+      TRIREME_KERNEL(paged_append<T>)(args, host_pools(k_pool, v_pool, scales), ctx.threads);
   });
 }
 
@@ -109,10 +138,10 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
 void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k_pool,
                      const ConstTensor& v_pool, const ConstTensor& block_table,
                      const ConstTensor& cu_q, const ConstTensor& context_lens,
-                     const PagedAttentionArgs& args) {
+                     const PagedAttentionArgs& args, const PagedScales& scales) {
   const char* op = "paged_attention";
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
-  check_pools(op, k_pool, v_pool, q.dtype());
+  check_pools(ctx, op, k_pool, v_pool, scales, q.dtype());
   TRIREME_CHECK(q.rank() == 3 && block_table.rank() == 2, op, ": q is ", q.shape(),
                 ", expected (T, H, D), block_table ", block_table.shape(), ", expected (S, M)");
   const int64_t sequences = block_table.size(0), heads = q.size(1), kv_heads = k_pool.size(1);
@@ -132,10 +161,14 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
   const int64_t most_keys = block_table.size(1) * k_pool.size(2);
   const int64_t split_keys = split_keys_for(most_keys);
   const int64_t splits = (most_keys + split_keys - 1) / split_keys;
-  Activation partial, partial_lse;
+  Activation partial, partial_lse, work, items;
   if (ctx.gpu != nullptr) {
     partial = ctx.allocate("paged_attention.partial", sums, {splits, q.size(0), heads, q.size(2)});
     partial_lse = ctx.allocate("paged_attention.lse", sums, {splits, q.size(0), heads});
+  } else {
+    const int64_t padded = round_up(q.size(2), cpu::kWidestVector);
+    work = ctx.allocate("paged_attention.scratch", sums, {ctx.threads, cpu::paged_scratch(padded)});
+    items = ctx.allocate("paged_attention.items", DType::kI64, {sequences + 1});
   }
   if (ctx.planning()) return;
   dispatch_float(op, dtype, [&]<class T>() {
@@ -143,8 +176,8 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
     const cpu::PagedAttention<T> a{
         .q = {q.as<T>(), q.stride(0), q.stride(1)},
         .out = {out.as<T>(), out.stride(0), out.stride(1)},
-        .k = k_pool.as<T>(),
-        .v = v_pool.as<T>(),
+        .k = k_pool.dtype() == dtype ? k_pool.as<T>() : nullptr,
+        .v = k_pool.dtype() == dtype ? v_pool.as<T>() : nullptr,
         .table = block_table.as<int32_t>(),
         .cu_q = cu_q.as<int32_t>(),
         .lengths = context_lens.as<int32_t>(),
@@ -165,13 +198,16 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
     };
     if (ctx.gpu != nullptr) return cuda::paged_attention<T>(*ctx.gpu, a);
     check_values(a, k_pool.size(0));
-    TRIREME_KERNEL(paged_attention<T>)(a, ctx.threads);
+    cpu::PagedPools pools = host_pools(k_pool, v_pool, scales);
+    pools.scratch = work->as<C>();
+    pools.items = items->as<int64_t>();
+    TRIREME_KERNEL(paged_attention<T>)(a, pools, ctx.threads);
   });
 }
 
 void paged_append(Ctx& ctx, const Tensor& k_pool, const Tensor& v_pool, const ConstTensor& k,
-                  const ConstTensor& v, const ConstTensor& slots) {
-  move_rows(ctx, "paged_append", k_pool, v_pool, k, v, slots, true);
+                  const ConstTensor& v, const ConstTensor& slots, const PagedScales& scales) {
+  move_rows(ctx, "paged_append", k_pool, v_pool, k, v, slots, true, scales);
 }
 
 void paged_gather(Ctx& ctx, const Tensor& k, const Tensor& v, const ConstTensor& k_pool,

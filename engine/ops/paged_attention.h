@@ -12,16 +12,22 @@
 //   cu_q (S + 1), context_lens (S)    int32; cu_q ascends from 0 to at most T, context_lens <= M P
 // One float dtype. Rows of out past cu_q[S], and those of queries without keys, become zero.
 //
+// On the CPU the pools of operands in 32 or 16 bits may have another such type than they, or codes of 8 bits
+// (uint8) with a scale for each row, (B, Hkv, P) float32 (engine/ops/kv_codes.h). Numbers are rounded when
+// they are stored, and computed with in float32 as they were stored. A block of keys and values is read, and
+// widened, once for 64 rows of queries and heads that share it.
+//
 // Why the pool lies so: one head's keys of a block are one run of P D elements (4 KiB for P = 16 and
 // D = 128 in 16 bits), which a thread block loads in whole 16-byte packs; blocks are named by a number
 // alone, so that sequences share prefixes and a rank of tensor parallelism holds a pool of its own
-// heads; and a narrower element type needs only scales (B, Hkv, P) beside it, since a row of D is what
-// is written at once. Keys and values are apart because they may differ in type and scale.
+// heads; and codes need only scales (B, Hkv, P) beside them, since a row of D is what is written at once.
 //
-// A result depends on its own sequence and on M alone, not on which others are computed beside it.
+// A result depends on its own sequence and on M alone, not on which others are computed beside it; on the CPU
+// it is the same bit for bit in whatever chunks its queries come.
 #pragma once
 
 #include "engine/ops/context.h"
+#include "engine/ops/kv_codes.h"
 
 namespace trireme {
 
@@ -31,18 +37,25 @@ struct PagedAttentionArgs {
   int64_t most_queries = 1;
 };
 
+// Of pools of codes.
+struct PagedScales {
+  Tensor k, v;  // (B, Hkv, P) float32
+  KvCodes codes = KvCodes::kNone;
+};
+
 void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k_pool,
                      const ConstTensor& v_pool, const ConstTensor& block_table,
                      const ConstTensor& cu_q, const ConstTensor& context_lens,
-                     const PagedAttentionArgs& args);
+                     const PagedAttentionArgs& args, const PagedScales& scales = {});
 
 // Stores the rows of k and v (T, Hkv, D; unit stride in D): row t goes to slot slots[t], which is
 // row slots[t] % P of block slots[t] / P. A negative slot's row is dropped. slots (T) int64, of which
 // no two that are not negative may be the same.
 void paged_append(Ctx& ctx, const Tensor& k_pool, const Tensor& v_pool, const ConstTensor& k,
-                  const ConstTensor& v, const ConstTensor& slots);
+                  const ConstTensor& v, const ConstTensor& slots, const PagedScales& scales = {});
 
-// The opposite: row t of k and v is what lies in slot slots[t]; zero where that is negative.
+// The opposite, of pools in the type of k and v: row t is what lies in slot slots[t]; zero where that is
+// negative.
 void paged_gather(Ctx& ctx, const Tensor& k, const Tensor& v, const ConstTensor& k_pool,
                   const ConstTensor& v_pool, const ConstTensor& slots);
 

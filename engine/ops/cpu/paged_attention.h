@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/ops/cpu/attention.h"
+#include "engine/ops/kv_codes.h"
 
 namespace trireme::cpu {
 
@@ -12,7 +13,7 @@ struct PagedAttention {
   using C = compute_t<T>;
   HeadView<const T> q;
   HeadView<T> out;
-  const T *k, *v;  // (blocks, kv_heads, block_size, width)
+  const T *k, *v;  // (blocks, kv_heads, block_size, width); on the CPU PagedPools has them
   const int32_t *table, *cu_q, *lengths;
   int64_t sequences, tokens, heads, kv_heads, width, block_size, most_blocks, most_queries;
   C scale;
@@ -24,6 +25,27 @@ struct PagedAttention {
   C *partial, *partial_lse;
 };
 
+// One of keys and values, (blocks, kv_heads, block_size, width).
+struct PagedPool {
+  void* rows;
+  float* scale;  // (blocks, kv_heads, block_size) of codes, else null
+};
+
+struct PagedPools {
+  PagedPool k, v;
+  KvType type;
+  // Scratch: paged_scratch() elements for each thread, and (sequences + 1) numbers of items.
+  void* scratch;
+  int64_t* items;
+};
+
+// Queries of the heads that share a key/value head are computed `kPagedRows` at a time, against `kPagedKeys`
+// keys: those of the latter in 32 bits stay in the first cache.
+inline constexpr int64_t kPagedRows = 64, kPagedKeys = 32;
+constexpr int64_t paged_scratch(int64_t padded_width) {
+  return 2 * (kPagedRows + kPagedKeys) * padded_width + kPagedRows * (kPagedKeys + 2);
+}
+
 template <class T>
 struct PagedRows {
   T *k_pool, *v_pool;  // (blocks, kv_heads, block_size, width)
@@ -32,6 +54,9 @@ struct PagedRows {
   int64_t rows, kv_heads, width, block_size;
 };
 
-TRIREME_CPU_KERNEL(paged_attention, (const PagedAttention<T>& a, int threads))
+TRIREME_CPU_KERNEL(paged_attention,
+                   (const PagedAttention<T>& a, const PagedPools& pools, int threads))
+// k and v in another type than the pools', whose pointers of `a` are not read. T: not double.
+TRIREME_CPU_KERNEL(paged_append, (const PagedRows<T>& a, const PagedPools& pools, int threads))
 
 }  // namespace trireme::cpu
