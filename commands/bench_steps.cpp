@@ -1,4 +1,5 @@
-// bench steps: the server's engine step by step: what the host takes beside the model, and what deterministic mode costs.
+// bench steps: the server's engine step by step: what the host takes beside the model, and what deterministic mode and
+// other types of the KV cache cost.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -6,9 +7,11 @@
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "commands/bench.h"
 #include "commands/bench_support.h"
+#include "commands/rank_options.h"
 #include "parallel/parameter_store.h"
 #include "serving/engine/engine.h"
 #include "serving/engine/model_executor.h"
@@ -21,6 +24,7 @@ constexpr int64_t kBlockTokens = 16;
 struct Options : BenchOptions {
   std::string model = "quickstart";
   int64_t prompt = 64, tokens = 32, sequences = 8;
+  std::optional<KvType> kv_type;
   int64_t host_sequences = 256, host_prompt = 512, host_length = 131072;
 };
 
@@ -104,9 +108,11 @@ HostTimes measure_host(const Options& o) {
   return {times[times.size() / 2], times[times.size() * 99 / 100]};
 }
 
-// The same steps as they are and in deterministic mode, in turn.
+// The same steps in each of these ways, in turn.
+constexpr const char* kModes[] = {"", "deterministic", "kv_cache"};
 struct ModeTimes {
-  double prompt_ms[2] = {}, token_ms[2] = {};
+  int modes = 2;
+  double prompt_ms[3] = {}, token_ms[3] = {};
 };
 
 ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
@@ -118,15 +124,18 @@ ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
                           .block_tokens = kBlockTokens};
   Model model(config, dtype);
   ParameterStore store(model.parameters(), dtype);
-  Ctx plain(threads, "bench"), exact(threads, "bench deterministic");
+  Ctx plain(threads, "bench"), exact(threads, "bench deterministic"), kept(threads, "bench cache");
   store.allocate(plain, false);
   store.initialize(plain, 1);
   model.reserve_positions(plain, limits.length);
-  StepLimits deterministic = limits;
+  StepLimits deterministic = limits, other = limits;
   deterministic.deterministic = true;
+  other.kv_type = o.kv_type;
   ModelExecutor executors[] = {{model, store, plain, nullptr, {.limits = limits}},
-                               {model, store, exact, nullptr, {.limits = deterministic}}};
-  std::vector<double> prompt[2], token[2];
+                               {model, store, exact, nullptr, {.limits = deterministic}},
+                               {model, store, kept, nullptr, {.limits = other}}};
+  ModeTimes times{.modes = o.kv_type.has_value() ? 3 : 2};
+  std::vector<double> prompt[3], token[3];
   // The first round readies caches and plans.
   for (int round = 0; round < 1 + o.samples; ++round) {
     BlockPool pool(limits.blocks, kBlockTokens, 0);
@@ -140,7 +149,7 @@ ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
     for (bool first = true; !scheduler.idle(); first = false) {
       const StepPlan plan = scheduler.next();
       StepOutcome outcome;
-      for (const int mode : {0, 1}) {
+      for (int mode = 0; mode < times.modes; ++mode) {
         const auto begin = std::chrono::steady_clock::now();
         outcome = executors[mode].execute(plan);
         if (round > 0) (first ? prompt : token)[mode].push_back(milliseconds(begin));
@@ -148,8 +157,7 @@ ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
       scheduler.done(plan, std::move(outcome));
     }
   }
-  ModeTimes times;
-  for (const int mode : {0, 1}) {
+  for (int mode = 0; mode < times.modes; ++mode) {
     times.prompt_ms[mode] = median(prompt[mode]);
     times.token_ms[mode] = median(token[mode]);
   }
@@ -159,20 +167,23 @@ ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
 void print(const Options& o, DType dtype, const ModeTimes& t) {
   const std::string type(dtype_name(dtype));
   if (o.json) {
-    const nlohmann::ordered_json out = {{"model", o.model},
-                                        {"dtype", type},
-                                        {"sequences", o.sequences},
-                                        {"prompt", o.prompt},
-                                        {"prompt_ms", t.prompt_ms[0]},
-                                        {"prompt_ms_deterministic", t.prompt_ms[1]},
-                                        {"token_ms", t.token_ms[0]},
-                                        {"token_ms_deterministic", t.token_ms[1]}};
+    nlohmann::ordered_json out = {
+        {"model", o.model}, {"dtype", type}, {"sequences", o.sequences}, {"prompt", o.prompt}};
+    if (o.kv_type) out["kv_cache_dtype"] = text(*o.kv_type);
+    for (int mode = 0; mode < t.modes; ++mode) {
+      const std::string suffix = mode == 0 ? "" : concat("_", kModes[mode]);
+      out["prompt_ms" + suffix] = t.prompt_ms[mode];
+      out["token_ms" + suffix] = t.token_ms[mode];
+    }
     std::printf("%s\n", out.dump().c_str());
     return;
   }
-  const auto line = [&](const char* what, const double(&ms)[2]) {
+  const auto line = [&](const char* what, const double(&ms)[3]) {
     std::printf("  %-28s %10.3f ms, deterministic %10.3f ms: %.2f times as long\n", what, ms[0],
                 ms[1], ms[1] / ms[0]);
+    if (o.kv_type)
+      std::printf("  %-28s    the cache in %10s %10.3f ms: %.2f times as long\n", "",
+                  text(*o.kv_type).c_str(), ms[2], ms[2] / ms[0]);
   };
   std::printf("%s, %s, %lld sequences\n", o.model.c_str(), type.c_str(),
               static_cast<long long>(o.sequences));
@@ -203,7 +214,8 @@ void run(const Options& o) {
 
 CLI::App* add_bench_steps(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
-      "steps", "Time the server's steps: the host's part, and deterministic mode (CPU)");
+      "steps",
+      "Time the server's steps: the host's part, deterministic mode, types of the KV cache (CPU)");
   auto options = std::make_shared<Options>();
   add_bench_options(*app, *options);
   const auto number = [&](const char* name, int64_t& value, int64_t most, const char* help) {
@@ -216,6 +228,7 @@ CLI::App* add_bench_steps(CLI::App& parent) {
   number("--sequences", options->sequences, 1 << 12, "Sequences at a time");
   number("--host-sequences", options->host_sequences, 1 << 12, "The same, for the host's part");
   number("--host-length", options->host_length, 1 << 20, "Tokens a sequence may have there");
+  add_kv_cache_option(*app, options->kv_type);
   app->callback([options] { run(*options); });
   return app;
 }

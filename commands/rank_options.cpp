@@ -56,6 +56,28 @@ void add_quantization_option(CLI::App& command, std::optional<BlockFormat>& form
       ->check(CLI::IsMember({"q8_0", "q4_0"}));
 }
 
+void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type) {
+  static const std::map<std::string, std::optional<KvType>> kNames = {
+      {"auto", {}},
+      {"float32", KvType{DType::kF32}},
+      {"float16", KvType{DType::kF16}},
+      {"bfloat16", KvType{DType::kBF16}},
+      {"fp8", KvType{DType::kU8, KvCodes::kE4M3}},
+      {"fp8_e4m3", KvType{DType::kU8, KvCodes::kE4M3}},
+      {"fp8_e5m2", KvType{DType::kU8, KvCodes::kE5M2}},
+      {"int8", KvType{DType::kU8, KvCodes::kInt8}}};
+  command
+      .add_option_function<std::string>(
+          "--kv-cache-dtype", [&type](const std::string& name) { type = kNames.at(name); },
+          "Type of cached keys and values: auto (that of the weights), float32, float16, bfloat16, "
+          "or in 8 bits with a scale for each row int8, fp8_e4m3 (fp8), fp8_e5m2 (others than "
+          "auto: "
+          "CPU only)")
+      ->type_name("TYPE")
+      ->check(CLI::IsMember(
+          {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"}));
+}
+
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise) {
   if (!format.has_value()) return std::string(dtype_name(otherwise));
   return *format == BlockFormat::kQ8_0 ? "q8_0" : "q4_0";

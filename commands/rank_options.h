@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/ops/kv_codes.h"
 #include "parallel/launch.h"
 #include "training/model_layout.h"
 #include "training/run_config.h"
@@ -20,6 +21,8 @@ void add_device_option(CLI::App& command, std::string& device);         // --dev
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype);  // --dtype fp32|bf16|fp16
 void add_quantization_option(CLI::App& command,
                              std::optional<BlockFormat>& format);  // --quantization q8_0|q4_0
+// --kv-cache-dtype: absent for auto, the model's dtype.
+void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type);
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
 double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the

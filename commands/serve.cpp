@@ -110,15 +110,16 @@ void serve(const Arguments& args, ServedModel& model) {
   const std::string source =
       model.loaded().find_chat_template(args.chat_template, model.tokenizer_spec());
   if (!source.empty()) chat = std::make_unique<ChatTemplate>(source);
+  const ModelConfig& shape = model.loaded().run_config().model;
+  const KvType kept = args.model.kv_type.value_or(KvType{model.dtype()});
   ServingMetrics metrics(
       args.names.front(), limits.length,
       {.block_size = limits.block_tokens,
        .blocks = limits.blocks,
-       .dtype = text(model.dtype()),
+       .dtype = text(kept),
        .speculation = args.speculation.tokens > 0,
-       .cost = inference_cost(model.loaded().run_config().model,
-                              quantized_weight_bytes(args.model.quantization, model.dtype()),
-                              dtype_size(model.dtype())),
+       .cost = inference_cost(shape, quantized_weight_bytes(args.model.quantization, model.dtype()),
+                              row_bytes(kept, shape.head_dim)),
        .ranks = std::max({1, args.model.ranks, detect_launcher().ranks})});
   // Only the engine's threads keep to cores of their own.
   allow_cores(0, available_cores());
@@ -142,7 +143,8 @@ void serve(const Arguments& args, ServedModel& model) {
            ", weights in ", quantization_name(args.model.quantization, model.dtype()), ", on ",
            model.device());
   log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
-           " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens,
+           " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens, " in ",
+           text(args.model.kv_type.value_or(KvType{model.dtype()})),
            "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
   print_listening(args.listener, server.port());
   wait_for_the_end(engine, model, server);
@@ -242,6 +244,7 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
                   "Keys and values (default: what all sequences may need, at most 4 GiB, on a GPU "
                   "half of what is free)")
       ->check(CLI::PositiveNumber);
+  add_kv_cache_option(command, model.kv_type);
   command.add_flag(
       "--deterministic", model.deterministic,
       "A text is the same bit for bit whatever else is computed and cached; slower, on "

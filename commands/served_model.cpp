@@ -99,7 +99,13 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   if (gpu && options.deterministic)
     fail_input(
         "--deterministic: products on a GPU are not batch-invariant; serve with --device cpu");
-  const int64_t of_block = kv_block_bytes(loaded_->model(), dtype(), groups_.get(), kBlockTokens);
+  limits_.kv_type = options.kv_type;
+  const KvType kept = limits_.kv_type.value_or(KvType{dtype()});
+  if (kept != KvType{dtype()} && (gpu || dtype() == DType::kF64))
+    fail_input("--kv-cache-dtype ", text(kept), ": a cache ",
+               gpu ? "on a GPU" : "of a float64 model", " has the type of the weights, ",
+               text(dtype()), "; give auto", gpu ? ", or serve with --device cpu" : "");
+  const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens);
   const int64_t otherwise = gpu ? cuda::device_memory(*device_.get()).free() / 2 : kHostCacheBytes;
   const int64_t bytes = or_default(options.cache_bytes, otherwise);
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);

@@ -25,6 +25,7 @@ struct ServedModelOptions {
   std::vector<std::string> modules;  // directories of adapters that requests choose among
   std::optional<DType> dtype;
   std::optional<BlockFormat> quantization;
+  std::optional<KvType> kv_type;   // StepLimits::kv_type
   int threads = 0;                 // of each rank; 0: its share of the cores
   int64_t max_model_len = 0;       // 0: the model's, or as much as the cache holds
   int64_t max_num_seqs = 0;        // 0: 256

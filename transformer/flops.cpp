@@ -41,15 +41,13 @@ double training_flops_per_token(const ModelConfig& config, int64_t parameter_cou
          12.0 * attention_width(config) * keys;
 }
 
-InferenceCost inference_cost(const ModelConfig& config, double weight_bytes, int64_t cached_bytes) {
+InferenceCost inference_cost(const ModelConfig& config, double weight_bytes, int64_t row_bytes) {
   const int64_t n = parameter_count(config);
   const auto layers = static_cast<double>(config.num_layers);
   return {.token_flops = 2.0 * static_cast<double>(passed_parameters(config, n)),
           .key_flops = 4.0 * attention_width(config) * layers,
           .weight_bytes = static_cast<double>(n) * weight_bytes,
-          .cached_bytes = 2.0 * layers *
-                          static_cast<double>(config.num_kv_heads * config.head_dim) *
-                          static_cast<double>(cached_bytes)};
+          .cached_bytes = 2.0 * layers * static_cast<double>(config.num_kv_heads * row_bytes)};
 }
 
 }  // namespace trireme

@@ -26,7 +26,7 @@ struct InferenceCost {
   double weight_bytes = 0;  // read once by every step, experts of which no token passes included
   double cached_bytes = 0;  // of one token in the KV cache: written once, read by every later step
 };
-// weight_bytes: of one parameter; cached_bytes: of one number in the cache.
-InferenceCost inference_cost(const ModelConfig& config, double weight_bytes, int64_t cached_bytes);
+// weight_bytes: of one parameter; row_bytes: of one head's keys, or values, of a token in the cache.
+InferenceCost inference_cost(const ModelConfig& config, double weight_bytes, int64_t row_bytes);
 
 }  // namespace trireme

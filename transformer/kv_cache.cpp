@@ -1,7 +1,5 @@
 #include "transformer/kv_cache.h"
 
-#include "engine/ops/paged_attention.h"
-
 namespace trireme {
 namespace {
 
@@ -32,11 +30,22 @@ KvCache::KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_token
       block_tokens_(block_tokens),
       storage_("kv cache", bytes_of(layers, checked_mul(blocks, block_tokens)), memory) {}
 
+// All scales lie before all elements, where both are aligned.
 Tensor KvCache::pool(int layer, int which) const {
-  const int64_t bytes = blocks_ * block_tokens_ * layers_.token_bytes();
-  return storage_.tensor(layers_.dtype,
-                         Shape{blocks_, layers_.kv_heads, block_tokens_, layers_.head_dim},
-                         (2 * layers_.place(layer) + which) * bytes);
+  const Shape shape{blocks_, layers_.kv_heads, block_tokens_, layers_.head_dim};
+  const bool codes = layers_.type.codes != KvCodes::kNone;
+  const int64_t scales =
+      codes ? 2 * layers_.layers * blocks_ * layers_.kv_heads * block_tokens_ * int64_t{4} : 0;
+  return storage_.tensor(
+      layers_.type.dtype, shape,
+      scales + (2 * layers_.place(layer) + which) * shape.numel() * dtype_size(layers_.type.dtype));
+}
+
+Tensor KvCache::scales(int layer, int which) const {
+  if (layers_.type.codes == KvCodes::kNone) return {};
+  const Shape shape{blocks_, layers_.kv_heads, block_tokens_};
+  return storage_.tensor(DType::kF32, shape,
+                         (2 * layers_.place(layer) + which) * shape.numel() * int64_t{4});
 }
 
 void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q,
@@ -44,14 +53,15 @@ void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& 
                      const AttentionArgs& args) {
   const CachedTokens& cached = tokens.cached;
   const Tensor keys = pool(layer, 0), values = pool(layer, 1);
-  paged_append(ctx, keys, values, k, v, cached.slots);
-  if (cached.new_sequences) {
+  const PagedScales scale{scales(layer, 0), scales(layer, 1), layers_.type.codes};
+  paged_append(ctx, keys, values, k, v, cached.slots, scale);
+  if (cached.new_sequences && scale.codes == KvCodes::kNone) {
     attend_to(ctx, out, q, k, v, tokens.cu_q, args);
     return;
   }
-  paged_attention(
-      ctx, out, q, keys, values, cached.block_table, tokens.cu_q, cached.context_lens,
-      {.scale = args.scale, .window = args.window, .most_queries = cached.most_queries});
+  paged_attention(ctx, out, q, keys, values, cached.block_table, tokens.cu_q, cached.context_lens,
+                  {.scale = args.scale, .window = args.window, .most_queries = cached.most_queries},
+                  scale);
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/ops/attention.h"
+#include "engine/ops/paged_attention.h"
 #include "transformer/tokens.h"
 
 namespace trireme {
@@ -14,9 +15,10 @@ struct CachedLayers {
   int64_t first_layer = 0;
   int64_t kv_heads = 0;  // of this rank
   int64_t head_dim = 0;
-  DType dtype = DType::kF32;
+  KvType type = {};
 
-  int64_t token_bytes() const { return checked_mul(kv_heads * head_dim, dtype_size(dtype)); }
+  // Of the keys, or the values, of a token in one layer.
+  int64_t token_bytes() const { return checked_mul(kv_heads, row_bytes(type, head_dim)); }
   int64_t place(int layer) const;  // of a layer among those held
 };
 
@@ -28,14 +30,17 @@ class KvCache {
   KvCache(const CachedLayers& layers, int64_t blocks, int64_t block_tokens, Memory memory);
   // Stores the new tokens' k, v (T, Hkv, D) of `layer` behind those already there, as tokens.cached says,
   // then out = attention of q (T, H, D) over the keys of each sequence, the new ones included
-  // (attention_forward(); causal, without dropout). In a planning run nothing is stored.
+  // (attention_forward(); causal, without dropout). In a planning run nothing is stored. Keys in codes of 8 bits
+  // are always attended to as they were stored, so that what is cached changes no text by their error.
   void attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
               const ConstTensor& v, const Tokens& tokens, const AttentionArgs& args);
   int64_t blocks() const { return blocks_; }
   int64_t block_tokens() const { return block_tokens_; }
 
  private:
-  Tensor pool(int layer, int which) const;  // (B, Hkv, P, D); which: 0 keys, 1 values
+  // Of keys (which = 0) or values (1): elements (B, Hkv, P, D), and the scales (B, Hkv, P) of codes.
+  Tensor pool(int layer, int which) const;
+  Tensor scales(int layer, int which) const;
   CachedLayers layers_;
   int64_t blocks_, block_tokens_;
   Buffer storage_;

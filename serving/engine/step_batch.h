@@ -1,9 +1,11 @@
 // What a model is told about the next tokens of some sequences, in one piece of memory where it computes.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/ops/kv_codes.h"
 #include "transformer/stacked_adapters.h"
 #include "transformer/tokens.h"
 
@@ -15,6 +17,7 @@ struct StepLimits {
   int64_t length = 0;     // tokens of a sequence
   int64_t blocks = 0;     // of the KV cache
   int64_t block_tokens = 16;
+  std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
   // What comes of a sequence has the same bits whatever else is computed, in whatever chunks, and whatever of it the
   // cache holds: products are batch-invariant (GemmEngine), and prompts that a step computes from their beginnings are
   // attended like later chunks, not as in training. Slower. On the CPU only.

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-CachedLayers cached_layers(const Model& model, DType dtype, const Groups* groups) {
+CachedLayers cached_layers(const Model& model, const KvType& type, const Groups* groups) {
   TRIREME_CHECK(model.chunks() == 1, "decoding takes one chunk a rank, got ", model.chunks());
   const ModelConfig& config = model.config();
   const Place tp = groups != nullptr ? groups->layout.tp : Place{};
@@ -17,14 +17,14 @@ CachedLayers cached_layers(const Model& model, DType dtype, const Groups* groups
           .first_layer = span.first_layer,
           .kv_heads = head_slice(config.num_kv_heads, config.head_dim, tp).size() / config.head_dim,
           .head_dim = config.head_dim,
-          .dtype = dtype};
+          .type = type};
 }
 
 }  // namespace
 
-int64_t kv_block_bytes(const Model& model, DType dtype, const Groups* groups,
+int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* groups,
                        int64_t block_tokens) {
-  const CachedLayers layers = cached_layers(model, dtype, groups);
+  const CachedLayers layers = cached_layers(model, type, groups);
   return checked_mul(checked_mul(2 * layers.layers, block_tokens), layers.token_bytes());
 }
 
@@ -46,7 +46,8 @@ StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const
 }
 
 void StepStage::make_cache(const StepLimits& limits) {
-  cache_ = std::make_unique<KvCache>(cached_layers(model_, params_.dtype(), groups_), limits.blocks,
+  const KvType type = limits.kv_type.value_or(KvType{params_.dtype()});
+  cache_ = std::make_unique<KvCache>(cached_layers(model_, type, groups_), limits.blocks,
                                      limits.block_tokens, ctx_.memory());
 }
 

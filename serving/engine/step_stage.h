@@ -13,7 +13,8 @@
 namespace trireme {
 
 // Bytes of the keys and values of block_tokens tokens on this rank.
-int64_t kv_block_bytes(const Model& model, DType dtype, const Groups* groups, int64_t block_tokens);
+int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* groups,
+                       int64_t block_tokens);
 
 class StepStage final : public PipelineStage {
  public:

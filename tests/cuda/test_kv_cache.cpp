@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 8, kBlockTokens = 4, kBlocks = 12;
 constexpr int64_t kMostBlocks = 4;  // of a sequence
 constexpr int kLayer = 3;           // of layers 2 to 4
-constexpr CachedLayers kLayers{3, 2, kKvHeads, kWidth, DType::kF64};
+constexpr CachedLayers kLayers{3, 2, kKvHeads, kWidth, {DType::kF64}};
 
 // Element e of what token `t` of sequence `s` has: 0 q, 1 k, 2 v.
 double element(int which, int64_t s, int64_t t, int64_t e) {

@@ -67,12 +67,14 @@ class Deterministic(served_run.ServerTest):
         self.stop(server)
 
     def test_guesses_change_nothing(self):
-        """Speculative decoding writes the same texts, and some of what it guesses is true."""
+        """Speculative decoding writes the same texts, here over a cache in 8 bits, and some of what it guesses is true."""
         wanted = [fields for fields in requests(12) if not fields["echo"]]
-        server = self.serve("--deterministic")
+        cache = ("--kv-cache-dtype", "int8")
+        server = self.serve("--deterministic", *cache)
+        self.assertIn('cache_dtype="int8"', self.ask("GET", "/metrics")[1])
         plain = [self.answer({**fields, "max_tokens": 80}) for fields in wanted]
         self.stop(server)
-        server = self.serve("--deterministic", "--speculative-config",
+        server = self.serve("--deterministic", *cache, "--speculative-config",
                             json.dumps({"method": "ngram", "num_speculative_tokens": 4}))
         with concurrent.futures.ThreadPoolExecutor(8) as threads:
             got = threads.map(lambda fields: self.answer({**fields, "max_tokens": 80, "stream": True}), wanted)

@@ -43,6 +43,7 @@ struct Rank {
   Ctx ctx;
   Model model;
   ParameterStore store;
+  std::optional<KvType> kv_type = {};  // of the cache
 };
 
 inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, BatchingConfig config,
@@ -56,6 +57,7 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
   limits.blocks = blocks;
   limits.block_tokens = kBlockTokens;
   limits.deterministic = deterministic;
+  limits.kv_type = rank.kv_type;
   ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
   std::vector<Text> texts(wishes.size());
   std::map<const Sequence*, Text*> of;

@@ -92,6 +92,7 @@ std::unique_ptr<Engine> engine_of(Rank& rank, BatchingConfig config, int64_t blo
                           .length = kMostTokens,
                           .blocks = blocks,
                           .block_tokens = kBlockTokens,
+                          .kv_type = rank.kv_type,
                           .deterministic = true};
   auto executor = std::make_unique<ModelExecutor>(rank.model, rank.store, rank.ctx, &rank.groups,
                                                   ExecutorConfig{.limits = limits});
@@ -142,15 +143,18 @@ void expect_same(const Text& got, const Text& want, const std::string& what) {
 struct Kind {
   ModelFamily family;
   DType dtype;
+  std::optional<KvType> kv_type = {};
 };
+constexpr KvType kInt8{DType::kU8, KvCodes::kInt8}, kE4M3{DType::kU8, KvCodes::kE4M3};
 
 class Deterministic : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(Deterministic, AStormWritesTheTextsOfRequestsAlone) {
-  const auto [family, dtype] = GetParam();
+  const Kind kind = GetParam();
   const std::vector<Wish> wishes = wishes_of(64);
-  run_threads(1, [&, family = family, dtype = dtype](Communicator& world) {
-    Rank rank(config_of(family), {}, world, dtype, kMostTokens);
+  run_threads(1, [&](Communicator& world) {
+    Rank rank(config_of(kind.family), {}, world, kind.dtype, kMostTokens);
+    rank.kv_type = kind.kv_type;
     const std::vector<Text> want = alone(rank, wishes), got = in_a_storm(rank, wishes);
     for (size_t i = 0; i < wishes.size(); ++i) {
       const std::string what = concat("text ", i);
@@ -168,19 +172,27 @@ INSTANTIATE_TEST_SUITE_P(Models, Deterministic,
                                            Kind{ModelFamily::kQwen3, DType::kF32},
                                            Kind{ModelFamily::kGemma3, DType::kBF16},
                                            Kind{ModelFamily::kDeepseekV3, DType::kF32},
-                                           Kind{ModelFamily::kMixtral, DType::kBF16}));
+                                           Kind{ModelFamily::kMixtral, DType::kBF16},
+                                           Kind{ModelFamily::kLlama, DType::kF32, kInt8},
+                                           Kind{ModelFamily::kGemma3, DType::kBF16, kE4M3},
+                                           Kind{ModelFamily::kDeepseekV3, DType::kF32, kInt8}));
 
 // Of models that ranks hold together the same under each layout.
 TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
   ModelConfig config = config_of(ModelFamily::kLlama);
   config.num_layers = 3;
   std::vector<Wish> wishes = wishes_of(12);
-  for (const auto& [tp, pp] : {std::pair(2, 1), std::pair(1, 2), std::pair(2, 2)}) {
+  struct Case {
+    int tp, pp;
+    std::optional<KvType> kv_type = {};
+  };
+  for (const auto& [tp, pp, kv_type] : {Case{2, 1}, {1, 2}, {2, 2}, {2, 2, kInt8}}) {
     ParallelSizes sizes;
     sizes.tp = tp;
     sizes.pp = pp;
-    run_threads(tp * pp, [&, tp = tp, pp = pp](Communicator& world) {
+    run_threads(tp * pp, [&, tp = tp, pp = pp, kv_type = kv_type](Communicator& world) {
       Rank rank(config, sizes, world, DType::kF32, kMostTokens);
+      rank.kv_type = kv_type;
       const auto texts = [&](int64_t sequences, int64_t tokens, int64_t blocks, bool prefixes) {
         const BatchingConfig how{.max_sequences = sequences,
                                  .max_step_tokens = tokens,

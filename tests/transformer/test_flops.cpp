@@ -31,7 +31,7 @@ TEST(Flops, OfInferenceAreAThirdOfTrainings) {
   m.num_kv_heads = 1;
   m.head_dim = 4;
   m.tie_word_embeddings = false;
-  const InferenceCost cost = inference_cost(m, 0.5, 2);
+  const InferenceCost cost = inference_cost(m, 0.5, 4 * 2);
   // A layer: q and o 8 x 8, k and v 8 x 4, three of 8 x 12, two norms of 8. Then a norm and the head.
   const double n = 3 * (2 * 64.0 + 2 * 32 + 3 * 96 + 16) + 8 + 88;
   EXPECT_DOUBLE_EQ(cost.token_flops, 2 * n);
