@@ -123,13 +123,14 @@ void serve(const Arguments& args, ServedModel& model) {
        .ranks = std::max({1, args.model.ranks, detect_launcher().ranks})});
   // Only the engine's threads keep to cores of their own.
   allow_cores(0, available_cores());
-  Engine engine(model.make_executor(),
-                {.max_sequences = limits.sequences,
-                 .max_step_tokens = limits.tokens,
-                 .max_model_len = limits.length,
-                 .speculation = args.speculation},
-                limits.blocks, limits.block_tokens,
-                [&](const StepReport& report) { metrics.step(report); });
+  Engine engine(
+      model.make_executor(),
+      {.max_sequences = limits.sequences,
+       .max_step_tokens = limits.tokens,
+       .max_model_len = limits.length,
+       .speculation = args.speculation},
+      limits.blocks, limits.block_tokens, [&](const StepReport& report) { metrics.step(report); },
+      model.make_drafter());
   engine.between_steps([&] { model.move_here(); });
   const TellsEngine told(model, engine);
   Service service(engine, model.tokenizer(), chat.get(), metrics,
@@ -146,6 +147,8 @@ void serve(const Arguments& args, ServedModel& model) {
            " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens, " in ",
            text(args.model.kv_type.value_or(KvType{model.dtype()})),
            "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
+  if (!args.model.draft.empty())
+    log_info("guesses of ", args.model.draft, ", ", args.speculation.tokens, " tokens at a time");
   print_listening(args.listener, server.port());
   wait_for_the_end(engine, model, server);
   drain(args, engine, service, server);
@@ -178,10 +181,20 @@ void serve_under_launcher(const Arguments& args) {
     model.follow();
 }
 
+void read_speculation(Arguments& args) {
+  SpeculativeOptions options = read_speculative_config(args.speculative);
+  args.speculation = options.config;
+  args.model.draft = std::move(options.draft);
+  args.model.draft_sequences = options.config.most_sequences;
+  if (!args.model.draft.empty() && args.model.ranks > 0)
+    fail_input("--speculative-config: a draft model guesses for one process, without --ranks; ",
+               "\"method\": \"ngram\" goes with any number");
+}
+
 void run(Arguments args, const CommandLine& line) {
   if (args.names.empty()) args.names = {args.model.model};
   split_modules(args);
-  args.speculation = read_speculative_config(args.speculative);
+  read_speculation(args);
   if (const std::string leader = leader_from_environment(); !leader.empty()) {
     StopSignals::leave_to_others();
     return serve_as_rank(args.model, leader);
@@ -222,7 +235,9 @@ void add_speculation_option(CLI::App& command, std::string& json) {
   command
       .add_option("--speculative-config", json,
                   "{\"method\": \"ngram\", \"num_speculative_tokens\": 4}: guess tokens from the "
-                  "text and verify several in a step (docs/serving.md)")
+                  "text and verify several in a step; {\"method\": \"draft_model\", \"model\": "
+                  "\"DIRECTORY\", \"num_speculative_tokens\": 4}: a smaller model guesses "
+                  "(docs/serving.md)")
       ->type_name("JSON");
 }
 

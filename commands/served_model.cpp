@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "commands/draft_model.h"
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
 #include "engine/device/timing.h"
@@ -11,6 +12,7 @@
 #include "serving/distributed/leading_executor.h"
 #include "serving/distributed/rank_loop.h"
 #include "serving/distributed/side_meeting.h"
+#include "serving/engine/model_drafting.h"
 #include "transformer/sharding.h"
 
 namespace trireme {
@@ -44,6 +46,8 @@ std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ran
 
 }  // namespace
 
+std::unique_ptr<Drafter> ServedModel::make_drafter() { return nullptr; }
+
 void ServedModel::open(const ServedModelOptions& options, World& world) {
   loaded_ = std::make_unique<LoadedModel>(options.model, world.world(), options.dtype,
                                           options.adapter, options.quantization, options.modules);
@@ -66,6 +70,8 @@ RankModel::RankModel(const ServedModelOptions& options) {
   set_log_rank(world_->rank());
   open(options, *world_);
   agreed(world_->world(), [&] {
+    if (!options.draft.empty())
+      draft_ = std::make_unique<DraftModel>(options, *tokenizer_, *world_);
     sizes_ = sizes_of_one_model(options.layout, loaded_->run_config().model, world_->size());
   });
   load(options);
@@ -74,7 +80,10 @@ RankModel::RankModel(const ServedModelOptions& options) {
 }
 
 // Parameters lie on the device.
-RankModel::~RankModel() { loaded_.reset(); }
+RankModel::~RankModel() {
+  draft_.reset();
+  loaded_.reset();
+}
 
 void RankModel::load(const ServedModelOptions& options) {
   const RunConfig& trained = loaded_->run_config();
@@ -84,6 +93,7 @@ void RankModel::load(const ServedModelOptions& options) {
   threads_ = pin_rank(*world_, options.threads);
   ctx_ = std::make_unique<Ctx>(threads_, "activations", device_.get());
   agreed(world_->world(), [&] { loaded_->load(*ctx_, groups_->layout, limits_.length); });
+  if (draft_ != nullptr) draft_->load(threads_, device_.get(), limits_.length);
 }
 
 // How many sequences run at a time, and what their keys and values take. All ranks have as many blocks as the one
@@ -105,7 +115,8 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
     fail_input("--kv-cache-dtype ", text(kept), ": a cache ",
                gpu ? "on a GPU" : "of a float64 model", " has the type of the weights, ",
                text(dtype()), "; give auto", gpu ? ", or serve with --device cpu" : "");
-  const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens);
+  const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens) +
+                           (draft_ != nullptr ? draft_->block_bytes(kBlockTokens) : 0);
   const int64_t otherwise = gpu ? cuda::device_memory(*device_.get()).free() / 2 : kHostCacheBytes;
   const int64_t bytes = or_default(options.cache_bytes, otherwise);
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
@@ -122,6 +133,7 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
                 " bytes holds: --kv-cache-memory-bytes sets its size");
   });
   limits_.blocks = std::min(held, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
+  if (draft_ != nullptr) draft_->divide_memory(limits_);
 }
 
 void RankModel::meet(const std::string& address) {
@@ -161,6 +173,10 @@ PlanBounds RankModel::bounds() const {
 std::unique_ptr<StepExecutor> RankModel::make_executor() {
   if (world_->size() == 1) return own_executor();
   return std::make_unique<LeadingExecutor>(own_executor(), std::move(channels_));
+}
+
+std::unique_ptr<Drafter> RankModel::make_drafter() {
+  return draft_ != nullptr ? draft_->make_drafter() : nullptr;
 }
 
 void RankModel::follow() {

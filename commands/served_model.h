@@ -17,6 +17,8 @@
 
 namespace trireme {
 
+class DraftModel;
+class Drafter;
 class Engine;
 class Heartbeat;
 
@@ -36,6 +38,8 @@ struct ServedModelOptions {
   int ranks = 0;                  // that this process starts and outlives; 0: none, or as launched
   std::string launcher = "auto";  // of these (rank_launcher())
   LayoutOptions layout;
+  std::string draft;            // model that guesses tokens; empty: there is none
+  int64_t draft_sequences = 0;  // that it guesses for at a time
   bool led = false;  // a rank that another process has started so: the plans come from there
   std::string rank_address;  // where ranks on other machines reach this one; empty: its name
 };
@@ -52,6 +56,8 @@ class ServedModel {
   virtual std::string device() const = 0;
   // Once, for the engine. One process takes the machine's first GPU, which is the current one of every thread.
   virtual std::unique_ptr<StepExecutor> make_executor() = 0;
+  // The same; nullptr where no draft model was asked for.
+  virtual std::unique_ptr<Drafter> make_drafter();
   // From now on what runs parallel loops is the calling thread's.
   virtual void move_here() = 0;
   // The engine hears from now on when its executor is lost, and when it can compute again; nullptr: none does.
@@ -85,6 +91,7 @@ class RankModel final : public ServedModel {
   DType dtype() override { return loaded_->parameters().dtype(); }
   std::string device() const override;
   std::unique_ptr<StepExecutor> make_executor() override;
+  std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
 
  private:
@@ -100,6 +107,7 @@ class RankModel final : public ServedModel {
   ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;
+  std::unique_ptr<DraftModel> draft_;  // absent: none was asked for
   std::vector<std::unique_ptr<SideChannel>>
       channels_;  // of rank 0: to the others; of another: to it
 };

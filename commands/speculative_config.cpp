@@ -9,44 +9,71 @@ namespace {
 
 constexpr char kOption[] = "--speculative-config";
 
+enum class Method { kAny, kNgram };  // that a member goes with
+
 struct Member {
   const char* name;
   int64_t* value;
   int64_t least, most;
+  Method method = Method::kAny;
 };
+
+void read_number(const Member& member, const nlohmann::ordered_json& value) {
+  *member.value = strict_size(value, concat(kOption, ": ", member.name));
+  if (*member.value < member.least || *member.value > member.most)
+    fail_input(kOption, ": ", member.name, " is ", *member.value, ", not from ", member.least,
+               " to ", member.most);
+}
+
+// Whether a draft model guesses.
+bool read_method(const nlohmann::ordered_json& json) {
+  const auto& method = json.at("method");
+  if (method != "ngram" && method != "draft_model")
+    fail_input(kOption, ": method ", method.dump().substr(0, 40),
+               ": only \"ngram\" and \"draft_model\" are done here");
+  const bool drafts = method == "draft_model";
+  if (json.contains("model") != drafts)
+    fail_input(kOption, drafts ? ": method \"draft_model\" needs \"model\", the draft's directory"
+                               : ": \"model\" goes with method \"draft_model\"");
+  return drafts;
+}
 
 }  // namespace
 
-SpeculationConfig read_speculative_config(const std::string& json_text) {
-  SpeculationConfig config;
-  if (json_text.empty()) return config;
+SpeculativeOptions read_speculative_config(const std::string& json_text) {
+  SpeculativeOptions options;
+  if (json_text.empty()) return options;
   const auto json = parse_strict_json<nlohmann::ordered_json>(json_text, kOption);
   if (!json.is_object() || !json.contains("method") || !json.contains("num_speculative_tokens"))
-    fail_input(kOption, " needs {\"method\": \"ngram\", \"num_speculative_tokens\": N}");
+    fail_input(
+        kOption, " needs {\"method\": \"ngram\", \"num_speculative_tokens\": N}, or ",
+        "{\"method\": \"draft_model\", \"model\": DIRECTORY, \"num_speculative_tokens\": N}");
+  SpeculationConfig& config = options.config;
   const Member members[] = {{"num_speculative_tokens", &config.tokens, 1, 64},
-                            {"prompt_lookup_max", &config.longest, 1, 64},
-                            {"prompt_lookup_min", &config.shortest, 1, 64},
-                            {"disable_by_batch_size", &config.most_sequences, 1, 1 << 20}};
+                            {"disable_by_batch_size", &config.most_sequences, 1, 1 << 20},
+                            {"prompt_lookup_max", &config.longest, 1, 64, Method::kNgram},
+                            {"prompt_lookup_min", &config.shortest, 1, 64, Method::kNgram}};
+  const bool drafts = read_method(json);
   for (const auto& [name, value] : json.items()) {
-    if (name == "method") {
-      if (value != "ngram")
-        fail_input(kOption, ": method ", value.dump().substr(0, 40),
-                   ": only \"ngram\" is done here");
+    if (name == "method") continue;
+    if (name == "model") {
+      if (!value.is_string() || value.get_ref<const std::string&>().empty())
+        fail_input(kOption, ": model is ", value.dump().substr(0, 40), ", not a directory");
+      options.draft = value.get<std::string>();
       continue;
     }
     const auto* member = std::find_if(std::begin(members), std::end(members),
                                       [&key = name](const Member& m) { return key == m.name; });
     if (member == std::end(members))
       fail_input(kOption, ": nothing is known of ", name.substr(0, 60));
-    *member->value = strict_size(value, concat(kOption, ": ", name));
-    if (*member->value < member->least || *member->value > member->most)
-      fail_input(kOption, ": ", name, " is ", *member->value, ", not from ", member->least, " to ",
-                 member->most);
+    if (drafts && member->method == Method::kNgram)
+      fail_input(kOption, ": ", name, " goes with method \"ngram\"");
+    read_number(*member, value);
   }
   if (config.shortest > config.longest)
     fail_input(kOption, ": prompt_lookup_min ", config.shortest, " is above prompt_lookup_max, ",
                config.longest);
-  return config;
+  return options;
 }
 
 }  // namespace trireme

@@ -24,10 +24,10 @@ double seconds_since(std::chrono::steady_clock::time_point& last) {
 }  // namespace
 
 Engine::Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
-               int64_t block_tokens, StepListener on_step)
+               int64_t block_tokens, StepListener on_step, std::unique_ptr<Drafter> drafter)
     : executor_(std::move(executor)),
       pool_(blocks, block_tokens, random_secret()),
-      scheduler_(config, pool_),
+      scheduler_(config, pool_, std::move(drafter)),
       on_step_(std::move(on_step)) {
   publish_counts();
   thread_ = std::thread([this] { loop(); });
@@ -201,8 +201,10 @@ void Engine::accept(Incoming& one) {
 }
 
 void Engine::step() {
-  auto last = std::chrono::steady_clock::now();
+  const auto begin = std::chrono::steady_clock::now();
+  auto last = begin;
   StepReport report;
+  const double drafted = scheduler_.counts().draft_seconds;
   const StepPlan plan = scheduler_.next();
   TRIREME_CHECK(!plan.empty(), "sequences are there, but nothing can be computed");
   report.tokens = std::ssize(plan.tokens);
@@ -211,7 +213,8 @@ void Engine::step() {
     report.cached += s.past + s.tokens;
     report.keys += int64_t{s.tokens} * s.past + int64_t{s.tokens} * (s.tokens + 1) / 2;
   }
-  report.plan_seconds = seconds_since(last);
+  report.draft_seconds = scheduler_.counts().draft_seconds - drafted;
+  report.plan_seconds = seconds_since(last) - report.draft_seconds;
   StepOutcome result = executor_->execute(plan);
   report.execute_seconds = seconds_since(last);
   for (Progress& progress : scheduler_.done(plan, std::move(result))) {
@@ -219,8 +222,9 @@ void Engine::step() {
     if (tokens > 0 && progress.sequence->generated() <= tokens) ++report.first_tokens;
     tell(progress);
   }
-  publish_counts();
   report.tell_seconds = seconds_since(last);
+  scheduler_.took(std::chrono::duration<double>(last - begin).count());
+  publish_counts();
   if (on_step_) on_step_(report);
 }
 

@@ -40,7 +40,7 @@ struct StepReport {
   int64_t first_tokens = 0;  // chosen, of texts that begin
   int64_t keys = 0;          // that its tokens attend to, summed over the tokens
   int64_t cached = 0;        // tokens whose keys it reads, summed over its sequences
-  double plan_seconds = 0, execute_seconds = 0, tell_seconds = 0;
+  double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, tell_seconds = 0;
 };
 
 struct EngineCounts {
@@ -51,9 +51,9 @@ struct EngineCounts {
 class Engine {
  public:
   using StepListener = std::function<void(const StepReport&)>;
-  // The executor is called on the engine's thread only. on_step may be absent.
+  // Executor and drafter (Scheduler) are called on the engine's thread only. on_step may be absent.
   Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
-         int64_t block_tokens, StepListener on_step = {});
+         int64_t block_tokens, StepListener on_step = {}, std::unique_ptr<Drafter> drafter = {});
   ~Engine();  // stop()
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -94,7 +94,9 @@ struct ServingMetrics::Series {
   Gauge& cache_usage = gauge("vllm:kv_cache_usage_perc", "Share of the cache in use, 0 to 1.");
   Counter& preemptions = counter("vllm:num_preemptions_total", "Sequences whose cache was taken.");
   // Where there is speculation.
-  Counter *drafts = nullptr, *draft_tokens = nullptr, *accepted = nullptr;
+  Counter *drafts = nullptr, *draft_tokens = nullptr, *accepted = nullptr, *changes = nullptr;
+  Gauge *speculates = nullptr, *speculation_gain = nullptr;
+  Histogram* drafting = nullptr;
   Counter& queries = counter("vllm:prefix_cache_queries_total", "Tokens looked for in the cache.");
   Counter& hits = counter("vllm:prefix_cache_hits_total", "Tokens found in the cache.");
   Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Tokens of prompts computed.");
@@ -184,6 +186,14 @@ ServingMetrics::ServingMetrics(const std::string& model_name, int64_t max_model_
         &s.counter("vllm:spec_decode_num_draft_tokens_total", "Tokens that were guessed.");
     s.accepted = &s.counter("vllm:spec_decode_num_accepted_tokens_total",
                             "Guessed tokens that were those of the text.");
+    s.drafting = &s.histogram("trireme:step_draft_seconds", "Of a step: guessing.", kInterToken);
+    s.speculates = &s.gauge("trireme:spec_decode_active",
+                            "1: tokens are guessed; 0: not, since that has been slower.");
+    s.speculation_gain =
+        &s.gauge("trireme:spec_decode_gain",
+                 "Tokens a second with guesses over those without, as last compared; 0: never.");
+    s.changes = &s.counter("trireme:spec_decode_changes_total",
+                           "How often guessing has been given up or taken up, by measurement.");
   }
   s.durations = &prometheus::BuildHistogram()
                      .Name("http_request_duration_seconds")
@@ -202,6 +212,7 @@ void ServingMetrics::step(const StepReport& report) {
   series_->iteration.Observe(static_cast<double>(report.tokens + report.first_tokens));
   series_->host.Observe(report.plan_seconds + report.tell_seconds);
   series_->execute.Observe(report.execute_seconds);
+  if (series_->drafting != nullptr) series_->drafting->Observe(report.draft_seconds);
   const InferenceCost& cost = series_->cost;
   const auto tokens = static_cast<double>(report.tokens);
   series_->flops.Increment(tokens * cost.token_flops +
@@ -278,6 +289,9 @@ std::string ServingMetrics::text(const EngineCounts& counts) {
     Series::raise(*s.drafts, counts.scheduler.drafts);
     Series::raise(*s.draft_tokens, counts.scheduler.draft_tokens);
     Series::raise(*s.accepted, counts.scheduler.accepted_tokens);
+    Series::raise(*s.changes, counts.scheduler.speculation_changes);
+    s.speculates->Set(counts.scheduler.speculates ? 1 : 0);
+    s.speculation_gain->Set(counts.scheduler.speculation_gain);
   }
   return prometheus::TextSerializer().Serialize(s.registry.Collect());
 }

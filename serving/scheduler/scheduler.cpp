@@ -1,6 +1,7 @@
 #include "serving/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
@@ -20,9 +21,25 @@ size_t chosen_of(const StepPlan& plan, const SequenceStep& step, const StepOutco
   return count;
 }
 
+// What is known of a step that has done nothing but decode; absent: it has done something else.
+std::optional<DecodeTiming> decoding_of(const StepPlan& plan, const StepOutcome& result) {
+  DecodeTiming out;
+  for (const SequenceStep& step : plan.sequences) {
+    if (!step.samples || step.tokens != step.guesses + 1) return {};
+    out.guesses += step.guesses;
+  }
+  out.sequences = std::ssize(plan.sequences);
+  out.tokens = std::ssize(result.chosen);
+  return out;
+}
+
 }  // namespace
 
-Scheduler::Scheduler(const BatchingConfig& config, BlockPool& pool) : config_(config), pool_(pool) {
+Scheduler::Scheduler(const BatchingConfig& config, BlockPool& pool,
+                     std::unique_ptr<Drafter> drafter)
+    : config_(config), pool_(pool), drafter_(std::move(drafter)) {
+  counts_.speculates = config.speculation.tokens > 0;
+  if (drafter_ == nullptr) drafter_ = std::make_unique<TextDrafter>(config.speculation);
   TRIREME_CHECK(config.max_sequences > 0 && config.max_step_tokens >= config.max_sequences,
                 config.max_sequences, " sequences, ", config.max_step_tokens, " tokens a step");
   TRIREME_CHECK(config.max_model_len > 1 &&
@@ -64,9 +81,10 @@ void Scheduler::cancel(Sequence& sequence) {
 StepPlan Scheduler::next() {
   StepPlan plan;
   plan.number = plans_ + 1;
-  under_way_.push_back({plan.number, {}});
+  under_way_.emplace_back().number = plan.number;
   preempted_ = false;
   int64_t budget = config_.max_step_tokens;
+  guess();
   plan_decoding(plan, budget);
   plan_prompts(plan, budget);
   // What has just been freed is for those that run.
@@ -78,15 +96,37 @@ StepPlan Scheduler::next() {
   return plan;
 }
 
-// A guess takes no token from others: `budget` is what is left once every sequence that runs has one.
-std::vector<int32_t> Scheduler::guess(const Sequence& s, int64_t budget) const {
+void Scheduler::guess() {
+  guesses_.clear();
+  wishes_.clear();
   const SpeculationConfig& how = config_.speculation;
-  // The rule of a text says what may follow the last token alone.
-  if (how.tokens == 0 || std::ssize(running_) > how.most_sequences || s.reader) return {};
-  // The last token that may be is chosen behind the others.
-  const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
-  const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
-  return count > 0 ? guess_from_text(s.tokens, how, count) : std::vector<int32_t>();
+  if (how.tokens == 0) return;
+  const auto decode = std::ranges::count_if(
+      running_, [this](const auto& placed) { return decodes(*placed.second); });
+  if (decode == 0) return;
+  counts_.speculates = std::ssize(running_) <= how.most_sequences && switch_.guesses(decode);
+  under_way_.back().speculates = counts_.speculates;
+  if (!counts_.speculates) return;
+  // A guess takes no token from others: this is what is left once every sequence that runs has one.
+  int64_t budget = config_.max_step_tokens - std::ssize(running_);
+  for (const auto& [place, sequence] : running_) {
+    const Sequence& s = *sequence;
+    // The rule of a text says what may follow the last token alone.
+    if (!decodes(s) || s.reader) continue;
+    // The last token that may be is chosen behind the others.
+    const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
+    const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
+    if (count <= 0) continue;
+    wishes_.push_back({&s, count});
+    budget -= count;
+  }
+  if (wishes_.empty()) return;
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::vector<int32_t>> guesses = drafter_->guess(wishes_);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  counts_.draft_seconds += taken.count();
+  for (size_t i = 0; i < wishes_.size(); ++i)
+    guesses_.emplace(wishes_[i].sequence, std::move(guesses[i]));
 }
 
 void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
@@ -99,7 +139,9 @@ void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
         preempt(*last);
         if (last == sequence) return;
       }
-      std::vector<int32_t> guesses = guess(*sequence, budget - std::ssize(running_));
+      std::vector<int32_t> guesses;
+      if (const auto of = guesses_.find(sequence.get()); of != guesses_.end())
+        guesses = std::move(of->second);
       if (!give_blocks(*sequence, sequence->length() + std::ssize(guesses))) guesses.clear();
       append(plan, sequence, 1, guesses);
       budget -= 1 + std::ssize(guesses);
@@ -265,6 +307,8 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
                 " out of order");
   const UnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
+  decoded_ = decoding_of(plan, result);
+  if (decoded_) decoded_->speculates = step.speculates;
   std::vector<Progress> out;
   size_t chosen = 0, prompts = 0, embedded = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
@@ -290,6 +334,15 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
       out.push_back(std::move(progress));
   }
   return out;
+}
+
+void Scheduler::took(double seconds) {
+  if (!decoded_ || config_.speculation.tokens == 0) return;
+  decoded_->seconds = seconds;
+  switch_.measured(*decoded_);
+  decoded_.reset();
+  counts_.speculation_changes = switch_.changes();
+  counts_.speculation_gain = switch_.gain();
 }
 
 // The tokens that a step has brought a sequence: all but the last were guessed. cached: their keys are where the
@@ -353,6 +406,7 @@ void Scheduler::release_blocks(Sequence& s) {
 
 void Scheduler::leave(Sequence& s) {
   release_blocks(s);
+  drafter_->forget(s);
   free_slots_.push_back(s.slot);
   s.slot = -1;
 }

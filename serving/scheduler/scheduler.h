@@ -8,7 +8,8 @@
 // of the same order gives up its blocks and waits again, in its old place (preemption); its tokens are
 // computed again later, except those whose published blocks are still there.
 //
-// With speculation a sequence that decodes has guesses behind its token, where the budget and the free blocks allow.
+// With speculation a sequence that decodes has guesses behind its token, where the budget and the free blocks allow, and
+// where guessing has not turned out slower than not guessing (serving/scheduler/speculation_switch.h).
 //
 // Not for several threads. next() and done() alternate, or next() runs ahead by some steps; each plan's result
 // is handed to done() in the order of the plans.
@@ -19,8 +20,10 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 
-#include "serving/scheduler/sequence.h"
+#include "serving/scheduler/drafter.h"
+#include "serving/scheduler/speculation_switch.h"
 #include "serving/scheduler/step_plan.h"
 
 namespace trireme {
@@ -39,6 +42,10 @@ struct SchedulerCounts {
   int64_t prefix_queries = 0, prefix_hits = 0;  // tokens looked for, and found
   int64_t drafts = 0, draft_tokens = 0;         // steps of sequences with guesses, and these
   int64_t accepted_tokens = 0;                  // that came true
+  double draft_seconds = 0;                     // that guessing took
+  int64_t speculation_changes = 0;              // on or off
+  bool speculates = false;                      // the last step that decoded was to have guesses
+  double speculation_gain = 0;                  // SpeculationSwitch::gain()
 };
 
 // What a step has brought a sequence.
@@ -52,7 +59,8 @@ struct Progress {
 
 class Scheduler {
  public:
-  Scheduler(const BatchingConfig& config, BlockPool& pool);
+  // drafter: guesses where config.speculation has tokens; absent: the texts themselves are looked through.
+  Scheduler(const BatchingConfig& config, BlockPool& pool, std::unique_ptr<Drafter> drafter = {});
 
   // It waits. Its prompt is shorter than max_model_len.
   void add(std::shared_ptr<Sequence> sequence);
@@ -62,6 +70,8 @@ class Scheduler {
   // The next step; empty where nothing can be computed before the results of steps under way.
   StepPlan next();
   std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
+  // What the step that was done last took from its planning on. Without such news guessing is never given up.
+  void took(double seconds);
 
   // Nothing comes of the steps under way any more. After all of their sequences are cancelled.
   void forget_steps() { under_way_.clear(); }
@@ -73,6 +83,7 @@ class Scheduler {
   using Order = std::pair<int, uint64_t>;  // priority, arrival
   static Order order(const Sequence& s) { return {s.priority, s.arrival}; }
   bool decodes(const Sequence& s) const { return s.computed + 1 == s.length(); }
+  void guess();
   void plan_decoding(StepPlan& plan, int64_t& budget);
   void plan_prompts(StepPlan& plan, int64_t& budget);
   void plan_waiting(StepPlan& plan, int64_t& budget);
@@ -84,7 +95,6 @@ class Scheduler {
   void preempt(Sequence& sequence);
   void append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
               std::span<const int32_t> guesses = {});
-  std::vector<int32_t> guess(const Sequence& sequence, int64_t budget) const;
   void verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
               bool cached);
   void ask(SequenceStep& step, Sequence& sequence) const;
@@ -98,6 +108,11 @@ class Scheduler {
 
   BatchingConfig config_;
   BlockPool& pool_;
+  std::unique_ptr<Drafter> drafter_;
+  SpeculationSwitch switch_;
+  // Of the plan that is being made.
+  std::vector<DraftWish> wishes_;
+  std::unordered_map<const Sequence*, std::vector<int32_t>> guesses_;
   std::map<Order, std::shared_ptr<Sequence>> waiting_, running_;
   std::vector<int32_t> free_slots_;
   bool preempted_ = false;  // in the plan that is being made
@@ -107,6 +122,7 @@ class Scheduler {
   // Sequences of the plans whose results are not there yet, in the plans' order.
   struct UnderWay {
     uint64_t number = 0;
+    bool speculates = false;
     struct Member {
       std::shared_ptr<Sequence> sequence;
       uint64_t starts;  // of it when it was planned
@@ -114,6 +130,7 @@ class Scheduler {
     std::vector<Member> members;
   };
   std::deque<UnderWay> under_way_;
+  std::optional<DecodeTiming> decoded_;  // the last step done, if it did nothing else
   uint64_t arrivals_ = 0, plans_ = 0;
   mutable SchedulerCounts counts_;
 };

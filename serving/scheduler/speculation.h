@@ -1,5 +1,5 @@
 // Guessing the next tokens of a text, to verify several in one step (speculative decoding: Leviathan, Kalman and Matias
-// 2023; guesses from the text itself: Saxena 2023, "Prompt Lookup Decoding").
+// 2023; guesses from the text itself: Saxena 2023, "Prompt Lookup Decoding"; of a second model: model_drafter.h).
 //
 // A step computes the last token of a sequence and `drafts` guesses behind it, and the token at each of these positions
 // is chosen as it would be without guesses. As long as the chosen token is the guessed one the next position's logits are
@@ -9,7 +9,8 @@
 // probabilities of its own. The keys of dropped tokens are overwritten when their positions are computed again.
 //
 // A guess costs a row in a step. That is almost nothing where few sequences run, since a step reads all weights anyway,
-// and as much as another sequence's token where many do: with more than most_sequences nobody guesses. A sequence
+// and as much as another sequence's token where many do: with more than most_sequences nobody guesses, and with fewer
+// only where that has not been slower (speculation_switch.h). A sequence
 // whose guesses come true is given more, up to `tokens`; where none does, half as many, and after one that fails
 // alone nothing is guessed for kRest tokens.
 #pragma once

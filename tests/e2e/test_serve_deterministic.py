@@ -74,24 +74,44 @@ class Deterministic(served_run.ServerTest):
         self.assertIn('cache_dtype="int8"', self.ask("GET", "/metrics")[1])
         plain = [self.answer({**fields, "max_tokens": 80}) for fields in wanted]
         self.stop(server)
-        server = self.serve("--deterministic", *cache, "--speculative-config",
-                            json.dumps({"method": "ngram", "num_speculative_tokens": 4}))
-        with concurrent.futures.ThreadPoolExecutor(8) as threads:
-            got = threads.map(lambda fields: self.answer({**fields, "max_tokens": 80, "stream": True}), wanted)
-            for fields, one, want in zip(wanted, got, plain, strict=True):
-                self.assertEqual(one, want, fields)
-        drafts, guessed, true = (self.metric(f"vllm:spec_decode_num_{what}_total")
-                                 for what in ("drafts", "draft_tokens", "accepted_tokens"))
-        self.assertGreater(drafts, 10)
-        self.assertGreater(true, guessed / 20)
-        self.assertLess(true, guessed)
-        self.stop(server)
-        for config, says in (("{}", "num_speculative_tokens"), ("{", "--speculative-config"),
-                             ('{"method":"eagle","num_speculative_tokens":2}', "eagle"),
-                             ('{"method":"ngram","num_speculative_tokens":0}', "from 1 to 64"),
-                             ('{"method":"ngram","num_speculative_tokens":2,"depth":1}', "depth"),
-                             ('{"method":"ngram","num_speculative_tokens":2,"prompt_lookup_min":9}', "prompt_lookup_min")):
-            self.assert_refused("serve", "--model", "run", "--port", 0, "--speculative-config", config, says=says)
+        for method, least, most in (("ngram", 0.05, 0.99), ("draft_model", 0.9, 1)):
+            config = {"method": method, "num_speculative_tokens": 4}
+            if method == "draft_model":
+                config["model"] = "run"
+            server = self.serve("--deterministic", *cache, "--speculative-config", json.dumps(config))
+            with concurrent.futures.ThreadPoolExecutor(8) as threads:
+                got = threads.map(lambda fields: self.answer({**fields, "max_tokens": 80, "stream": True}), wanted)
+                for fields, one, want in zip(wanted, got, plain, strict=True):
+                    self.assertEqual(one, want, fields)
+            drafts, guessed, true = (self.metric(f"vllm:spec_decode_num_{what}_total")
+                                     for what in ("drafts", "draft_tokens", "accepted_tokens"))
+            self.assertGreater(drafts, 10)
+            self.assertGreater(true, guessed * least)
+            self.assertLessEqual(true, guessed * most)
+            self.assertIn(self.metric("trireme:spec_decode_active"), (0, 1))
+            self.assertGreater(self.metric("trireme:step_draft_seconds_sum"), 0)
+            self.stop(server)
+
+    def test_what_speculation_refuses(self):
+        words = {chr(33 + i): i for i in range(61)}
+        self.write("tokenizer.json", json.dumps({
+            "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None,
+            "decoder": None, "model": {"type": "BPE", "vocab": words, "merges": []}}))
+        draft = {"method": "draft_model", "model": "run", "num_speculative_tokens": 2}
+        for config, says, *more in (
+                ({}, "num_speculative_tokens"), ("{", "--speculative-config"),
+                ({"method": "eagle", "num_speculative_tokens": 2}, "eagle"),
+                ({"method": "ngram", "num_speculative_tokens": 0}, "from 1 to 64"),
+                ({"method": "ngram", "num_speculative_tokens": 2, "depth": 1}, "depth"),
+                ({"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_min": 9}, "prompt_lookup_min"),
+                ({"method": "ngram", "num_speculative_tokens": 2, "model": "run"}, '"model" goes with'),
+                ({"method": "draft_model", "num_speculative_tokens": 2}, 'needs "model"'),
+                ({**draft, "model": ""}, "not a directory"), ({**draft, "model": "nowhere"}, "nowhere"),
+                ({**draft, "prompt_lookup_max": 3}, "prompt_lookup_max goes with"),
+                (draft, "for one process, without --ranks", "--ranks", 2),
+                (draft, ["257", "61", "the model's tokenizer"], "--tokenizer", "tokenizer.json")):
+            config = config if isinstance(config, str) else json.dumps(config)
+            self.assert_refused("serve", "--model", "run", "--port", 0, "--speculative-config", config, *more, says=says)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "parallel/comm/world.h"
-#include "serving/engine/model_executor.h"
+#include "serving/engine/model_drafting.h"
 #include "serving/scheduler/scheduler.h"
 #include "tests/serving/tiny_model.h"
 #include "transformer/sharding.h"
@@ -48,10 +48,11 @@ struct Rank {
 
 inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, BatchingConfig config,
                                 int64_t blocks, bool prompt_logprobs, bool deterministic = false,
-                                SchedulerCounts* counts = nullptr) {
+                                SchedulerCounts* counts = nullptr,
+                                std::unique_ptr<Drafter> drafter = {}) {
   if (config.max_model_len == 0) config.max_model_len = kLength;
   BlockPool pool(blocks, kBlockTokens, 1);
-  Scheduler scheduler(config, pool);
+  Scheduler scheduler(config, pool, std::move(drafter));
   StepLimits limits{.tokens = config.max_step_tokens, .sequences = config.max_sequences};
   limits.length = config.max_model_len;
   limits.blocks = blocks;
@@ -88,6 +89,15 @@ inline std::vector<Text> served(Rank& rank, const std::vector<Wish>& wishes, Bat
   EXPECT_EQ(pool.used(), 0);
   if (counts != nullptr) *counts = scheduler.counts();
   return texts;
+}
+
+// A rank's whole model, for the sequences of this configuration.
+inline std::unique_ptr<Drafter> drafter_of(Rank& rank, const BatchingConfig& config) {
+  StepLimits limits{.tokens = config.max_step_tokens, .sequences = config.max_sequences};
+  limits.length = config.max_model_len;
+  limits.block_tokens = kBlockTokens;
+  limits.blocks = limits.sequences * limits.blocks_of_sequence();
+  return make_model_drafter(rank.model, rank.store, rank.ctx, {.limits = limits});
 }
 
 }  // namespace trireme::test

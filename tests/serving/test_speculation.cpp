@@ -70,6 +70,34 @@ TEST(SpeculativeDecoding, WritesTheSameTexts) {
   }
 }
 
+// A draft of the same parameters in bfloat16, whose probabilities are nearly the model's; greedy texts, drawn ones, and
+// some with less to draw from.
+TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
+  std::vector<Wish> wishes = wishes_of(8, 37);
+  wishes[3].sampling.top_k = 5;
+  wishes[5].sampling.top_p = 0.8;
+  run_threads(1, [&](Communicator& world) {
+    const ModelConfig config = config_of(ModelFamily::kLlama, 37);
+    Rank rank(config, {}, world, DType::kF32, kMostTokens);
+    Rank draft(config, {}, world, DType::kBF16, kMostTokens);
+    for (const int64_t tokens : {10, 128}) {
+      BatchingConfig how{
+          .max_sequences = 4, .max_step_tokens = tokens, .max_model_len = kMostTokens};
+      const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
+      how.speculation = {.tokens = 4};
+      SchedulerCounts counts;
+      expect_same(served(rank, wishes, how, 60, false, true, &counts, test::drafter_of(draft, how)),
+                  want);
+      EXPECT_GT(counts.draft_tokens, 200);
+      EXPECT_GT(counts.accepted_tokens, counts.draft_tokens * 4 / 5);
+      EXPECT_LT(counts.accepted_tokens, counts.draft_tokens);
+      std::printf("steps of %lld: %lld of the draft's %lld guesses came true\n",
+                  static_cast<long long>(tokens), static_cast<long long>(counts.accepted_tokens),
+                  static_cast<long long>(counts.draft_tokens));
+    }
+  });
+}
+
 // How probable each token is behind a prompt.
 std::vector<double> probabilities(Rank& rank, const std::vector<int32_t>& prompt,
                                   int64_t vocabulary) {
@@ -84,44 +112,56 @@ std::vector<double> probabilities(Rank& rank, const std::vector<int32_t>& prompt
   return out;
 }
 
-// 50,000 texts of three tokens with guesses at the second and third: the pairs of the first two against their
+constexpr int64_t kFew = 5;  // tokens
+
+// Texts of three tokens with guesses at the second and third: the pairs of the first two against their
 // probabilities, whose deviation from them has a chi-square distribution with V V - 1 degrees of freedom.
-TEST(SpeculativeDecoding, KeepsTheDistribution) {
-  constexpr int64_t kVocabulary = 5;
-  constexpr int kTexts = 50000;
-  run_threads(1, [&](Communicator& world) {
-    Rank rank(config_of(ModelFamily::kLlama, kVocabulary), {}, world, DType::kF32, kMostTokens);
-    const std::vector<int32_t> prompt{0, 1, 2, 3, 4, 0, 1, 4, 2, 0, 3, 1, 0};
-    std::vector<Wish> wishes(kTexts, {.prompt = prompt, .count = 3, .sampling = {}});
-    for (size_t n = 0; n < wishes.size(); ++n) wishes[n].sampling.seed = n;
-    BatchingConfig how{.max_sequences = 64, .max_step_tokens = 1024};
-    how.speculation = {.tokens = 2, .longest = 2, .shortest = 1, .most_sequences = 64};
-    SchedulerCounts counts;
-    const std::vector<Text> texts = served(rank, wishes, how, 64 * 10, false, false, &counts);
-    EXPECT_GT(counts.accepted_tokens, kTexts / 20);
-    std::vector<double> seen(kVocabulary * kVocabulary);
-    for (const Text& text : texts)
-      ++seen[static_cast<size_t>(text.tokens[0] * kVocabulary + text.tokens[1])];
-    const std::vector<double> first = probabilities(rank, prompt, kVocabulary);
-    double deviation = 0;
-    for (int32_t a = 0; a < kVocabulary; ++a) {
-      std::vector<int32_t> longer = prompt;
-      longer.push_back(a);
-      const std::vector<double> second = probabilities(rank, longer, kVocabulary);
-      for (size_t b = 0; b < kVocabulary; ++b) {
-        const double expected = kTexts * first[static_cast<size_t>(a)] * second[b];
-        const double error = seen[static_cast<size_t>(a) * kVocabulary + b] - expected;
-        deviation += error * error / expected;
-      }
+void expect_the_distribution(Communicator& world, int count, bool model_drafts) {
+  Rank rank(config_of(ModelFamily::kLlama, kFew), {}, world, DType::kF32, kMostTokens);
+  ModelConfig small = config_of(ModelFamily::kLlama, kFew);
+  small.num_layers = 1;
+  Rank draft(small, {}, world, DType::kF32, kMostTokens);
+  const std::vector<int32_t> prompt{0, 1, 2, 3, 4, 0, 1, 4, 2, 0, 3, 1, 0};
+  std::vector<Wish> wishes(static_cast<size_t>(count),
+                           {.prompt = prompt, .count = 3, .sampling = {}});
+  for (size_t n = 0; n < wishes.size(); ++n) wishes[n].sampling.seed = n;
+  BatchingConfig how{.max_sequences = 64, .max_step_tokens = 1024, .max_model_len = 20};
+  how.speculation = {.tokens = 2, .longest = 2, .shortest = 1, .most_sequences = 64};
+  SchedulerCounts counts;
+  const std::vector<Text> texts = served(rank, wishes, how, 64 * 10, false, false, &counts,
+                                         model_drafts ? test::drafter_of(draft, how) : nullptr);
+  EXPECT_GT(counts.accepted_tokens, count / 20);
+  EXPECT_LT(counts.accepted_tokens, counts.draft_tokens * 9 / 10);
+  std::vector<double> seen(kFew * kFew);
+  for (const Text& text : texts)
+    ++seen[static_cast<size_t>(text.tokens[0] * kFew + text.tokens[1])];
+  const std::vector<double> first = probabilities(rank, prompt, kFew);
+  double deviation = 0;
+  for (int32_t a = 0; a < kFew; ++a) {
+    std::vector<int32_t> longer = prompt;
+    longer.push_back(a);
+    const std::vector<double> second = probabilities(rank, longer, kFew);
+    for (size_t b = 0; b < kFew; ++b) {
+      const double expected = count * first[static_cast<size_t>(a)] * second[b];
+      const double error = seen[static_cast<size_t>(a) * kFew + b] - expected;
+      deviation += error * error / expected;
     }
-    // Mean 24, standard deviation 6.9; 62 is passed by one of 30,000.
-    EXPECT_LT(deviation, 62);
-    EXPECT_GT(deviation, 4);
-    std::printf("chi-square %.1f with %lld degrees of freedom; %lld of %lld guesses came true\n",
-                deviation, static_cast<long long>(kVocabulary * kVocabulary - 1),
-                static_cast<long long>(counts.accepted_tokens),
-                static_cast<long long>(counts.draft_tokens));
-  });
+  }
+  // Mean 24, standard deviation 6.9; 62 is passed by one of 30,000.
+  EXPECT_LT(deviation, 62);
+  EXPECT_GT(deviation, 4);
+  std::printf("chi-square %.1f with %lld degrees of freedom; %lld of %lld guesses came true\n",
+              deviation, static_cast<long long>(kFew * kFew - 1),
+              static_cast<long long>(counts.accepted_tokens),
+              static_cast<long long>(counts.draft_tokens));
+}
+
+TEST(SpeculativeDecoding, KeepsTheDistribution) {
+  run_threads(1, [](Communicator& world) { expect_the_distribution(world, 50000, false); });
+}
+
+TEST(SpeculativeDecoding, KeepsTheDistributionWithADraftModel) {
+  run_threads(1, [](Communicator& world) { expect_the_distribution(world, 20000, true); });
 }
 
 }  // namespace

@@ -1,0 +1,173 @@
+#include "serving/scheduler/model_drafter.h"
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "engine/core/tensor.h"
+
+namespace trireme {
+namespace {
+
+// Guesses need no log-probabilities.
+std::shared_ptr<const TokenChoice> without_logprobs(
+    const std::shared_ptr<const TokenChoice>& choice) {
+  if (choice->top_logprobs < 0 && choice->prompt_logprobs < 0) return choice;
+  auto plain = std::make_shared<TokenChoice>(*choice);
+  plain->top_logprobs = plain->prompt_logprobs = -1;
+  return plain;
+}
+
+}  // namespace
+
+ModelDrafter::ModelDrafter(std::unique_ptr<StepExecutor> executor, const DraftLimits& limits)
+    : executor_(std::move(executor)),
+      limits_(limits),
+      pool_(limits.blocks, limits.block_tokens, 0) {  // nothing is published: no hash to guess
+  TRIREME_CHECK(limits.sequences > 0 && limits.step_tokens >= limits.sequences, limits.sequences,
+                " sequences, ", limits.step_tokens, " tokens a step");
+  for (int64_t slot = limits.sequences; slot-- > 0;)
+    free_slots_.push_back(static_cast<int32_t>(slot));
+}
+
+void ModelDrafter::forget(const Sequence& sequence) {
+  const auto at = drafts_.find(&sequence);
+  if (at == drafts_.end()) return;
+  for (const int32_t block : at->second.blocks) pool_.release(block);
+  free_slots_.push_back(at->second.slot);
+  drafts_.erase(at);
+}
+
+// What the cache holds of the text is what has come true. nullptr: there is no slot.
+ModelDrafter::Draft* ModelDrafter::draft_of(const Sequence& s) {
+  const auto found = drafts_.find(&s);
+  if (found == drafts_.end()) {
+    if (free_slots_.empty()) return nullptr;
+    Draft& draft = drafts_[&s];
+    draft.slot = free_slots_.back();
+    free_slots_.pop_back();
+    draft.choice = without_logprobs(s.choice);
+    return &draft;
+  }
+  Draft& draft = found->second;
+  int64_t same = draft.length;
+  for (const int32_t id : draft.guessed) {
+    if (same >= s.length() || s.tokens[static_cast<size_t>(same)] != id) break;
+    ++same;
+  }
+  draft.guessed.clear();
+  // Behind the last token of the text something is to be chosen: it is computed in any case.
+  draft.computed = std::min({draft.computed, same, s.length() - 1});
+  return &draft;
+}
+
+bool ModelDrafter::give_blocks(Draft& draft, int64_t tokens) {
+  const int64_t more = ceil_div(tokens, limits_.block_tokens) - std::ssize(draft.blocks);
+  if (more > pool_.free()) return false;
+  for (int64_t n = 0; n < more; ++n) draft.blocks.push_back(pool_.take());
+  return true;
+}
+
+std::vector<ModelDrafter::Line> ModelDrafter::lines_of(std::span<const DraftWish> wishes) {
+  std::vector<Line> lines;
+  for (size_t i = 0; i < wishes.size(); ++i) {
+    const Sequence& s = *wishes[i].sequence;
+    // The last guess is chosen and not computed.
+    int64_t count = std::min(wishes[i].count, limits_.length - s.length() + 1);
+    if (count <= 0) {
+      forget(s);
+      continue;
+    }
+    Draft* draft = draft_of(s);
+    if (draft == nullptr) continue;
+    if (!give_blocks(*draft, s.length() + count - 1)) {
+      if (!give_blocks(*draft, s.length())) continue;
+      count = 1;
+    }
+    draft->length = s.length();
+    lines.push_back({i, draft, s.length() - draft->computed, count});
+  }
+  std::ranges::stable_sort(lines, {}, &Line::left);
+  return lines;
+}
+
+// Penalties act on the text, whose end is another than the one that the executor has made up.
+void ModelDrafter::start(StepPlan& plan, Draft& draft, const Sequence& s) const {
+  const bool tells = draft.choice->needs_history();
+  if (draft.started && !tells) return;
+  draft.started = true;
+  draft.told_blocks = 0;
+  SlotStart& entry = plan.starts.emplace_back();
+  entry.slot = draft.slot;
+  entry.prompt_tokens = s.prompt_tokens;
+  entry.generated = s.generated();
+  entry.draw = s.draw;
+  entry.choice = draft.choice;
+  if (tells) entry.history = s.tokens;
+}
+
+void ModelDrafter::append(StepPlan& plan, Draft& draft, std::span<const int32_t> tokens,
+                          bool samples) {
+  SequenceStep step;
+  step.slot = draft.slot;
+  step.first_token = static_cast<int32_t>(plan.tokens.size());
+  step.tokens = static_cast<int32_t>(tokens.size());
+  step.past = static_cast<int32_t>(draft.computed);
+  step.kept_blocks = static_cast<int32_t>(draft.told_blocks);
+  step.first_block = static_cast<int32_t>(plan.blocks.size());
+  step.blocks = static_cast<int32_t>(std::ssize(draft.blocks) - draft.told_blocks);
+  step.samples = samples;
+  plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
+  plan.blocks.insert(plan.blocks.end(), draft.blocks.begin() + draft.told_blocks,
+                     draft.blocks.end());
+  plan.sequences.push_back(step);
+  draft.computed += std::ssize(tokens);
+  draft.told_blocks = std::ssize(draft.blocks);
+}
+
+void ModelDrafter::run(StepPlan& plan, std::vector<Line>& lines,
+                       std::vector<std::vector<int32_t>>& guesses) {
+  plan.number = ++plans_;
+  const StepOutcome result = executor_->execute(plan);
+  TRIREME_CHECK(result.chosen.size() == lines.size(), result.chosen.size(),
+                " tokens were chosen for ", lines.size(), " texts");
+  size_t n = 0;
+  std::erase_if(lines, [&](const Line& line) {
+    const int32_t id = result.chosen[n++].id;
+    if (id < 0) return true;  // not finite: the draft's own affair
+    std::vector<int32_t>& of = guesses[line.wish];
+    of.push_back(id);
+    return std::ssize(of) >= line.count ||
+           std::ranges::find(line.draft->choice->end_ids, id) != line.draft->choice->end_ids.end();
+  });
+}
+
+std::vector<std::vector<int32_t>> ModelDrafter::guess(std::span<const DraftWish> wishes) {
+  std::vector<std::vector<int32_t>> guesses(wishes.size());
+  StepPlan first;
+  std::vector<Line> whole;
+  int64_t budget = limits_.step_tokens;
+  for (const Line& line : lines_of(wishes)) {
+    const int64_t tokens = std::min(line.left, budget);
+    if (tokens == 0) break;
+    budget -= tokens;
+    const Sequence& s = *wishes[line.wish].sequence;
+    start(first, *line.draft, s);
+    const auto from = static_cast<size_t>(line.draft->computed);
+    append(first, *line.draft, std::span(s.tokens).subspan(from, static_cast<size_t>(tokens)),
+           tokens == line.left);
+    if (tokens == line.left) whole.push_back(line);
+  }
+  if (!first.empty()) run(first, whole, guesses);
+  while (!whole.empty()) {
+    StepPlan plan;
+    for (const Line& line : whole) {
+      const int32_t last = guesses[line.wish].back();
+      line.draft->guessed.push_back(last);
+      append(plan, *line.draft, {&last, 1}, true);
+    }
+    run(plan, whole, guesses);
+  }
+  return guesses;
+}
+
+}  // namespace trireme

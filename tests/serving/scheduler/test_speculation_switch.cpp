@@ -1,0 +1,117 @@
+// When guessing is given up and taken up again, with made-up times of steps.
+#include <gtest/gtest.h>
+
+#include "serving/scheduler/speculation_switch.h"
+
+namespace trireme {
+namespace {
+
+// A server whose steps bring 1 token a sequence in 1 s, and with guesses `brought` tokens in `cost` s.
+struct MadeUp {
+  double brought = 3, cost = 1.5;
+  int64_t guesses = 4;
+  SpeculationSwitch how = {};
+
+  // Steps of so many sequences; the share of them that guessed.
+  double run(int64_t steps, int64_t sequences = 4) {
+    int64_t guessed = 0;
+    for (int64_t n = 0; n < steps; ++n) {
+      const bool with = how.guesses(sequences);
+      const double tokens = static_cast<double>(100 * sequences) * (with ? brought : 1);
+      guessed += with ? 1 : 0;
+      how.measured({.sequences = sequences,
+                    .speculates = with,
+                    .guesses = with ? guesses : 0,
+                    .tokens = static_cast<int64_t>(tokens),
+                    .seconds = with ? cost : 1});
+    }
+    return static_cast<double>(guessed) / static_cast<double>(steps);
+  }
+};
+
+TEST(SpeculationSwitch, StaysOnWhereItPaysAndSeldomTriesWithout) {
+  MadeUp server;
+  EXPECT_GT(server.run(4000), 0.95);
+  EXPECT_EQ(server.how.changes(), 0);
+  EXPECT_TRUE(server.how.guesses(4));
+  EXPECT_NEAR(server.how.gain(), 2, 0.01);
+}
+
+TEST(SpeculationSwitch, GoesOffWhereItLosesAndOnAgainOnceItPays) {
+  MadeUp server{.brought = 1.2, .cost = 2};
+  // The first steps with guesses, some without, and it is off.
+  server.run(SpeculationSwitch::kFirstInterval + 2 * SpeculationSwitch::kProbe +
+             SpeculationSwitch::kSettling);
+  EXPECT_EQ(server.how.changes(), 1);
+  EXPECT_FALSE(server.how.guesses(4));
+  EXPECT_NEAR(server.how.gain(), 0.6, 0.01);
+  EXPECT_LT(server.run(4000), 0.05);
+  server.brought = 4;  // other texts
+  server.run(SpeculationSwitch::kMostInterval + 50);
+  EXPECT_EQ(server.how.changes(), 2);
+  EXPECT_GT(server.run(4000), 0.95);
+  server.brought = 1;  // and others: seen without another try
+  server.run(60);
+  EXPECT_EQ(server.how.changes(), 3);
+}
+
+TEST(SpeculationSwitch, DoesNotWaverWhereItMakesNoDifference) {
+  MadeUp server{.brought = 1.9, .cost = 2};
+  server.run(2000);
+  EXPECT_EQ(server.how.changes(), 1);
+  server.brought = 2.1;  // 1.05 times as many: not worth it from here
+  server.run(4000);
+  EXPECT_EQ(server.how.changes(), 1);
+  MadeUp other{.brought = 2.1, .cost = 2};  // and worth it there
+  other.run(4000);
+  EXPECT_EQ(other.how.changes(), 0);
+  // Times that vary by a fifth, from step to step and at random.
+  MadeUp noisy{.brought = 2.1, .cost = 2};
+  uint64_t random = 1;
+  for (int n = 0; n < 6000; ++n) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    noisy.cost = 2 * (0.9 + 0.2 * static_cast<double>(random >> 40) / 16777216.0);
+    noisy.run(1);
+  }
+  EXPECT_LE(noisy.how.changes(), 1);
+}
+
+TEST(SpeculationSwitch, JudgesEachLoadByItself) {
+  MadeUp server;
+  for (int round = 0; round < 40; ++round) {
+    server.cost = 1.5;
+    server.run(50, 2);
+    server.cost = 6;  // 30 sequences fill the machine, and guesses cost as much as tokens
+    server.run(50, 30);
+  }
+  EXPECT_TRUE(server.how.guesses(2));
+  EXPECT_TRUE(server.how.guesses(3));
+  EXPECT_FALSE(server.how.guesses(30));
+  EXPECT_FALSE(server.how.guesses(16));
+  EXPECT_TRUE(server.how.guesses(200));  // of which nothing is known
+  EXPECT_EQ(server.how.changes(), 1);
+}
+
+// The first steps after a change, in which a draft model reads what it has missed.
+TEST(SpeculationSwitch, LeavesOutWhatFollowsAChange) {
+  MadeUp server;
+  bool before = true;
+  int64_t since = 100;
+  for (int n = 0; n < 3000; ++n) {
+    const bool with = server.how.guesses(4);
+    since = with == before ? since + 1 : 0;
+    before = with;
+    server.cost = since < 4 ? 50 : 1.5;
+    server.run(1);
+  }
+  EXPECT_EQ(server.how.changes(), 0);
+}
+
+TEST(SpeculationSwitch, LearnsNothingFromStepsWithoutGuesses) {
+  MadeUp server{.brought = 0.5, .guesses = 0};
+  EXPECT_EQ(server.run(1000), 1);
+  EXPECT_EQ(server.how.gain(), 0);
+}
+
+}  // namespace
+}  // namespace trireme
