@@ -45,7 +45,8 @@ void DraftModel::load(int threads, cuda::Context* gpu, int64_t length) {
 }
 
 int64_t DraftModel::block_bytes(int64_t block_tokens) {
-  return kv_block_bytes(loaded_->model(), loaded_->parameters().dtype(), nullptr, block_tokens);
+  return kv_block_bytes(loaded_->model(), KvType{loaded_->parameters().dtype()}, nullptr,
+                        block_tokens);
 }
 
 void DraftModel::divide_memory(const StepLimits& served) {
