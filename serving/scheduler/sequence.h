@@ -48,7 +48,7 @@ class Sequence {
         draw(request.draw),
         sibling(std::move(request.sibling)),
         adapter(request.adapter),
-        reader(request.rule ? request.rule->begin(choice->end_ids) : nullptr),
+        reader(request.rule ? request.rule->begin(choice->end_ids, max_tokens) : nullptr),
         embeds(request.embeds) {}
 
   int64_t length() const { return std::ssize(tokens); }

@@ -25,8 +25,9 @@ class TextReader {
 class TextRule {
  public:
   virtual ~TextRule() = default;
-  // At the beginning of a text.
-  virtual std::unique_ptr<TextReader> begin(std::vector<int32_t> end_ids) const = 0;
+  // At the beginning of a text of at most so many tokens. When they run short, the masks lead to an end that is near.
+  virtual std::unique_ptr<TextReader> begin(std::vector<int32_t> end_ids,
+                                            int64_t max_tokens) const = 0;
 };
 
 }  // namespace trireme

@@ -12,6 +12,8 @@ namespace {
 
 // What is not prepared in this time is computed when it is first needed, a part of it in each step.
 constexpr std::chrono::milliseconds kPreparing{400};
+// Of the masks of one text together (TokenMasks::work): a second or so. What takes more ends there.
+constexpr int64_t kMostWorkOfAText = 8 * TokenMasks::kMostWork;
 
 }  // namespace
 
@@ -33,9 +35,11 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
 // Follows one text.
 class GrammarReader final : public TextReader {
  public:
-  GrammarReader(std::shared_ptr<const CompiledGrammar> grammar, std::vector<int32_t> end_ids)
+  GrammarReader(std::shared_ptr<const CompiledGrammar> grammar, std::vector<int32_t> end_ids,
+                int64_t max_tokens)
       : grammar_(std::move(grammar)),
         end_ids_(std::move(end_ids)),
+        tokens_left_(max_tokens),
         mask_(static_cast<size_t>(grammar_->trie_->words())) {
     place_.epoch = ~uint64_t{0};  // nothing has been read
     read({});
@@ -45,24 +49,27 @@ class GrammarReader final : public TextReader {
   bool accept(int32_t id) override {
     const std::string_view bytes = grammar_->trie_->bytes(id);
     if (bytes.empty()) return false;
+    --tokens_left_;
     return read(bytes);
   }
 
  private:
   // False where no token of the text may follow, whether it may end there or not.
   bool read(std::string_view bytes) {
-    bool goes_on = false;
+    CompiledGrammar::Found found;
     std::ranges::fill(mask_, 0);
-    if (!grammar_->read(place_, bytes, whole_, goes_on, mask_)) return whole_ = false;
+    const bool is_place = grammar_->read(place_, bytes, tokens_left_, found, mask_);
+    whole_ = is_place && found.whole;
     if (whole_)
       for (const int32_t id : end_ids_)
         if (id >= 0 && id < grammar_->trie_->ids())
           mask_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
-    return goes_on;
+    return is_place && found.goes_on;
   }
 
   std::shared_ptr<const CompiledGrammar> grammar_;
   std::vector<int32_t> end_ids_;
+  int64_t tokens_left_;
   CompiledGrammar::Place place_;
   bool whole_ = false;
   std::vector<uint32_t> mask_;
@@ -87,17 +94,20 @@ std::shared_ptr<const CompiledGrammar> CompiledGrammar::compile(
 }
 
 void CompiledGrammar::prepare(std::chrono::steady_clock::time_point end) {
-  masks_.prepare(end);
   std::vector<uint32_t> mask(static_cast<size_t>(trie_->words()));
   Place place;
-  bool whole = false, goes_on = false;
+  Found found;
   place.epoch = ~uint64_t{0};
-  read(place, {}, whole, goes_on, mask);
-  if (!goes_on) fail_input("no token of this model begins a text that satisfies it");
+  const bool prepared = masks_.prepare(end);
+  if (prepared) read(place, {}, kNeverEnds, found, mask);
+  if (masks_.gave_up())
+    fail_input("its texts can be read in too many ways at once: make it less ambiguous");
+  if (!found.goes_on) fail_input("no token of this model begins a text that satisfies it");
 }
 
-std::unique_ptr<TextReader> CompiledGrammar::begin(std::vector<int32_t> end_ids) const {
-  return std::make_unique<GrammarReader>(shared_from_this(), std::move(end_ids));
+std::unique_ptr<TextReader> CompiledGrammar::begin(std::vector<int32_t> end_ids,
+                                                   int64_t max_tokens) const {
+  return std::make_unique<GrammarReader>(shared_from_this(), std::move(end_ids), max_tokens);
 }
 
 int64_t CompiledGrammar::bytes() const {
@@ -113,7 +123,7 @@ bool CompiledGrammar::step(Place& place, std::string_view bytes) const {
   return place.state != GrammarStates::kDead;
 }
 
-bool CompiledGrammar::read(Place& place, std::string_view bytes, bool& whole, bool& goes_on,
+bool CompiledGrammar::read(Place& place, std::string_view bytes, int64_t tokens_left, Found& found,
                            std::span<uint32_t> mask) const {
   const std::lock_guard lock(mutex_);
   if (masks_.is_full()) {
@@ -127,8 +137,11 @@ bool CompiledGrammar::read(Place& place, std::string_view bytes, bool& whole, bo
   }
   place.text += bytes;
   if (!step(place, bytes)) return false;
-  whole = masks_.states().is_whole(place.state);
-  goes_on = masks_.add(place.state, mask);
+  found.whole = masks_.states().is_whole(place.state);
+  // Behind the next token as many bytes may be missing as there are tokens: a byte is a token of most vocabularies.
+  found.goes_on = masks_.add(place.state, tokens_left - 1, mask);
+  place.work += masks_.work();
+  if (place.work > kMostWorkOfAText) found.goes_on = false;
   return true;
 }
 

@@ -30,7 +30,9 @@ class CompiledGrammar final : public TextRule,
                                                         std::shared_ptr<const TokenTrie> trie,
                                                         const GrammarLimits& limits = {});
 
-  std::unique_ptr<TextReader> begin(std::vector<int32_t> end_ids) const override;
+  // Where each byte is a token no text is cut off that has a shorter end within max_tokens.
+  std::unique_ptr<TextReader> begin(std::vector<int32_t> end_ids,
+                                    int64_t max_tokens) const override;
   const PushdownAutomaton& automaton() const { return automaton_; }
   int64_t bytes() const;  // that it takes now, about
 
@@ -41,11 +43,18 @@ class CompiledGrammar final : public TextRule,
     int32_t state = 0;
     uint64_t epoch = 0;
     std::string text = {};
+    int64_t work = 0;  // that its masks have cost
   };
   CompiledGrammar(PushdownAutomaton automaton, std::shared_ptr<const TokenTrie> trie);
   void prepare(std::chrono::steady_clock::time_point end);
-  // The place behind these bytes; false: there is none. The mask is of what may follow.
-  bool read(Place& place, std::string_view bytes, bool& whole, bool& goes_on,
+  // What is known of a place.
+  struct Found {
+    bool whole = false;    // the text may end there
+    bool goes_on = false;  // a token may follow
+  };
+  // The place behind these bytes; false: there is none. The mask is of what may follow, where a text of so many
+  // tokens more may come behind it.
+  bool read(Place& place, std::string_view bytes, int64_t tokens_left, Found& found,
             std::span<uint32_t> mask) const;
   bool step(Place& place, std::string_view bytes) const;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "serving/structured/shortest_texts.h"
+
 namespace trireme {
 namespace {
 
@@ -29,10 +31,12 @@ void GrammarStates::clear() {
   stacks_.assign(1, {});
   stack_ids_.clear();
   behind_.assign(1, kUnknown);
+  behind_end_.assign(1, 0);
   at_.clear();
   members_.clear();
   first_member_.assign(1, 0);
   whole_.clear();
+  to_end_.clear();
   steps_.clear();
   ids_.clear();
   bytes_ = 0;
@@ -50,6 +54,8 @@ int32_t GrammarStates::at(int32_t state) {
   at_.emplace(state, id);
   return id;
 }
+
+int32_t GrammarStates::on_edges_of(int32_t state) { return number_of({{state, 0}}, false); }
 
 int32_t GrammarStates::behind(int32_t stack) {
   const auto i = static_cast<size_t>(stack);
@@ -80,7 +86,8 @@ int32_t GrammarStates::push(int32_t state, int32_t stack) {
   if (is_new) {
     stacks_.push_back({state, stack});
     behind_.push_back(kUnknown);
-    bytes_ += 64;
+    behind_end_.push_back(sum_of_bytes(automaton_.bytes_to_end(state), bytes_behind(stack)));
+    bytes_ += 72;
   }
   return at->second;
 }
@@ -102,7 +109,12 @@ int32_t GrammarStates::id_of(std::vector<Configuration> work) {
     for (const auto& call : state.calls)
       work.push_back({automaton_.start(call.rule), push(call.target, c.stack)});
   }
+  looked_at_ += std::ssize(seen);
   std::ranges::sort(kept, {}, [](const Configuration& c) { return key_of(c.state, c.stack); });
+  return number_of(std::move(kept), whole);
+}
+
+int32_t GrammarStates::number_of(std::vector<Configuration> kept, bool whole) {
   uint64_t hash = whole ? 1 : 0;
   for (const Configuration& c : kept)
     hash = (hash ^ key_of(c.state, c.stack)) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;
@@ -115,8 +127,13 @@ int32_t GrammarStates::id_of(std::vector<Configuration> work) {
   members_.insert(members_.end(), kept.begin(), kept.end());
   first_member_.push_back(members_.size());
   whole_.push_back(whole ? 1 : 0);
+  int64_t to_end = whole ? 0 : kNeverEnds;
+  for (const Configuration& c : kept)
+    to_end =
+        std::min(to_end, sum_of_bytes(automaton_.bytes_to_end(c.state), bytes_behind(c.stack)));
+  to_end_.push_back(to_end);
   steps_.resize(steps_.size() + classes_, kUnknown);
-  bytes_ += static_cast<int64_t>(96 + kept.size() * sizeof(Configuration) + classes_ * 4);
+  bytes_ += static_cast<int64_t>(104 + kept.size() * sizeof(Configuration) + classes_ * 4);
   return id;
 }
 

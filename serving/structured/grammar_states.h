@@ -28,6 +28,8 @@ class GrammarStates {
 
   // The state of one who is at the automaton's `state` with nothing to return to.
   int32_t at(int32_t state);
+  // The same of one who calls no rule there: what its own edges lead to.
+  int32_t on_edges_of(int32_t state);
   // Of one whose rule has ended with this stack, which is not the bottom.
   int32_t behind(int32_t stack);
   int32_t step(int32_t state, uint8_t byte) {
@@ -38,33 +40,40 @@ class GrammarStates {
   bool can_go_on(int32_t state) const { return !configurations(state).empty(); }
   // With edges all.
   std::span<const Configuration> configurations(int32_t state) const;
+  // Of the shortest text that ends there what is missing.
+  int64_t bytes_to_end(int32_t state) const { return to_end_[static_cast<size_t>(state)]; }
+  int64_t bytes_behind(int32_t stack) const { return behind_end_[static_cast<size_t>(stack)]; }
 
-  int64_t bytes() const { return bytes_; }  // that all this takes, about
+  int64_t bytes() const { return bytes_; }          // that all this takes, about
+  int64_t looked_at() const { return looked_at_; }  // readings, since the beginning
   // Forgets all states; numbers told before mean nothing any more.
   void clear();
 
  private:
   static constexpr int32_t kUnknown = -2;
-  // Readings at a time. Grammars that are ambiguous without end have more; further ones are not followed, so that
-  // some of their texts are not found.
-  static constexpr size_t kMostConfigurations = 2048;
+  // Readings at a time: more than GrammarLimits leaves rules to choose from. Grammars that are ambiguous without end
+  // have more; further ones are not followed, so that some of their texts are not found.
+  static constexpr size_t kMostConfigurations = 16384;
   int32_t make_step(int32_t state, uint8_t byte);
   int32_t push(int32_t state, int32_t stack);
   int32_t id_of(std::vector<Configuration> reached);
+  int32_t number_of(std::vector<Configuration> members, bool whole);
 
   const PushdownAutomaton& automaton_;
   size_t classes_ = 0;  // of bytes that no edge tells apart
   std::vector<uint8_t> class_of_;
   std::vector<Configuration> stacks_;  // returns to `state`, above `stack`
   std::unordered_map<uint64_t, int32_t> stack_ids_;
-  std::vector<int32_t> behind_;  // by stack
+  std::vector<int32_t> behind_;      // by stack
+  std::vector<int64_t> behind_end_;  // by stack: bytes to the end of all that is returned to
   std::unordered_map<int32_t, int32_t> at_;
   std::vector<Configuration> members_;  // of all states
   std::vector<size_t> first_member_;    // (states + 1)
   std::vector<char> whole_;
+  std::vector<int64_t> to_end_;
   std::vector<int32_t> steps_;  // (states, classes)
   std::unordered_multimap<uint64_t, int32_t> ids_;
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, looked_at_ = 0;
 };
 
 }  // namespace trireme

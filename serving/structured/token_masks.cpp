@@ -8,6 +8,9 @@ namespace {
 
 constexpr int64_t kMostStateBytes = int64_t{32} << 20, kMostMaskBytes = int64_t{16} << 20;
 constexpr int64_t kMostAutomatonBytes = int64_t{32} << 20;
+// Of states, until a walk is over: then they may be forgotten.
+constexpr int64_t kMostBytesOfAWalk = int64_t{160} << 20;
+constexpr int64_t kWorkOfReading = 8;  // a reading that is looked at, in nodes of the trie
 
 void set_bit(std::span<uint32_t> mask, int32_t id) {
   mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
@@ -15,29 +18,34 @@ void set_bit(std::span<uint32_t> mask, int32_t id) {
 
 }  // namespace
 
-TokenMasks::TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie)
+TokenMasks::TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t most_work)
     : automaton_(automaton),
       trie_(trie),
+      most_work_(most_work),
       states_(automaton),
       way_(static_cast<size_t>(trie.depth()) + 1) {}
 
-// Tokens below `node` that can be read from `state`, which is what reading up to the node has led to. at_end(n): of
-// each node below where a whole text has been read.
+// visit(n, s): of each node n below `node` that can be read from `state`, which is what reading up to `node` has led to;
+// it leads to s.
 template <class Visit>
-void TokenMasks::walk(int32_t state, int32_t node, std::vector<int32_t>& found, Visit&& at_end) {
+void TokenMasks::walk(int32_t state, int32_t node, Visit&& visit) {
   const int32_t end = trie_.end(node);
   way_[trie_.depth(node)] = state;
   for (int32_t n = node + 1; n < end;) {
+    if (--work_left_ < 0) return;
     const uint16_t depth = trie_.depth(n);
+    const int64_t before = states_.looked_at();
     const int32_t next = states_.step(way_[static_cast<size_t>(depth) - 1], trie_.byte(n));
+    if (states_.looked_at() != before) {
+      work_left_ -= kWorkOfReading * (states_.looked_at() - before);
+      if (states_.bytes() > kMostBytesOfAWalk) work_left_ = -1;
+    }
     if (next == GrammarStates::kDead) {
       n = trie_.end(n);
       continue;
     }
     way_[depth] = next;
-    const std::span<const int32_t> tokens = trie_.tokens(n);
-    found.insert(found.end(), tokens.begin(), tokens.end());
-    if (states_.is_whole(next)) at_end(n);
+    visit(n, next);
     ++n;
   }
 }
@@ -67,44 +75,80 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state) {
   }
   StateTokens tokens;
   std::vector<int32_t> ids;
-  walk(states_.at(state), 0, ids, [&](int32_t node) {
-    if (trie_.end(node) > node + 1) tokens.ends.push_back(node);
+  walk(states_.on_edges_of(state), 0, [&](int32_t node, int32_t next) {
+    const std::span<const int32_t> here = trie_.tokens(node);
+    ids.insert(ids.end(), here.begin(), here.end());
+    if (!here.empty()) tokens.furthest = std::max(tokens.furthest, states_.bytes_to_end(next));
+    if (states_.is_whole(next) && trie_.end(node) > node + 1) tokens.ends.push_back(node);
   });
+  if (gave_up()) return given_up_;
   tokens.inside = packed(ids);
   automaton_bytes_ += tokens.inside.bytes() + 4 * std::ssize(tokens.ends);
   return of_automaton_.emplace(state, std::move(tokens)).first->second;
 }
 
-bool TokenMasks::add(int32_t state, std::span<uint32_t> mask) {
-  const auto known = of_reader_.find(state);
-  if (known != of_reader_.end()) {
-    unite(known->second, mask);
-    return !known->second.few.empty() || !known->second.bits.empty();
-  }
+TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
   const std::vector<GrammarStates::Configuration> ways(states_.configurations(state).begin(),
                                                        states_.configurations(state).end());
+  ReaderTokens out;
   std::vector<uint32_t> bits(static_cast<size_t>(trie_.words()), 0);
   std::vector<int32_t> ids;
   for (const auto& [at, stack] : ways) {
     const StateTokens& tokens = of_automaton(at);
     unite(tokens.inside, bits);
+    out.furthest =
+        std::max(out.furthest, sum_of_bytes(tokens.furthest, states_.bytes_behind(stack)));
     if (stack == 0) continue;
     const int32_t behind = states_.behind(stack);
-    for (const int32_t node : tokens.ends) walk(behind, node, ids, [](int32_t) {});
+    for (const int32_t node : tokens.ends)
+      walk(behind, node, [&](int32_t n, int32_t next) {
+        const std::span<const int32_t> here = trie_.tokens(n);
+        ids.insert(ids.end(), here.begin(), here.end());
+        if (!here.empty()) out.furthest = std::max(out.furthest, states_.bytes_to_end(next));
+      });
+    if (gave_up()) return out;
   }
   for (const int32_t id : ids) set_bit(bits, id);
   ids.clear();
   for (size_t word = 0; word < bits.size(); ++word)
     for (uint32_t rest = bits[word]; rest != 0; rest &= rest - 1)
       ids.push_back(static_cast<int32_t>(word * 32) + std::countr_zero(rest));
-  Tokens tokens = packed(ids);
-  unite(tokens, mask);
-  kept_bytes_ += tokens.bytes();
-  of_reader_.emplace(state, std::move(tokens));
-  return !ids.empty();
+  out.tokens = packed(ids);
+  return out;
 }
 
-void TokenMasks::prepare(std::chrono::steady_clock::time_point end) {
+bool TokenMasks::add(int32_t state, int64_t most, std::span<uint32_t> mask) {
+  work_left_ = most_work_;
+  auto known = of_reader_.find(state);
+  if (known == of_reader_.end()) {
+    ReaderTokens tokens = of_reader(state);
+    if (gave_up()) return false;
+    kept_bytes_ += tokens.tokens.bytes();
+    known = of_reader_.emplace(state, std::move(tokens)).first;
+  }
+  if (known->second.furthest > most) return add_near(state, most, mask);
+  const Tokens& tokens = known->second.tokens;
+  unite(tokens, mask);
+  return !tokens.few.empty() || !tokens.bits.empty();
+}
+
+// As add(), of a state from behind which some token leads further.
+bool TokenMasks::add_near(int32_t state, int64_t most, std::span<uint32_t> mask) {
+  std::vector<std::pair<int64_t, int32_t>> found;  // bytes that are missing behind a node, the node
+  int64_t fewest = kNeverEnds;
+  walk(state, 0, [&](int32_t node, int32_t next) {
+    if (trie_.tokens(node).empty()) return;
+    found.emplace_back(states_.bytes_to_end(next), node);
+    fewest = std::min(fewest, found.back().first);
+  });
+  if (!states_.is_whole(state)) most = std::max(most, fewest);
+  for (const auto& [bytes, node] : found)
+    if (bytes <= most)
+      for (const int32_t id : trie_.tokens(node)) set_bit(mask, id);
+  return !gave_up() && fewest <= most;
+}
+
+bool TokenMasks::prepare(std::chrono::steady_clock::time_point end) {
   std::vector<std::pair<int32_t, int32_t>> order;  // bytes that lead on, state
   for (size_t s = 0; s < automaton_.states().size(); ++s) {
     int32_t width = 0;
@@ -114,10 +158,13 @@ void TokenMasks::prepare(std::chrono::steady_clock::time_point end) {
   std::ranges::sort(order);
   for (const auto& [width, state] : order) {
     if (std::chrono::steady_clock::now() > end || automaton_bytes_ > kMostAutomatonBytes / 2)
-      return;
+      return true;
+    work_left_ = most_work_;
     of_automaton(state);
+    if (gave_up()) return false;
     if (is_full()) clear();
   }
+  return true;
 }
 
 bool TokenMasks::is_full() const {

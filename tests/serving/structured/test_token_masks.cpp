@@ -34,7 +34,7 @@ void compare(const CompiledGrammar& grammar, const std::vector<std::string>& tok
   int64_t compared = 0;
   const std::function<void(const std::vector<int32_t>&, const std::string&)> go =
       [&](const std::vector<int32_t>& ids, const std::string& text) {
-        const auto reader = grammar.begin({kEnd});
+        const auto reader = grammar.begin({kEnd}, kManyTokens);
         for (const int32_t id : ids)
           if (!reader->accept(id)) return;
         ASSERT_EQ(reader->is_whole(), texts.contains(text)) << '"' << text << '"';
@@ -90,7 +90,7 @@ TEST(TokenMasks, AreThoseOfNestedRules) {
   // Of this language every beginning is told by a counter, however long its texts are.
   std::mt19937 random(7);
   for (int walk = 0; walk < 200; ++walk) {
-    const auto reader = grammar->begin({kEnd});
+    const auto reader = grammar->begin({kEnd}, kManyTokens);
     std::string text;
     for (int n = 0; n < 30; ++n) {
       for (size_t id = 1; id < tokens.size(); ++id) {
@@ -129,7 +129,7 @@ TEST(TokenMasks, AreTheSameWhenStatesHaveBeenForgotten) {
     int32_t state = masks.states().at(automaton.root());
     for (const char c : text) state = masks.states().step(state, static_cast<uint8_t>(c));
     std::vector<uint32_t> mask(static_cast<size_t>(trie.words()));
-    masks.add(state, mask);
+    masks.add(state, kManyTokens, mask);
     return mask;
   };
   const std::vector<uint32_t> before = mask_behind("abb");
@@ -138,10 +138,84 @@ TEST(TokenMasks, AreTheSameWhenStatesHaveBeenForgotten) {
   EXPECT_EQ(mask_behind("abb"), before);
 }
 
+// Texts that may be read in more ways with each letter.
+TEST(TokenMasks, AreGivenUpWhereTheyTakeTooLong) {
+  CompileBudget budget({});
+  Grammar g(budget);
+  const int32_t root = g.add_rule();
+  std::vector<Grammar::Node> ways;
+  for (int64_t i = 1; i <= 20; ++i)
+    ways.push_back(g.named(
+        g.sequence({g.repeat(g.chars({{'a', 'c'}}), i, i + 3), g.repeat(g.literal("d"), 0, i)})));
+  g.define(root, g.repeat(g.choice(ways), 1, -1));
+  const PushdownAutomaton automaton(g, root, budget);
+  const TokenTrie trie(some_tokens("abcd"));
+  TokenMasks all(automaton, trie), few(automaton, trie, 1000);
+  const auto state_of = [&](TokenMasks& masks, const std::string& text) {
+    int32_t state = masks.states().at(automaton.root());
+    for (const char c : text) state = masks.states().step(state, static_cast<uint8_t>(c));
+    return state;
+  };
+  const std::string text = "abcabcabcabcabc";
+  std::vector<uint32_t> mask(static_cast<size_t>(trie.words()));
+  EXPECT_TRUE(all.add(state_of(all, text), kManyTokens, mask));
+  EXPECT_GT(all.work(), 8000);
+  std::ranges::fill(mask, 0);
+  EXPECT_FALSE(few.add(state_of(few, text), kManyTokens, mask));
+  EXPECT_TRUE(few.gave_up());
+  EXPECT_LT(few.work(), all.work() / 2);
+  EXPECT_EQ(mask, std::vector<uint32_t>(mask.size(), 0));
+}
+
+// However tokens are chosen, a text ends within the tokens that there are, if as many bytes suffice.
+TEST(TokenMasks, LeadToAnEndThatIsNear) {
+  const std::vector<std::string> tokens =
+      byte_tokens({"{\"", "\":", "\"}", "]]", "[[", "aa", "\", \"", "null", "\u0041"});
+  const auto trie = trie_of(tokens);
+  using Kind = GrammarSource::Kind;
+  const std::vector<std::tuple<Kind, std::string, int64_t>> sources = {
+      {Kind::kJsonSchema,
+       R"({"type":"object","properties":{"a":{"type":"array"},"b":{"minLength":9,"type":"string"},)"
+       R"("c":{"$ref":"#"}},"required":["a"]})",
+       8},  // {"a":[]}
+      {Kind::kJsonSchema, R"({"type":"array","items":{"$ref":"#"},"minItems":0})", 2},
+      {Kind::kJsonObject, "", 2},
+      {Kind::kRegex, "(abc)+(d{30})?", 3},
+      {Kind::kGrammar, "root ::= \"(\" root root \")\" | [a-z]", 1}};
+  std::mt19937 random(5);
+  for (const auto& [kind, source, shortest] : sources) {
+    const auto grammar = CompiledGrammar::compile({kind, source}, trie);
+    ASSERT_EQ(grammar->automaton().bytes_to_end(grammar->automaton().root()), shortest) << source;
+    for (int n = 0; n < 300; ++n) {
+      const int64_t most = shortest + static_cast<int64_t>(random() % 60);
+      const auto reader = grammar->begin({kEnd}, most);
+      std::string text;
+      bool goes_on = true;
+      for (int64_t i = 0; i < most && goes_on; ++i) {
+        const std::vector<int32_t> ids = allowed(reader->mask(), trie->ids());
+        ASSERT_FALSE(ids.empty()) << text;
+        const int32_t id = ids[random() % ids.size()];
+        if (id == kEnd) break;
+        text += tokens[static_cast<size_t>(id)];
+        goes_on = reader->accept(id);
+      }
+      ASSERT_TRUE(reader->is_whole()) << source << ": " << text;
+    }
+  }
+}
+
+TEST(TokenMasks, LeadToTheNearestEndWhereNoneIsNearEnough) {
+  const auto grammar = CompiledGrammar::compile({GrammarSource::Kind::kRegex, "a(b{9}|c{5})"},
+                                                trie_of({"", "a", "b", "c", "ab", "ac"}));
+  EXPECT_EQ(allowed(grammar->begin({kEnd}, 3)->mask(), 6), (std::vector<int32_t>{5}));
+  EXPECT_EQ(allowed(grammar->begin({kEnd}, 7)->mask(), 6), (std::vector<int32_t>{1, 5}));
+  EXPECT_EQ(allowed(grammar->begin({kEnd}, 9)->mask(), 6), (std::vector<int32_t>{1, 4, 5}));
+}
+
 TEST(TokenMasks, EqualTokensAreAllowedTogether) {
   const auto grammar = CompiledGrammar::compile({GrammarSource::Kind::kChoice, "", {"yes", "yea"}},
                                                 trie_of({"", "y", "ye", "y", "yes!", "ea"}));
-  const auto reader = grammar->begin({kEnd});
+  const auto reader = grammar->begin({kEnd}, kManyTokens);
   EXPECT_EQ(allowed(reader->mask(), 6), (std::vector<int32_t>{1, 2, 3}));
   EXPECT_TRUE(reader->accept(3));
   EXPECT_EQ(allowed(reader->mask(), 6), (std::vector<int32_t>{5}));
@@ -152,7 +226,7 @@ TEST(TokenMasks, EqualTokensAreAllowedTogether) {
 TEST(TokenMasks, ATextThatNoTokenGoesOnIsNotWhole) {
   const auto grammar = CompiledGrammar::compile({GrammarSource::Kind::kChoice, "", {"yes", "no"}},
                                                 trie_of({"", "y", "e", "n", "o"}));
-  const auto reader = grammar->begin({kEnd});
+  const auto reader = grammar->begin({kEnd}, kManyTokens);
   EXPECT_TRUE(reader->accept(1));
   EXPECT_FALSE(reader->accept(2));  // "s" is missing
   EXPECT_FALSE(reader->is_whole());

@@ -127,7 +127,7 @@ TEST(ToolCalls, GrammarsMakeCallsThatAreFound) {
            concat(R"({"format":")", format, R"(","parallel":)", parallel, ",", tools, "}")},
           trie);
       for (int n = 0; n < 20; ++n) {
-        const auto reader = grammar->begin({kEnd});
+        const auto reader = grammar->begin({kEnd}, kManyTokens);
         std::string text;
         bool goes_on = true;
         while (goes_on) {

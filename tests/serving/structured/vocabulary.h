@@ -6,6 +6,7 @@
 namespace trireme::test {
 
 inline constexpr int32_t kEnd = 0;
+inline constexpr int64_t kManyTokens = 1 << 20;  // more than any text has
 
 // All 256 bytes behind the end, then others.
 inline std::vector<std::string> byte_tokens(const std::vector<std::string>& more = {}) {
@@ -32,7 +33,7 @@ inline std::vector<int32_t> allowed(std::span<const uint32_t> mask, int64_t ids)
 
 // Whether the bytes, one token each, are a text of the grammar.
 inline bool takes(const CompiledGrammar& grammar, const std::string& text) {
-  const auto reader = grammar.begin({kEnd});
+  const auto reader = grammar.begin({kEnd}, kManyTokens);
   for (size_t i = 0; i < text.size(); ++i) {
     const int32_t id = 1 + static_cast<uint8_t>(text[i]);
     if (!allows(reader->mask(), id)) return false;

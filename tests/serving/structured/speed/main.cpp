@@ -38,7 +38,7 @@ void measure(const char* name, const GrammarSource& source,
   std::vector<double> times;
   std::mt19937_64 random(2);
   for (int text = 0; text < 60; ++text) {
-    const auto reader = grammar->begin({kEnd});
+    const auto reader = grammar->begin({kEnd}, kManyTokens);
     for (int step = 0; step < 200; ++step) {
       const std::vector<int32_t> ids = allowed(reader->mask(), trie->ids());
       const int32_t id = ids[random() % ids.size()];
