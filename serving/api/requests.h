@@ -21,7 +21,9 @@ struct Constraint {
   std::string text = {};  // the schema as JSON, the regular expression, the grammar,
                           // the tools
   std::vector<std::string> choices = {};  // of kChoice
-  std::string param = {};                 // the field that asks for it
+  std::string tools =
+      {};  // of which calls may stand in place of such a text, as kToolCalls has them in `text`
+  std::string param = {};  // the field that asks for it
 };
 
 struct Prompt {

@@ -62,14 +62,17 @@ std::string percent_decoded(std::string_view text) {
 std::optional<GrammarSource> grammar_of(const Constraint& constraint) {
   using From = Constraint::Kind;
   using To = GrammarSource::Kind;
+  const auto source = [&](To kind) {
+    return GrammarSource{kind, constraint.text, constraint.choices, constraint.tools};
+  };
   switch (constraint.kind) {
     case From::kNone: return {};
-    case From::kJsonObject: return GrammarSource{.kind = To::kJsonObject};
-    case From::kJsonSchema: return GrammarSource{To::kJsonSchema, constraint.text};
-    case From::kRegex: return GrammarSource{To::kRegex, constraint.text};
-    case From::kGrammar: return GrammarSource{To::kGrammar, constraint.text};
-    case From::kToolCalls: return GrammarSource{To::kToolCalls, constraint.text};
-    case From::kChoice: return GrammarSource{To::kChoice, "", constraint.choices};
+    case From::kJsonObject: return source(To::kJsonObject);
+    case From::kJsonSchema: return source(To::kJsonSchema);
+    case From::kRegex: return source(To::kRegex);
+    case From::kGrammar: return source(To::kGrammar);
+    case From::kToolCalls: return source(To::kToolCalls);
+    case From::kChoice: return source(To::kChoice);
   }
   return {};
 }
@@ -343,15 +346,13 @@ HttpAnswer Service::chat_completions(HttpRequest& http) {
   return generate(http, request, std::move(form), std::move(prompts), std::move(place));
 }
 
-// What a model says of tools is found in its text; where it must call one, a grammar sees to it.
+// What a model says of tools is found in its text. Where it must call one, a grammar sees to it; where it need not, what
+// the text must be without calls is one of two ways.
 void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
   if (config_.tools == ToolFormat::kNone)
     fail_unavailable("tools",
                      "how this model calls tools is not known: its chat template has no form that "
                      "is; the server's --tool-call-parser names one");
-  if (request.constraint.kind != Constraint::Kind::kNone)
-    fail_unavailable("tools", "tools are not available together with ", request.constraint.param,
-                     "; say tool_choice \"none\" for a text without calls");
   const nlohmann::ordered_json& tools = request.variables->at("tools");
   nlohmann::ordered_json called = nlohmann::ordered_json::array();
   form.tools.format = config_.tools;
@@ -359,21 +360,28 @@ void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
   for (const auto& tool : tools) {
     const auto& function = tool.at("function");
     form.tools.names.push_back(function.at("name").get<std::string>());
-    if (request.tool_name.empty() || request.tool_name == form.tools.names.back())
-      called.push_back(function);
+    if (!request.tool_name.empty() && request.tool_name != form.tools.names.back()) continue;
+    nlohmann::ordered_json one = {{"name", form.tools.names.back()}};
+    if (function.contains("parameters")) one["parameters"] = function["parameters"];
+    called.push_back(std::move(one));
   }
-  if (request.tool_choice == ToolChoice::kAuto) {
+  const bool automatic = request.tool_choice == ToolChoice::kAuto;
+  if (automatic && request.constraint.kind == Constraint::Kind::kNone) {
     // A marker that is a token of its own must be seen to be found.
     const int32_t marker = tokenizer_.find(tool_marker(config_.tools));
     if (marker >= 0 && tokenizer_.is_control(marker)) form.text.show_special = true;
     return;
   }
-  form.tools.only_calls = true;
-  const bool several = request.parallel_tool_calls && request.tool_choice == ToolChoice::kRequired;
+  const bool several = request.parallel_tool_calls && request.tool_choice != ToolChoice::kNamed;
   const nlohmann::ordered_json source = {
       {"format", text(config_.tools)}, {"parallel", several}, {"tools", std::move(called)}};
-  request.constraint = {
-      .kind = Constraint::Kind::kToolCalls, .text = source.dump(), .param = "tools"};
+  form.tools.either = automatic;
+  form.tools.only_calls = !automatic;
+  if (automatic)
+    request.constraint.tools = source.dump();
+  else
+    request.constraint = {
+        .kind = Constraint::Kind::kToolCalls, .text = source.dump(), .param = "tools"};
 }
 
 HttpAnswer Service::embeddings(HttpRequest& http) {

@@ -15,9 +15,7 @@ constexpr std::chrono::milliseconds kPreparing{400};
 // Of the masks of one text together (TokenMasks::work): a second or so. What takes more ends there.
 constexpr int64_t kMostWorkOfAText = 8 * TokenMasks::kMostWork;
 
-}  // namespace
-
-Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
+Grammar::Node text_of(Grammar& grammar, const GrammarSource& source) {
   switch (source.kind) {
     case GrammarSource::Kind::kJsonObject: return json_object_grammar(grammar);
     case GrammarSource::Kind::kJsonSchema: return json_schema_grammar(grammar, source.text);
@@ -30,6 +28,14 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
   std::vector<Grammar::Node> ways;
   for (const std::string& choice : source.choices) ways.push_back(grammar.literal(choice));
   return grammar.choice(std::move(ways));
+}
+
+}  // namespace
+
+Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
+  const Grammar::Node text = text_of(grammar, source);
+  if (source.tools.empty()) return text;
+  return grammar.choice({text, tool_call_grammar(grammar, source.tools)});
 }
 
 // Follows one text.

@@ -17,6 +17,7 @@ struct GrammarSource {
   Kind kind = Kind::kJsonObject;
   std::string text = {};  // the schema as JSON, the regular expression, the grammar, the tools
   std::vector<std::string> choices = {};  // of kChoice
+  std::string tools = {};  // of which calls may stand in place of such a text; "": none
   bool operator==(const GrammarSource&) const = default;
 };
 
@@ -30,7 +31,7 @@ class CompiledGrammar final : public TextRule,
                                                         std::shared_ptr<const TokenTrie> trie,
                                                         const GrammarLimits& limits = {});
 
-  // Where each byte is a token no text is cut off that has a shorter end within max_tokens.
+  // Where each byte is a token, a text is cut off only if the shortest there is has more than max_tokens bytes.
   std::unique_ptr<TextReader> begin(std::vector<int32_t> end_ids,
                                     int64_t max_tokens) const override;
   const PushdownAutomaton& automaton() const { return automaton_; }

@@ -45,18 +45,23 @@ void ToolCallParser::content(char c, ToolCallDelta& delta) {
     return;
   }
   held_ += c;
+  if (options_.either && said_) {
+    delta.content += std::exchange(held_, {});
+    return;
+  }
   for (;;) {
     const size_t begin =
         static_cast<size_t>(std::ranges::find_if_not(held_, is_space) - held_.begin());
     const std::string_view rest = std::string_view(held_).substr(begin);
     if (rest.empty()) return;
-    if (options_.format == ToolFormat::kLlama3 && !said_ && rest == "{") {
-      raw_ = std::move(held_);
+    const bool object = options_.format == ToolFormat::kLlama3 && rest == "{";
+    const bool list = options_.format == ToolFormat::kMistral && options_.either && rest == "[";
+    if (!said_ && (object || list)) {
+      raw_ = std::exchange(held_, {});
       raw_.pop_back();
-      held_.clear();
       bare_ = true;
       state_ = State::kBefore;
-      return before('{', delta);
+      return before(c, delta);
     }
     if (rest == marker_) {
       raw_ = std::exchange(held_, {});
@@ -93,6 +98,7 @@ void ToolCallParser::before(char c, ToolCallDelta& delta) {
     return object(c, delta);
   }
   if (list && c == ']') {
+    if (calls_ == 0) return give_up(delta);
     state_ = State::kContent;
     raw_.clear();
     return;

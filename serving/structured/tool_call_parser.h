@@ -20,7 +20,8 @@ struct ToolCallOptions {
   bool only_calls = false;  // the text was made by tool_call_grammar(): it has no content
   bool parallel = true;     // else all but the first are left out
   std::vector<std::string> names =
-      {};  // of the tools: an object that begins a text of llama3 calls one of them
+      {};  // of the tools: an object without a marker that begins a text calls one of them
+  bool either = false;  // the text is content without calls, or was made by it
 };
 
 struct ToolCallDelta {

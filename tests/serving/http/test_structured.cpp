@@ -161,10 +161,44 @@ TEST(StructuredOutput, ToolsThatMustBeCalledAre) {
     EXPECT_EQ(Json::parse(streamed).size(), arguments.size());
     EXPECT_EQ(streamed == "{}", *name == 'n') << streamed;
   }
-  EXPECT_EQ(
-      server.ask(post("/v1/chat/completions", body(R"("response_format":{"type":"json_object"})")))
-          .status,
-      501);
+}
+
+// Where calls are left to the model, the text is one or the other.
+TEST(StructuredOutput, ToolsStandBesideAFormat) {
+  for (const ToolFormat format : {ToolFormat::kHermes, ToolFormat::kLlama3, ToolFormat::kMistral}) {
+    RecordedServerOptions options;
+    options.tools = format;
+    RecordedServer server(options);
+    int texts = 0, calls = 0;
+    for (int i = 0; i < 100 && (texts == 0 || calls == 0); ++i) {
+      const Response r =
+          server.ask(post("/v1/chat/completions",
+                          concat(R"({"model":"m","messages":[{"role":"user","content":"hi )", i,
+                                 R"("}],"max_tokens":300,"parallel_tool_calls":false,)"
+                                 R"("tools":[{"type":"function","function":{"name":"f"}}],)"
+                                 R"("structured_outputs":{"regex":"!(yes|no)( (yes|no)){3}"}})")));
+      ASSERT_EQ(r.status, 200) << r.body;
+      const Json one = Json::parse(r.body)["choices"][0];
+      const bool called = one["message"].contains("tool_calls");
+      (called ? calls : texts) += 1;
+      EXPECT_EQ(one["finish_reason"], called ? "tool_calls" : "stop");
+      if (called)
+        EXPECT_EQ(one["message"]["tool_calls"][0]["function"]["arguments"], "{}");
+      else
+        EXPECT_TRUE(std::regex_match(one["message"]["content"].get<std::string>(),
+                                     std::regex("!(yes|no)( (yes|no)){3}")))
+            << one.dump();
+    }
+    EXPECT_GT(texts, 0);
+    EXPECT_GT(calls, 0);
+    // Where one must be called there is no text.
+    const Response must = server.ask(
+        post("/v1/chat/completions",
+             R"({"model":"m","messages":[{"role":"user","content":"hi"}],"tool_choice":"required",)"
+             R"("parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}],)"
+             R"("response_format":{"type":"json_object"},"max_tokens":300})"));
+    EXPECT_EQ(Json::parse(must.body)["choices"][0]["finish_reason"], "tool_calls") << must.body;
+  }
 }
 
 // While grammars that are hard are compiled, others are answered.

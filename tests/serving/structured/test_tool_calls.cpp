@@ -88,6 +88,37 @@ TEST(ToolCalls, OfMistral) {
          false);
 }
 
+// Texts that are calls from their beginning, or none.
+TEST(ToolCalls, OfTextsThatAreEither) {
+  const auto either = [](ToolFormat format, const std::string& text, const std::string& want) {
+    for (const size_t piece : {1, 2, 3, 5, 1000})
+      EXPECT_EQ(parsed(text, {.format = format, .names = {"f", "g"}, .either = true}, piece), want)
+          << text << ", in pieces of " << piece;
+  };
+  const std::string marked = R"({"a":"<tool_call>\n{\"name\": \"f\"}"})";
+  either(ToolFormat::kHermes, marked, marked);
+  either(ToolFormat::kHermes, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>",
+         "|f({})");
+  either(ToolFormat::kMistral, R"([{"name": "f", "arguments": {"a": 1}}, {"name": "g"}])",
+         R"(|f({"a": 1})|g({}))");
+  for (const char* content :
+       {"[]", "[1, 2]", R"([{"name": "h"}, {"name": "f"}])", R"({"name": "f"})", "[[]]"})
+    either(ToolFormat::kMistral, content, content);
+  either(ToolFormat::kLlama3, R"({"name": "f", "parameters": {}})", "|f({})");
+  either(ToolFormat::kLlama3, R"({"x": [{"name": "f"}]})", R"({"x": [{"name": "f"}]})");
+}
+
+TEST(ToolCalls, MayStandInPlaceOfATextThatMustBeSomething) {
+  const std::string tools = R"("parallel":false,"tools":[{"name":"f"}]})";
+  const auto grammar = CompiledGrammar::compile(
+      {GrammarSource::Kind::kRegex, "[0-9]+", {}, concat(R"({"format":"hermes",)", tools)},
+      trie_of(byte_tokens()));
+  EXPECT_TRUE(takes(*grammar, "42"));
+  EXPECT_TRUE(takes(*grammar, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"));
+  EXPECT_FALSE(takes(*grammar, "word"));
+  EXPECT_FALSE(takes(*grammar, "4<tool_call>"));
+}
+
 TEST(ToolCalls, FormatsAreKnownByTheirTemplates) {
   EXPECT_EQ(tool_format_of_template("...'<tool_call>\\n'..."), ToolFormat::kHermes);
   EXPECT_EQ(tool_format_of_template("[AVAILABLE_TOOLS]..[TOOL_CALLS]"), ToolFormat::kMistral);
