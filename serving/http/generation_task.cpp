@@ -69,6 +69,10 @@ struct GenerationTask::Mailbox {
     compiled = {std::move(rule), error};
     wake();
   }
+  bool is_open() {
+    const std::lock_guard lock(mutex);
+    return static_cast<bool>(wake);
+  }
   std::optional<Compiled> take_compiled() {
     const std::lock_guard lock(mutex);
     return std::exchange(compiled, {});
@@ -148,11 +152,13 @@ void GenerationTask::cancel_all() {
 void GenerationTask::start(std::function<void()> wake) {
   mailbox_->set(std::move(wake));
   if (!work_.grammar) return enter_engine(nullptr);
-  work_.compiler->compile(*std::exchange(work_.grammar, {}),
-                          [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
-                                               const std::string& error) noexcept {
-                            mailbox->put(std::move(rule), error);
-                          });
+  work_.compiler->compile(
+      *std::exchange(work_.grammar, {}),
+      [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
+                           const std::string& error) noexcept {
+        mailbox->put(std::move(rule), error);
+      },
+      [mailbox = mailbox_] { return mailbox->is_open(); });
 }
 
 void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {

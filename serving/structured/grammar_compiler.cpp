@@ -7,6 +7,13 @@ namespace {
 
 constexpr size_t kMostKept = 256;  // looked through one after the other
 
+int64_t bytes_of(const GrammarSource& source) {
+  int64_t bytes = std::ssize(source.text) + std::ssize(source.tools);
+  for (const std::string& choice : source.choices)
+    bytes += std::ssize(choice) + int64_t{sizeof(std::string)};
+  return bytes;
+}
+
 }  // namespace
 
 GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenTrie> trie, const GrammarLimits& limits,
@@ -24,12 +31,16 @@ GrammarCompiler::~GrammarCompiler() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void GrammarCompiler::compile(GrammarSource source, Done done) {
+void GrammarCompiler::compile(GrammarSource source, Done done, Wanted wanted) {
   std::shared_ptr<const CompiledGrammar> known;
   {
     const std::lock_guard lock(mutex_);
     known = find(source);
-    if (known == nullptr) jobs_.emplace_back(std::move(source), done);
+    if (known == nullptr) {
+      // Clients that ask and leave would have jobs wait without end.
+      std::erase_if(jobs_, [](const Job& job) { return !job.wanted(); });
+      jobs_.push_back({std::move(source), done, std::move(wanted)});
+    }
   }
   if (known != nullptr) return done(std::move(known), "");
   wake_.notify_one();
@@ -51,7 +62,7 @@ void GrammarCompiler::keep(GrammarSource source,
   int64_t bytes = 0;
   size_t count = 0;
   for (auto at = kept_.begin(); at != kept_.end(); ++at) {
-    bytes += at->grammar->bytes();
+    bytes += at->grammar->bytes() + bytes_of(at->source);
     if (++count <= kMostKept && (bytes <= bytes_ || count == 1)) continue;
     kept_.erase(at, kept_.end());
     return;
@@ -63,10 +74,10 @@ void GrammarCompiler::work() {
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
     if (stop_) return;
-    auto [source, done] = std::move(jobs_.front());
+    Job job = std::move(jobs_.front());
     jobs_.pop_front();
     lock.unlock();
-    run(source, done);
+    if (job.wanted()) run(job.source, job.done);
   }
 }
 

@@ -22,14 +22,20 @@ class GrammarCompiler {
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
   // The rule, or why there is none. Called once, here where it is known already, else on a thread of the compiler's;
-  // it must not throw.
+  // it must not throw. wanted: whether anybody still waits for it; what nobody does is not compiled.
   using Done = std::function<void(std::shared_ptr<const TextRule>, const std::string& error)>;
-  void compile(GrammarSource source, Done done);
+  using Wanted = std::function<bool()>;
+  void compile(GrammarSource source, Done done, Wanted wanted);
 
  private:
   struct Kept {
     GrammarSource source;
     std::shared_ptr<const CompiledGrammar> grammar;
+  };
+  struct Job {
+    GrammarSource source;
+    Done done;
+    Wanted wanted;
   };
   std::shared_ptr<const CompiledGrammar> find(const GrammarSource& source);
   void keep(GrammarSource source, const std::shared_ptr<const CompiledGrammar>& grammar);
@@ -42,7 +48,7 @@ class GrammarCompiler {
   std::mutex mutex_;  // of those below
   std::condition_variable wake_;
   bool stop_ = false;
-  std::deque<std::pair<GrammarSource, Done>> jobs_;
+  std::deque<Job> jobs_;
   std::list<Kept> kept_;  // the last used first
   std::vector<std::thread> threads_;
 };
