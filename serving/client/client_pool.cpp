@@ -39,7 +39,7 @@ boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& request
       if (error.timed_out() || kept->is_closed()) throw;  // else the server has closed it
     }
   }
-  const std::shared_ptr<HttpClient> fresh = make_http_client(executor_, server_, tls_);
+  const std::shared_ptr<HttpClient> fresh = make_client();
   client = fresh;
   co_await fresh->connect(connect_limit);
   co_await fresh->send(request, limit);

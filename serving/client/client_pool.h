@@ -24,6 +24,10 @@ class ClientPool {
                                             HttpClient::Limit connect_limit,
                                             HttpClient::Limit limit,
                                             std::shared_ptr<HttpClient>& client);
+  // A client that is not connected yet, for whoever keeps none here.
+  std::unique_ptr<HttpClient> make_client() const {
+    return make_http_client(executor_, server_, tls_, known_);
+  }
   // The answer has been read: the connection is kept if it can be.
   void give_back(std::shared_ptr<HttpClient> client);
   // Those that nobody has asked for lately are closed; who takes one does that too.
@@ -39,6 +43,7 @@ class ClientPool {
   boost::asio::any_io_executor executor_;
   ServerAddress server_;
   std::shared_ptr<boost::asio::ssl::context> tls_;
+  std::shared_ptr<KnownAddresses> known_ = std::make_shared<KnownAddresses>();
   std::vector<Idle> idle_;  // the longest idle first
 };
 

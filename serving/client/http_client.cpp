@@ -25,6 +25,7 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 using TlsStream = asio::ssl::stream<beast::tcp_stream>;
+using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kMostHeadBytes = 64 << 10;
 constexpr size_t kReadBytes = 16 << 10;
@@ -41,8 +42,12 @@ std::string lower(std::string text) {
 template <class Stream>
 class StreamClient final : public HttpClient {
  public:
-  StreamClient(Stream stream, ServerAddress server, std::shared_ptr<asio::ssl::context> tls)
-      : tls_(std::move(tls)), stream_(std::move(stream)), server_(std::move(server)) {}
+  StreamClient(Stream stream, ServerAddress server, std::shared_ptr<asio::ssl::context> tls,
+               std::shared_ptr<KnownAddresses> known)
+      : tls_(std::move(tls)),
+        stream_(std::move(stream)),
+        server_(std::move(server)),
+        known_(std::move(known)) {}
 
   Awaitable<void> connect(Limit limit) override;
   Awaitable<void> send(std::string request, Limit limit) override;
@@ -68,6 +73,7 @@ class StreamClient final : public HttpClient {
   std::shared_ptr<asio::ssl::context> tls_;  // outlives the stream
   Stream stream_;
   ServerAddress server_;
+  std::shared_ptr<KnownAddresses> known_;
   tcp::resolver resolver_{stream_.get_executor()};
   beast::flat_buffer buffer_{kMostHeadBytes + kReadBytes};
   std::optional<Parser> parser_;
@@ -95,6 +101,9 @@ asio::awaitable<std::vector<tcp::endpoint>> StreamClient<Stream>::resolve(Limit 
     out.emplace_back(address, static_cast<asio::ip::port_type>(std::stoi(server_.port)));
     co_return out;
   }
+  const bool knows = known_ != nullptr && !known_->list.empty();
+  if (knows && known_->looked && Clock::now() - *known_->looked < known_->fresh)
+    co_return known_->list;
   enum class State { kAsking, kLate, kAnswered };
   const auto state = std::make_shared<State>(State::kAsking);
   asio::steady_timer deadline(stream_.get_executor(), limit);
@@ -106,8 +115,11 @@ asio::awaitable<std::vector<tcp::endpoint>> StreamClient<Stream>::resolve(Limit 
   auto [error, found] = co_await resolver_.async_resolve(server_.host, server_.port, kTuple);
   const bool late = *state == State::kLate;
   *state = State::kAnswered;
+  if (known_ != nullptr) known_->looked = Clock::now();
+  if ((late || error) && knows && !closed_) co_return known_->list;
   check(late ? error_code(beast::error::timeout) : error, "looking up its name", limit);
   for (const auto& entry : found) out.push_back(entry.endpoint());
+  if (known_ != nullptr) known_->list = out;
   co_return out;
 }
 
@@ -117,6 +129,7 @@ asio::awaitable<void> StreamClient<Stream>::connect(Limit limit) {
   beast::tcp_stream& tcp_layer = beast::get_lowest_layer(stream_);
   tcp_layer.expires_after(limit);
   const auto [error, where] = co_await tcp_layer.async_connect(addresses, kTuple);
+  if (error && known_ != nullptr) known_->looked.reset();  // it may have moved
   check(error, "connecting", limit);
   error_code ignored;
   tcp_layer.socket().set_option(tcp::no_delay(true), ignored);
@@ -200,13 +213,14 @@ std::shared_ptr<asio::ssl::context> make_client_tls(const std::string& ca_file) 
 
 std::unique_ptr<HttpClient> make_http_client(const asio::any_io_executor& executor,
                                              const ServerAddress& server,
-                                             const std::shared_ptr<asio::ssl::context>& tls) {
+                                             const std::shared_ptr<asio::ssl::context>& tls,
+                                             std::shared_ptr<KnownAddresses> known) {
   if (!server.tls)
     return std::make_unique<StreamClient<beast::tcp_stream>>(beast::tcp_stream(executor), server,
-                                                             nullptr);
+                                                             nullptr, std::move(known));
   TRIREME_CHECK(tls != nullptr, "a server over TLS, and no settings of TLS");
   return std::make_unique<StreamClient<TlsStream>>(TlsStream(beast::tcp_stream(executor), *tls),
-                                                   server, tls);
+                                                   server, tls, std::move(known));
 }
 
 asio::awaitable<std::string> read_whole_body(HttpClient& client, size_t most,

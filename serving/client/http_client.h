@@ -6,8 +6,10 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,6 +41,15 @@ struct ResponseHead {
   const std::string* find(std::string_view lower_case_name) const;
 };
 
+// What a server's name stood for when it was last looked up, for all clients of that server: so that a name service
+// which does not answer for a while breaks off nothing and holds nobody up.
+struct KnownAddresses {
+  std::chrono::milliseconds fresh{30'000};  // so long they are not looked up again
+  std::vector<boost::asio::ip::tcp::endpoint> list = {};
+  // When they were looked up, or could not be; absent: never, or nobody answered there.
+  std::optional<std::chrono::steady_clock::time_point> looked = {};
+};
+
 class HttpClient {
  public:
   using Limit = std::chrono::milliseconds;
@@ -64,10 +75,12 @@ class HttpClient {
 // ca_file: PEM certificates to trust beside the system's; "" none. InputError when they cannot be read.
 std::shared_ptr<boost::asio::ssl::context> make_client_tls(const std::string& ca_file);
 
-// tls: of make_client_tls; needed where the server's address says https.
+// tls: of make_client_tls; needed where the server's address says https. known: of the executor's thread; may be
+// absent.
 std::unique_ptr<HttpClient> make_http_client(const boost::asio::any_io_executor& executor,
                                              const ServerAddress& server,
-                                             const std::shared_ptr<boost::asio::ssl::context>& tls);
+                                             const std::shared_ptr<boost::asio::ssl::context>& tls,
+                                             std::shared_ptr<KnownAddresses> known = {});
 
 // The rest of a body, at most so many bytes; ClientError beyond.
 boost::asio::awaitable<std::string> read_whole_body(HttpClient& client, size_t most,

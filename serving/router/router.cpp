@@ -128,7 +128,7 @@ void Router::Impl::break_off(size_t server) {
 
 asio::awaitable<int> Router::Impl::ask_health(size_t server, const char* path) {
   const ServerAddress& address = config.servers[server];
-  const auto client = make_http_client(state_.executor, address, tls_);
+  const auto client = state_.pools[server]->make_client();
   co_await client->connect(config.health_timeout);
   co_await client->send(concat("GET ", address.base, path, " HTTP/1.1\r\nHost: ",
                                address.authority(), "\r\nConnection: close\r\n\r\n"),

@@ -64,11 +64,12 @@ struct Answer {
   bool timed_out = false, reusable = false;
 };
 
-Answer ask(const ServerAddress& server, milliseconds limit = milliseconds(5000)) {
+Answer ask(const ServerAddress& server, milliseconds limit = milliseconds(5000),
+           const std::shared_ptr<KnownAddresses>& known = {}) {
   asio::io_context context(1);
   Answer out;
   const auto run = [&]() -> asio::awaitable<void> {
-    const auto client = make_http_client(context.get_executor(), server, nullptr);
+    const auto client = make_http_client(context.get_executor(), server, nullptr, known);
     try {
       co_await client->connect(limit);
       co_await client->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n", limit);
@@ -174,6 +175,38 @@ TEST(HttpClient, NamesAServerThatIsNotThere) {
       << refused.error;
   const Answer nameless = ask(parse_server_address("http://nowhere.invalid:1", "--server"));
   EXPECT_NE(nameless.error.find("looking up its name"), std::string::npos) << nameless.error;
+}
+
+// A name service that fails is no reason to give a server up; one that says something else is believed in time.
+TEST(HttpClient, FindsAServerWhoseNameIsNotFoundAnyMore) {
+  const std::string reply = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
+  const auto known = std::make_shared<KnownAddresses>();
+  ServerAddress server;
+  const auto ask_at = [&](const std::string& host, const FakeServer& there) {
+    server = there.address();
+    server.host = host;
+    return ask(server, milliseconds(5000), known);
+  };
+  const std::string no_name = "a..b";
+  {
+    const FakeServer first({reply});
+    EXPECT_NE(ask_at(no_name, first).error, "");
+    EXPECT_EQ(ask_at("localhost", first).body, "a");
+  }
+  ASSERT_FALSE(known->list.empty());
+  const auto looked = known->looked;
+  // As long as they are fresh nobody is asked; later they are what is left.
+  for (const milliseconds fresh : {known->fresh, milliseconds(0)}) {
+    const FakeServer next({reply});
+    for (auto& endpoint : known->list)
+      endpoint.port(static_cast<uint16_t>(std::stoi(next.address().port)));
+    known->fresh = fresh;
+    EXPECT_EQ(ask_at(no_name, next).body, "a") << fresh.count();
+    EXPECT_EQ(known->looked == looked, fresh > milliseconds(0));
+  }
+  // Nobody is there: the name is asked again the next time.
+  EXPECT_NE(ask(server, milliseconds(5000), known).error, "");
+  EXPECT_FALSE(known->looked.has_value());
 }
 
 TEST(ServerAddress, IsReadAsItIsMeant) {
