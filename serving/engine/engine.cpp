@@ -1,7 +1,7 @@
 #include "serving/engine/engine.h"
 
+#include <algorithm>
 #include <chrono>
-#include <future>
 #include <random>
 
 #include "engine/core/error.h"
@@ -96,6 +96,18 @@ void Engine::between_steps(const std::function<void()>& work) {
   done.get_future().get();
 }
 
+void Engine::change_weights(Handover how, std::function<void()> change) {
+  const auto done = std::make_shared<std::promise<void>>();
+  hand_in_work([this, how, change = std::move(change), done] {
+    const std::string why = failure();
+    if (why.empty())
+      change_ = {how, change, done};
+    else
+      done->set_exception(std::make_exception_ptr(Error(why)));
+  });
+  done->get_future().get();
+}
+
 EngineCounts Engine::counts() const {
   const std::lock_guard lock(mutex_);
   return counts_;
@@ -143,12 +155,14 @@ void Engine::hand_in(std::vector<Incoming> incoming) {
 
 void Engine::loop() {
   while (take_incoming()) {
+    change_if_due();
     if (!failure().empty() || scheduler_.idle()) continue;
     try {
       step();
     } catch (const std::exception& e) {
       end_all(e.what());
     }
+    change_if_due();  // it may have waited for what ended with this step
   }
   {
     const std::lock_guard lock(mutex_);
@@ -177,18 +191,27 @@ void Engine::accept(Incoming& one) {
     publish_counts();
     return one.work();
   }
-  if (one.sequence == nullptr) {
-    const auto at = running_.find(one.id);
-    if (at == running_.end()) return;
-    scheduler_.cancel(*at->second.sequence);
-    ids_.erase(at->second.sequence.get());
-    running_.erase(at);
-    return;
-  }
+  if (one.sequence == nullptr) return take_back(one.id);
   if (const std::string why = failure(); !why.empty()) {
     one.listener({.finish = FinishReason::kError, .error = why});
     return;
   }
+  if (change_)
+    held_.push_back(std::move(one));
+  else
+    start(one);
+}
+
+void Engine::take_back(SequenceId id) {
+  std::erase_if(held_, [&](const Incoming& one) { return one.id == id; });
+  const auto at = running_.find(id);
+  if (at == running_.end()) return;
+  scheduler_.cancel(*at->second.sequence);
+  ids_.erase(at->second.sequence.get());
+  running_.erase(at);
+}
+
+void Engine::start(Incoming& one) {
   try {
     scheduler_.add(one.sequence);
     ids_.emplace(one.sequence.get(), one.id);
@@ -198,6 +221,29 @@ void Engine::accept(Incoming& one) {
     ids_.erase(one.sequence.get());
     one.listener({.finish = FinishReason::kError, .error = e.what()});
   }
+}
+
+void Engine::change_if_due() {
+  if (!change_ || (change_->how == Handover::kWait && !scheduler_.idle())) return;
+  if (change_->how == Handover::kAbort) end_sequences(kWeightsChange);
+  const Change change = *std::exchange(change_, {});
+  std::exception_ptr refused;
+  try {
+    change.run();
+    pool_.forget_all();
+  } catch (const InputError&) {
+    refused = std::current_exception();
+  } catch (const std::exception& e) {
+    end_all(e.what());
+    return change.done->set_exception(std::current_exception());
+  }
+  std::vector<Incoming> held = std::exchange(held_, {});
+  for (Incoming& one : held) start(one);
+  publish_counts();
+  if (refused)
+    change.done->set_exception(refused);
+  else
+    change.done->set_value();
 }
 
 void Engine::step() {
@@ -247,11 +293,7 @@ void Engine::tell(Progress& progress) {
   listener(std::move(event));
 }
 
-void Engine::end_all(const std::string& why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = why;
-  }
+void Engine::end_sequences(const std::string& why) {
   const auto running = std::exchange(running_, {});
   ids_.clear();
   for (const auto& [id, one] : running) scheduler_.cancel(*one.sequence);
@@ -259,6 +301,18 @@ void Engine::end_all(const std::string& why) {
   publish_counts();
   for (const auto& [id, one] : running)
     one.listener({.finish = FinishReason::kError, .error = why});
+}
+
+void Engine::end_all(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = why;
+  }
+  end_sequences(why);
+  std::vector<Incoming> held = std::exchange(held_, {});
+  refuse(held, why);
+  if (const std::optional<Change> change = std::exchange(change_, {}))
+    change->done->set_exception(std::make_exception_ptr(Error(why)));
   std::vector<Incoming> incoming;
   {
     const std::lock_guard lock(mutex_);
@@ -279,6 +333,7 @@ void Engine::refuse(std::vector<Incoming>& incoming, const std::string& why) {
 void Engine::publish_counts() {
   const std::lock_guard lock(mutex_);
   counts_ = {scheduler_.counts(), pool_.used(), pool_.blocks()};
+  counts_.scheduler.waiting += std::ssize(held_);
 }
 
 }  // namespace trireme

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -43,6 +45,15 @@ struct StepReport {
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, tell_seconds = 0;
 };
 
+// What becomes of sequences when the weights change that compute them.
+enum class Handover {
+  kWait,  // those that have come before end with the old weights, those that come meanwhile wait for the new ones
+  kAbort,  // all end with an error
+  kKeep,   // they go on: behind the keys and values of the old weights, with the new ones
+};
+// For those that kAbort ends.
+inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
+
 struct EngineCounts {
   SchedulerCounts scheduler;
   int64_t used_blocks = 0, blocks = 0;
@@ -71,6 +82,12 @@ class Engine {
   // Runs `work` on the engine's thread between two steps and waits for it.
   void between_steps(const std::function<void()>& work);
 
+  // Runs `change`, which gives the executor other weights, on the engine's thread between two steps, and waits for it;
+  // nothing is found in the cache then that was computed before. Error where the engine fails or stops before it comes
+  // to that. What `change` throws is thrown: after an InputError the old weights go on, with any other the engine has
+  // failed. One call at a time.
+  void change_weights(Handover how, std::function<void()> change);
+
   // The executor cannot compute for now, as failure() says at once: sequences end with an error, those that come
   // too, until resume(); from then on nothing is found in the cache that was computed before. Neither waits.
   void interrupt(const std::string& why);
@@ -93,13 +110,22 @@ class Engine {
     std::shared_ptr<Sequence> sequence;
     SequenceListener listener;
   };
+  struct Change {
+    Handover how = Handover::kWait;
+    std::function<void()> run;
+    std::shared_ptr<std::promise<void>> done;
+  };
   void hand_in(std::vector<Incoming> incoming);
   void hand_in_work(std::function<void()> work);
   void loop();
   bool take_incoming();
   void accept(Incoming& incoming);
+  void take_back(SequenceId id);
+  void start(Incoming& incoming);
+  void change_if_due();
   void step();
   void tell(Progress& progress);
+  void end_sequences(const std::string& why);
   void end_all(const std::string& why);
   static void refuse(std::vector<Incoming>& incoming, const std::string& why);
   void publish_counts();
@@ -110,6 +136,8 @@ class Engine {
   StepListener on_step_;
   std::unordered_map<SequenceId, Running> running_;
   std::unordered_map<const Sequence*, SequenceId> ids_;
+  std::optional<Change> change_;  // that is due, or waits
+  std::vector<Incoming> held_;    // sequences that wait for it
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_;

@@ -1,0 +1,197 @@
+// Other weights while texts are written: each text is of the ones or the others, as the way of changing says.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "engine/core/error.h"
+#include "serving/engine/engine.h"
+#include "tests/serving/scheduler/recorded_texts.h"
+
+namespace trireme {
+namespace {
+
+constexpr int32_t kVocabulary = 50;
+constexpr int64_t kBlocks = 400, kBlockTokens = 4;
+const BatchingConfig kConfig{.max_sequences = 4, .max_step_tokens = 16, .max_model_len = 100};
+
+// Texts whose tokens are even with the old weights and odd with the new ones.
+class TwoWeights final : public StepExecutor {
+ public:
+  StepOutcome execute(const StepPlan& plan) override {
+    std::this_thread::sleep_for(std::chrono::microseconds(step_time));
+    StepOutcome outcome = texts_.execute(plan);
+    for (ChosenToken& token : outcome.chosen) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
+    return outcome;
+  }
+  bool is_new = false;
+  std::atomic<int> step_time = 200;  // microseconds
+
+ private:
+  test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
+};
+
+struct Told {
+  std::vector<int32_t> tokens;
+  int64_t cached = 0;
+  FinishReason reason = FinishReason::kStop;
+  std::string error;
+  bool is_all(int32_t parity) const {
+    return std::ranges::all_of(tokens, [&](int32_t id) { return id % 2 == parity; });
+  }
+};
+
+class ChangeWeights : public testing::Test {
+ protected:
+  ChangeWeights() {
+    auto executor = std::make_unique<TwoWeights>();
+    executor_ = executor.get();
+    engine = std::make_unique<Engine>(std::move(executor), kConfig, kBlocks, kBlockTokens);
+  }
+
+  // `began` is set with the first token.
+  std::future<Told> write(std::vector<int32_t> prompt, int64_t tokens,
+                          std::promise<void>* began = nullptr) {
+    auto told = std::make_shared<Told>();
+    auto done = std::make_shared<std::promise<Told>>();
+    std::future<Told> result = done->get_future();
+    engine->add({.prompt = std::move(prompt),
+                 .choice = std::make_shared<TokenChoice>(),
+                 .max_tokens = tokens},
+                [=, first = true](SequenceEvent&& event) mutable {
+                  if (began != nullptr && std::exchange(first, false)) began->set_value();
+                  for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
+                  told->cached = event.cached_prompt;
+                  told->error = event.error;
+                  if (!event.finish) return;
+                  told->reason = *event.finish;
+                  done->set_value(*told);
+                });
+    return result;
+  }
+  void change(Handover how) {
+    engine->change_weights(how, [this] { executor_->is_new = true; });
+  }
+
+  std::unique_ptr<Engine> engine;
+  TwoWeights* executor_ = nullptr;
+};
+
+const std::vector<int32_t> kPrompt{1, 2, 3, 4, 5, 6, 7, 8, 9};
+
+TEST_F(ChangeWeights, WaitsForWhatHasComeBefore) {
+  (void)write(kPrompt, 5).get();
+  EXPECT_EQ(write(kPrompt, 5).get().cached, 8);
+  // More than run at a time: those that wait have come before too.
+  std::vector<std::future<Told>> before, beside;
+  for (int32_t i = 0; i < 10; ++i) before.push_back(write({i, 1}, 40));
+  std::atomic<bool> changed = false;
+  std::thread asks([&] {
+    for (int32_t i = 0; !changed; ++i) {
+      beside.push_back(write({i % 40, 2, i / 40 % 40}, 20));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  change(Handover::kWait);
+  changed = true;
+  asks.join();
+  for (auto& one : before) {
+    const Told told = one.get();
+    EXPECT_EQ(told.reason, FinishReason::kLength);
+    EXPECT_TRUE(told.is_all(0));
+  }
+  int64_t of_the_new = 0;
+  for (auto& one : beside) {
+    const Told told = one.get();
+    EXPECT_EQ(told.tokens.size(), 20u);
+    EXPECT_TRUE(told.is_all(0) || told.is_all(1));
+    of_the_new += told.is_all(1) ? 1 : 0;
+  }
+  EXPECT_GT(of_the_new, 0);
+  const Told after = write(kPrompt, 5).get();
+  EXPECT_TRUE(after.is_all(1));
+  EXPECT_EQ(after.cached, 0);  // what the old weights have computed is not found
+  EXPECT_EQ(write(kPrompt, 5).get().cached, 8);
+  engine->between_steps([] {});
+  EXPECT_EQ(engine->counts().scheduler.waiting, 0);
+  EXPECT_EQ(engine->counts().used_blocks, 0);
+}
+
+TEST_F(ChangeWeights, CancelsWhatWaitsForIt) {
+  std::promise<void> began;
+  auto before = write(kPrompt, 90, &began);
+  began.get_future().wait();
+  std::future<void> asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
+  std::vector<SequenceId> held;
+  std::atomic<int64_t> told = 0;
+  while (before.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready)
+    held.push_back(
+        engine->add({.prompt = {3}, .choice = std::make_shared<TokenChoice>(), .max_tokens = 90},
+                    [&](SequenceEvent&&) { ++told; }));
+  for (const SequenceId id : held) engine->cancel(id);
+  asked.get();
+  engine->between_steps([] {});
+  EXPECT_EQ(engine->counts().scheduler.running + engine->counts().scheduler.waiting, 0);
+  EXPECT_EQ(engine->counts().used_blocks, 0);
+}
+
+TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
+  executor_->step_time = 20'000;
+  std::promise<void> began;
+  auto before = write(kPrompt, 90, &began);
+  began.get_future().wait();
+  change(Handover::kAbort);
+  executor_->step_time = 0;
+  const Told lost = before.get();
+  EXPECT_EQ(lost.reason, FinishReason::kError);
+  EXPECT_EQ(lost.error, kWeightsChange);
+  EXPECT_EQ(engine->failure(), "");
+  EXPECT_TRUE(write(kPrompt, 5).get().is_all(1));
+}
+
+TEST_F(ChangeWeights, KeepsWhatRunsWhereItIsTold) {
+  executor_->step_time = 20'000;
+  std::promise<void> began;
+  auto before = write(kPrompt, 90, &began);
+  began.get_future().wait();
+  change(Handover::kKeep);
+  executor_->step_time = 0;
+  const Told told = before.get();
+  EXPECT_EQ(told.tokens.size(), 90u);
+  EXPECT_EQ(told.tokens.front() % 2, 0);
+  EXPECT_EQ(told.tokens.back() % 2, 1);
+  EXPECT_EQ(write(kPrompt, 5).get().cached, 0);
+}
+
+TEST_F(ChangeWeights, GoesOnWhereTheyAreRefused) {
+  std::promise<void> began;
+  auto before = write(kPrompt, 60, &began);
+  began.get_future().wait();
+  EXPECT_THROW(engine->change_weights(Handover::kKeep, [] { throw InputError("others"); }),
+               InputError);
+  EXPECT_EQ(before.get().tokens.size(), 60u);
+  EXPECT_TRUE(write(kPrompt, 5).get().is_all(0));
+}
+
+TEST_F(ChangeWeights, FailsWithThem) {
+  EXPECT_THROW(engine->change_weights(Handover::kWait, [] { throw Error("a rank is lost"); }),
+               Error);
+  EXPECT_EQ(engine->failure(), "a rank is lost");
+  EXPECT_EQ(write(kPrompt, 5).get().error, "a rank is lost");
+  EXPECT_THROW(change(Handover::kKeep), Error);
+}
+
+TEST_F(ChangeWeights, StopsWhereItEnds) {
+  executor_->step_time = 20'000;
+  std::promise<void> began;
+  auto before = write(kPrompt, 90, &began);
+  began.get_future().wait();
+  std::future<void> asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  engine->stop();
+  EXPECT_THROW(asked.get(), Error);
+  EXPECT_EQ(before.get().reason, FinishReason::kError);
+}
+
+}  // namespace
+}  // namespace trireme
