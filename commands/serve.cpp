@@ -39,8 +39,7 @@ struct Arguments {
   SpeculationConfig speculation;
 };
 
-ServiceConfig service_config(const Arguments& args, const ServedModel& model,
-                             const std::string& chat) {
+ServiceConfig service_config(const Arguments& args, ServedModel& model, const std::string& chat) {
   ServiceConfig config;
   for (const std::string& name : args.names)
     config.models.push_back({.id = name,
@@ -70,6 +69,7 @@ ServiceConfig service_config(const Arguments& args, const ServedModel& model,
   config.requests.vocab_size = model.tokenizer().vocab_size();
   config.tools =
       args.tool_format.empty() ? tool_format_of_template(chat) : tool_format(args.tool_format);
+  config.weights = &model;
   config.model_ids = model.loaded().run_config().model.vocab_size;
   return config;
 }

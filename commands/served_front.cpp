@@ -31,6 +31,7 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
       std::make_unique<RankSupervisor>(RankGroupConfig{.ranks = options.ranks,
                                                        .launcher = rank_launcher(options.launcher),
                                                        .command = own_command(line.argc, line.argv),
+                                                       .task = {loaded_->checkpoint(), spec_},
                                                        .address = options.rank_address});
   RankReady ready;
   try {
@@ -62,6 +63,24 @@ void FrontModel::tell(Engine* engine) {
   });
 }
 
+ModelWeights::Place FrontModel::stage(const std::string& path) {
+  next_ = loaded_->open_next(path);
+  try {
+    ranks_->stage(next_->checkpoint());
+  } catch (const Error&) {
+    drop();
+    throw;
+  }
+  return {next_->checkpoint(), next_->step()};
+}
+
+void FrontModel::use() { ranks_->use(); }
+
+void FrontModel::drop() {
+  ranks_->drop();
+  next_.reset();
+}
+
 void serve_as_rank(ServedModelOptions options, const std::string& leader) {
   end_with_parent();
   const std::unique_ptr<SideChannel> channel =
@@ -69,6 +88,9 @@ void serve_as_rank(ServedModelOptions options, const std::string& leader) {
   Heartbeat heartbeat(*channel);
   options.led = true;
   try {
+    const RankTask task = receive_task(*channel, kMeeting);
+    options.model = task.model;
+    options.tokenizer = task.tokenizer;
     RankModel(options).follow(*channel, heartbeat);
   } catch (const Error& error) {
     try {

@@ -20,6 +20,9 @@ class FrontModel final : public ServedModel {
   void move_here() override {}
   void tell(Engine* engine) override;
   bool recovers_from(const std::string& why) const override { return why == kRanksLost; }
+  Place stage(const std::string& path) override;
+  void use() override;
+  void drop() override;
 
  private:
   DType dtype_ = DType::kF32;

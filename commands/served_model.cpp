@@ -146,9 +146,9 @@ void RankModel::meet(const std::string& address) {
     return listener->address().line();
   });
   if (leads())
-    channels_ = all_of(*listener, world_->size());
+    followers_ = std::make_unique<Followers>(all_of(*listener, world_->size()));
   else
-    channels_.push_back(connect_side_channel(SideAddress::parse(line), world_->rank(), kMeeting));
+    leader_ = connect_side_channel(SideAddress::parse(line), world_->rank(), kMeeting);
 }
 
 std::unique_ptr<StepExecutor> RankModel::own_executor() {
@@ -171,8 +171,8 @@ PlanBounds RankModel::bounds() const {
 }
 
 std::unique_ptr<StepExecutor> RankModel::make_executor() {
-  if (world_->size() == 1) return own_executor();
-  return std::make_unique<LeadingExecutor>(own_executor(), std::move(channels_));
+  if (followers_ == nullptr) return own_executor();
+  return std::make_unique<LeadingExecutor>(own_executor(), *followers_);
 }
 
 std::unique_ptr<Drafter> RankModel::make_drafter() {
@@ -181,7 +181,7 @@ std::unique_ptr<Drafter> RankModel::make_drafter() {
 
 void RankModel::follow() {
   const std::unique_ptr<StepExecutor> executor = own_executor();
-  follow_plans(*channels_.front(), *executor, {.bounds = bounds()});
+  follow_plans(*leader_, *executor, {.bounds = bounds(), .weights = this});
 }
 
 void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
@@ -193,7 +193,41 @@ void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
   follow_plans(leader, *executor,
                {.bounds = bounds(),
                 .tells_outcomes = layout.pp.index == layout.pp.size - 1 && layout.tp.index == 0,
-                .heartbeat = &heartbeat});
+                .heartbeat = &heartbeat,
+                .weights = this});
+}
+
+// On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile.
+void RankModel::stage_own() {
+  Ctx ctx(1, "staged weights");
+  next_->load(ctx, groups_->layout, limits_.length);
+}
+
+ModelWeights::Place RankModel::stage(const std::string& path) {
+  next_ = loaded_->open_next(path);
+  if (followers_ != nullptr) followers_->stage(next_->checkpoint());
+  std::string why;
+  try {
+    stage_own();
+  } catch (const Error& error) {
+    why = error.what();
+  }
+  if (followers_ != nullptr)
+    if (const std::string theirs = followers_->staged(); why.empty()) why = theirs;
+  if (why.empty()) return {next_->checkpoint(), next_->step()};
+  drop();
+  throw InputError(why);
+}
+
+void RankModel::use() {
+  if (followers_ != nullptr) followers_->use();
+  loaded_->take_weights(*ctx_, *next_);
+  if (followers_ != nullptr) followers_->used();
+}
+
+void RankModel::drop() {
+  if (followers_ != nullptr) followers_->drop();
+  next_.reset();
 }
 
 std::string RankModel::device() const {

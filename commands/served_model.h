@@ -10,7 +10,7 @@
 #include "parallel/device.h"
 #include "parallel/groups.h"
 #include "serving/distributed/plan_codec.h"
-#include "serving/distributed/side_channel.h"
+#include "serving/distributed/rank_weights.h"
 #include "serving/engine/model_executor.h"
 #include "training/loaded_model.h"
 #include "training/model_layout.h"
@@ -44,10 +44,8 @@ struct ServedModelOptions {
   std::string rank_address;  // where ranks on other machines reach this one; empty: its name
 };
 
-class ServedModel {
+class ServedModel : public ModelWeights {
  public:
-  virtual ~ServedModel() = default;
-
   const StepLimits& limits() const { return limits_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& tokenizer_spec() const { return spec_; }
@@ -64,6 +62,7 @@ class ServedModel {
   virtual void tell(Engine*) {}
   // Whether the engine is told again that it can compute after it has failed with these words.
   virtual bool recovers_from(const std::string&) const { return false; }
+  Place served() const override { return {loaded_->checkpoint(), loaded_->step()}; }
 
  protected:
   // Opens it in every rank of the world, reads its configuration and tokenizer, checks the lengths asked for.
@@ -73,6 +72,7 @@ class ServedModel {
   std::string spec_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<LoadedModel> loaded_;
+  std::unique_ptr<LoadedModel> next_;  // staged; after use() it has the weights of before
 };
 
 class RankModel final : public ServedModel {
@@ -93,8 +93,13 @@ class RankModel final : public ServedModel {
   std::unique_ptr<StepExecutor> make_executor() override;
   std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
+  // Of rank 0: on all ranks that follow it too.
+  Place stage(const std::string& path) override;
+  void use() override;
+  void drop() override;
 
  private:
+  void stage_own();
   void load(const ServedModelOptions& options);
   void divide_memory(const ServedModelOptions& options);
   void meet(const std::string& address);
@@ -108,8 +113,8 @@ class RankModel final : public ServedModel {
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;
   std::unique_ptr<DraftModel> draft_;  // absent: none was asked for
-  std::vector<std::unique_ptr<SideChannel>>
-      channels_;  // of rank 0: to the others; of another: to it
+  std::unique_ptr<Followers> followers_;  // of rank 0 where there are others
+  std::unique_ptr<SideChannel> leader_;   // of one of these
 };
 
 }  // namespace trireme

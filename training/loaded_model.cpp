@@ -1,10 +1,15 @@
 #include "training/loaded_model.h"
 
+#include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "engine/core/parallel_for.h"
 #include "engine/observe/log.h"
+#include "engine/ops/block_weight.h"
+#include "engine/ops/transfer.h"
 #include "engine/text/chat_template.h"
 #include "parallel/agree.h"
+#include "parallel/comm/world.h"
 #include "training/checkpoint_model.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
@@ -17,6 +22,40 @@ std::string checkpoint_of(const std::string& path) {
   const NewestCheckpoint newest = find_checkpoint(checkpoint_place(path));
   for (const std::string& why : newest.skipped) log_warning(why);
   return newest.directory;
+}
+
+// Memory stays where the threads that compute with it have put it, and records of a GPU's passes stay true.
+void copy_bytes(const Ctx& ctx, void* to, const void* from, int64_t bytes) {
+  constexpr int64_t kPiece = 1 << 20;
+  auto* const out = static_cast<std::byte*>(to);
+  const auto* const in = static_cast<const std::byte*>(from);
+  parallel_for(ctx.threads, bytes, kPiece, [&](int64_t begin, int64_t end) {
+    std::memcpy(out + begin, in + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+void copy_values(Ctx& ctx, ParameterStore& to, ParameterStore& from, ParamHandle h) {
+  if (to.in_blocks(h)) {
+    const std::vector<BlockMatrix> out = to.blocks(h, h), in = from.blocks(h, h);
+    // Blocks are shown for reading; they are the store's own.
+    for (size_t i = 0; i < out.size(); ++i)
+      copy_bytes(ctx, const_cast<void*>(out[i].bytes.raw()), in[i].bytes.raw(),
+                 out[i].bytes.bytes());
+  } else if (ctx.gpu != nullptr) {
+    transfer(ctx, to.value(h), from.value(h));
+  } else {
+    copy_bytes(ctx, to.value(h).raw(), from.value(h).raw(), to.value(h).bytes());
+  }
+}
+
+// What inference depends on: training alone has the rest.
+Json computed_part(ModelConfig config) {
+  config.initializer_range = 0;
+  config.residual_dropout = config.embedding_dropout = config.attention_dropout = 0;
+  MoeConfig& moe = config.moe;
+  moe.balance_coef = moe.z_coef = moe.importance_coef = moe.load_coef = moe.bias_update_speed = 0;
+  moe.balance_scope = {};
+  return model_config_to_json(config);
 }
 
 }  // namespace
@@ -49,7 +88,8 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       if (foreign || quantization.has_value() || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
-    if (!adapter.empty() || !modules.empty()) {
+    has_own_adapters_ = !adapter.empty() || !modules.empty();
+    if (has_own_adapters_) {
       if (config_.finetune.lora.enabled())
         fail_input(path, " has adapters already; merge them into a model first");
       if (adapter.empty())
@@ -123,6 +163,59 @@ std::string LoadedModel::chat_template(const std::string& given,
                                        const std::string& tokenizer) const {
   std::string found = find_chat_template(given, tokenizer);
   return found.empty() ? chat_template_of(tokenizer) : found;
+}
+
+// A line for each member of the configurations that is another one and counts in inference.
+std::string LoadedModel::differences(const LoadedModel& next) const {
+  const Json here = computed_part(config_.model);
+  const Json there = computed_part(next.config_.model);
+  std::string lines;
+  const auto compare = [&](const std::string& name, const Json& a, const Json& b) {
+    if (a != b) lines += concat("\n  ", name, ": ", a.dump(), " is served, it has ", b.dump());
+  };
+  for (const auto& [name, value] : here.items())
+    compare(name, value, there.contains(name) ? there[name] : Json());
+  for (const auto& [name, value] : there.items())
+    if (!here.contains(name)) compare(name, Json(), value);
+  if (!(config_.finetune.lora == next.config_.finetune.lora))
+    lines += concat("\n  adapters: rank ", config_.finetune.lora.rank, " is served, it has rank ",
+                    next.config_.finetune.lora.rank, ", or other layers have them");
+  return lines;
+}
+
+std::unique_ptr<LoadedModel> LoadedModel::open_next(const std::string& path) const {
+  // By itself, whatever other ranks do.
+  std::unique_ptr<LoadedModel> next;
+  run_threads(1, [&](Communicator& alone) {
+    next = std::make_unique<LoadedModel>(path, alone, config_.dtype, "", quantization_);
+  });
+  if (has_own_adapters_) {
+    if (next->config_.finetune.lora.enabled())
+      fail_input(path, " has adapters; merge them into a model first");
+    next->config_.finetune.lora = config_.finetune.lora;
+    if (next->source_ == nullptr)
+      next->source_ = std::make_unique<CheckpointModel>(next->checkpoint_);
+  }
+  if (const std::string lines = differences(*next); !lines.empty())
+    fail_input(next->checkpoint_, " is for another model than the one that is served:", lines);
+  return next;
+}
+
+void LoadedModel::take_weights(Ctx& ctx, LoadedModel& next) {
+  for (ParamHandle h = 0; h < std::ssize(store_->specs()); ++h) {
+    const bool kept = has_own_adapters_ && store_->specs()[static_cast<size_t>(h)].adapter;
+    if (!kept) copy_values(ctx, *store_, *next.store_, h);
+  }
+  if (RouterState* const routers = model_->routers(); routers != nullptr) {
+    const std::vector<RouterState::Named> to = routers->saved(),
+                                          from = next.model_->routers()->saved();
+    for (size_t i = 0; i < to.size(); ++i)
+      std::memcpy(to[i].tensor.raw(), from[i].tensor.raw(),
+                  static_cast<size_t>(to[i].tensor.bytes()));
+    routers->place(ctx);
+  }
+  checkpoint_ = next.checkpoint_;
+  step_ = next.step_;
 }
 
 void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {

@@ -34,6 +34,13 @@ class LoadedModel {
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
+  // Opens other weights for this model, of a path as above, without taking any in: InputError that names every
+  // difference where they are for another model. They are computed in the dtype of this one, and quantised as it is.
+  // This one's adapters stay, unless they came with its checkpoint; then the others have some of their own. Any thread.
+  std::unique_ptr<LoadedModel> open_next(const std::string& path) const;
+  // The weights of `next`, which open_next() gave and load() filled on the host, at the same place of the same layout,
+  // become this one's; `next` has no use from then on. Nobody computes meanwhile.
+  void take_weights(Ctx& ctx, LoadedModel& next);
   const std::string& checkpoint() const { return checkpoint_; }
   const RunConfig& run_config() const { return config_; }
   const Model& model() const { return *model_; }
@@ -59,6 +66,7 @@ class LoadedModel {
   void add_adapter(const std::string& adapter);
   void add_modules(const std::vector<std::string>& modules);
   void check_quantization() const;
+  std::string differences(const LoadedModel& next) const;
   std::string path_;  // as it was named
   std::string checkpoint_;
   std::optional<BlockFormat> quantization_;
@@ -67,6 +75,7 @@ class LoadedModel {
   std::unique_ptr<ModelSource>
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   std::vector<AdapterColumns> module_columns_;
+  bool has_own_adapters_ = false;  // they are no part of the checkpoint
   int64_t step_ = 0;
   FinetuneOrigin origin_;
   std::unique_ptr<Model> model_;

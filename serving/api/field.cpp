@@ -184,6 +184,7 @@ const char* path_of(Endpoint endpoint) {
     case Endpoint::kEmbeddings: return "/v1/embeddings";
     case Endpoint::kTokenize: return "/tokenize";
     case Endpoint::kDetokenize: return "/detokenize";
+    case Endpoint::kWeights: return "/admin/weights";
   }
   return "";
 }

@@ -12,5 +12,6 @@ const std::vector<Field>& chat_fields();
 const std::vector<Field>& embeddings_fields();
 const std::vector<Field>& tokenize_fields();
 const std::vector<Field>& detokenize_fields();
+const std::vector<Field>& weights_fields();
 
 }  // namespace trireme

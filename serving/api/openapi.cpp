@@ -119,8 +119,13 @@ std::string openapi_document(const std::string& version) {
         std::pair(Endpoint::kChat, "The next message of a conversation"),
         std::pair(Endpoint::kEmbeddings, "Vectors of texts"),
         std::pair(Endpoint::kTokenize, "The tokens of a text or a conversation"),
-        std::pair(Endpoint::kDetokenize, "The text of tokens")})
+        std::pair(Endpoint::kDetokenize, "The text of tokens"),
+        std::pair(Endpoint::kWeights, "Other weights for the model, with an admin's key")})
     paths[path_of(endpoint)]["post"] = post_operation(endpoint, summary);
+  ApiJson& weights = paths[path_of(Endpoint::kWeights)];
+  weights["post"]["responses"]["403"] = error_response("The key is no admin's.");
+  weights["post"]["responses"]["409"] = error_response("Weights are being replaced already.");
+  weights["get"] = get_operation("The weights that are served", "application/json", false);
   paths["/v1/models"]["get"] = get_operation("The models", "application/json", false);
   paths["/version"]["get"] = get_operation("The server's version", "application/json", false);
   paths["/metrics"]["get"] = get_operation("Metrics for Prometheus", "text/plain", false);

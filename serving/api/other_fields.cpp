@@ -85,11 +85,30 @@ const FieldTable<DetokenizeRequest>& detokenize_table() {
   return made;
 }
 
+const FieldTable<WeightsRequest>& weights_table() {
+  static const FieldTable<WeightsRequest> made = [] {
+    using R = WeightsRequest;
+    FieldTable<R> t;
+    t.string("model", &R::model,
+             "A path on the server, as of --model; absent: the one that is served, of a run its "
+             "newest whole checkpoint.")
+        .entries(1, 4096);
+    t.other("mode", FieldKind::kString, "\"wait\"", "",
+            "What becomes of requests under way: they end first; with an error; they go on behind "
+            "their keys and values.",
+            [](R& r, const ApiJson& v, const Field& f) { r.mode = read_string(f, v); })
+        .one_of({"wait", "abort", "keep"});
+    return t;
+  }();
+  return made;
+}
+
 }  // namespace
 
 const std::vector<Field>& embeddings_fields() { return embeddings_table().fields(); }
 const std::vector<Field>& tokenize_fields() { return tokenize_table().fields(); }
 const std::vector<Field>& detokenize_fields() { return detokenize_table().fields(); }
+const std::vector<Field>& weights_fields() { return weights_table().fields(); }
 
 EmbeddingsRequest parse_embeddings(std::string_view body, const RequestLimits& limits) {
   EmbeddingsRequest request;
@@ -120,6 +139,12 @@ DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& l
   return request;
 }
 
+WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits) {
+  WeightsRequest request;
+  weights_table().read(parse_body(body, limits.json_depth), request, request.unknown);
+  return request;
+}
+
 std::span<const Field> fields_of(Endpoint endpoint) {
   switch (endpoint) {
     case Endpoint::kCompletions: return completion_fields();
@@ -127,6 +152,7 @@ std::span<const Field> fields_of(Endpoint endpoint) {
     case Endpoint::kEmbeddings: return embeddings_fields();
     case Endpoint::kTokenize: return tokenize_fields();
     case Endpoint::kDetokenize: return detokenize_fields();
+    case Endpoint::kWeights: return weights_fields();
   }
   return {};
 }

@@ -108,11 +108,18 @@ struct DetokenizeRequest {
   std::vector<std::string> unknown;
 };
 
+struct WeightsRequest {
+  std::string model;  // empty: what is served
+  std::string mode = "wait";
+  std::vector<std::string> unknown;
+};
+
 // From the body of a request. ApiError (400, or 501 for what this server does not do) names the field.
 CompletionRequest parse_completion(std::string_view body, const RequestLimits& limits = {});
 ChatRequest parse_chat(std::string_view body, const RequestLimits& limits = {});
 EmbeddingsRequest parse_embeddings(std::string_view body, const RequestLimits& limits = {});
 TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limits = {});
 DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits = {});
+WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits = {});
 
 }  // namespace trireme

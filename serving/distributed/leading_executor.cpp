@@ -4,22 +4,10 @@
 
 namespace trireme {
 
-LeadingExecutor::LeadingExecutor(std::unique_ptr<StepExecutor> own,
-                                 std::vector<std::unique_ptr<SideChannel>> followers)
-    : own_(std::move(own)), followers_(std::move(followers)) {}
-
-LeadingExecutor::~LeadingExecutor() {
-  for (const auto& follower : followers_) {
-    try {
-      follower->send(MessageKind::kEnd, 0);
-    } catch (const Error&) {  // it has gone already
-    }
-  }
-}
+LeadingExecutor::~LeadingExecutor() { followers_.end(); }
 
 StepOutcome LeadingExecutor::execute(const StepPlan& plan) {
-  const std::vector<std::byte> bytes = encode_plan(plan);
-  for (const auto& follower : followers_) follower->send(MessageKind::kPlan, plan.number, bytes);
+  followers_.send(MessageKind::kPlan, plan.number, encode_plan(plan));
   return own_->execute(plan);
 }
 

@@ -3,18 +3,17 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
-#include "serving/distributed/side_channel.h"
+#include "serving/distributed/rank_weights.h"
 #include "serving/scheduler/step_plan.h"
 
 namespace trireme {
 
 class LeadingExecutor final : public StepExecutor {
  public:
-  // own: this rank's part. followers: those of all other ranks, which call follow_plans().
-  LeadingExecutor(std::unique_ptr<StepExecutor> own,
-                  std::vector<std::unique_ptr<SideChannel>> followers);
+  // own: this rank's part. followers: outlive this object.
+  LeadingExecutor(std::unique_ptr<StepExecutor> own, Followers& followers)
+      : own_(std::move(own)), followers_(followers) {}
   ~LeadingExecutor() override;  // the others' follow_plans() return
 
   // Error(kLostRank) when one of the others has gone: nothing can be computed from then on.
@@ -22,7 +21,7 @@ class LeadingExecutor final : public StepExecutor {
 
  private:
   std::unique_ptr<StepExecutor> own_;
-  std::vector<std::unique_ptr<SideChannel>> followers_;
+  Followers& followers_;
 };
 
 }  // namespace trireme

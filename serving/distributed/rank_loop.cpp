@@ -60,10 +60,12 @@ void Heartbeat::loop() {
 void follow_plans(SideChannel& leader, StepExecutor& executor, const RankLoop& how) {
   leader.accept_payloads(how.bounds.most_bytes());
   PlanDecoder decoder(how.bounds);
+  WeightsFollower weights(leader, how.weights);
   for (;;) {
     const std::optional<Message> message = leader.receive(SideChannel::kForever);
     if (!message) continue;
     if (message->kind == MessageKind::kEnd) return;
+    if (weights.take(*message)) continue;
     if (message->kind != MessageKind::kPlan)
       throw BadMessage(
           concat(leader.peer(), " sends no plan, but kind ", static_cast<uint32_t>(message->kind)));

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "serving/distributed/plan_codec.h"
-#include "serving/distributed/side_channel.h"
+#include "serving/distributed/rank_weights.h"
 
 namespace trireme {
 
@@ -47,7 +47,8 @@ RankReady decode_ready(std::span<const std::byte> bytes);
 struct RankLoop {
   PlanBounds bounds;
   bool tells_outcomes = false;  // one rank does, of those whose scheduler computes nothing itself
-  Heartbeat* heartbeat = nullptr;  // told of every plan
+  Heartbeat* heartbeat = nullptr;   // told of every plan
+  ModelWeights* weights = nullptr;  // which the leader may change; absent: it does not
 };
 // Returns when the leader says that no plan comes any more. Error(kLostRank) when it goes without a word, BadMessage
 // for plans that are not to be computed; what the executor throws passes.

@@ -93,6 +93,70 @@ std::vector<std::byte> RankSupervisor::wait_for_outcome(const Group& group) {
   return told;
 }
 
+// --- weights ----------------------------------------------------------------------------------------------
+
+// Whatever goes wrong here is a group that does not have one state any more.
+void RankSupervisor::ask_all(const Group& group, MessageKind kind,
+                             std::span<const std::byte> payload) {
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    change_.answers = 0;
+    change_.refusal.clear();
+    number = change_.number;
+  }
+  try {
+    for (const auto& channel : group.channels) channel->send(kind, number, payload);
+  } catch (const std::exception& error) {
+    log_warning("weights do not reach all ranks: ", error.what());
+    for (const auto& channel : group.channels) channel->shut_down();
+    fail_lost(kRanksLost);
+  }
+}
+
+std::string RankSupervisor::wait_for_answers(const std::shared_ptr<Group>& group) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return change_.answers == group->channels.size() || group_ != group; });
+  if (change_.answers < group->channels.size()) fail_lost(kRanksLost);
+  return change_.refusal;
+}
+
+void RankSupervisor::stage(const std::string& directory) {
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    if (group_ == nullptr) fail_lost(kRanksLost);
+    group = group_;
+    change_ = {.group = group, .directory = directory, .number = change_.number + 1, .refusal = {}};
+  }
+  ask_all(*group, MessageKind::kStage, std::as_bytes(std::span(directory)));
+  if (const std::string why = wait_for_answers(group); !why.empty()) throw InputError(why);
+}
+
+void RankSupervisor::use() {
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    if (group_ == nullptr) fail_lost(kRanksLost);
+    if (group_ != change_.group)
+      throw InputError("ranks were lost meanwhile, and have loaded the weights of before");
+    group = group_;
+    config_.task.model = change_.directory;
+  }
+  ask_all(*group, MessageKind::kUse);
+  wait_for_answers(group);
+}
+
+void RankSupervisor::drop() {
+  std::shared_ptr<Group> group;
+  {
+    const std::lock_guard lock(mutex_);
+    group = std::exchange(change_.group, nullptr);
+    if (group == nullptr || group_ != group) return;
+  }
+  ask_all(*group, MessageKind::kDrop);
+}
+
 // --- the supervisor's thread ------------------------------------------------------------------------------
 
 bool RankSupervisor::stopping() const {
@@ -170,9 +234,11 @@ std::string RankSupervisor::run_group() {
 }
 
 void RankSupervisor::meet(Group& group, SideListener& listener) {
+  RankTask task;
   {
     const std::lock_guard lock(mutex_);
     ++starts_;
+    task = config_.task;
   }
   group.channels.resize(static_cast<size_t>(config_.ranks));
   group.numbers.resize(group.channels.size());
@@ -187,6 +253,7 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
     if (group.channels[rank] != nullptr) continue;
     group.channels[rank] = std::move(guest->channel);
     group.numbers[rank] = guest->process;
+    send_task(*group.channels[rank], task);
     --missing;
   }
 }
@@ -235,6 +302,17 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
                                 ", not of ", step_.number));
       outcome_ = std::move(message.payload);
       ++outcomes_;
+      return changed_.notify_all();
+    }
+    case MessageKind::kStaged:
+    case MessageKind::kUsed: {
+      const std::lock_guard lock(mutex_);
+      if (message.number != change_.number || change_.group.get() != &group)
+        throw BadMessage(concat(channel.peer(), " answers about weights that nobody asked for"));
+      ++change_.answers;
+      if (change_.refusal.empty())
+        change_.refusal.assign(reinterpret_cast<const char*>(message.payload.data()),
+                               message.payload.size());
       return changed_.notify_all();
     }
     case MessageKind::kFailed:

@@ -30,6 +30,7 @@ struct RankGroupConfig {
   int ranks = 1;
   RankLauncher launcher = RankLauncher::kLocal;
   std::vector<std::string> command;  // of each rank
+  RankTask task = {};                // what it is told then
   std::string address =
       {};  // TCP: of this machine for ranks on others; empty: what its name stands for
 };
@@ -59,6 +60,13 @@ class RankSupervisor {
   StepOutcome execute(const StepPlan& plan);
   RankGroupCounts counts() const;
 
+  // As of ModelWeights. stage(): InputError with what one of the ranks says, Error(kLostRank) when they are lost
+  // meanwhile. use(): InputError where other ranks have started since, with the weights of before; ranks that start
+  // from then on load what is used now.
+  void stage(const std::string& directory);
+  void use();
+  void drop();
+
  private:
   // Ranks from one start to their end.
   struct Group {
@@ -70,6 +78,14 @@ class RankSupervisor {
     RankReady ready;    // what rank 0 has said of all
     size_t loaded = 0;  // ranks that have
   };
+  // Of weights: what the ranks of a group have answered.
+  struct Change {
+    std::shared_ptr<Group> group;
+    std::string directory;
+    uint64_t number = 0;
+    size_t answers = 0;   // to the last question
+    std::string refusal;  // the first
+  };
   struct Step {
     uint64_t number = 0;  // 0: none is under way
     int64_t tokens = 0;
@@ -78,6 +94,8 @@ class RankSupervisor {
 
   std::shared_ptr<Group> begin_step(const StepPlan& plan);
   std::vector<std::byte> wait_for_outcome(const Group& group);
+  void ask_all(const Group& group, MessageKind kind, std::span<const std::byte> payload = {});
+  std::string wait_for_answers(const std::shared_ptr<Group>& group);
   void loop();
   std::string run_group();  // until it is lost: why; or until the end is asked for
   void meet(Group& group, SideListener& listener);
@@ -101,6 +119,7 @@ class RankSupervisor {
   std::string why_ = "the ranks are being started";
   ExitCode failed_ = ExitCode::kDone;  // of the first start
   Step step_;
+  Change change_;
   std::optional<std::vector<std::byte>> outcome_;
   StepDeadline deadline_;
   int64_t starts_ = 0, outcomes_ = 0;  // outcomes: of the last start

@@ -4,7 +4,7 @@
 //
 // A message is a header of fixed size and a payload:
 //   uint32 magic, uint32 kind, uint64 number, uint64 bytes of the payload, uint64 checksum of all this (XXH3)
-// Its kind says what the payload is: fixed records (records.h) or nothing. There is nothing in it that could name
+// Its kind says what the payload is: fixed records (records.h), words, or nothing. There is nothing in it that could name
 // code or a type, and memory is taken as bytes arrive, not as a header announces them.
 #pragma once
 
@@ -29,6 +29,12 @@ enum class MessageKind : uint32_t {
   kBeat,     // from a rank: its process runs. number: of the last plan it has computed
   kEnd,      // to a rank: no plan comes any more
   kFailed,   // from a rank: why it ends, in words
+  kTask,     // to a rank that starts, and what follows: rank_weights.h
+  kStage,
+  kStaged,
+  kUse,
+  kUsed,
+  kDrop,
 };
 
 struct Message {

@@ -39,7 +39,7 @@ ApiError size_error(const HeldBytes& held, const std::string& way_out, const std
 
 ApiError engine_error(const Engine& engine, const std::string& why) {
   const std::string told = told_to_clients(why);
-  if (engine.failure().empty()) return {500, told, "", "engine_failure"};
+  if (engine.failure().empty() && why != kWeightsChange) return {500, told, "", "engine_failure"};
   return ApiError(503, told, "", "engine_failure").retry_after(1000);
 }
 

@@ -95,6 +95,9 @@ Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate*
       compiler_(std::make_shared<TokenTrie>(tokenizer,
                                             std::max(config_.model_ids, tokenizer.vocab_size())),
                 config_.grammars) {
+  if (config_.weights != nullptr)
+    reload_ = std::make_unique<WeightReload>(engine, *config_.weights, metrics,
+                                             config_.models.front().root);
   if (chat != nullptr) writer_ = std::make_unique<ConversationWriter>(*chat, tokenizer);
 }
 
@@ -139,8 +142,9 @@ Routes Service::routes() {
                 engine_.forget_prefixes();
                 return HttpAnswer{text_reply("", "text/plain")};
               }});
+  if (reload_ != nullptr) add_weights_routes(routes);
   get("/v1/models", Access::kUser,
-      [this](HttpRequest&) { return HttpAnswer{{.body = model_list_body(config_.models)}}; });
+      [this](HttpRequest&) { return HttpAnswer{{.body = model_list_body(models())}}; });
   get("/v1/models/*", Access::kUser, [this](HttpRequest& request) { return model(request); });
   get("/health", Access::kOpen, [this](HttpRequest&) {
     check_engine();
@@ -161,6 +165,23 @@ Routes Service::routes() {
         text_reply(metrics_.text(engine_.counts()), "text/plain; version=0.0.4; charset=utf-8")};
   });
   return routes;
+}
+
+void Service::add_weights_routes(Routes& routes) {
+  routes.add({.method = "POST",
+              .path = path_of(Endpoint::kWeights),
+              .access = Access::kAdmin,
+              .handle = [this](HttpRequest& http) {
+                const WeightsRequest request = parse_weights(http.body, config_.requests);
+                mention_unknown(request.unknown);
+                return HttpAnswer{{}, reload_->begin(request)};
+              }});
+  routes.add(
+      {.method = "GET",
+       .path = path_of(Endpoint::kWeights),
+       .access = Access::kAdmin,
+       .handle = [this](HttpRequest&) { return HttpAnswer{{.body = reload_->state_body()}}; },
+       .is_quick = true});
 }
 
 void Service::count(const RequestSummary& summary) {
@@ -190,8 +211,24 @@ HttpAnswer Service::model(const HttpRequest& request) const {
   return {{.body = model_body(find_model(id))}};
 }
 
-const ModelCard& Service::find_model(const std::string& id) const {
-  for (const ModelCard& card : config_.models)
+// Of the weights that answer requests that come now.
+std::string Service::fingerprint() const {
+  if (reload_ == nullptr) return config_.fingerprint;
+  const WeightReload::State now = reload_->state();
+  if (now.version == 1) return config_.fingerprint;
+  return concat("trireme-", config_.version, "-step-", now.step, "-weights-", now.version);
+}
+
+std::vector<ModelCard> Service::models() const {
+  std::vector<ModelCard> cards = config_.models;
+  if (reload_ != nullptr)
+    for (ModelCard& card : cards)
+      if (card.parent.empty()) card.root = reload_->state().path;
+  return cards;
+}
+
+ModelCard Service::find_model(const std::string& id) const {
+  for (const ModelCard& card : models())
     if (card.id == id) return card;
   fail_no_model(id);
 }
@@ -300,7 +337,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
   ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
                          .created = std::time(nullptr),
                          .model = request.model,
-                         .fingerprint = config_.fingerprint};
+                         .fingerprint = fingerprint()};
   GenerationWork work{.prompts = std::move(sequences),
                       .n = n,
                       .reply = GenerationReply(std::move(identity), std::move(form), tokenizer_,
@@ -387,7 +424,7 @@ void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
 HttpAnswer Service::embeddings(HttpRequest& http) {
   const EmbeddingsRequest request = parse_embeddings(http.body, config_.requests);
   mention_unknown(request.unknown);
-  const ModelCard& card = find_model(request.model);
+  const ModelCard card = find_model(request.model);
   const int64_t size = config_.embedding_size;
   if (request.dimensions.value_or(1) > size)
     fail_field("dimensions", "dimensions must be at most ", size,

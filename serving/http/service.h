@@ -16,6 +16,7 @@
 #include "serving/http/routes.h"
 #include "serving/http/server.h"
 #include "serving/http/serving_metrics.h"
+#include "serving/http/weight_reload.h"
 
 namespace trireme {
 
@@ -35,6 +36,8 @@ struct ServiceConfig {
   GrammarLimits grammars = {};
   ToolFormat tools = ToolFormat::kNone;  // how the model writes calls of tools
   int64_t model_ids = 0;  // rows of the model's output; 0: as many as the tokenizer's ids
+  // What may be replaced by an admin; nullptr: nothing. Outlives the service.
+  ModelWeights* weights = nullptr;
 };
 
 class Service {
@@ -59,7 +62,10 @@ class Service {
   HttpAnswer ready() const;
   void add_generating_route(Routes& routes, const char* path,
                             HttpAnswer (Service::*handle)(HttpRequest&));
-  const ModelCard& find_model(const std::string& id) const;  // ApiError 404 where it is not served
+  void add_weights_routes(Routes& routes);
+  std::string fingerprint() const;
+  std::vector<ModelCard> models() const;
+  ModelCard find_model(const std::string& id) const;  // ApiError 404 where it is not served
   void check_engine() const;
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special) const;
   std::vector<int32_t> encode_prompt(const Prompt& prompt, bool add_special) const;
@@ -79,8 +85,9 @@ class Service {
   Admission admission_;
   std::shared_ptr<ByteBudget> all_answers_;
   GrammarCompiler compiler_;
-  std::mutex mutex_;                 // of those below
-  std::set<std::string> mentioned_;  // unknown fields that were logged
+  std::unique_ptr<WeightReload> reload_;  // where weights can be replaced
+  std::mutex mutex_;                      // of those below
+  std::set<std::string> mentioned_;       // unknown fields that were logged
 };
 
 }  // namespace trireme

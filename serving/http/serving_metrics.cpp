@@ -141,6 +141,9 @@ struct ServingMetrics::Series {
   Histogram* params_n = nullptr;
   Histogram* params_max_tokens = nullptr;
   std::map<std::string, Counter*> success;
+  // Where weights can be replaced.
+  Gauge* weights_version = nullptr;
+  std::map<std::string, Counter*> weight_reloads;
   prometheus::Family<Counter>* requests = nullptr;
   prometheus::Family<Histogram>* durations = nullptr;
   prometheus::Family<Histogram>* sizes = nullptr;
@@ -258,6 +261,22 @@ void ServingMetrics::finished(const FinishedSequence& sequence) {
 
 void ServingMetrics::prompt_finished(int64_t longest) {
   series_->request_max_generation->Observe(static_cast<double>(longest));
+}
+
+void ServingMetrics::weights(int64_t version) {
+  Series& s = *series_;
+  if (s.weights_version == nullptr) {
+    s.weights_version =
+        &s.gauge("trireme:weights_version", "Weights that are served: 1, and 1 more each time.");
+    for (const char* outcome : {"done", "refused", "failed"})
+      s.weight_reloads[outcome] = &s.counter("trireme:weight_reloads_total",
+                                             "Replacements of weights.", {{"outcome", outcome}});
+  }
+  s.weights_version->Set(static_cast<double>(version));
+}
+
+void ServingMetrics::weights_replaced(const char* outcome) {
+  series_->weight_reloads.at(outcome)->Increment();
 }
 
 void ServingMetrics::http_request(const std::string& handler, const std::string& method, int status,

@@ -6,7 +6,7 @@
 
 #include "parallel/comm/launcher_environment.h"
 #include "serving/distributed/rank_supervisor.h"
-#include "tests/serving/distributed/plans.h"
+#include "tests/serving/distributed/word_weights.h"
 
 namespace trireme {
 namespace {
@@ -20,6 +20,7 @@ constexpr int64_t kHang = 37, kDie = 38, kThrow = 39;
 
 class Moody final : public StepExecutor {
  public:
+  explicit Moody(const test::WordWeights& weights) : texts_(weights) {}
   StepOutcome execute(const StepPlan& plan) override {
     const int64_t prompt = plan.starts.empty() ? 0 : plan.starts.front().prompt_tokens;
     if (prompt == kHang) std::this_thread::sleep_for(std::chrono::hours(1));
@@ -29,8 +30,7 @@ class Moody final : public StepExecutor {
   }
 
  private:
-  test::RecordedTexts texts_{test::kPlanBounds.blocks, test::kPlanBounds.block_tokens,
-                             static_cast<int32_t>(test::kPlanBounds.ids)};
+  test::WordTexts texts_;
 };
 
 // Not a test: what the processes that a supervisor starts run.
@@ -39,13 +39,17 @@ TEST(FakeRank, DISABLED_Follows) {
   const auto channel =
       connect_side_channel(SideAddress::parse(leader_from_environment()), rank, kLong);
   Heartbeat heartbeat(*channel);
-  Moody texts;
+  test::WordWeights weights(receive_task(*channel, kLong).model);
+  weights.refuses = "others";
+  Moody texts(weights);
   channel->send(MessageKind::kReady, 0,
                 encode_ready({.bounds = test::kPlanBounds, .dtype = "fp32", .device = "nothing"}));
   try {
-    follow_plans(
-        *channel, texts,
-        {.bounds = test::kPlanBounds, .tells_outcomes = rank == 1, .heartbeat = &heartbeat});
+    follow_plans(*channel, texts,
+                 {.bounds = test::kPlanBounds,
+                  .tells_outcomes = rank == 1,
+                  .heartbeat = &heartbeat,
+                  .weights = &weights});
   } catch (const Error& error) {
     const std::string why = error.what();
     channel->send(MessageKind::kFailed, 0, std::as_bytes(std::span(why)));
@@ -134,6 +138,37 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
     EXPECT_EQ(after.chosen.at(0).id, before.chosen.at(0).id);
   }
   EXPECT_EQ(ranks.counts().starts, 4);
+}
+
+int32_t token_of(RankSupervisor& ranks, uint64_t number, int64_t prompt) {
+  return ranks.execute(plan_of(number, prompt)).chosen.at(0).id;
+}
+
+// Also in those that start from then on.
+TEST(RankSupervisor, ChangesTheWeightsOfAll) {
+  RankSupervisor ranks(fake_ranks());
+  ranks.wait_until_ready();
+  Said said(ranks);
+  const int32_t before = token_of(ranks, 1, 3);
+  EXPECT_THROW(ranks.stage("others"), InputError);
+  ranks.drop();
+  EXPECT_EQ(token_of(ranks, 2, 3), before);
+  ranks.stage("two words");
+  EXPECT_EQ(token_of(ranks, 3, 3), before);
+  ranks.use();
+  ranks.drop();
+  const int32_t shifted = (before + 9) % static_cast<int32_t>(test::kPlanBounds.ids);
+  EXPECT_EQ(token_of(ranks, 4, 3), shifted);
+  EXPECT_THROW(ranks.execute(plan_of(5, kDie)), Error);
+  ASSERT_TRUE(said.comes(2, kLong));
+  EXPECT_EQ(token_of(ranks, 6, 3), shifted);
+  // What other ranks have staged is of no use to these.
+  ranks.stage("x");
+  EXPECT_THROW(ranks.execute(plan_of(7, kDie)), Error);
+  ASSERT_TRUE(said.comes(4, kLong));
+  EXPECT_THROW(ranks.use(), InputError);
+  ranks.drop();
+  EXPECT_EQ(token_of(ranks, 8, 3), shifted);
 }
 
 TEST(RankSupervisor, SaysHowTheFirstStartFailed) {

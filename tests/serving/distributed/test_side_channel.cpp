@@ -190,7 +190,8 @@ TEST(RankLoop, FollowsALeader) {
     });
   auto own = texts();
   const test::RecordedTexts& leader = *own;
-  auto executor = std::make_unique<LeadingExecutor>(std::move(own), std::move(leading));
+  Followers followers(std::move(leading));
+  auto executor = std::make_unique<LeadingExecutor>(std::move(own), followers);
   test::for_each_plan(20, [&](const StepPlan& plan, const StepOutcome& outcome) {
     EXPECT_EQ(encode_outcome(executor->execute(plan)), encode_outcome(outcome));
   });

@@ -65,6 +65,7 @@ struct RecordedServerOptions {
   RequestLimits requests{.vocab_size = 257};
   ToolFormat tools = ToolFormat::kNone;
   AnswerLimits answers;
+  ModelWeights* weights = nullptr;
   int64_t blocks = 1024, block_tokens = 8;
 };
 
@@ -88,7 +89,8 @@ class RecordedServer {
                  .requests = options.requests,
                  .admission = options.admission,
                  .answers = options.answers,
-                 .tools = options.tools}) {
+                 .tools = options.tools,
+                 .weights = options.weights}) {
     options.http.port = 0;
     server = std::make_unique<HttpServer>(
         options.http, service.routes(),

@@ -1,0 +1,130 @@
+#include "serving/distributed/rank_weights.h"
+
+#include "engine/core/cpu.h"
+#include "engine/observe/log.h"
+#include "serving/distributed/records.h"
+
+namespace trireme {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+// What fits into a short message.
+std::string cut(std::string words) {
+  constexpr size_t kMost = 16 << 10;
+  if (words.size() > kMost) words.resize(kMost);
+  return words;
+}
+
+}  // namespace
+
+void send_task(SideChannel& rank, const RankTask& task) {
+  RecordWriter writer;
+  writer.put(task.model);
+  writer.put(task.tokenizer);
+  rank.send(MessageKind::kTask, 0, writer.take());
+}
+
+RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
+  const std::optional<Message> message = leader.receive(limit);
+  if (!message)
+    throw Error(concat(leader.peer(), " does not say what to load"), ExitCode::kLostRank);
+  if (message->kind != MessageKind::kTask)
+    throw BadMessage(concat(leader.peer(), " does not say what to load, but sends kind ",
+                            static_cast<uint32_t>(message->kind)));
+  RankTask task;
+  RecordReader reader(message->payload);
+  reader.get(task.model);
+  reader.get(task.tokenizer);
+  reader.expect_end();
+  return task;
+}
+
+WeightsFollower::~WeightsFollower() {
+  if (worker_.joinable()) worker_.join();
+}
+
+bool WeightsFollower::take(const Message& message) {
+  const bool known = message.kind == MessageKind::kStage || message.kind == MessageKind::kUse ||
+                     message.kind == MessageKind::kDrop;
+  if (!known) return false;
+  if (weights_ == nullptr)
+    throw BadMessage(concat(leader_.peer(), " changes weights, of which there are none"));
+  // The leader waits for what it has asked for before.
+  if (worker_.joinable()) worker_.join();
+  if (message.kind == MessageKind::kUse) {
+    weights_->use();
+    leader_.send(MessageKind::kUsed, message.number);
+  } else if (message.kind == MessageKind::kDrop) {
+    begin([this] { weights_->drop(); });
+  } else {
+    const std::string path(reinterpret_cast<const char*>(message.payload.data()),
+                           message.payload.size());
+    begin([this, path, number = message.number] { stage(number, path); });
+  }
+  return true;
+}
+
+void WeightsFollower::begin(std::function<void()> work) {
+  worker_ = std::thread([work = std::move(work)] {
+    // The core that this thread comes from computes steps.
+    allow_cores(0, available_cores());
+    try {
+      work();
+    } catch (
+        const std::exception& error) {  // whoever waits for plans finds that the leader has gone
+      log_warning("weights: ", error.what());
+    }
+  });
+}
+
+void WeightsFollower::stage(uint64_t number, const std::string& path) {
+  std::string why;
+  try {
+    weights_->stage(path);
+  } catch (const std::exception& error) {
+    why = cut(error.what());
+    if (why.empty()) why = "no word";
+  }
+  leader_.send(MessageKind::kStaged, number, bytes_of(why));
+}
+
+void Followers::send(MessageKind kind, uint64_t number, std::span<const std::byte> payload) {
+  for (const auto& channel : channels_) channel->send(kind, number, payload);
+}
+
+void Followers::end() noexcept {
+  for (const auto& channel : channels_) {
+    try {
+      channel->send(MessageKind::kEnd, 0);
+    } catch (const std::exception&) {  // it has gone already
+    }
+  }
+}
+
+void Followers::stage(const std::string& path) {
+  send(MessageKind::kStage, ++change_, bytes_of(path));
+}
+
+std::string Followers::staged() { return wait_for(MessageKind::kStaged); }
+void Followers::use() { send(MessageKind::kUse, change_); }
+void Followers::used() { wait_for(MessageKind::kUsed); }
+void Followers::drop() { send(MessageKind::kDrop, change_); }
+
+std::string Followers::wait_for(MessageKind kind) {
+  std::string first;
+  for (const auto& channel : channels_) {
+    std::optional<Message> message;
+    while (!message) message = channel->receive(SideChannel::kForever);
+    if (message->kind != kind || message->number != change_)
+      throw BadMessage(concat(channel->peer(), " sends kind ", static_cast<uint32_t>(message->kind),
+                              " while weights change"));
+    if (first.empty())
+      first.assign(reinterpret_cast<const char*>(message->payload.data()), message->payload.size());
+  }
+  return first;
+}
+
+}  // namespace trireme

@@ -1,0 +1,155 @@
+#include "serving/http/weight_reload.h"
+
+#include "engine/observe/log.h"
+#include "serving/api/json_writer.h"
+
+namespace trireme {
+namespace {
+
+Handover handover(const std::string& mode) {
+  if (mode == "abort") return Handover::kAbort;
+  return mode == "keep" ? Handover::kKeep : Handover::kWait;
+}
+
+std::string body_of(const WeightReload::State& state, const char* doing) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("model").string(state.directory);
+  json.key("step").integer(state.step).key("version").integer(state.version).key("replacing");
+  if (doing == nullptr)
+    json.null();
+  else
+    json.string(doing);
+  json.end_object();
+  return out;
+}
+
+}  // namespace
+
+struct WeightReload::Outcome {
+  std::mutex mutex;
+  std::optional<HttpReply> reply;
+  std::function<void()> wake;  // none: nobody waits
+
+  void put(HttpReply made) {
+    const std::lock_guard lock(mutex);
+    reply = std::move(made);
+    if (wake) wake();
+  }
+};
+
+class WeightReload::Reply final : public PendingReply {
+ public:
+  explicit Reply(std::shared_ptr<Outcome> outcome) : outcome_(std::move(outcome)) {}
+  ~Reply() override {
+    const std::lock_guard lock(outcome_->mutex);
+    outcome_->wake = {};
+  }
+  void start(std::function<void()> wake) override {
+    const std::lock_guard lock(outcome_->mutex);
+    outcome_->wake = std::move(wake);
+    if (outcome_->reply) outcome_->wake();
+  }
+  Part take() override {
+    const std::lock_guard lock(outcome_->mutex);
+    Part part;
+    part.whole.swap(outcome_->reply);
+    part.done = part.whole.has_value();
+    return part;
+  }
+  std::string error_event(const ApiError& error) const override { return error_body(error); }
+
+ private:
+  std::shared_ptr<Outcome> outcome_;
+};
+
+WeightReload::WeightReload(Engine& engine, ModelWeights& weights, ServingMetrics& metrics,
+                           std::string path)
+    : engine_(engine), weights_(weights), metrics_(metrics) {
+  const ModelWeights::Place now = weights.served();
+  state_ = {.path = std::move(path), .directory = now.directory, .step = now.step};
+  metrics_.weights(state_.version);
+}
+
+WeightReload::~WeightReload() {
+  if (thread_.joinable()) thread_.join();
+}
+
+WeightReload::State WeightReload::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+std::string WeightReload::state_body() const {
+  const std::lock_guard lock(mutex_);
+  return body_of(state_, doing_);
+}
+
+std::unique_ptr<PendingReply> WeightReload::begin(const WeightsRequest& request) {
+  const std::lock_guard lock(mutex_);
+  if (doing_ != nullptr)
+    throw ApiError(409, "the weights are being replaced already", "", "reload_in_progress");
+  doing_ = "loading";
+  if (thread_.joinable()) thread_.join();  // it has said that it is done
+  const auto outcome = std::make_shared<Outcome>();
+  thread_ = std::thread([this, request, outcome] { run(request, *outcome); });
+  return std::make_unique<Reply>(outcome);
+}
+
+void WeightReload::run(const WeightsRequest& request, Outcome& outcome) {
+  HttpReply reply;
+  const char* counted = "failed";
+  try {
+    State next = state();
+    if (!request.model.empty()) next.path = request.model;
+    log_info("weights of ", next.path, " are being loaded");
+    const ModelWeights::Place staged = weights_.stage(next.path);
+    next.directory = staged.directory;
+    next.step = staged.step;
+    ++next.version;
+    reply = change(next, handover(request.mode));
+    counted = "done";
+  } catch (const InputError& error) {
+    counted = "refused";
+    log_warning("weights are not replaced: ", error.what());
+    reply = reply_of(ApiError(400, error.what(), "model", "invalid_value"));
+  } catch (const std::exception& error) {
+    log_error("weights are not replaced: ", error.what());
+    reply =
+        reply_of(ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000));
+  }
+  metrics_.weights_replaced(counted);
+  {
+    const std::lock_guard lock(mutex_);
+    doing_ = nullptr;
+  }
+  outcome.put(std::move(reply));
+}
+
+HttpReply WeightReload::change(const State& next, Handover how) {
+  State before;
+  {
+    const std::lock_guard lock(mutex_);
+    doing_ = "waiting";
+    before = std::exchange(state_, next);
+  }
+  std::exception_ptr failed;
+  try {
+    engine_.change_weights(how, [this] { weights_.use(); });
+  } catch (...) {
+    failed = std::current_exception();
+    const std::lock_guard lock(mutex_);
+    state_ = before;
+  }
+  try {
+    weights_.drop();
+  } catch (const std::exception& error) {  // the engine finds the same
+    log_warning("weights are not given up: ", error.what());
+  }
+  if (failed) std::rethrow_exception(failed);
+  metrics_.weights(next.version);
+  log_info("weights of ", next.directory, " are served, version ", next.version);
+  return {.body = body_of(next, nullptr)};
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+// The weights that a server's model computes with, as whoever replaces them sees them while it serves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+class ModelWeights {
+ public:
+  virtual ~ModelWeights() = default;
+
+  struct Place {
+    std::string directory;  // the checkpoint itself, where a run was named
+    int64_t step = 0;       // of its training
+  };
+  // What is served.
+  virtual Place served() const = 0;
+  // Loads what lies at a path beside what is served: InputError that names every difference where it is for another
+  // model, and nothing has changed then. Takes its time. Not on the engine's thread.
+  virtual Place stage(const std::string& path) = 0;
+  // What is staged is computed with from now on. On the engine's thread between two steps (Engine::change_weights).
+  virtual void use() = 0;
+  // Gives up what is staged, or after use() what was served before. Not on the engine's thread.
+  virtual void drop() = 0;
+};
+
+}  // namespace trireme

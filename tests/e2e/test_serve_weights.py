@@ -1,0 +1,170 @@
+"""A server gets other weights while it answers: no request is lost, every text is of the old or of the new ones, and
+what is for another model is refused before anything changes."""
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import harness
+import served_ranks
+import tiny_run
+
+KEY = "an-admins"
+PROMPT = served_ranks.PROMPT
+ARGUMENTS = ("--admin-api-key", KEY)
+STEPS = 200
+
+
+class Weights(harness.CommandTest):
+    """Three runs: `run` and `other` are of one model, `wide` is not."""
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="trireme-e2e-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.models = Path(folder.name)
+
+    def setUp(self):
+        super().setUp()
+        if not (self.models / "wide").exists():
+            self.train()
+        for name in ("run", "other", "wide"):
+            (self.folder / name).symlink_to(self.models / name)
+
+    def train(self):
+        self.write("train.txt", tiny_run.text(2000, 1))
+        self.trireme("data", "prepare", "--input", "train.txt", "--output", "train")
+        for name, seed, steps, changes in (("run", 7, STEPS, {}), ("other", 8, STEPS, {}),
+                                           ("wide", 9, 5, {"hidden_size": 64, "head_dim": 8})):
+            config = tiny_run.config(model={**served_ranks.LLAMA, **changes}, seed=seed, train_steps=steps,
+                                     output_dir=str(self.models / name), checkpoint={}, evaluation={"eval_iters": 0})
+            config["data"]["valid_data_path"] = "train"
+            self.write("run.json", json.dumps(config))
+            self.trireme("pretrain", "--config", "run.json")
+
+    serve, connect, ask = served_ranks.ServedRanks.serve, served_ranks.ServedRanks.connect, served_ranks.ServedRanks.ask
+    processes, stop = served_ranks.ServedRanks.processes, served_ranks.ServedRanks.stop
+    expect_nobody_left = served_ranks.ServedRanks.expect_nobody_left
+
+    def written(self, model, *arguments):
+        text, _ = self.trireme("generate", model, "--prompt", PROMPT, "--temperature", 0, "--max-new-tokens", 30, *arguments)
+        return text.removeprefix(PROMPT).rstrip("\n")
+
+    def complete(self, **fields):
+        return self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": PROMPT, "temperature": 0, "max_tokens": 30,
+                                                    **fields}, KEY)
+
+    def text(self, **fields):
+        status, answer = self.complete(**fields)
+        self.assertEqual(status, 200, answer)
+        return answer["choices"][0]["text"]
+
+    def replace(self, **fields):
+        return self.ask("POST", "/admin/weights", fields, KEY)
+
+    def replace_under_load(self, old, new):
+        """Four clients ask without a pause while weights of `other` come."""
+        answers, asked, done = [], threading.Event(), threading.Event()
+
+        def client():
+            while not done.is_set():
+                began, before = time.monotonic(), not asked.is_set()
+                status, answer = self.complete()
+                answers.append((began, before and not asked.is_set(), status, answer))
+
+        clients = [threading.Thread(target=client) for _ in range(4)]
+        for one in clients:
+            one.start()
+        time.sleep(0.2)
+        asked.set()
+        status, answer = self.replace(model="other")
+        replaced = time.monotonic()
+        time.sleep(0.2)
+        done.set()
+        for one in clients:
+            one.join()
+        self.assertEqual(status, 200, answer)
+        self.assertEqual(answer["version"], 2)
+        texts = {True: 0, False: 0}
+        for began, was_before, status, answer in answers:
+            self.assertEqual(status, 200, answer)
+            text = answer["choices"][0]["text"]
+            self.assertIn(text, (old, new))
+            texts[text == new] += 1
+            if was_before:
+                self.assertEqual(text, old)
+            if began > replaced:
+                self.assertEqual(text, new)
+        self.assertTrue(texts[True] and texts[False], texts)
+
+    def check(self, *arguments, ranks=None, compare=(), program=harness.TRIREME):
+        old, new = self.written("run", *compare), self.written("other", *compare)
+        self.assertNotEqual(old, new)
+        server = self.serve(*ARGUMENTS, *arguments, ranks=ranks, program=program)
+        self.assertEqual(self.text(), old)
+        status, answer = self.replace(model="wide")
+        self.assertEqual((status, answer["error"]["param"]), (400, "model"))
+        for said in ("wide", "hidden_size: 32 is served, it has 64"):
+            self.assertIn(said, answer["error"]["message"])
+        self.assertEqual(self.replace(model="nowhere")[0], 400)
+        self.assertEqual(self.text(), old)
+        self.replace_under_load(old, new)
+        self.assertEqual(self.text(), new)
+        return server, old, new
+
+    def test_in_one_process(self):
+        server, old, new = self.check()
+        # Back again, under texts that go on and on.
+        for mode in ("abort", "keep"):
+            connection = self.connect("POST", "/v1/completions", {
+                "model": "tiny", "prompt": PROMPT, "max_tokens": 400, "ignore_eos": True, "stream": True}, KEY)
+            answer = connection.getresponse()
+            answer.readline()
+            status, state = self.replace(model="run", mode=mode)
+            self.assertEqual(status, 200, state)
+            end = answer.read().decode().rstrip("\n").rsplit("data: ", 1)[1]
+            if mode == "abort":
+                self.assertIn("are being replaced", json.loads(end)["error"]["message"])
+            else:
+                self.assertEqual(end, "[DONE]")
+            self.assertEqual(self.text(), old)
+        _, state = self.ask("GET", "/admin/weights", key=KEY)
+        self.assertEqual((state["step"], state["version"], state["replacing"]), (STEPS, 4, None))
+        self.assertEqual(self.ask("POST", "/admin/weights", {"model": "other"})[0], 401)
+        self.stop(server)
+
+    def test_in_fewer_bits(self):
+        bits = ("--quantization", "q8_0")
+        self.stop(self.check(*bits, compare=bits)[0])
+
+    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
+    def test_on_a_gpu(self):
+        self.stop(self.check("--device", "cuda", "--max-model-len", 64, program=os.environ["TRIREME_EMULATED"])[0])
+
+    def test_under_mpirun(self):
+        server, _, _ = self.check("--tensor", 2, ranks=2)
+        self.stop_leader(server)
+
+    def stop_leader(self, server):
+        os.kill(self.processes()[0], signal.SIGTERM)
+        server.communicate(timeout=60)
+        self.assertEqual(server.returncode, 0)
+
+    def test_ranks_that_start_again_have_them_too(self):
+        server, _, new = self.check("--ranks", 2, "--pipeline", 2)
+        os.kill(self.processes()[1], signal.SIGKILL)
+        end = time.monotonic() + 30
+        while self.ask("GET", "/health/ready")[0] == 200 and time.monotonic() < end:
+            time.sleep(0.01)
+        while self.ask("GET", "/health/ready")[0] != 200 and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertEqual(self.text(), new)
+        self.stop(server)
+        self.expect_nobody_left()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,64 @@
+// Weights that are a word, and texts that depend on it.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+#include "serving/scheduler/model_weights.h"
+#include "tests/serving/distributed/plans.h"
+
+namespace trireme::test {
+
+class WordWeights final : public ModelWeights {
+ public:
+  explicit WordWeights(std::string word) : used_(std::move(word)) {}
+
+  Place served() const override { return {used(), 0}; }
+  Place stage(const std::string& path) override {
+    if (path == refuses) throw InputError(concat(path, " is for another model"));
+    const std::lock_guard lock(mutex_);
+    staged_ = path;
+    return {path, 0};
+  }
+  void use() override {
+    const std::lock_guard lock(mutex_);
+    used_.swap(staged_);
+  }
+  void drop() override {
+    const std::lock_guard lock(mutex_);
+    staged_.clear();
+    ++dropped;
+  }
+  std::string used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+  }
+
+  std::string refuses;
+  int dropped = 0;
+
+ private:
+  mutable std::mutex mutex_;
+  std::string used_, staged_;
+};
+
+// Ids are one more for each byte of the word.
+class WordTexts final : public StepExecutor {
+ public:
+  explicit WordTexts(const WordWeights& weights) : weights_(weights) {}
+  StepOutcome execute(const StepPlan& plan) override {
+    with.push_back(weights_.used());
+    StepOutcome outcome = texts_.execute(plan);
+    for (ChosenToken& token : outcome.chosen)
+      token.id = static_cast<int32_t>((token.id + std::ssize(with.back())) % kPlanBounds.ids);
+    return outcome;
+  }
+  std::vector<std::string> with;  // each plan
+
+ private:
+  const WordWeights& weights_;
+  RecordedTexts texts_{kPlanBounds.blocks, kPlanBounds.block_tokens,
+                       static_cast<int32_t>(kPlanBounds.ids)};
+};
+
+}  // namespace trireme::test
