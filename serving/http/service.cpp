@@ -174,7 +174,9 @@ void Service::add_weights_routes(Routes& routes) {
               .handle = [this](HttpRequest& http) {
                 const WeightsRequest request = parse_weights(http.body, config_.requests);
                 mention_unknown(request.unknown);
-                return HttpAnswer{{}, reload_->begin(request)};
+                HttpAnswer answer;
+                answer.pending = reload_->begin(request);
+                return answer;
               }});
   routes.add(
       {.method = "GET",

@@ -1,0 +1,153 @@
+// POST /admin/weights on a server whose weights are words.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "tests/serving/http/recorded_server.h"
+
+namespace trireme {
+namespace {
+
+using Json = nlohmann::json;
+
+class FakeWeights final : public ModelWeights {
+ public:
+  Place served() const override { return {"run/step-1", 1}; }
+  Place stage(const std::string& path) override {
+    std::unique_lock lock(mutex);
+    ++stages;
+    changed.wait(lock, [&] { return !held; });
+    if (path == "other") throw InputError("other is for another model:\n  hidden_size: 8");
+    return {path + "/step-7", 7};
+  }
+  void use() override {
+    if (lost) throw Error("rank 3 is lost");
+    ++used;
+  }
+  void drop() override { ++dropped; }
+  void hold(bool whether) {
+    const std::lock_guard lock(mutex);
+    held = whether;
+    changed.notify_all();
+  }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool held = false;
+  std::atomic<bool> lost = false;
+  std::atomic<int> stages = 0, used = 0, dropped = 0;
+};
+
+class WeightsRoute : public testing::Test {
+ protected:
+  static test::RecordedServerOptions options(ModelWeights& weights) {
+    test::RecordedServerOptions options;
+    options.weights = &weights;
+    options.http.keys = ApiKeys({"user"}, {"admin"});
+    return options;
+  }
+  test::Response ask(const std::string& method, const std::string& path, const std::string& body,
+                     const std::string& key = "admin") {
+    return server.ask(concat(
+        method, " ", path, " HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ", key,
+        "\r\nConnection: close\r\n", body.empty() ? "" : "Content-Type: application/json\r\n",
+        "Content-Length: ", body.size(), "\r\n\r\n", body));
+  }
+  test::Response replace(const std::string& body, const std::string& key = "admin") {
+    return ask("POST", "/admin/weights", body, key);
+  }
+  Json complete() {
+    return Json::parse(
+        ask("POST", "/v1/completions", R"({"model":"m","prompt":"ab","max_tokens":2})").body);
+  }
+  double metric(const std::string& line) {
+    const std::string text = ask("GET", "/metrics", "").body;
+    const size_t at = text.find("\n" + line);
+    return at == std::string::npos ? -1 : std::stod(text.substr(text.find("} ", at) + 2));
+  }
+
+  FakeWeights weights;
+  test::RecordedServer server{options(weights)};
+};
+
+TEST_F(WeightsRoute, IsAnAdminsAlone) {
+  EXPECT_EQ(replace("{}", "user").status, 403);
+  EXPECT_EQ(ask("GET", "/admin/weights", "", "user").status, 403);
+  EXPECT_EQ(replace("{}", "nobody").status, 401);
+  EXPECT_EQ(weights.stages, 0);
+}
+
+TEST_F(WeightsRoute, ReplacesThem) {
+  EXPECT_EQ(complete()["system_fingerprint"], "f");
+  EXPECT_EQ(metric("trireme:weights_version"), 1);
+  for (const char* mode : {"wait", "abort", "keep"}) {
+    const int before = weights.used;
+    const test::Response answer = replace(Json{{"model", "b"}, {"mode", mode}}.dump());
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    const Json told = Json::parse(answer.body);
+    EXPECT_EQ(told["model"], "b/step-7");
+    EXPECT_EQ(told["step"], 7);
+    EXPECT_EQ(told["version"], before + 2);
+    EXPECT_EQ(weights.used, before + 1);
+    EXPECT_EQ(weights.dropped, weights.used);
+  }
+  // The same again: the path that was named last.
+  EXPECT_EQ(Json::parse(replace("{}").body)["model"], "b/step-7");
+  EXPECT_EQ(Json::parse(ask("GET", "/admin/weights", "").body)["version"], 5);
+  EXPECT_EQ(complete()["system_fingerprint"], "trireme-1.0-step-7-weights-5");
+  EXPECT_EQ(Json::parse(ask("GET", "/v1/models/m", "").body)["root"], "b");
+  EXPECT_EQ(metric("trireme:weights_version"), 5);
+  EXPECT_EQ(metric("trireme:weight_reloads_total{engine=\"0\",model_name=\"m\",outcome=\"done\"}"),
+            4);
+}
+
+TEST_F(WeightsRoute, RefusesOthersAndGoesOn) {
+  const test::Response answer = replace(R"({"model":"other"})");
+  EXPECT_EQ(answer.status, 400);
+  const Json error = Json::parse(answer.body)["error"];
+  EXPECT_EQ(error["param"], "model");
+  EXPECT_NE(error["message"].get<std::string>().find("hidden_size"), std::string::npos);
+  EXPECT_EQ(replace(R"({"mode":"now"})").status, 400);
+  EXPECT_EQ(replace(R"({"model":7})").status, 400);
+  EXPECT_EQ(replace("").status, 400);
+  EXPECT_EQ(weights.used, 0);
+  EXPECT_EQ(complete()["system_fingerprint"], "f");
+  EXPECT_EQ(
+      metric("trireme:weight_reloads_total{engine=\"0\",model_name=\"m\",outcome=\"refused\"}"), 1);
+}
+
+TEST_F(WeightsRoute, DoesOneAtATime) {
+  weights.hold(true);
+  auto first = std::async(std::launch::async, [&] { return replace("{}"); });
+  EXPECT_TRUE(test::eventually([&] { return weights.stages == 1; }));
+  const test::Response second = replace("{}");
+  EXPECT_EQ(second.status, 409);
+  EXPECT_EQ(Json::parse(second.body)["error"]["code"], "reload_in_progress");
+  EXPECT_EQ(Json::parse(ask("GET", "/admin/weights", "").body)["replacing"], "loading");
+  // Whoever asked for it may go.
+  weights.hold(false);
+  EXPECT_EQ(first.get().status, 200);
+  EXPECT_EQ(replace("{}").status, 200);
+}
+
+TEST_F(WeightsRoute, SaysWhereTheyAreLost) {
+  weights.lost = true;
+  const test::Response answer = replace("{}");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(Json::parse(answer.body)["error"]["code"], "engine_failure");
+  EXPECT_EQ(weights.dropped, 1);
+  EXPECT_EQ(ask("GET", "/health/ready", "").status, 503);
+}
+
+TEST(WeightsRouteOf, AServerWithoutThemIsNotThere) {
+  test::RecordedServer server;
+  EXPECT_EQ(server
+                .ask("POST /admin/weights HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                     "application/json\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}")
+                .status,
+            404);
+}
+
+}  // namespace
+}  // namespace trireme
