@@ -119,6 +119,7 @@ void LoadedModel::add_adapter(const std::string& adapter) {
 
 void LoadedModel::add_modules(const std::vector<std::string>& modules) {
   std::vector<std::unique_ptr<PeftAdapter>> opened;
+  opened.reserve(modules.size());
   for (const std::string& module : modules) opened.push_back(std::make_unique<PeftAdapter>(module));
   auto stacked = std::make_unique<StackedAdapters>(std::move(opened), config_.model);
   config_.finetune.lora = stacked->lora();

@@ -29,9 +29,8 @@ boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& request
                                                       HttpClient::Limit connect_limit,
                                                       HttpClient::Limit limit,
                                                       std::shared_ptr<HttpClient>& client) {
-  client = take_idle();
-  if (client != nullptr) {
-    const std::shared_ptr<HttpClient> kept = client;
+  if (const std::shared_ptr<HttpClient> kept = take_idle(); kept != nullptr) {
+    client = kept;
     try {
       co_await kept->send(request, limit);
       co_return co_await kept->read_head(limit);

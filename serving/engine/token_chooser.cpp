@@ -17,6 +17,7 @@ std::vector<TokenLogprob> most_probable(std::span<const float> logits, double no
   std::vector<int32_t> order;
   first_of_row(logits, count, order);
   std::vector<TokenLogprob> out;
+  out.reserve(order.size());
   for (const int32_t id : order)
     out.push_back({id, static_cast<double>(logits[static_cast<size_t>(id)]) - normaliser});
   return out;

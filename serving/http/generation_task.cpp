@@ -152,8 +152,10 @@ void GenerationTask::cancel_all() {
 void GenerationTask::start(std::function<void()> wake) {
   mailbox_->set(std::move(wake));
   if (!work_.grammar) return enter_engine(nullptr);
+  GrammarSource source = std::move(*work_.grammar);
+  work_.grammar.reset();
   work_.compiler->compile(
-      *std::exchange(work_.grammar, {}),
+      std::move(source),
       [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
                            const std::string& error) noexcept {
         mailbox->put(std::move(rule), error);

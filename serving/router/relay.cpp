@@ -126,7 +126,7 @@ bool Relay::is_cancelled() {
 }
 
 // False: the client is gone.
-bool Relay::put_events(std::string events, bool done) {
+bool Relay::put_events(const std::string& events, bool done) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) return false;
   passed_ = passed_ || !events.empty();

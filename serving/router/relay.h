@@ -65,7 +65,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Awaitable<Next> attempt(size_t server);
   Awaitable<Next> answer(size_t server, const ResponseHead& head);
   Awaitable<void> pass_events();
-  bool put_events(std::string events, bool done);
+  bool put_events(const std::string& events, bool done);
   void put_whole(HttpReply reply);
   void fail(const ApiError& error);
   bool is_cancelled();

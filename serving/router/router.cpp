@@ -144,7 +144,10 @@ asio::awaitable<void> Router::Impl::check(size_t server) {
   for (int failures = 0;;) {
     try {
       int status = co_await ask_health(server, path);
-      if (status == 404) status = co_await ask_health(server, path = "/health");
+      if (status == 404) {
+        path = "/health";
+        status = co_await ask_health(server, path);
+      }
       failures = 0;
       if (status == 200)
         set_up(server);

@@ -40,7 +40,7 @@ struct RouterMetrics::Series {
                                   .Register(registry);
 };
 
-RouterMetrics::RouterMetrics(std::vector<std::string> servers)
+RouterMetrics::RouterMetrics(const std::vector<std::string>& servers)
     : series_(std::make_unique<Series>()) {
   prometheus::Registry& registry = series_->registry;
   auto& affinity =

@@ -14,7 +14,7 @@ enum class AttemptEnd { kAnswered, kUnready, kConnect, kBroken, kTimeout, kCance
 
 class RouterMetrics {
  public:
-  explicit RouterMetrics(std::vector<std::string> servers);  // their URLs
+  explicit RouterMetrics(const std::vector<std::string>& servers);  // their URLs
   ~RouterMetrics();
 
   void chosen(Affinity affinity);

@@ -50,7 +50,7 @@ void split(CharRange range, std::vector<std::vector<ByteRange>>& out) {
 
 }  // namespace
 
-CharSet make_char_set(CharSet ranges) {
+CharSet make_char_set(const CharSet& ranges) {
   CharSet whole;
   for (CharRange range : ranges) {
     range.last = std::min(range.last, kLastChar);

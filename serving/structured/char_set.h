@@ -15,7 +15,7 @@ using CharSet = std::vector<CharRange>;
 inline constexpr uint32_t kLastChar = 0x10FFFF;
 
 // Any ranges, in any order: united, without surrogates and what is above U+10FFFF.
-CharSet make_char_set(CharSet ranges);
+CharSet make_char_set(const CharSet& ranges);
 CharSet complement(const CharSet& set);
 CharSet united(const CharSet& a, const CharSet& b);
 CharSet without(const CharSet& a, const CharSet& b);

@@ -26,6 +26,7 @@ Grammar::Node text_of(Grammar& grammar, const GrammarSource& source) {
     case GrammarSource::Kind::kChoice: break;
   }
   std::vector<Grammar::Node> ways;
+  ways.reserve(source.choices.size());
   for (const std::string& choice : source.choices) ways.push_back(grammar.literal(choice));
   return grammar.choice(std::move(ways));
 }

@@ -132,7 +132,9 @@ void fail_keyword(const std::string& path, const char* keyword, const std::strin
 
 Schema constraints_of(const Schema& schema, const std::string& path) {
   Schema out = Schema::object();
-  for (const auto& [name, value] : schema.items()) {
+  for (const auto& item : schema.items()) {
+    const std::string& name = item.key();
+    const Schema& value = item.value();
     if (is_describing(name)) continue;
     // What asks for nothing.
     if (name == "uniqueItems" && value == false) continue;
