@@ -111,10 +111,10 @@ int32_t GrammarStates::id_of(std::vector<Configuration> work) {
   }
   looked_at_ += std::ssize(seen);
   std::ranges::sort(kept, {}, [](const Configuration& c) { return key_of(c.state, c.stack); });
-  return number_of(std::move(kept), whole);
+  return number_of(kept, whole);
 }
 
-int32_t GrammarStates::number_of(std::vector<Configuration> kept, bool whole) {
+int32_t GrammarStates::number_of(const std::vector<Configuration>& kept, bool whole) {
   uint64_t hash = whole ? 1 : 0;
   for (const Configuration& c : kept)
     hash = (hash ^ key_of(c.state, c.stack)) * 0x9E3779B97F4A7C15u, hash ^= hash >> 29;

@@ -57,7 +57,7 @@ class GrammarStates {
   int32_t make_step(int32_t state, uint8_t byte);
   int32_t push(int32_t state, int32_t stack);
   int32_t id_of(std::vector<Configuration> reached);
-  int32_t number_of(std::vector<Configuration> members, bool whole);
+  int32_t number_of(const std::vector<Configuration>& members, bool whole);
 
   const PushdownAutomaton& automaton_;
   size_t classes_ = 0;  // of bytes that no edge tells apart

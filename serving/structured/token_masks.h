@@ -18,7 +18,7 @@ namespace trireme {
 
 class TokenMasks {
  public:
-  static constexpr int64_t kMostWork = int64_t{1} << 25;
+  static constexpr int64_t kMostWork = int64_t{1} << 24;
   // They must outlive this object. most_work: what work() of a mask may be.
   TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie,
              int64_t most_work = kMostWork);

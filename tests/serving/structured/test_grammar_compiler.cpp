@@ -27,7 +27,7 @@ struct Answer {
 bool always() { return true; }
 
 TEST(GrammarCompiler, TellsOfTheRuleOrWhyThereIsNone) {
-  GrammarCompiler compiler(trie_of(byte_tokens()), {.time = std::chrono::milliseconds(500)});
+  GrammarCompiler compiler(trie_of(byte_tokens()));
   Answer hard, good, bad;
   compiler.compile({Kind::kRegex, kHard}, hard.done(), always);
   compiler.compile({Kind::kRegex, "a+"}, good.done(), always);
@@ -42,7 +42,7 @@ TEST(GrammarCompiler, TellsOfTheRuleOrWhyThereIsNone) {
 }
 
 TEST(GrammarCompiler, LeavesOutWhatNobodyWaitsFor) {
-  GrammarCompiler compiler(trie_of(byte_tokens()), {.time = std::chrono::milliseconds(200)}, 1);
+  GrammarCompiler compiler(trie_of(byte_tokens()), {}, 1);
   Answer hard, last;
   std::atomic<bool> compiled{false};
   compiler.compile({Kind::kRegex, kHard}, hard.done(), always);

@@ -138,7 +138,7 @@ TEST(ToolCalls, OfManyToolsHaveAGrammar) {
   const auto grammar = CompiledGrammar::compile(
       {GrammarSource::Kind::kToolCalls,
        concat(R"({"format":"mistral","parallel":true,"tools":[)", tools, "]}")},
-      trie_of(byte_tokens()));
+      trie_of(byte_tokens()), {.time = std::chrono::seconds(60)});
   EXPECT_TRUE(takes(*grammar, R"([{"name": "tool_127", "arguments": {"query":"a"}}])"));
   EXPECT_FALSE(takes(*grammar, R"([{"name": "tool_128", "arguments": {"query":"a"}}])"));
 }
