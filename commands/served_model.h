@@ -112,7 +112,7 @@ class RankModel final : public ServedModel {
   ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;
-  std::unique_ptr<DraftModel> draft_;  // absent: none was asked for
+  std::unique_ptr<DraftModel> draft_;     // absent: none was asked for
   std::unique_ptr<Followers> followers_;  // of rank 0 where there are others
   std::unique_ptr<SideChannel> leader_;   // of one of these
 };

@@ -326,6 +326,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
   if (form.told > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);
   const auto n = static_cast<size_t>(form.n);
   std::vector<SequenceRequest> sequences;
+  sequences.reserve(prompts.size());
   for (const std::vector<int32_t>& prompt : prompts)
     sequences.push_back({.prompt = prompt,
                          .choice = choice,

@@ -45,7 +45,7 @@ class ServingMetrics {
   void generated(int64_t tokens);
   void finished(const FinishedSequence& sequence);
   void prompt_finished(int64_t longest);  // all sequences of a prompt are: tokens of the longest
-  void weights(int64_t version);               // that are served; where they can be replaced
+  void weights(int64_t version);          // that are served; where they can be replaced
   void weights_replaced(const char* outcome);  // done, refused or failed
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);

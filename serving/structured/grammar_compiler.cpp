@@ -31,7 +31,7 @@ GrammarCompiler::~GrammarCompiler() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void GrammarCompiler::compile(GrammarSource source, Done done, Wanted wanted) {
+void GrammarCompiler::compile(GrammarSource source, const Done& done, Wanted wanted) {
   std::shared_ptr<const CompiledGrammar> known;
   {
     const std::lock_guard lock(mutex_);

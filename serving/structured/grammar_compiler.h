@@ -25,7 +25,7 @@ class GrammarCompiler {
   // it must not throw. wanted: whether anybody still waits for it; what nobody does is not compiled.
   using Done = std::function<void(std::shared_ptr<const TextRule>, const std::string& error)>;
   using Wanted = std::function<bool()>;
-  void compile(GrammarSource source, Done done, Wanted wanted);
+  void compile(GrammarSource source, const Done& done, Wanted wanted);
 
  private:
   struct Kept {
