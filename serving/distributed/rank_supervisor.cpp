@@ -141,7 +141,6 @@ void RankSupervisor::use() {
     if (group_ != change_.group)
       throw InputError("ranks were lost meanwhile, and have loaded the weights of before");
     group = group_;
-    config_.task.model = change_.directory;
   }
   ask_all(*group, MessageKind::kUse);
   wait_for_answers(group);
@@ -309,7 +308,9 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
       const std::lock_guard lock(mutex_);
       if (message.number != change_.number || change_.group.get() != &group)
         throw BadMessage(concat(channel.peer(), " answers about weights that nobody asked for"));
-      ++change_.answers;
+      // Ranks that start load what all have used: where some have not, all start again with what was there before.
+      if (++change_.answers == group.channels.size() && message.kind == MessageKind::kUsed)
+        config_.task.model = change_.directory;
       if (change_.refusal.empty())
         change_.refusal.assign(reinterpret_cast<const char*>(message.payload.data()),
                                message.payload.size());
