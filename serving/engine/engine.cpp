@@ -263,7 +263,9 @@ void Engine::step() {
   report.plan_seconds = seconds_since(last) - report.draft_seconds;
   StepOutcome result = executor_->execute(plan);
   report.execute_seconds = seconds_since(last);
-  for (Progress& progress : scheduler_.done(plan, std::move(result))) {
+  std::vector<Progress> all = scheduler_.done(plan, std::move(result));
+  publish_counts();  // whoever is told an end may look at them at once
+  for (Progress& progress : all) {
     const int64_t tokens = std::ssize(progress.tokens);
     if (tokens > 0 && progress.sequence->generated() <= tokens) ++report.first_tokens;
     tell(progress);
