@@ -65,14 +65,15 @@ TRIREME_INLINE void append_row(const PagedPool& pool, const T* x, int64_t row, i
     const Scales scale = scales_of(x, n, largest_code(kCodes));
     pool.scale[row] = scale.stored;
     auto* const codes = reinterpret_cast<uint8_t*>(to);
-    if (scale.inverse == 0)
-      __builtin_memset(codes, 0, static_cast<size_t>(n));  // not 0 times infinity
-    else if constexpr (kCodes == KvCodes::kInt8)
+    if (scale.inverse == 0) {  // not 0 times infinity
+      __builtin_memset(codes, 0, static_cast<size_t>(n));
+      return;
+    }
+    using Number = std::conditional_t<kCodes == KvCodes::kE4M3, fp8_e4m3, fp8_e5m2>;
+    if constexpr (kCodes == KvCodes::kInt8)
       encode_int8(codes, x, scale.inverse, n);
-    else if constexpr (kCodes == KvCodes::kE4M3)
-      encode_fp8<fp8_e4m3>(codes, x, scale.inverse, n);
     else
-      encode_fp8<fp8_e5m2>(codes, x, scale.inverse, n);
+      encode_fp8<Number>(codes, x, scale.inverse, n);
   }
 }
 
