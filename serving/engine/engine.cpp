@@ -261,7 +261,14 @@ void Engine::step() {
   }
   report.draft_seconds = scheduler_.counts().draft_seconds - drafted;
   report.plan_seconds = seconds_since(last) - report.draft_seconds;
-  StepOutcome result = executor_->execute(plan);
+  StepOutcome result;
+  try {
+    result = executor_->execute(plan);
+    failures_ = 0;
+  } catch (const std::exception& e) {
+    if (!executor_->survives_failures() || ++failures_ >= kMostFailures) throw;
+    return fail_step(plan, e.what());
+  }
   report.execute_seconds = seconds_since(last);
   std::vector<Progress> all = scheduler_.done(plan, std::move(result));
   publish_counts();  // whoever is told an end may look at them at once
@@ -274,6 +281,19 @@ void Engine::step() {
   scheduler_.took(std::chrono::duration<double>(last - begin).count());
   publish_counts();
   if (on_step_) on_step_(report);
+}
+
+void Engine::fail_step(const StepPlan& plan, const std::string& why) {
+  for (const std::shared_ptr<Sequence>& sequence : scheduler_.failed(plan)) {
+    const auto id = ids_.find(sequence.get());
+    if (id == ids_.end()) continue;
+    const auto at = running_.find(id->second);
+    const SequenceListener listener = std::move(at->second.listener);
+    running_.erase(at);
+    ids_.erase(id);
+    listener({.finish = FinishReason::kError, .error = why});
+  }
+  publish_counts();
 }
 
 void Engine::tell(Progress& progress) {

@@ -1,5 +1,8 @@
 // The engine of a server: one thread schedules, has steps computed and tells what comes of them; any others
 // hand in sequences and take them back. It sleeps while there is nothing to do.
+//
+// When a step throws, its sequences end with the error and the others go on, where the executor can. With one that cannot,
+// and after kMostFailures such steps one after the other, the engine has failed.
 #pragma once
 
 #include <atomic>
@@ -61,6 +64,7 @@ struct EngineCounts {
 
 class Engine {
  public:
+  static constexpr int kMostFailures = 3;
   using StepListener = std::function<void(const StepReport&)>;
   // Executor and drafter (Scheduler) are called on the engine's thread only. on_step may be absent.
   Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& config, int64_t blocks,
@@ -124,6 +128,7 @@ class Engine {
   void start(Incoming& incoming);
   void change_if_due();
   void step();
+  void fail_step(const StepPlan& plan, const std::string& why);
   void tell(Progress& progress);
   void end_sequences(const std::string& why);
   void end_all(const std::string& why);
@@ -134,6 +139,7 @@ class Engine {
   BlockPool pool_;
   Scheduler scheduler_;
   StepListener on_step_;
+  int failures_ = 0;  // steps that have failed since one did not
   std::unordered_map<SequenceId, Running> running_;
   std::unordered_map<const Sequence*, SequenceId> ids_;
   std::optional<Change> change_;  // that is due, or waits

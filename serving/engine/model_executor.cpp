@@ -47,8 +47,14 @@ StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   builder_.take(plan);
   write_batches(plan);
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
-  run();
-  stage_.end();
+  try {
+    run();
+    stage_.end();
+  } catch (...) {
+    stage_.abandon();
+    ctx_.mode = before;
+    throw;
+  }
   ctx_.mode = before;
   // After the loss of a rank a GPU goes on with anything for what it should have sent.
   if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
@@ -67,6 +73,10 @@ void ModelExecutor::write_batches(const StepPlan& plan) {
                    rows_[static_cast<size_t>(m)]);
 }
 
+bool ModelExecutor::alone() const {
+  return groups_ == nullptr || groups_->layout.tp.size * groups_->layout.pp.size == 1;
+}
+
 // Few different numbers of sequences are recorded: 1, 2, 4, 8, then each eighth one.
 int64_t ModelExecutor::padding_of(const StepPlan& plan) const {
   const auto sequences = std::ssize(plan.sequences);
@@ -79,8 +89,7 @@ int64_t ModelExecutor::padding_of(const StepPlan& plan) const {
 // The host reads how many tokens each expert gets, takes part in what ranks send each other, and looks on
 // where somebody observes.
 bool ModelExecutor::can_record() const {
-  const bool alone = groups_ == nullptr || groups_->layout.tp.size * groups_->layout.pp.size == 1;
-  return ctx_.gpu != nullptr && !ctx_.gpu->synchronous && alone && !ctx_.observer &&
+  return ctx_.gpu != nullptr && !ctx_.gpu->synchronous && alone() && !ctx_.observer &&
          model_.config().moe.experts == 0;
 }
 
@@ -110,12 +119,19 @@ const ArenaPlan& ModelExecutor::plan_for(const PassShape& shape) {
   if (plans_.size() >= kMostPlans && !plans_.contains(shape)) plans_.clear();
   const auto [at, fresh] = plans_.try_emplace(shape);
   if (!fresh) return at->second;
-  ctx_.arena.begin_planning();
-  pass();
-  at->second = ctx_.arena.end_planning();
-  if (at->second.capacity > reserved_) {
-    ctx_.arena.reserve(reserved_ = at->second.capacity);
-    graphs_.clear();  // they use the memory as it lay
+  try {
+    ctx_.arena.begin_planning();
+    pass();
+    at->second = ctx_.arena.end_planning();
+    if (at->second.capacity > reserved_) {
+      ctx_.arena.reserve(at->second.capacity);
+      reserved_ = at->second.capacity;
+      graphs_.clear();  // they use the memory as it lay
+    }
+  } catch (...) {
+    ctx_.arena.abandon_step();
+    plans_.erase(at);
+    throw;
   }
   return at->second;
 }
@@ -180,9 +196,8 @@ int64_t ModelExecutor::told_of(const LogitRow& row) const {
 }
 
 void ModelExecutor::share_outcomes() {
-  const Place tp = groups_ == nullptr ? Place{} : groups_->layout.tp;
-  const Place pp = groups_ == nullptr ? Place{} : groups_->layout.pp;
-  if (tp.size * pp.size == 1) return;
+  if (alone()) return;
+  const Place &tp = groups_->layout.tp, &pp = groups_->layout.pp;
   // Of each row: the token, its log-probability, its rank, how many others, and these.
   std::vector<double> message;
   const auto each = [&](const auto& row_and_numbers) {
@@ -237,8 +252,7 @@ void ModelExecutor::share_embeddings() {
   for (int m = 0; m < micro_batches_; ++m)
     for (int64_t i = 0; i < stage_.batch(m).embedded_count(); ++i)
       embeddings_.push_back(head ? stage_.embedding(m, i) : std::vector<float>(width));
-  const bool alone = groups_ == nullptr || groups_->layout.tp.size * groups_->layout.pp.size == 1;
-  if (alone || embeddings_.empty()) return;
+  if (alone() || embeddings_.empty()) return;
   std::vector<double> message;
   for (const std::vector<float>& one : embeddings_)
     message.insert(message.end(), one.begin(), one.end());

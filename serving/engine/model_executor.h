@@ -37,10 +37,13 @@ class ModelExecutor final : public StepExecutor {
   // are stages. On a GPU passes over one token of each sequence are recorded, once for each of some numbers of
   // sequences, and then replayed, unless ranks share the model or it has experts.
   StepOutcome execute(const StepPlan& plan) override;
+  // Other ranks stand in the middle of the step then, and what has come of a GPU's work is not known.
+  bool survives_failures() const override { return ctx_.gpu == nullptr && alone(); }
 
  private:
   using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>;
 
+  bool alone() const;  // no other rank holds a part of the model
   bool can_record() const;
   int64_t padding_of(const StepPlan& plan) const;
   void write_batches(const StepPlan& plan);

@@ -33,6 +33,8 @@ class StepStage final : public PipelineStage {
   void end();
   // Then, where the head is: number i of what micro-batch m embeds (C).
   std::vector<float> embedding(int m, int64_t i) const;
+  // In the place of end(), of a pass that has not come to its own: nothing of it is read.
+  void abandon() { pending_ = {}; }
 
   // On a GPU it queues its work on the main stream and waits for nothing, unless logits of an earlier
   // micro-batch or of earlier rows are to be read first.

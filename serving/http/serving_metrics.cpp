@@ -93,6 +93,8 @@ struct ServingMetrics::Series {
                                   "Sequences that wait, by what for.", {{"reason", "deferred"}});
   Gauge& cache_usage = gauge("vllm:kv_cache_usage_perc", "Share of the cache in use, 0 to 1.");
   Counter& preemptions = counter("vllm:num_preemptions_total", "Sequences whose cache was taken.");
+  Counter& failed_steps =
+      counter("trireme:failed_steps_total", "Steps that failed, and ended their sequences.");
   // Where there is speculation.
   Counter *drafts = nullptr, *draft_tokens = nullptr, *accepted = nullptr, *changes = nullptr;
   Gauge *speculates = nullptr, *speculation_gain = nullptr;
@@ -302,6 +304,7 @@ std::string ServingMetrics::text(const EngineCounts& counts) {
                                        : static_cast<double>(counts.used_blocks) /
                                              static_cast<double>(counts.blocks));
   Series::raise(s.preemptions, counts.scheduler.preemptions);
+  Series::raise(s.failed_steps, counts.scheduler.failed_steps);
   Series::raise(s.queries, counts.scheduler.prefix_queries);
   Series::raise(s.hits, counts.scheduler.prefix_hits);
   if (s.drafts != nullptr) {

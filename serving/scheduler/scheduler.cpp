@@ -300,13 +300,29 @@ void Scheduler::ask(SequenceStep& step, Sequence& s) const {
   s.asked = end;
 }
 
-std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) {
-  TRIREME_CHECK(!under_way_.empty() && under_way_.front().number == plan.number &&
-                    result.number == plan.number,
-                "the result of step ", result.number, " for that of ", plan.number,
-                " out of order");
-  const UnderWay step = std::move(under_way_.front());
+Scheduler::UnderWay Scheduler::take_under_way(uint64_t number) {
+  TRIREME_CHECK(!under_way_.empty() && under_way_.front().number == number, "step ", number,
+                " ends out of order");
+  UnderWay step = std::move(under_way_.front());
   under_way_.pop_front();
+  return step;
+}
+
+std::vector<std::shared_ptr<Sequence>> Scheduler::failed(const StepPlan& plan) {
+  ++counts_.failed_steps;
+  std::vector<std::shared_ptr<Sequence>> out;
+  for (UnderWay::Member& member : take_under_way(plan.number).members) {
+    if (member.sequence->state == Sequence::State::kEnded) continue;
+    cancel(*member.sequence);
+    out.push_back(std::move(member.sequence));
+  }
+  return out;
+}
+
+std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) {
+  TRIREME_CHECK(result.number == plan.number, "the result of step ", result.number, " for that of ",
+                plan.number);
+  const UnderWay step = take_under_way(plan.number);
   decoded_ = decoding_of(plan, result);
   if (decoded_) decoded_->speculates = step.speculates;
   std::vector<Progress> out;

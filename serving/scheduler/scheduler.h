@@ -45,6 +45,7 @@ struct SchedulerCounts {
   double draft_seconds = 0;                     // that guessing took
   int64_t speculation_changes = 0;              // on or off
   bool speculates = false;                      // the last step that decoded was to have guesses
+  int64_t failed_steps = 0;                     // of which nothing came
   double speculation_gain = 0;                  // SpeculationSwitch::gain()
 };
 
@@ -70,6 +71,8 @@ class Scheduler {
   // The next step; empty where nothing can be computed before the results of steps under way.
   StepPlan next();
   std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
+  // In the place of done(): nothing has come of this step. Its sequences, which have ended with it.
+  std::vector<std::shared_ptr<Sequence>> failed(const StepPlan& plan);
   // What the step that was done last took from its planning on. Without such news guessing is never given up.
   void took(double seconds);
 
@@ -83,6 +86,8 @@ class Scheduler {
   using Order = std::pair<int, uint64_t>;  // priority, arrival
   static Order order(const Sequence& s) { return {s.priority, s.arrival}; }
   bool decodes(const Sequence& s) const { return s.computed + 1 == s.length(); }
+  struct UnderWay;
+  UnderWay take_under_way(uint64_t number);
   void guess();
   void plan_decoding(StepPlan& plan, int64_t& budget);
   void plan_prompts(StepPlan& plan, int64_t& budget);

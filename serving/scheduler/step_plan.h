@@ -82,6 +82,8 @@ class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
   virtual StepOutcome execute(const StepPlan& plan) = 0;
+  // When execute() has thrown, only the sequences of its plan are lost: the next plan may go on with others.
+  virtual bool survives_failures() const { return false; }
 };
 
 }  // namespace trireme

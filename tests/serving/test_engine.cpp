@@ -161,6 +161,65 @@ TEST(Engine, EndsEverySequenceWhenAStepFails) {
   EXPECT_EQ(late.wait(), FinishReason::kError);
 }
 
+// Fails in steps of a certain token, whose blocks it has written to by then.
+class Refusing final : public StepExecutor {
+ public:
+  static constexpr int32_t kRefused = 13;
+  StepOutcome execute(const StepPlan& plan) override {
+    StepOutcome out = texts_.execute(plan);
+    if (std::ranges::find(plan.tokens, kRefused) != plan.tokens.end()) throw Error("no thirteen");
+    return out;
+  }
+  bool survives_failures() const override { return true; }
+
+ private:
+  test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
+};
+
+// A prompt whose text has none of that token.
+std::vector<int32_t> harmless(int64_t count) {
+  for (int32_t first = 0;; ++first) {
+    const std::vector<int32_t> prompt{first, 7};
+    if (std::ranges::count(text_of(prompt, count), Refusing::kRefused) == 0 &&
+        first != Refusing::kRefused)
+      return prompt;
+  }
+}
+
+TEST(Engine, LosesOnlyTheSequencesOfAStepThatFails) {
+  const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
+  Engine engine(std::make_unique<Refusing>(), one, kBlocks, kBlockTokens);
+  std::vector<Heard> heard(8);
+  // One at a time: every second one fails, now in its first step and now in its second.
+  for (size_t i = 0; i < heard.size(); ++i)
+    engine.add(request_of(i % 2 == 0   ? harmless(20)
+                          : i % 4 == 1 ? std::vector<int32_t>{1, 13, 2}
+                                       : std::vector<int32_t>{1, 2, 3, 4, 13},
+                          20),
+               heard[i].listener());
+  for (size_t i = 0; i < heard.size(); ++i) {
+    EXPECT_EQ(heard[i].wait(), i % 2 == 0 ? FinishReason::kLength : FinishReason::kError) << i;
+    EXPECT_EQ(heard[i].error, i % 2 == 0 ? "" : "no thirteen");
+    if (i % 2 == 0) {
+      EXPECT_EQ(heard[i].tokens(), text_of(harmless(20), 20));
+    }
+  }
+  engine.between_steps([] {});
+  EXPECT_EQ(engine.failure(), "");
+  EXPECT_EQ(engine.counts().scheduler.failed_steps, 4);
+  EXPECT_EQ(engine.counts().used_blocks, 0);
+}
+
+TEST(Engine, GivesUpWhenStepAfterStepFails) {
+  const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
+  Engine engine(std::make_unique<Refusing>(), one, kBlocks, kBlockTokens);
+  std::vector<Heard> heard(4);
+  for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
+  for (Heard& h : heard) EXPECT_EQ(h.wait(), FinishReason::kError);
+  EXPECT_EQ(engine.failure(), "no thirteen");
+  EXPECT_EQ(engine.counts().scheduler.failed_steps, Engine::kMostFailures - 1);
+}
+
 // Fails in its third step, and computes again afterwards with an empty cache.
 class Recovering final : public StepExecutor {
  public:

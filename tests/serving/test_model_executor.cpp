@@ -145,5 +145,47 @@ INSTANTIATE_TEST_SUITE_P(Families, Batches,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3,
                                            ModelFamily::kMixtral));
 
+// A pass that breaks off leaves nothing behind that the next one would mind.
+TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
+  run_threads(1, [](Communicator& world) {
+    test::Rank rank(test::tiny_model(ModelFamily::kLlama), {}, world, DType::kF32);
+    BlockPool pool(40, test::kBlockTokens, 1);
+    const BatchingConfig how{.max_sequences = 4, .max_step_tokens = 24, .max_model_len = 40};
+    Scheduler scheduler(how, pool);
+    StepLimits limits{.tokens = 24, .sequences = 4, .length = 40, .blocks = 40};
+    limits.block_tokens = test::kBlockTokens;
+    ModelExecutor executor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits});
+    EXPECT_TRUE(executor.survives_failures());
+    const auto text = [&](int64_t fails_at) {
+      auto choice = std::make_shared<TokenChoice>();
+      choice->sampling.temperature = 0;
+      const auto sequence = std::make_shared<Sequence>(
+          SequenceRequest{.prompt = {1, 2, 3, 4, 5}, .choice = choice, .max_tokens = 12});
+      scheduler.add(sequence);
+      for (int64_t step = 0; !scheduler.idle(); ++step) {
+        const StepPlan plan = scheduler.next();
+        int64_t seen = 0;
+        rank.ctx.observer = [&](const char*, const ConstTensor&) {
+          if (step == fails_at && ++seen == 3) throw Error("broken off");
+        };
+        try {
+          scheduler.done(plan, executor.execute(plan));
+        } catch (const Error&) {
+          EXPECT_EQ(scheduler.failed(plan).size(), 1u);
+        }
+        rank.ctx.observer = {};
+      }
+      return sequence->tokens;
+    };
+    const std::vector<int32_t> want = text(-1);
+    EXPECT_EQ(want.size(), 17u);
+    EXPECT_EQ(text(0).size(), 5u);
+    EXPECT_EQ(text(-1), want);
+    EXPECT_EQ(text(3).size(), 8u);
+    EXPECT_EQ(text(-1), want);
+    EXPECT_EQ(pool.used(), 0);
+  });
+}
+
 }  // namespace
 }  // namespace trireme
