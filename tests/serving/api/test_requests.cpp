@@ -459,7 +459,7 @@ TEST(Requests, SurviveAnyValueInAnyField) {
                                            "[[[[[[]]]]]]"};
   int refused = 0;
   for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
-                                  Endpoint::kTokenize, Endpoint::kDetokenize}) {
+                                  Endpoint::kTokenize, Endpoint::kDetokenize, Endpoint::kWeights}) {
     for (const Field& field : fields_of(endpoint)) {
       for (const std::string& value : values) {
         Json body = {{"model", "m"}};
@@ -476,6 +476,7 @@ TEST(Requests, SurviveAnyValueInAnyField) {
             case Endpoint::kEmbeddings: parse_embeddings(text); break;
             case Endpoint::kTokenize: parse_tokenize(text); break;
             case Endpoint::kDetokenize: parse_detokenize(text); break;
+            case Endpoint::kWeights: parse_weights(text); break;
           }
         });
         ASSERT_TRUE(r.status == 0 || r.status == 400 || r.status == 501) << text;
