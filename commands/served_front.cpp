@@ -17,6 +17,20 @@ DType dtype_named(const std::string& name) {
   throw BadMessage(concat("ranks compute in ", name));
 }
 
+// Ranks answer no requests, and on other machines their arguments are for all to see, Slurm's records included.
+std::vector<std::string> without_keys(const std::vector<std::string>& command) {
+  std::vector<std::string> out;
+  out.reserve(command.size());
+  for (size_t i = 0; i < command.size(); ++i) {
+    const std::string_view word = command[i];
+    if (word == "--api-key" || word == "--admin-api-key")
+      ++i;  // the key
+    else if (!word.starts_with("--api-key=") && !word.starts_with("--admin-api-key="))
+      out.push_back(command[i]);
+  }
+  return out;
+}
+
 }  // namespace
 
 FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& line) {
@@ -27,12 +41,12 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
     open(options, *alone);
     sizes_of_one_model(options.layout, loaded_->run_config().model, options.ranks);
   }
-  ranks_ =
-      std::make_unique<RankSupervisor>(RankGroupConfig{.ranks = options.ranks,
-                                                       .launcher = rank_launcher(options.launcher),
-                                                       .command = own_command(line.argc, line.argv),
-                                                       .task = {loaded_->checkpoint(), spec_},
-                                                       .address = options.rank_address});
+  ranks_ = std::make_unique<RankSupervisor>(
+      RankGroupConfig{.ranks = options.ranks,
+                      .launcher = rank_launcher(options.launcher),
+                      .command = without_keys(own_command(line.argc, line.argv)),
+                      .task = {loaded_->checkpoint(), spec_},
+                      .address = options.rank_address});
   RankReady ready;
   try {
     ready = ranks_->wait_until_ready();

@@ -3,6 +3,7 @@ import json
 import os
 import signal
 import unittest
+from pathlib import Path
 
 import served_ranks
 import tiny_run
@@ -75,6 +76,17 @@ class Dense(Layouts, ServedRanks):
             with self.subTest(fields=fields):
                 self.complete(**{"max_tokens": 20, "temperature": 1, **fields})
         self.assertEqual(self.processes(), ranks)
+        self.stop(server)
+
+    def test_keys_are_no_arguments_of_ranks(self):
+        server = self.serve("--ranks", 2, "--tensor", 2, "--api-key", "secret1", "--admin-api-key=secret2")
+        ranks = self.processes()
+        for rank, process in ranks.items():
+            arguments = Path(f"/proc/{process}/cmdline").read_text()
+            self.assertIn("--tensor", arguments)
+            self.assertEqual("secret" in arguments, rank is None)
+        self.assertEqual(sorted(rank for rank in ranks if rank is not None), [0, 1])
+        self.assertEqual([self.ask("GET", "/v1/models", key=key)[0] for key in (None, "secret1")], [401, 200])
         self.stop(server)
 
     def test_ranks_of_mpirun(self):
