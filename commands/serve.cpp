@@ -35,6 +35,7 @@ struct Arguments {
   std::vector<std::string> names;
   std::vector<std::string> modules;  // names of model.modules
   std::string chat_template, policy = "fcfs", tool_format;
+  int64_t waiting_tokens = INT64_MAX;
   std::string speculative;  // JSON, of which comes
   SpeculationConfig speculation;
 };
@@ -63,6 +64,7 @@ ServiceConfig service_config(const Arguments& args, ServedModel& model, const st
   config.admission = {
       .running = running,
       .waiting = 4 * running,
+      .waiting_tokens = args.waiting_tokens,
       .several_tenants = args.listener.keys.size() + args.listener.admin_keys.size() > 1};
   config.requests.has_priorities = args.policy == "priority";
   config.requests.sequences = std::min(config.requests.sequences, config.admission.of_a_tenant());
@@ -229,6 +231,11 @@ void add_scheduling_option(CLI::App& command, Arguments& args) {
                   "fcfs: first come, first served; priority: lower `priority` of requests first")
       ->capture_default_str()
       ->check(CLI::IsMember({"fcfs", "priority"}));
+  command
+      .add_option("--max-waiting-tokens", args.waiting_tokens,
+                  "Tokens of prompts that may wait to be computed; beyond them requests are "
+                  "refused for a while (default: as many as the requests have)")
+      ->check(CLI::PositiveNumber);
 }
 
 void add_speculation_option(CLI::App& command, std::string& json) {

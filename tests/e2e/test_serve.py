@@ -206,6 +206,23 @@ class Server(served_run.ServerTest):
         self.assertIn('vllm:request_success_total{engine="0",finished_reason="length",model_name="tiny"} 5', text)
         self.stop(server)
 
+    def test_prompts_that_wait_are_bounded(self):
+        server = self.serve("--max-waiting-tokens", 15)
+        connection, answer = self.stream(prompt="a", max_tokens=LENGTH - 20, ignore_eos=True, n=8)
+        next(self.events(answer))
+        fields = {"model": "tiny", "prompt": "o" * 15, "max_tokens": 1}
+        waits = self.connect("POST", "/v1/completions", fields)
+        deadline = time.monotonic() + 30
+        while self.metric("vllm:num_requests_waiting") == 0 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        status, error = self.ask("POST", "/v1/completions", fields)
+        self.assertEqual((status, error["error"]["code"]), (429, "queue_full"), error)
+        self.assertIn("tokens waiting", error["error"]["message"])
+        answer.close()
+        connection.close()
+        self.assertEqual(waits.getresponse().status, 200)
+        self.stop(server)
+
     def test_who_goes_away_frees_what_he_had(self):
         server = self.serve()
         connection, answer = self.stream(prompt=PROMPT, max_tokens=LENGTH - 20, ignore_eos=True, n=4)
