@@ -102,8 +102,8 @@ asio::awaitable<std::vector<tcp::endpoint>> StreamClient<Stream>::resolve(Limit 
     co_return out;
   }
   const bool knows = known_ != nullptr && !known_->list.empty();
-  if (knows && known_->looked && Clock::now() - *known_->looked < known_->fresh)
-    co_return known_->list;
+  const auto looked = knows ? known_->looked : std::nullopt;
+  if (looked && Clock::now() - *looked < known_->fresh) co_return known_->list;
   enum class State { kAsking, kLate, kAnswered };
   const auto state = std::make_shared<State>(State::kAsking);
   asio::steady_timer deadline(stream_.get_executor(), limit);

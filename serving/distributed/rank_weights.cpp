@@ -18,6 +18,13 @@ std::string cut(std::string words) {
   return words;
 }
 
+// However long it takes.
+Message next_message(SideChannel& channel) {
+  for (;;)
+    if (std::optional<Message> message = channel.receive(SideChannel::kForever))
+      return *std::move(message);
+}
+
 }  // namespace
 
 void send_task(SideChannel& rank, const RankTask& task) {
@@ -116,13 +123,12 @@ void Followers::drop() { send(MessageKind::kDrop, change_); }
 std::string Followers::wait_for(MessageKind kind) {
   std::string first;
   for (const auto& channel : channels_) {
-    std::optional<Message> message;
-    while (!message) message = channel->receive(SideChannel::kForever);
-    if (message->kind != kind || message->number != change_)
-      throw BadMessage(concat(channel->peer(), " sends kind ", static_cast<uint32_t>(message->kind),
+    const Message message = next_message(*channel);
+    if (message.kind != kind || message.number != change_)
+      throw BadMessage(concat(channel->peer(), " sends kind ", static_cast<uint32_t>(message.kind),
                               " while weights change"));
     if (first.empty())
-      first.assign(reinterpret_cast<const char*>(message->payload.data()), message->payload.size());
+      first.assign(reinterpret_cast<const char*>(message.payload.data()), message.payload.size());
   }
   return first;
 }

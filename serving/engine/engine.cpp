@@ -225,8 +225,9 @@ void Engine::start(Incoming& one) {
 
 void Engine::change_if_due() {
   if (!change_ || (change_->how == Handover::kWait && !scheduler_.idle())) return;
-  if (change_->how == Handover::kAbort) end_sequences(kWeightsChange);
-  const Change change = *std::exchange(change_, {});
+  const Change change = std::move(*change_);
+  change_.reset();
+  if (change.how == Handover::kAbort) end_sequences(kWeightsChange);
   std::exception_ptr refused;
   try {
     change.run();

@@ -53,7 +53,7 @@ class WeightReload::Reply final : public PendingReply {
   Part take() override {
     const std::lock_guard lock(outcome_->mutex);
     Part part;
-    part.whole.swap(outcome_->reply);
+    part.whole = std::exchange(outcome_->reply, {});
     part.done = part.whole.has_value();
     return part;
   }

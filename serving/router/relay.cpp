@@ -246,7 +246,7 @@ Relay::Awaitable<void> Relay::pass_events() {
                         false);
     std::string events = take_whole_events(pending, seen);
     if (events.empty()) continue;
-    if (!put_events(std::move(events), false)) throw ClientError("the client has gone", false);
+    if (!put_events(events, false)) throw ClientError("the client has gone", false);
     while (is_full()) {
       room_.expires_at(std::chrono::steady_clock::time_point::max());
       co_await room_.async_wait(asio::as_tuple(asio::use_awaitable));
@@ -254,7 +254,7 @@ Relay::Awaitable<void> Relay::pass_events() {
     }
   }
   if (passed_ || !pending.empty())
-    put_events(std::move(pending), true);
+    put_events(pending, true);
   else  // a stream of nothing
     put_whole({.body = "", .content_type = "text/event-stream; charset=utf-8"});
 }

@@ -79,13 +79,13 @@ CharSet complement(const CharSet& set) {
     next = range.last + 1;
   }
   if (next <= kLastChar) out.push_back({next, kLastChar});
-  return make_char_set(std::move(out));
+  return make_char_set(out);
 }
 
 CharSet united(const CharSet& a, const CharSet& b) {
   CharSet out = a;
   out.insert(out.end(), b.begin(), b.end());
-  return make_char_set(std::move(out));
+  return make_char_set(out);
 }
 
 CharSet without(const CharSet& a, const CharSet& b) { return complement(united(complement(a), b)); }

@@ -235,7 +235,7 @@ class Parser {
       set.insert(set.end(), first.begin(), first.end());
       grammar_.budget().check_time();
     }
-    set = make_char_set(std::move(set));
+    set = make_char_set(set);
     return negated ? complement(set) : set;
   }
 

@@ -211,7 +211,7 @@ class Parser {
       set.push_back({first, last});
       g_.budget().take_bytes(sizeof(CharRange));
     }
-    set = make_char_set(std::move(set));
+    set = make_char_set(set);
     return g_.chars(negated ? complement(set) : set);
   }
 

@@ -2,7 +2,9 @@
 #include "engine/ops/cpu/block_weight.h"
 #include "engine/ops/cpu/simd.h"
 
-#if defined(TRIREME_ISA_avx512)
+#if defined(TRIREME_ISA_avx512) && defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512vnni"))), apply_to = function)
+#elif defined(TRIREME_ISA_avx512)
 #pragma GCC push_options
 #pragma GCC target("avx512vnni")
 #endif
@@ -238,6 +240,8 @@ template void block_product<f16>(const BlockProduct<f16>&, int);
 
 }  // namespace trireme::cpu::TRIREME_ISA
 
-#if defined(TRIREME_ISA_avx512)
+#if defined(TRIREME_ISA_avx512) && defined(__clang__)
+#pragma clang attribute pop
+#elif defined(TRIREME_ISA_avx512)
 #pragma GCC pop_options
 #endif
