@@ -53,8 +53,10 @@ class WeightReload::Reply final : public PendingReply {
   Part take() override {
     const std::lock_guard lock(outcome_->mutex);
     Part part;
-    part.whole = std::exchange(outcome_->reply, {});
-    part.done = part.whole.has_value();
+    std::optional<HttpReply>& reply = outcome_->reply;
+    part.done = reply.has_value();
+    if (reply) part.whole.emplace(std::move(*reply));
+    reply.reset();
     return part;
   }
   std::string error_event(const ApiError& error) const override { return error_body(error); }
