@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-struct ResponseHead {
+struct AnswerHead {
   int status = 200;
   std::string content_type = {};
   std::string request_id = {};
@@ -18,7 +18,7 @@ struct ResponseHead {
 };
 
 // Up to the empty line and with it.
-std::string head_text(const ResponseHead& head);
+std::string head_text(const AnswerHead& head);
 // A chunk with its framing; bytes must not be empty.
 std::string chunk_text(const std::string& bytes);
 

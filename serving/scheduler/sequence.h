@@ -63,7 +63,7 @@ class Sequence {
   uint64_t draw;
   std::shared_ptr<Sequence> sibling;
   int32_t adapter;
-  std::unique_ptr<TextReader> reader;  // has read the tokens generated; absent: any text
+  std::unique_ptr<RuleReader> reader;  // has read the tokens generated; absent: any text
   bool embeds;
 
   // The scheduler's.

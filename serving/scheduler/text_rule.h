@@ -9,9 +9,9 @@
 namespace trireme {
 
 // Follows the text of one sequence. On one thread at a time; nothing is thrown.
-class TextReader {
+class RuleReader {
  public:
-  virtual ~TextReader() = default;
+  virtual ~RuleReader() = default;
   // (ceil(V / 32)): bit id % 32 of word id / 32 says whether the id may come next; among them are the ids that end
   // the sequence where the text may end. At least one may.
   virtual std::span<const uint32_t> mask() const = 0;
@@ -26,7 +26,7 @@ class TextRule {
  public:
   virtual ~TextRule() = default;
   // At the beginning of a text of at most so many tokens. When they run short, the masks lead to an end that is near.
-  virtual std::unique_ptr<TextReader> begin(std::vector<int32_t> end_ids,
+  virtual std::unique_ptr<RuleReader> begin(std::vector<int32_t> end_ids,
                                             int64_t max_tokens) const = 0;
 };
 

@@ -40,7 +40,7 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
 }
 
 // Follows one text.
-class GrammarReader final : public TextReader {
+class GrammarReader final : public RuleReader {
  public:
   GrammarReader(std::shared_ptr<const CompiledGrammar> grammar, std::vector<int32_t> end_ids,
                 int64_t max_tokens)
@@ -112,7 +112,7 @@ void CompiledGrammar::prepare(std::chrono::steady_clock::time_point end) {
   if (!found.goes_on) fail_input("no token of this model begins a text that satisfies it");
 }
 
-std::unique_ptr<TextReader> CompiledGrammar::begin(std::vector<int32_t> end_ids,
+std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> end_ids,
                                                    int64_t max_tokens) const {
   return std::make_unique<GrammarReader>(shared_from_this(), std::move(end_ids), max_tokens);
 }

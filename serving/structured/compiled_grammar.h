@@ -32,7 +32,7 @@ class CompiledGrammar final : public TextRule,
                                                         const GrammarLimits& limits = {});
 
   // Where each byte is a token, a text is cut off only if the shortest there is has more than max_tokens bytes.
-  std::unique_ptr<TextReader> begin(std::vector<int32_t> end_ids,
+  std::unique_ptr<RuleReader> begin(std::vector<int32_t> end_ids,
                                     int64_t max_tokens) const override;
   const PushdownAutomaton& automaton() const { return automaton_; }
   int64_t bytes() const;  // that it takes now, about

@@ -93,10 +93,11 @@ Node of_length(Grammar& g, const std::string& low, const std::string& high, size
 // Of 0 <= low <= high.
 Node natural_range(Grammar& g, int64_t low, int64_t high) {
   std::vector<Node> ways;
-  for (int64_t begin = 0, end = 9; begin <= high; begin = end + 1, end = end * 10 + 9) {
+  for (int64_t begin = 0, end = 9;; begin = end + 1, end = end * 10 + 9) {
     const int64_t least = std::max(low, begin), most = std::min(high, end);
     if (least <= most)
       ways.push_back(of_length(g, std::to_string(least), std::to_string(most), 0, true, true));
+    if (high <= end) break;  // what follows may be no integer any more
   }
   return g.choice(std::move(ways));
 }
