@@ -147,8 +147,7 @@ void serve(const Arguments& args, ServedModel& model) {
            model.device());
   log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
            " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens, " in ",
-           text(args.model.kv_type.value_or(KvType{model.dtype()})),
-           "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
+           text(kept), "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
   if (!args.model.draft.empty())
     log_info("guesses of ", args.model.draft, ", ", args.speculation.tokens, " tokens at a time");
   print_listening(args.listener, server.port());
