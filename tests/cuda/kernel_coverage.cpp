@@ -16,6 +16,7 @@
 
 #include "engine/core/error.h"
 #include "tests/emulator/kernels.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test {
 namespace {
@@ -32,7 +33,7 @@ std::map<std::string, std::set<std::string>> kernels_of_sources() {
   const std::regex definition(
       R"(__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\()");
   for (const char* folder : {"engine", "parallel", "optim"}) {
-    const auto path = std::filesystem::path(TRIREME_SOURCE_DIR) / folder;
+    const auto path = std::filesystem::path(test::source_folder()) / folder;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
       if (entry.path().extension() != ".cu" && entry.path().extension() != ".h") continue;
       const std::string text = content(entry.path());

@@ -13,6 +13,7 @@
 #include "engine/ops/norm.h"
 #include "tests/cuda/ops_session.h"
 #include "tests/emulator/emulator.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test {
 namespace {
@@ -46,7 +47,7 @@ std::set<std::string> declared_ops() {
   std::set<std::string> ops;
   const std::regex declaration(R"(\n[A-Za-z_0-9:<>]+ ([a-z_0-9]+)\(Ctx& ctx,)");
   for (const char* folder : {"engine/ops", "engine/ops/moe"}) {
-    const auto path = std::filesystem::path(TRIREME_SOURCE_DIR) / folder;
+    const auto path = std::filesystem::path(test::source_folder()) / folder;
     for (const auto& entry : std::filesystem::directory_iterator(path)) {
       if (entry.path().extension() != ".h") continue;
       std::stringstream text;

@@ -8,6 +8,7 @@
 #include "engine/ops/transfer.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test {
 namespace {
@@ -32,7 +33,7 @@ std::vector<double> transposed_rows(const ConstTensor& t, int64_t begin, int64_t
 }  // namespace
 
 GoldenCase::GoldenCase(const std::string& name, DType dtype)
-    : folder_(concat(TRIREME_SOURCE_DIR, "/tests/golden/", name)) {
+    : folder_(concat(test::source_folder(), "/tests/golden/", name)) {
   const Json manifest = read_json_file<Json>(folder_ + "/manifest.json");
   ConfigReport report;
   config_.model =

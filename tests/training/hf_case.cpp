@@ -4,12 +4,13 @@
 
 #include "engine/ops/cross_entropy.h"
 #include "tests/support/compare.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test {
 namespace {
 
 std::string folder_of(const std::string& name) {
-  return concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/", name);
+  return concat(test::source_folder(), "/tests/golden/hf/", name);
 }
 
 std::vector<int32_t> ints(const ConstTensor& t) {

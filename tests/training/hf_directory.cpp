@@ -8,6 +8,7 @@
 #include "engine/io/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
+#include "tests/support/source_folder.h"
 #include "transformer/model_source.h"
 
 namespace trireme::test {
@@ -38,7 +39,7 @@ void write_safetensors(const std::string& path, const std::map<std::string, File
 }
 
 HfFiles::HfFiles(const std::string& golden, DType dtype) {
-  const std::string folder = concat(TRIREME_SOURCE_DIR, "/tests/golden/", golden);
+  const std::string folder = concat(test::source_folder(), "/tests/golden/", golden);
   config_ = std::make_shared<Json>(read_json_file<Json>(folder + "/config.json"));
   const SafetensorsReader reader(folder + "/weights.safetensors");
   for (const SafetensorsEntry& entry : reader.entries())

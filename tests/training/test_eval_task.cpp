@@ -11,6 +11,7 @@
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "training/eval_task.h"
 #include "training/evaluate.h"
 #include "transformer/hf_model.h"
@@ -18,7 +19,7 @@
 namespace trireme::test {
 namespace {
 
-const std::string kGolden = TRIREME_SOURCE_DIR "/tests/golden/peft/";
+const std::string kGolden = test::source_folder() + "/tests/golden/peft/";
 
 // Documents that begin as the golden sequence does, and what its logits say of their learned tokens.
 struct Known {

@@ -11,6 +11,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "training/data/example_set.h"
 
 namespace trireme {
@@ -246,7 +247,7 @@ TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {
   const ScratchDirectory dir;
   for (const char* name : {"gpt2", "llama3", "llama2", "qwen2"}) {
     const auto golden = test::read_json_file<Json>(
-        concat(TRIREME_SOURCE_DIR, "/tests/golden/tokenizers/", name, ".json"));
+        concat(test::source_folder(), "/tests/golden/tokenizers/", name, ".json"));
     std::ofstream(dir / "tokenizer.json") << golden.at("tokenizer").dump();
     const auto tokenizer = load_tokenizer(dir / "tokenizer.json");
     const ExampleReader reader(*tokenizer, "", true);

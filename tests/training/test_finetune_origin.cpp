@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "training/checkpoint_model.h"
 #include "training/finetune_origin.h"
 #include "transformer/gguf_model.h"
@@ -14,7 +15,7 @@ namespace trireme::test {
 namespace {
 
 namespace fs = std::filesystem;
-const std::string kBase = TRIREME_SOURCE_DIR "/tests/golden/peft/base";
+const std::string kBase = test::source_folder() + "/tests/golden/peft/base";
 
 void flip_last_byte(const std::string& path) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);

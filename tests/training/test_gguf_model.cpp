@@ -12,6 +12,7 @@
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "tests/training/hf_directory.h"
 #include "training/checkpoint_model.h"
 #include "training/loaded_model.h"
@@ -141,7 +142,7 @@ TEST(GgufModel, WindowsAndScaledPositions) {
        {"llama3", "llama_linear", "llama_yarn", "mistral", "qwen2", "qwen2_window", "qwen3"}) {
     SCOPED_TRACE(name);
     const ScratchDirectory dir;
-    expect_same_model(concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/", name), dir / "x.gguf");
+    expect_same_model(concat(test::source_folder(), "/tests/golden/hf/", name), dir / "x.gguf");
   }
   // Without a window a mistral is a llama there.
   const ScratchDirectory dir;
@@ -164,7 +165,7 @@ TEST(GgufModel, WindowsAndScaledPositions) {
 // Factors as Llama 3's paper's authors published them.
 TEST(GgufModel, FactorsOfFrequencies) {
   const ScratchDirectory dir;
-  write_gguf(HfModel(concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/llama3")), dir / "x.gguf",
+  write_gguf(HfModel(concat(test::source_folder(), "/tests/golden/hf/llama3")), dir / "x.gguf",
              {.type = "F16"});
   const GgufFile file(dir / "x.gguf");
   const SourceTensor* tensor = file.find("rope_freqs.weight");
@@ -271,7 +272,7 @@ TEST(GgufModel, WhatItCannotSayIsRefused) {
   };
   HfFiles("llama_variant", DType::kF32).write(dir / "hf");
   expect_refused(dir / "hf", "mlp_bias");
-  const std::string golden = concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/");
+  const std::string golden = concat(test::source_folder(), "/tests/golden/hf/");
   expect_refused(golden + "llama_dynamic", "rope_scaling");
   expect_refused(golden + "llama_yarn_given", "rope_scaling");
   expect_refused(golden + "qwen2_moe", "mlp_only_layers");

@@ -13,6 +13,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "tests/training/golden_case.h"
 #include "tests/training/hf_directory.h"
 #include "training/loaded_model.h"
@@ -128,7 +129,7 @@ TEST(HfModel, NamesWithoutPrefixAndTensorsNobodyNeeds) {
 
 // The language model of one that sees images too, by the older names and by the later ones.
 TEST(HfModel, TheLanguageModelOfALargerOne) {
-  const std::string golden = concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/gemma3");
+  const std::string golden = concat(test::source_folder(), "/tests/golden/hf/gemma3");
   const SafetensorsReader weights(golden + "/model.safetensors");
   const std::string ours = "model.";
   for (const std::string prefix : {"language_model.model.", "model.language_model."}) {

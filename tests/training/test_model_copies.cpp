@@ -12,6 +12,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "tests/training/hf_directory.h"
 #include "training/checkpoint_model.h"
 #include "training/loaded_model.h"
@@ -93,7 +94,7 @@ TEST(ModelCopies, EachTensorKeepsItsType) {
 
 // What DeepSeek-V3 has beside its weights is float32 in every file.
 TEST(ModelCopies, TheBiasOfARouterStaysFloat32) {
-  const std::string golden = concat(TRIREME_SOURCE_DIR, "/tests/golden/hf/deepseek_v3");
+  const std::string golden = concat(test::source_folder(), "/tests/golden/hf/deepseek_v3");
   const ScratchDirectory dir;
   write_hf_directory(HfModel(golden), dir / "half", {.dtype = DType::kBF16});
   import_model(HfModel(dir / "half"), dir / "ours", {});
@@ -228,7 +229,7 @@ void write_with_tokenizer(const std::string& directory) {
   config["vocab_size"] = 700;
   config["eos_token_id"] = {3, 5};
   HfFiles::random(config, DType::kF32).write(directory);
-  std::ifstream in(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/qwen2.json");
+  std::ifstream in(test::source_folder() + "/tests/golden/tokenizers/qwen2.json");
   const Json golden = Json::parse(in);
   std::ofstream(directory + "/tokenizer.json")
       << (golden["tokenizer"].is_string() ? golden["tokenizer"].get<std::string>()

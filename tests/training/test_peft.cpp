@@ -12,6 +12,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "training/train_checkpoint.h"
 #include "training/train_step.h"
 #include "transformer/hf_model.h"
@@ -21,7 +22,7 @@
 namespace trireme::test {
 namespace {
 
-const std::string kGolden = TRIREME_SOURCE_DIR "/tests/golden/peft/";
+const std::string kGolden = test::source_folder() + "/tests/golden/peft/";
 const std::string kGpt2 = kGolden + "gpt2/";
 constexpr const char* kGpt2File = "gpt2/expected.safetensors";
 

@@ -9,13 +9,14 @@
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
+#include "tests/support/source_folder.h"
 #include "training/train_step.h"
 #include "transformer/hf_model.h"
 
 namespace trireme::test {
 namespace {
 
-const std::string kGolden = TRIREME_SOURCE_DIR "/tests/golden/";
+const std::string kGolden = test::source_folder() + "/tests/golden/";
 
 nlohmann::json golden() { return read_json_file<nlohmann::json>(kGolden + "dpo/dpo.json"); }
 

@@ -9,6 +9,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "training/checkpoint_model.h"
 #include "training/model_diff.h"
 #include "training/run_config.h"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 const char* const kKinds[] = {"fp8", "gptq", "gptq_desc_act", "awq"};
 
 std::string folder(const std::string& kind) {
-  return concat(TRIREME_SOURCE_DIR, "/tests/golden/quantized/", kind);
+  return concat(test::source_folder(), "/tests/golden/quantized/", kind);
 }
 
 std::string refusal(const std::string& directory) {

@@ -7,6 +7,7 @@
 
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
+#include "tests/support/source_folder.h"
 #include "training/run_config.h"
 #include "transformer/families/family.h"
 #include "transformer/load_config.h"
@@ -18,7 +19,7 @@ namespace {
 TEST(HostileConfigs, AreRefusedForEachOfTheirReasons) {
   int hostile = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
-           concat(TRIREME_SOURCE_DIR, "/tests/fuzz/seeds/config"))) {
+           concat(test::source_folder(), "/tests/fuzz/seeds/config"))) {
     const std::string path = entry.path().string();
     if (!entry.path().filename().string().starts_with("hostile_")) {
       EXPECT_NO_THROW(read_run_config(parse_json_file(path), 2)) << path;
@@ -38,7 +39,7 @@ TEST(HostileConfigs, AreRefusedForEachOfTheirReasons) {
 
 TEST(ShippedConfigs, AllLoad) {
   int runs = 0;
-  const std::string folder = concat(TRIREME_SOURCE_DIR, "/configs");
+  const std::string folder = concat(test::source_folder(), "/configs");
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".json") continue;
     const RunConfig config = load_run_config(entry.path().string(), {}, 1);
@@ -57,7 +58,7 @@ TEST(ShippedConfigs, AllLoad) {
 }
 
 TEST(ConfigReference, ThePageIsUpToDate) {
-  std::ifstream file(concat(TRIREME_SOURCE_DIR, "/docs/config-reference.md"));
+  std::ifstream file(concat(test::source_folder(), "/docs/config-reference.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == config_reference())
       << "run: build/release/trireme config reference > docs/config-reference.md";

@@ -10,6 +10,7 @@
 #include "serving/scheduler/scheduler.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "training/loaded_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/sharding.h"
@@ -19,7 +20,7 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-const std::string kGolden = TRIREME_SOURCE_DIR "/tests/golden/peft/";
+const std::string kGolden = test::source_folder() + "/tests/golden/peft/";
 constexpr int64_t kBlockTokens = 4, kLength = 40, kBlocks = 60;
 
 // The golden adapter with another factor, of the same layers or of fewer.

@@ -9,6 +9,7 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 #include "transformer/families/family.h"
 #include "transformer/load_config.h"
 #include "transformer/model.h"
@@ -47,7 +48,7 @@ const Published kPublished[] = {
 };
 
 std::string file_of(const std::string& name) {
-  return concat(TRIREME_SOURCE_DIR, "/tests/transformer/published/", name, ".json");
+  return concat(test::source_folder(), "/tests/transformer/published/", name, ".json");
 }
 
 class PublishedTest : public testing::TestWithParam<Published> {};

@@ -13,11 +13,12 @@
 #include "engine/io/safetensors.h"
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test {
 namespace {
 
-const std::string kFolder = concat(TRIREME_SOURCE_DIR, "/tests/golden/gguf/");
+const std::string kFolder = concat(test::source_folder(), "/tests/golden/gguf/");
 
 std::string contents(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

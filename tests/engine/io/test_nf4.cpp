@@ -6,12 +6,13 @@
 #include "engine/io/safetensors.h"
 #include "engine/ops/nf4.h"
 #include "tests/support/op_run.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test {
 namespace {
 
 TEST(Nf4, IsThatOfBitsandbytes) {
-  const SafetensorsReader golden(concat(TRIREME_SOURCE_DIR, "/tests/golden/nf4.safetensors"));
+  const SafetensorsReader golden(concat(test::source_folder(), "/tests/golden/nf4.safetensors"));
   const ConstTensor w = golden.tensor("w");
   const Shape blocks{w.size(0), w.size(1) / kNf4Block};
   const int64_t n = blocks.numel();

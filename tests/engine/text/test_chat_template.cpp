@@ -9,6 +9,7 @@
 #include "engine/text/chat_template.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme {
 namespace {
@@ -21,7 +22,7 @@ std::string render(const std::string& source, const Json& variables = Json::obje
 }
 
 TEST(ChatTemplate, WritesWhatJinja2Writes) {
-  const Json file = test::read_json_file<Json>(TRIREME_SOURCE_DIR "/tests/golden/chat.json");
+  const Json file = test::read_json_file<Json>(test::source_folder() + "/tests/golden/chat.json");
   size_t refused = 0;
   for (const Json& c : file["cases"]) {
     Json variables = {{"add_generation_prompt", false},

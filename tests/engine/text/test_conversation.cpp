@@ -9,6 +9,7 @@
 #include "engine/text/conversation.h"
 #include "engine/text/tokenizer_json.h"
 #include "tests/support/json_file.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme {
 namespace {
@@ -21,7 +22,7 @@ constexpr const char* kTemplate =
 
 std::unique_ptr<Tokenizer> golden_tokenizer(const std::string& name) {
   const auto file = test::read_json_file<nlohmann::json>(
-      TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name + ".json");
+      test::source_folder() + "/tests/golden/tokenizers/" + name + ".json");
   return parse_tokenizer_json(file["tokenizer"].dump(), "", "tokenizer.json");
 }
 

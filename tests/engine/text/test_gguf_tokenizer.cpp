@@ -11,13 +11,14 @@
 #include "engine/text/sentencepiece.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme::test {
 namespace {
 
 nlohmann::json golden(const std::string& name) {
   return read_json_file<nlohmann::json>(
-      concat(TRIREME_SOURCE_DIR, "/tests/golden/tokenizers/", name, ".json"));
+      concat(test::source_folder(), "/tests/golden/tokenizers/", name, ".json"));
 }
 
 std::string write_file(const std::string& path, const std::string& content) {

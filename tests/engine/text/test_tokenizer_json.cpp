@@ -12,6 +12,7 @@
 #include "engine/text/tokenizer_json.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 json golden(const std::string& name) {
-  return test::read_json_file<json>(TRIREME_SOURCE_DIR "/tests/golden/tokenizers/" + name +
+  return test::read_json_file<json>(test::source_folder() + "/tests/golden/tokenizers/" + name +
                                     ".json");
 }
 

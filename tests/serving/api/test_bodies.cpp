@@ -11,6 +11,7 @@
 #include "serving/api/openapi.h"
 #include "serving/api/reference.h"
 #include "serving/api/small_bodies.h"
+#include "tests/support/source_folder.h"
 
 namespace trireme {
 namespace {
@@ -122,7 +123,7 @@ TEST(OpenApi, DescribesEveryFieldThatIsRead) {
 
 TEST(Reference, HasARowForEveryFieldThatIsRead) {
   const std::string reference = api_reference();
-  std::ifstream file(concat(TRIREME_SOURCE_DIR, "/docs/serving-api.md"));
+  std::ifstream file(concat(test::source_folder(), "/docs/serving-api.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == reference)
       << "run: build/release/trireme config api-reference > docs/serving-api.md";

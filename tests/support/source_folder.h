@@ -1,0 +1,10 @@
+#pragma once
+#include <string>
+
+namespace trireme::test {
+
+// The checkout that the tests were built from. A function: as a macro it would stand in every test's command, and a
+// compiler cache would compile them anew in each checkout.
+const std::string& source_folder();
+
+}  // namespace trireme::test
