@@ -136,6 +136,9 @@ ChatRequest parse_chat(std::string_view body, const RequestLimits& limits) {
     fail_field("top_logprobs", "top_logprobs is only allowed with logprobs");
   r.top_logprobs = r.logprobs ? std::max(r.top_logprobs, 0) : -1;
   read_tool_choice(r);
+  check_beam_search(r, r.n);
+  if (r.beam_search && r.tool_choice != ToolChoice::kNone && r.tool_choice != ToolChoice::kAuto)
+    fail_field("tool_choice", "tool_choice must be \"none\" or \"auto\" with use_beam_search");
   if (r.tool_choice == ToolChoice::kNone) r.given.erase("tools");
   r.given["add_generation_prompt"] = r.add_generation_prompt;
   add_template_variables(r.kwargs, r.given);

@@ -61,6 +61,7 @@ CompletionRequest parse_completion(std::string_view body, const RequestLimits& l
     fail_field("best_of", "best_of must be >= n, which is ", request.n);
   if (request.best_of > request.n && request.stream)
     fail_field("best_of", "best_of above n is not available with stream");
+  check_beam_search(request, std::max(request.n, request.best_of));
   for (const Prompt& prompt : request.prompts)
     check_ids("prompt", prompt.tokens, limits.vocab_size);
   if (request.max_tokens == 0 && !request.echo)

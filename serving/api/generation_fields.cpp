@@ -193,6 +193,31 @@ void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t v
                  vocab_size);
 }
 
+void check_beam_search(const GenerationRequest& r, int64_t beams) {
+  if (!r.beam_search) {
+    if (r.length_penalty != 1)
+      fail_field("length_penalty", "length_penalty is only allowed with use_beam_search");
+    return;
+  }
+  const auto refuse = [](bool given, const char* param) {
+    if (given) fail_field(param, param, " is not available with use_beam_search");
+  };
+  refuse(r.stream, "stream");
+  refuse(r.top_p != 1, "top_p");
+  refuse(r.top_k > 0, "top_k");
+  refuse(r.min_p != 0, "min_p");
+  refuse(r.typical_p != 1, "typical_p");
+  refuse(r.repetition_penalty != 1, "repetition_penalty");
+  refuse(r.frequency_penalty != 0, "frequency_penalty");
+  refuse(r.presence_penalty != 0, "presence_penalty");
+  refuse(!r.logit_bias.empty(), "logit_bias");
+  refuse(!r.bad_words.empty(), "bad_words");
+  refuse(!r.stop.empty(), "stop");
+  refuse(r.constraint.kind != Constraint::Kind::kNone, r.constraint.param.c_str());
+  if (beams > kMostBeams)
+    fail_field("n", "a beam search has at most ", kMostBeams, " beams, not ", beams);
+}
+
 void check_generation(const GenerationRequest& r, const ApiJson& object,
                       const RequestLimits& limits) {
   const auto given = [&](const char* name) {

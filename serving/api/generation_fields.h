@@ -13,6 +13,7 @@ inline constexpr size_t kMostBadWordBytes = 16 << 10;
 inline constexpr size_t kMostListed = 1 << 20;        // entries of any array
 inline constexpr size_t kMostSchemaBytes = 64 << 10;  // of a schema, an expression or a grammar
 inline constexpr int64_t kMostTopLogprobs = 20;
+inline constexpr int64_t kMostBeams = 64;
 
 // JSON Schemas that several fields share.
 inline constexpr char kStringsShape[] =
@@ -34,6 +35,8 @@ void read_structured_outputs(GenerationRequest& request, const ApiJson& value, c
 // What several fields together must be.
 void check_generation(const GenerationRequest& request, const ApiJson& object,
                       const RequestLimits& limits);
+// `beams`: n, or best_of.
+void check_beam_search(const GenerationRequest& request, int64_t beams);
 void check_ids(const std::string& param, std::span<const int32_t> ids, int64_t vocab_size);
 
 template <class Request>
@@ -74,8 +77,14 @@ void add_sampling_fields(FieldTable<Request>& t) {
           "bytes, and 16384 together.",
           read_bad_words)
       .entries(0, kMostBadWords);
-  t.unavailable("use_beam_search", {"false"}, "beam search");
-  t.unavailable("length_penalty", {"1", "1.0"}, "belongs to beam search");
+  t.boolean(
+      "use_beam_search", &G::beam_search, "false",
+      "The n most probable texts that a search of n (or best_of) beams finds, at most 64, the "
+      "best first. Nothing is drawn: temperature and seed change nothing, and what else "
+      "changes probabilities, stop, stream and constraints are refused.");
+  t.number("length_penalty", &G::length_penalty, "1",
+           "With use_beam_search: a text's log-probability is divided by its tokens to this power.")
+      .range(-10, 10);
   t.unavailable("allowed_token_ids", {}, "a set of tokens that may be chosen");
   t.unavailable("logprob_token_ids", {}, "log-probabilities of tokens by id");
 }

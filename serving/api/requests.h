@@ -50,6 +50,8 @@ struct GenerationRequest {
   int64_t top_k = 0;  // 0: all
   double repetition_penalty = 1, frequency_penalty = 0, presence_penalty = 0;
   std::optional<int64_t> seed;
+  bool beam_search = false;  // n, or best_of, beams; nothing is drawn
+  double length_penalty = 1;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;
   bool include_stop = false, ignore_eos = false, skip_special = true;

@@ -11,6 +11,7 @@
 #include "serving/api/generation_reply.h"
 #include "serving/api/json_writer.h"
 #include "serving/api/openapi.h"
+#include "serving/http/beam_task.h"
 #include "serving/http/embedding_task.h"
 
 namespace trireme {
@@ -324,6 +325,11 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
   choice->prompt_logprobs = request.prompt_logprobs;
   if (form.echo) choice->prompt_logprobs = std::max(choice->prompt_logprobs, request.top_logprobs);
   if (form.told > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);
+  const int64_t beams = form.n;
+  if (request.beam_search) {
+    form.n = request.n;
+    form.told = 0;
+  }
   const auto n = static_cast<size_t>(form.n);
   std::vector<SequenceRequest> sequences;
   sequences.reserve(prompts.size());
@@ -353,7 +359,29 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                       .grammar = grammar_of(request.constraint),
                       .grammar_param = request.constraint.param,
                       .compiler = &compiler_};
-  return {{}, std::make_unique<GenerationTask>(engine_, metrics_, std::move(work))};
+  HttpAnswer answer;
+  if (request.beam_search)
+    answer.pending = search_beams(request, beams, std::move(work));
+  else
+    answer.pending = std::make_unique<GenerationTask>(engine_, metrics_, std::move(work));
+  return answer;
+}
+
+std::unique_ptr<PendingReply> Service::search_beams(const GenerationRequest& request, int64_t beams,
+                                                    GenerationWork work) {
+  BeamSearchConfig search{.width = beams,
+                          .min_tokens = request.min_tokens,
+                          .length_penalty = request.length_penalty,
+                          .end_ids = work.prompts.front().choice->end_ids,
+                          .told = request.top_logprobs};
+  BeamWork beam_work{.prompts = std::move(work.prompts),
+                     .n = work.n,
+                     .search = std::move(search),
+                     .reply = std::move(work.reply),
+                     .place = std::move(work.place),
+                     .arrival = work.arrival,
+                     .held = HeldBytes(work.limits.whole, work.limits.always, all_answers_)};
+  return std::make_unique<BeamTask>(engine_, metrics_, std::move(beam_work));
 }
 
 HttpAnswer Service::completions(HttpRequest& http) {

@@ -75,6 +75,8 @@ class Service {
   HttpAnswer generate(const HttpRequest& http, const GenerationRequest& request,
                       struct ReplyForm form, std::vector<std::vector<int32_t>> prompts,
                       std::unique_ptr<Admission::Place> place);
+  std::unique_ptr<PendingReply> search_beams(const GenerationRequest& request, int64_t beams,
+                                             struct GenerationWork work);
   void mention_unknown(const std::vector<std::string>& fields);
 
   Engine& engine_;

@@ -271,6 +271,44 @@ class Server(served_run.ServerTest):
                 self.assert_refused("serve", "--model", "run", "--port", 0, *arguments, says=says)
         self.assert_refused("serve", "--model", "nowhere", says="nowhere")
 
+    def searched(self, prompt, width, length, penalty):
+        """Beam search by a client that asks for one token after the other: the texts as ids, the best first."""
+        end = 256
+        beams, texts = [((), 0.0)], []
+        for tokens in range(1, length + 1):
+            longer = []
+            for ids, total in beams:
+                answer = self.complete(prompt=[*prompt, *ids], max_tokens=1, logprobs=2 * width, return_tokens_as_token_ids=True)
+                top = answer["choices"][0]["logprobs"]["top_logprobs"][0]
+                longer += [((*ids, int(name.removeprefix("token_id:"))), total + value) for name, value in top.items()]
+            longer.sort(key=lambda beam: -beam[1])
+            texts += [(total / tokens ** penalty, ids) for ids, total in longer[:width] if ids[-1] == end]
+            beams = [beam for beam in longer if beam[0][-1] != end][:width]
+            if tokens == length:
+                texts += [(total / tokens ** penalty, ids) for ids, total in beams]
+            texts = sorted(texts, reverse=True)[:width]
+            if len(texts) == width and texts[-1][0] >= beams[0][1] / tokens ** penalty:
+                break
+        return texts
+
+    def test_beams_are_those_of_a_search_by_hand(self):
+        for layout in ((), ("--ranks", 2, "--tensor", 2)):
+            server = self.serve("--deterministic", *layout)
+            _, asked = self.ask("POST", "/tokenize", {"model": "tiny", "prompt": PROMPT})
+            for width, length, penalty in ((1, 20, 1), (3, 12, 1), (4, 24, 0.2), (4, 10, 2)):
+                with self.subTest(layout=layout, width=width, length=length, penalty=penalty):
+                    answer = self.complete(use_beam_search=True, n=width, max_tokens=length, length_penalty=penalty,
+                                           logprobs=0, return_tokens_as_token_ids=True)
+                    wanted = self.searched(asked["tokens"], width, length, penalty)
+                    self.assertEqual(len(wanted), width)
+                    for choice, (score, ids) in zip(answer["choices"], wanted, strict=True):
+                        got = choice["logprobs"]
+                        self.assertEqual(got["tokens"], [f"token_id:{i}" for i in ids])
+                        self.assertEqual(choice["finish_reason"], "stop" if ids[-1] == 256 else "length")
+                        self.assertAlmostEqual(sum(got["token_logprobs"]) / len(ids) ** penalty, score, places=6)
+            self.assertGreater(self.metric("vllm:prefix_cache_hits_total"), 0)
+            self.stop(server)
+
 
 if __name__ == "__main__":
     harness.main()

@@ -405,12 +405,42 @@ TEST(Requests, ReadWhatIsToldOfThePrompt) {
   EXPECT_EQ(refuse_chat(chat(R"("prompt_logprobs":1,"stream":true)")).param, "prompt_logprobs");
 }
 
+TEST(Requests, ReadBeamSearches) {
+  const CompletionRequest r = parse_completion(completion(
+      R"("use_beam_search":true,"n":2,"best_of":64,"length_penalty":0.6,"temperature":0.7,"seed":1)"));
+  EXPECT_TRUE(r.beam_search);
+  EXPECT_EQ(r.length_penalty, 0.6);
+  EXPECT_FALSE(parse_chat(chat(R"("use_beam_search":false,"length_penalty":1)")).beam_search);
+  EXPECT_EQ(refuse_completion(completion(R"("length_penalty":2)")).param, "length_penalty");
+  EXPECT_EQ(refuse_completion(completion(R"("use_beam_search":true,"n":65)")).param, "n");
+  const std::pair<const char*, const char*> others[] = {
+      {"stream", "true"},
+      {"top_p", "0.9"},
+      {"top_k", "5"},
+      {"min_p", "0.1"},
+      {"typical_p", "0.9"},
+      {"repetition_penalty", "1.1"},
+      {"frequency_penalty", "0.5"},
+      {"presence_penalty", "0.5"},
+      {"logit_bias", R"({"7":1})"},
+      {"bad_words", R"(["x"])"},
+      {"stop", R"("x")"},
+      {"response_format", R"({"type":"json_object"})"}};
+  for (const auto& [name, value] : others) {
+    const std::string fields = concat("\"use_beam_search\":true,\"", name, "\":", value);
+    EXPECT_EQ(refuse_completion(completion(fields.c_str())).param, name) << fields;
+    EXPECT_EQ(refuse_chat(chat(fields.c_str())).param, name) << fields;
+  }
+  const char* tools =
+      R"("use_beam_search":true,"tools":[{"type":"function","function":{"name":"f"}}])";
+  EXPECT_NO_THROW(parse_chat(chat(tools)));
+  EXPECT_EQ(refuse_chat(chat(concat(tools, R"(,"tool_choice":"required")").c_str())).param,
+            "tool_choice");
+}
+
 TEST(Requests, SayWhatIsNotDoneHere) {
-  EXPECT_EQ(refuse_completion(completion(R"("use_beam_search":true)")).status, 501);
-  EXPECT_NO_THROW(parse_completion(completion(R"("use_beam_search":false)")));
   EXPECT_EQ(refuse_completion(completion(R"("suffix":"x")")).status, 501);
   EXPECT_NO_THROW(parse_completion(completion(R"("suffix":"")")));
-  EXPECT_EQ(refuse_completion(completion(R"("length_penalty":2)")).status, 501);
   EXPECT_EQ(refuse_completion(completion(R"("prompt_embeds":"AAAA")")).status, 400);
 }
 

@@ -28,7 +28,10 @@ class RecordedTexts final : public StepExecutor {
   StepOutcome execute(const StepPlan& plan) override {
     StepOutcome result;
     result.number = plan.number;
-    for (const SlotStart& start : plan.starts) tables_[start.slot].clear();
+    for (const SlotStart& start : plan.starts) {
+      tables_[start.slot].clear();
+      choices_[start.slot] = start.choice;
+    }
     tokens += std::ssize(plan.tokens);
     most_sequences = std::max(most_sequences, std::ssize(plan.sequences));
     for (const SequenceStep& step : plan.sequences) {
@@ -76,7 +79,7 @@ class RecordedTexts final : public StepExecutor {
     }
     if (step.samples) {
       const int32_t id = allowed(plan, step, next_of(text, vocabulary_));
-      result.chosen.push_back({id, -1.5, {}});
+      result.chosen.push_back({id, -1.5, top_of(step, id)});
     }
     for (int64_t i = step.past + step.tokens - step.guesses; i < step.past + step.tokens; ++i) {
       if (result.chosen.back().id != cache_[at(tables_[step.slot], i)]) break;
@@ -91,10 +94,21 @@ class RecordedTexts final : public StepExecutor {
           {text.at(static_cast<size_t>(step.past + step.first_asked + i + 1)), -2.5, {}});
   }
 
+  // The most probable token is the chosen one, then come those behind it.
+  std::vector<TokenLogprob> top_of(const SequenceStep& step, int32_t id) const {
+    std::vector<TokenLogprob> top;
+    const auto choice = choices_.find(step.slot);
+    if (choice == choices_.end() || choice->second == nullptr) return top;
+    for (int32_t i = 0; i < std::min(choice->second->top_logprobs, vocabulary_); ++i)
+      top.push_back({(id + i) % vocabulary_, -1.5 - 0.25 * i});
+    return top;
+  }
+
   int64_t block_tokens_;
   int32_t vocabulary_;
   std::vector<int32_t> cache_;
   std::map<int32_t, std::vector<int32_t>> tables_;
+  std::map<int32_t, std::shared_ptr<const TokenChoice>> choices_;
 };
 
 }  // namespace trireme::test
