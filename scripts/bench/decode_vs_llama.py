@@ -56,17 +56,31 @@ def pattern(kind, numbers):
 
 
 def text(word):
-    return struct.pack("<Q", len(word)) + word.encode()
+    return struct.pack("<Q", len(word.encode())) + word.encode()
 
 
-def write_gguf(path, model, kind):
+def vocabulary(size):
+    """Of a SentencePiece model: special tokens, bytes, and words that mean nothing."""
+    words = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256))]
+    words += [f"\u2581w{i}" for i in range(size - len(words))]
+    kinds = [2, 3, 3, *[6] * 256, *[1] * (size - 259)]
+
+    def listed(key, number, raw):
+        return text("tokenizer.ggml." + key) + struct.pack("<IIQ", 9, number, size) + raw
+
+    return [listed("tokens", 8, b"".join(map(text, words))),
+            listed("scores", 6, struct.pack(f"<{size}f", *(-float(i) for i in range(size)))),
+            listed("token_type", 5, struct.pack(f"<{size}i", *kinds))]
+
+
+def write_gguf(path, model, kind, with_words=False):
     def entry(key, value, number=4):
         if number == 8:
             return text(key) + struct.pack("<I", 8) + text(value)
         return text(key) + struct.pack("<I" + {4: "I", 6: "f"}[number], number, value)
 
     head = model["hidden_size"] // model["num_attention_heads"]
-    words = [entry("general.architecture", "llama", 8), entry("tokenizer.ggml.model", "no_vocab", 8),
+    words = [entry("general.architecture", "llama", 8), entry("tokenizer.ggml.model", "llama" if with_words else "no_vocab", 8),
              entry("llama.attention.layer_norm_rms_epsilon", model["rms_norm_eps"], 6),
              entry("llama.rope.freq_base", model["rope_theta"], 6)]
     for key, value in (("vocab_size", model["vocab_size"]), ("block_count", model["num_hidden_layers"]),
@@ -75,6 +89,9 @@ def write_gguf(path, model, kind):
                        ("attention.head_count", model["num_attention_heads"]),
                        ("attention.head_count_kv", model["num_key_value_heads"])):
         words.append(entry("llama." + key, value))
+    if with_words:
+        words += vocabulary(model["vocab_size"])
+        words += [entry(f"tokenizer.ggml.{key}_token_id", number) for key, number in (("unknown", 0), ("bos", 1), ("eos", 2))]
     listed, at, places = b"", 0, []
     for name, rows, columns in tensors(model):
         number, block, size = KINDS[kind][1:] if rows else KINDS["f32"][1:]
