@@ -84,7 +84,8 @@ void check_sequence(const SequenceStep& s, const StepPlan& plan, const PlanBound
   const int64_t rows = bounds.mask_words == 0 ? 0 : std::ssize(plan.masks) / bounds.mask_words;
   require(within(s.guesses, 0, s.samples ? s.tokens - 1 : 0), s.guesses, " guesses of ", s.tokens,
           " tokens");
-  require(within(s.mask, -1, rows - 1), "mask ", s.mask, " of ", rows);
+  require(s.mask == -1 || within(s.mask, 0, rows - 1 - s.guesses), "mask ", s.mask, " of ", rows,
+          " for ", s.guesses, " guesses");
   require(within(s.asked, 0, s.tokens) && within(s.first_asked, 0, s.tokens - s.asked), s.asked,
           " tokens asked for from ", s.first_asked, " on");
   // The last token is followed by one that only the plan can name.
@@ -124,8 +125,9 @@ int64_t PlanBounds::most_bytes() const {
   constexpr int64_t kOfSlot = int64_t{8} << 20;
   const int64_t blocks_of_slot = ceil_div(length, block_tokens);
   const int64_t numbers = checked_add(checked_add(length, blocks_of_slot), mask_words);
+  // A guess has a mask of its own.
   return checked_add(checked_mul(slots, checked_add(kOfSlot, checked_mul(numbers, 4))),
-                     checked_mul(tokens, 4));
+                     checked_mul(tokens, checked_mul(checked_add(mask_words, 1), 4)));
 }
 
 std::vector<std::byte> encode_plan(const StepPlan& plan) {

@@ -183,7 +183,9 @@ void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> log
       }
       const SequenceStep& step = plan_->sequences[row.part];
       const auto of = logits.subspan(static_cast<size_t>(i * width), static_cast<size_t>(width));
-      const uint32_t* mask = step.mask < 0 ? nullptr : plan_->masks.data() + step.mask * words;
+      const int64_t guess = row.position - (step.past + step.tokens - step.guesses);
+      const uint32_t* mask =
+          step.mask < 0 ? nullptr : plan_->masks.data() + (step.mask + guess) * words;
       row.outcome = row.asked >= 0 ? chooser_.score(step.slot, row.asked, of)
                                    : chooser_.choose(step.slot, row.position, of, mask);
     }

@@ -111,8 +111,7 @@ void Scheduler::guess() {
   int64_t budget = config_.max_step_tokens - std::ssize(running_);
   for (const auto& [place, sequence] : running_) {
     const Sequence& s = *sequence;
-    // The rule of a text says what may follow the last token alone.
-    if (!decodes(s) || s.reader) continue;
+    if (!decodes(s)) continue;
     // The last token that may be is chosen behind the others.
     const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
     const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
@@ -123,10 +122,14 @@ void Scheduler::guess() {
   if (wishes_.empty()) return;
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::vector<int32_t>> guesses = drafter_->guess(wishes_);
+  for (size_t i = 0; i < wishes_.size(); ++i) {
+    Guesses& of = guesses_[wishes_[i].sequence];
+    of.ids = std::move(guesses[i]);
+    if (RuleReader* rule = wishes_[i].sequence->reader.get(); rule != nullptr)
+      of.ids.resize(rule->look_ahead(of.ids, of.masks));
+  }
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   counts_.draft_seconds += taken.count();
-  for (size_t i = 0; i < wishes_.size(); ++i)
-    guesses_.emplace(wishes_[i].sequence, std::move(guesses[i]));
 }
 
 void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
@@ -139,12 +142,12 @@ void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
         preempt(*last);
         if (last == sequence) return;
       }
-      std::vector<int32_t> guesses;
+      Guesses guesses;
       if (const auto of = guesses_.find(sequence.get()); of != guesses_.end())
         guesses = std::move(of->second);
-      if (!give_blocks(*sequence, sequence->length() + std::ssize(guesses))) guesses.clear();
+      if (!give_blocks(*sequence, sequence->length() + std::ssize(guesses.ids))) guesses = {};
       append(plan, sequence, 1, guesses);
-      budget -= 1 + std::ssize(guesses);
+      budget -= 1 + std::ssize(guesses.ids);
     }
     at = running_.upper_bound(order(*sequence));
   }
@@ -156,7 +159,7 @@ void Scheduler::plan_prompts(StepPlan& plan, int64_t& budget) {
     const int64_t left = sequence->length() - sequence->computed;
     if (left < 2) continue;
     const int64_t tokens = std::min(left, budget);
-    append(plan, sequence, tokens);  // it got all of its blocks when it started
+    append(plan, sequence, tokens, {});  // it got all of its blocks when it started
     budget -= tokens;
   }
 }
@@ -170,7 +173,7 @@ void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
     if (!may_start(*sequence)) return;
     start(plan, sequence);
     const int64_t tokens = std::min(sequence->length() - sequence->computed, budget);
-    append(plan, sequence, tokens);
+    append(plan, sequence, tokens, {});
     budget -= tokens;
   }
 }
@@ -258,13 +261,13 @@ void Scheduler::preempt(Sequence& s) {
 }
 
 void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
-                       std::span<const int32_t> guesses) {
+                       const Guesses& guesses) {
   Sequence& s = *sequence;
   SequenceStep step;
   step.slot = s.slot;
   step.first_token = static_cast<int32_t>(plan.tokens.size());
-  step.tokens = static_cast<int32_t>(tokens + std::ssize(guesses));
-  step.guesses = static_cast<int32_t>(guesses.size());
+  step.tokens = static_cast<int32_t>(tokens + std::ssize(guesses.ids));
+  step.guesses = static_cast<int32_t>(guesses.ids.size());
   step.past = static_cast<int32_t>(s.computed);
   step.kept_blocks = static_cast<int32_t>(s.told_blocks);
   step.first_block = static_cast<int32_t>(plan.blocks.size());
@@ -277,10 +280,11 @@ void Scheduler::append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence
     const std::span<const uint32_t> mask = s.reader->mask();
     step.mask = static_cast<int32_t>(plan.masks.size() / mask.size());
     plan.masks.insert(plan.masks.end(), mask.begin(), mask.end());
+    plan.masks.insert(plan.masks.end(), guesses.masks.begin(), guesses.masks.end());
   }
   const auto from = s.tokens.begin() + s.computed;
   plan.tokens.insert(plan.tokens.end(), from, from + tokens);
-  plan.tokens.insert(plan.tokens.end(), guesses.begin(), guesses.end());
+  plan.tokens.insert(plan.tokens.end(), guesses.ids.begin(), guesses.ids.end());
   plan.blocks.insert(plan.blocks.end(), s.blocks.begin() + s.told_blocks, s.blocks.end());
   plan.sequences.push_back(step);
   s.computed += tokens;

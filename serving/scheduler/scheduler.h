@@ -88,6 +88,10 @@ class Scheduler {
   bool decodes(const Sequence& s) const { return s.computed + 1 == s.length(); }
   struct UnderWay;
   UnderWay take_under_way(uint64_t number);
+  struct Guesses {
+    std::vector<int32_t> ids = {};
+    std::vector<uint32_t> masks = {};  // of what may follow each, where a rule says so
+  };
   void guess();
   void plan_decoding(StepPlan& plan, int64_t& budget);
   void plan_prompts(StepPlan& plan, int64_t& budget);
@@ -99,7 +103,7 @@ class Scheduler {
   bool give_blocks(Sequence& sequence, int64_t tokens);
   void preempt(Sequence& sequence);
   void append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
-              std::span<const int32_t> guesses = {});
+              const Guesses& guesses);
   void verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
               bool cached);
   void ask(SequenceStep& step, Sequence& sequence) const;
@@ -117,7 +121,7 @@ class Scheduler {
   SpeculationSwitch switch_;
   // Of the plan that is being made.
   std::vector<DraftWish> wishes_;
-  std::unordered_map<const Sequence*, std::vector<int32_t>> guesses_;
+  std::unordered_map<const Sequence*, Guesses> guesses_;
   std::map<Order, std::shared_ptr<Sequence>> waiting_, running_;
   std::vector<int32_t> free_slots_;
   bool preempted_ = false;  // in the plan that is being made

@@ -35,7 +35,8 @@ struct SequenceStep {
   // the token behind the last other one is chosen, and as long as it is the guess, that behind each of these.
   int32_t guesses = 0;
   bool embeds = false;  // the last of these is the end of a text to be embedded
-  int32_t mask = -1;    // row of StepPlan::masks that says among which; -1: among all
+  // Row of StepPlan::masks that says among which tokens, and behind it one for what follows each guess; -1: among all.
+  int32_t mask = -1;
   // The tokens of the prompt behind these of the step's tokens have their log-probabilities told: `asked`
   // tokens from number first_asked on (of the step's own).
   int32_t first_asked = 0, asked = 0;

@@ -17,6 +17,9 @@ class RuleReader {
   virtual std::span<const uint32_t> mask() const = 0;
   // The text goes on with this token. False: nothing may follow it; then mask() means nothing.
   virtual bool accept(int32_t id) = 0;
+  // So many of these tokens, from the first on, may come next and have another one follow; the mask of what may follow
+  // each of them is appended to `masks`. The text stays as it is.
+  virtual size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) = 0;
   // The text so far is one that the rule allows.
   virtual bool is_whole() const = 0;
 };

@@ -59,6 +59,19 @@ class GrammarReader final : public RuleReader {
     --tokens_left_;
     return read(bytes);
   }
+  size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) override {
+    GrammarReader ahead(*this);
+    size_t count = 0;
+    for (const int32_t id : ids) {
+      const bool allowed = id >= 0 && id < grammar_->trie_->ids() &&
+                           (ahead.mask_[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
+      if (!allowed || !ahead.accept(id)) break;
+      masks.insert(masks.end(), ahead.mask_.begin(), ahead.mask_.end());
+      ++count;
+    }
+    place_.work = ahead.place_.work;  // what a text may cost, whether it goes this way or not
+    return count;
+  }
 
  private:
   // False where no token of the text may follow, whether it may end there or not.

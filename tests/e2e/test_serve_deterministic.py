@@ -92,6 +92,23 @@ class Deterministic(served_run.ServerTest):
             self.assertGreater(self.metric("trireme:step_draft_seconds_sum"), 0)
             self.stop(server)
 
+    def test_guesses_keep_to_grammars(self):
+        """What a grammar makes repeat itself is guessed, by a lookup and by a model that knows no grammar."""
+        wanted = [{"prompt": prompt, "max_tokens": 120, "structured_outputs": {"regex": regex}, "logprobs": 1, **sampling}
+                  for prompt in ("the oar", "the ship and ")
+                  for regex in (r"(sea:[ab],){12}", r"[a-z ]{90,110}")
+                  for sampling in ({"temperature": 0}, {"temperature": 1, "seed": 3})]
+        plain = []
+        for method in (None, "ngram", "draft_model"):
+            config = {"method": method, "num_speculative_tokens": 4, **({"model": "run"} if method == "draft_model" else {})}
+            server = self.serve("--deterministic", *(("--speculative-config", json.dumps(config)) if method else ()))
+            answers = [self.answer(fields) for fields in wanted]
+            plain = plain or answers
+            self.assertEqual(answers, plain, method)
+            if method:
+                self.assertGreater(self.metric("vllm:spec_decode_num_accepted_tokens_total"), 50, method)
+            self.stop(server)
+
     def test_what_speculation_refuses(self):
         words = {chr(33 + i): i for i in range(61)}
         self.write("tokenizer.json", json.dumps({

@@ -45,7 +45,7 @@ class Together(served_run.ServerTest):
         wanted = list(requests(20))
         for features in ((*adapter, *GUESSES, "--quantization", "q8_0"),
                          (*adapter, *GUESSES, "--ranks", 2, "--tensor", 2),
-                         (*adapter, "--quantization", "q4_0", "--ranks", 2, "--pipeline-parallel-size", 2),
+                         (*adapter, *GUESSES, "--quantization", "q4_0", "--ranks", 2, "--pipeline-parallel-size", 2),
                          (*adapter, *GUESSES, "--dtype", "bf16")):
             with self.subTest(features=features):
                 server = self.serve("--deterministic", "--max-num-batched-tokens", 24, "--max-model-len", 256, *features)

@@ -86,6 +86,19 @@ StepPlan whole_plan() {
 
 TokenChoice& choice_of(StepPlan& plan) { return const_cast<TokenChoice&>(*plan.starts[0].choice); }
 
+TEST(PlanCodec, WantsAMaskForWhatFollowsEachGuess) {
+  StepPlan plan = whole_plan();
+  plan.sequences[0].past = 6;
+  plan.sequences[0].tokens = 2;
+  plan.sequences[0].guesses = 1;
+  plan.sequences[0].mask = 0;
+  plan.sequences[1].first_token = 2;
+  plan.tokens.insert(plan.tokens.begin(), 9);
+  EXPECT_NO_THROW(decode_plan(encode_plan(plan), kPlanBounds));
+  plan.sequences[0].mask = 1;
+  EXPECT_THROW(decode_plan(encode_plan(plan), kPlanBounds), BadMessage);
+}
+
 TEST(PlanCodec, RefusesEveryNumberThatIsOutOfBounds) {
   EXPECT_NO_THROW(decode_plan(encode_plan(whole_plan()), kPlanBounds));
   const std::vector<std::function<void(StepPlan&)>> mistakes = {

@@ -57,11 +57,13 @@ class RecordedTexts final : public StepExecutor {
     return row(table.at(static_cast<size_t>(token / block_tokens_)), token % block_tokens_);
   }
   // The token that the hash says, or the next one behind it that the mask allows.
-  int32_t allowed(const StepPlan& plan, const SequenceStep& step, int32_t id) const {
+  int32_t allowed(const StepPlan& plan, const SequenceStep& step, int32_t id,
+                  int32_t guess = 0) const {
     if (step.mask < 0) return id;
-    const auto rows = 1 + std::ranges::max(plan.sequences, {}, &SequenceStep::mask).mask;
+    int32_t rows = 0;
+    for (const SequenceStep& s : plan.sequences) rows += s.mask < 0 ? 0 : 1 + s.guesses;
     const size_t words = plan.masks.size() / static_cast<size_t>(rows);
-    const uint32_t* mask = plan.masks.data() + static_cast<size_t>(step.mask) * words;
+    const uint32_t* mask = plan.masks.data() + static_cast<size_t>(step.mask + guess) * words;
     const auto ids = static_cast<int32_t>(words * 32);
     for (int32_t tried = 0; (mask[id / 32] >> (id % 32) & 1) == 0; id = (id + 1) % ids)
       if (++tried > ids) return -1;
@@ -84,7 +86,8 @@ class RecordedTexts final : public StepExecutor {
     for (int64_t i = step.past + step.tokens - step.guesses; i < step.past + step.tokens; ++i) {
       if (result.chosen.back().id != cache_[at(tables_[step.slot], i)]) break;
       text.push_back(result.chosen.back().id);
-      result.chosen.push_back({next_of(text, vocabulary_), -1.5, {}});
+      const auto guess = static_cast<int32_t>(i + 1 - (step.past + step.tokens - step.guesses));
+      result.chosen.push_back({allowed(plan, step, next_of(text, vocabulary_), guess), -1.5, {}});
     }
     if (step.asked == 0) return;
     std::vector<ChosenToken>& asked = result.prompt.emplace_back();

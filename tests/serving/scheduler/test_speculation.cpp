@@ -55,9 +55,42 @@ TEST(Speculation, GivesMoreWhereGuessesComeTrueAndNoneWhereTheyDoNot) {
   EXPECT_EQ(allowance.allowed(how), 8);
 }
 
-// Texts of three letters, of which guesses come true now and then, through a small pool.
-SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens) {
-  constexpr int32_t kVocabulary = 3;
+constexpr int32_t kVocabulary = 3;
+
+// Of three letters, that which is the text's length modulo four may not come next.
+class Letters final : public TextRule {
+ public:
+  static uint32_t allowed(int64_t length) { return 7u & ~(1u << (length % 4)); }
+  class Reader final : public RuleReader {
+   public:
+    std::span<const uint32_t> mask() const override { return std::span(&mask_, 1); }
+    bool accept(int32_t) override {
+      mask_ = allowed(++length_);
+      return true;
+    }
+    size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) override {
+      Reader ahead(*this);
+      size_t count = 0;
+      while (count < ids.size() && (ahead.mask_ >> ids[count] & 1) != 0) {
+        ahead.accept(ids[count++]);
+        masks.push_back(ahead.mask_);
+      }
+      return count;
+    }
+    bool is_whole() const override { return true; }
+
+   private:
+    int64_t length_ = 0;
+    uint32_t mask_ = allowed(0);
+  };
+  std::unique_ptr<RuleReader> begin(std::vector<int32_t>, int64_t) const override {
+    return std::make_unique<Reader>();
+  }
+};
+
+// Texts of three letters, of which guesses come true now and then, through a small pool; every second one has the rule.
+SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens,
+                            const std::shared_ptr<const TextRule>& rule = {}) {
   BatchingConfig config{.max_sequences = 6, .max_step_tokens = step_tokens, .max_model_len = 90};
   config.speculation = how;
   BlockPool pool(60, 4, 7);
@@ -73,9 +106,14 @@ SchedulerCounts write_texts(const SpeculationConfig& how, int64_t step_tokens) {
       request.prompt.push_back(static_cast<int32_t>(random() % kVocabulary));
     request.choice = choice;
     request.max_tokens = static_cast<int64_t>(1 + random() % 59);
+    if (n % 2 == 0) request.rule = rule;
     Ids& text = want.emplace_back(request.prompt);
-    for (int64_t i = 0; i < request.max_tokens; ++i)
-      text.push_back(test::next_of(text, kVocabulary));
+    for (int64_t i = 0; i < request.max_tokens; ++i) {
+      int32_t id = test::next_of(text, kVocabulary);
+      if (request.rule)
+        while ((Letters::allowed(i) >> id & 1) == 0) id = (id + 1) % 32;
+      text.push_back(id);
+    }
     all.push_back(std::make_shared<Sequence>(std::move(request)));
     scheduler.add(all.back());
   }
@@ -99,6 +137,16 @@ TEST(Speculation, ChangesNoText) {
     EXPECT_GT(counts.preemptions, 0);
   }
   EXPECT_EQ(write_texts({}, 64).drafts, 0);
+}
+
+TEST(Speculation, ChangesNoTextThatARuleHolds) {
+  const SpeculationConfig how{.tokens = 5, .longest = 3, .shortest = 1};
+  const auto rule = std::make_shared<const Letters>();
+  for (const int64_t tokens : {12, 64}) {
+    const SchedulerCounts counts = write_texts(how, tokens, rule);
+    EXPECT_GT(counts.accepted_tokens, counts.draft_tokens / 10);
+    EXPECT_LT(counts.accepted_tokens, counts.draft_tokens);
+  }
 }
 
 TEST(Speculation, IsOffWhereManyRun) {

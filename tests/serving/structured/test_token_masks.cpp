@@ -23,6 +23,23 @@ std::vector<std::string> strings(const std::string& letters, size_t length) {
   return all;
 }
 
+// What a reader sees ahead is what it comes to: of these tokens and one that may not follow them.
+void compare_ahead(const CompiledGrammar& grammar, std::vector<int32_t> ids) {
+  const auto looks = grammar.begin({kEnd}, kManyTokens), goes = grammar.begin({kEnd}, kManyTokens);
+  const auto before = std::vector<uint32_t>(looks->mask().begin(), looks->mask().end());
+  std::vector<uint32_t> ahead, wanted;
+  size_t count = 0;
+  for (const int32_t id : ids) {
+    if (!allows(goes->mask(), id) || !goes->accept(id)) break;
+    wanted.insert(wanted.end(), goes->mask().begin(), goes->mask().end());
+    ++count;
+  }
+  ids.push_back(kEnd);  // ends a text: nothing follows
+  ASSERT_EQ(looks->look_ahead(ids, ahead), count);
+  ASSERT_EQ(ahead, wanted);
+  ASSERT_TRUE(std::ranges::equal(looks->mask(), before));
+}
+
 // Compares the masks behind every beginning of up to three tokens and four characters. language: all texts that have
 // no more than four characters more.
 void compare(const CompiledGrammar& grammar, const std::vector<std::string>& tokens,
@@ -34,6 +51,7 @@ void compare(const CompiledGrammar& grammar, const std::vector<std::string>& tok
   int64_t compared = 0;
   const std::function<void(const std::vector<int32_t>&, const std::string&)> go =
       [&](const std::vector<int32_t>& ids, const std::string& text) {
+        compare_ahead(grammar, ids);
         const auto reader = grammar.begin({kEnd}, kManyTokens);
         for (const int32_t id : ids)
           if (!reader->accept(id)) return;
