@@ -92,6 +92,7 @@ void ToolCallParser::before(char c, ToolCallDelta& delta) {
     value_.clear();
     arguments_.clear();
     spaces_.clear();
+    has_arguments_ = false;
     skipped_ = !options_.parallel && calls_ > 0;
     state_ = State::kObject;
     raw_.pop_back();
@@ -169,11 +170,12 @@ void ToolCallParser::member(char c, ToolCallDelta& delta) {
     return;
   }
   if (key_ == R"("name")") {
+    if (named_) return;
     if (!is_space(c) || quoted_) value_ += c;
     if (value_.size() > kLongestName) give_up(delta);
     return;
   }
-  if (key_ != R"("arguments")" && key_ != R"("parameters")") return;
+  if (!is_arguments() || has_arguments_) return;
   // White space around a value is not told.
   if (is_space(c) && !quoted_) {
     spaces_ += c;
@@ -184,6 +186,10 @@ void ToolCallParser::member(char c, ToolCallDelta& delta) {
   }
   spaces_.clear();
   argument(c, delta);
+}
+
+bool ToolCallParser::is_arguments() const {
+  return key_ == R"("arguments")" || key_ == R"("parameters")";
 }
 
 void ToolCallParser::argument(char c, ToolCallDelta& delta) {
@@ -201,6 +207,7 @@ bool ToolCallParser::is_call(const std::string& name) const {
 
 void ToolCallParser::end_value(ToolCallDelta& delta) {
   spaces_.clear();
+  has_arguments_ = has_arguments_ || (is_arguments() && !arguments_.empty());
   if (key_ != R"("name")" || named_) return;
   // Names have no escapes: letters, digits, _ and -.
   const bool is_string = value_.size() > 2 && value_.front() == '"' && value_.back() == '"';

@@ -1,9 +1,10 @@
 // Finds calls of tools in a text while it comes: what is no call is content. Wherever the pieces of the text end, the
 // pieces told add up to the same.
 //
-// A call is told when its name is known; its arguments follow as they are written, byte for byte. What is held back:
-// what may begin a marker, white space before one, an object until its name is known. What looked like a call and has
-// no name is content after all.
+// A call is told when its name is known; its arguments follow as they are written, byte for byte. They are the first of
+// the members "arguments" and "parameters": a further one cannot take back what has been told, and is left out. What is
+// held back: what may begin a marker, white space before one, an object until its name is known. What looked like a
+// call and has no name is content after all.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +56,7 @@ class ToolCallParser {
   void tell(std::string_view arguments, ToolCallDelta& delta);
   void give_up(ToolCallDelta& delta);
   bool is_call(const std::string& name) const;
+  bool is_arguments() const;  // the member that is being read
 
   ToolCallOptions options_;
   std::string marker_;
@@ -66,8 +68,9 @@ class ToolCallParser {
   std::string raw_;  // as it came, with what led to it
   int depth_ = 0;
   bool quoted_ = false, escaped_ = false, is_key_ = false, named_ = false;
-  bool bare_ = false;     // no marker led to it
-  bool skipped_ = false;  // a further call where there may be one only
+  bool bare_ = false;           // no marker led to it
+  bool skipped_ = false;        // a further call where there may be one only
+  bool has_arguments_ = false;  // a member with them is complete
   std::string key_, value_, arguments_, spaces_;
 };
 

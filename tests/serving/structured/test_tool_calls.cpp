@@ -65,6 +65,21 @@ TEST(ToolCalls, OfHermes) {
   of("<<tool_call>{\"name\":\"f\"}</tool_call> then", "< then|f({})");
 }
 
+// Joined, two members would be no JSON.
+TEST(ToolCalls, TakeTheFirstOfSeveralArguments) {
+  const auto of = [](const std::string& members, const std::string& want) {
+    expect(ToolFormat::kHermes, "<tool_call>{" + members + "}</tool_call>", want);
+    expect(ToolFormat::kLlama3, "{" + members + "}", want);
+  };
+  of(R"("name": "f", "arguments": {"a": 1}, "parameters": {"b": 2})", R"(|f({"a": 1}))");
+  of(R"("name": "f", "parameters": {"b": 2} , "arguments": {"a": 1})", R"(|f({"b": 2}))");
+  of(R"("arguments": {"a": 1}, "parameters": {"b": 2}, "name": "f")", R"(|f({"a": 1}))");
+  of(R"("parameters": {"b": 2}, "name": "f", "arguments": {"a": 1})", R"(|f({"b": 2}))");
+  of(R"("name": "f", "arguments": {}, "arguments": {"a": 1}, "x": 3)", "|f({})");
+  of(R"("name": "f", "arguments": {"a": 1}, "name": ")" + std::string(300, 'g') + "\"",
+     R"(|f({"a": 1}))");
+}
+
 TEST(ToolCalls, OfLlama3) {
   const auto of = [](const std::string& text, const std::string& want) {
     expect(ToolFormat::kLlama3, text, want);
