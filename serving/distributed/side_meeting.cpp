@@ -26,8 +26,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kMeeting{2000};
+constexpr milliseconds kNoDescriptor{100};  // until the next try after one failed
 constexpr size_t kNonceBytes = 32;
+constexpr int64_t kMostWarnings = 10;  // strangers do not fill a log
 
 struct RankHello {
   int32_t rank = 0, process = 0;
@@ -91,11 +92,18 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 }
 
 // The next message, which must be of this kind.
-std::string expect(SideChannel& channel, MessageKind kind) {
-  const std::optional<Message> message = channel.receive(kMeeting);
+std::string expect(SideChannel& channel, MessageKind kind,
+                   milliseconds limit = SideListener::kMeeting) {
+  const std::optional<Message> message = channel.receive(limit);
   if (!message || message->kind != kind)
     throw BadMessage(concat(channel.peer(), " does not introduce itself"));
   return {reinterpret_cast<const char*>(message->payload.data()), message->payload.size()};
+}
+
+std::unique_ptr<SideChannel> channel_of(Socket socket_, std::string peer) {
+  const int yes = 1;  // no effect on a Unix socket
+  setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  return std::make_unique<SideChannel>(std::move(socket_), std::move(peer));
 }
 
 // An address without a file: it begins with a zero, and goes with its socket.
@@ -121,11 +129,6 @@ struct Found {
   Found& operator=(const Found&) = delete;
   addrinfo* list = nullptr;
 };
-
-void set_no_delay(const Socket& socket_) {
-  const int yes = 1;  // no effect on a Unix socket
-  setsockopt(socket_.fd(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-}
 
 bool same_user(const Socket& socket_) {
   ucred who{};
@@ -170,6 +173,7 @@ SideListener::SideListener(Socket socket, std::string where)
     : socket_(std::move(socket)), address_{std::move(where), hex(random_bytes(kNonceBytes))} {
   if (listen(socket_.fd(), SOMAXCONN) != 0)
     throw Error(concat("cannot listen on ", address_.where, ": ", std::strerror(errno)));
+  socket_.set_non_blocking();
 }
 
 SideListener SideListener::on_this_machine() {
@@ -203,42 +207,110 @@ SideListener SideListener::on_address(const std::string& host) {
 }
 
 std::unique_ptr<SideListener::Guest> SideListener::accept(milliseconds limit) {
-  pollfd ready{socket_.fd(), POLLIN, 0};
-  if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return {};
-  Socket guest(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!guest.open()) return {};
-  try {
-    return meet(std::move(guest));
-  } catch (const Error& error) {
-    log_warning("turned away on the ranks' side channel: ", error.what());
-    return {};
-  }
+  const auto end = Clock::now() + limit;
+  do {
+    if (auto guest = introduced(wait_until(end))) return guest;
+    turn_away_silent();
+    take_stranger();
+  } while (Clock::now() < end);
+  return {};
 }
 
-std::unique_ptr<SideListener::Guest> SideListener::meet(Socket socket) const {
-  if (address_.where.starts_with("unix:") && !same_user(socket))
-    throw BadMessage("a process of another user");
-  set_no_delay(socket);
-  auto guest = std::make_unique<Guest>();
-  guest->channel = std::make_unique<SideChannel>(std::move(socket), "a stranger");
-  SideChannel& channel = *guest->channel;
-  const std::string challenge = random_bytes(kNonceBytes);
-  channel.send(MessageKind::kChallenge, 0, bytes_of(challenge));
-  const std::string answer = expect(channel, MessageKind::kHello);
+// Until somebody connects or says something, or there is something else to do. Which of the strangers have said something.
+std::vector<bool> SideListener::wait_until(Clock::time_point end) const {
+  const bool takes = Clock::now() >= takes_again_;
+  if (!takes) end = std::min(end, takes_again_);
+  if (!strangers_.empty()) end = std::min(end, strangers_.front().came + kMeeting);
+  std::vector<pollfd> ready{{takes ? socket_.fd() : -1, POLLIN, 0}};
+  for (const Stranger& stranger : strangers_) ready.push_back({stranger.channel->fd(), POLLIN, 0});
+  const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+  ::poll(ready.data(), ready.size(), static_cast<int>(std::max(left, milliseconds(0)).count()));
+  std::vector<bool> said;
+  for (size_t i = 1; i < ready.size(); ++i) said.push_back(ready[i].revents != 0);
+  return said;
+}
+
+// The first of the strangers that has proved what it is. Who has said something else is turned away.
+std::unique_ptr<SideListener::Guest> SideListener::introduced(const std::vector<bool>& said) {
+  auto stranger = strangers_.begin();
+  for (const bool something : said) {
+    std::unique_ptr<Guest> guest;
+    try {
+      const auto message = something ? stranger->channel->poll() : std::nullopt;
+      if (!message) {
+        ++stranger;
+        continue;
+      }
+      guest = guest_of(*stranger, *message);
+    } catch (const Error& error) {
+      turn_away(error.what());
+    }
+    stranger = strangers_.erase(stranger);
+    if (guest != nullptr) return guest;
+  }
+  return {};
+}
+
+std::unique_ptr<SideListener::Guest> SideListener::guest_of(Stranger& stranger,
+                                                            const Message& message) const {
+  if (message.kind != MessageKind::kHello) throw BadMessage("a stranger does not introduce itself");
   RankHello hello;
-  RecordReader reader(bytes_of(answer));
+  RecordReader reader(message.payload);
   reader.get(hello);
   reader.expect_end();
-  if (!equal(hello.proof, rank_proof(address_, challenge, hello)))
+  if (!equal(hello.proof, rank_proof(address_, stranger.challenge, hello)))
     throw BadMessage("a process that does not know this job's secret");
   if (hello.program != executable_build_id())
     throw BadMessage(
         concat("rank ", hello.rank, " runs another program: start the same everywhere"));
-  channel.send(MessageKind::kWelcome, 0, bytes_of(listener_proof(address_, challenge, hello)));
-  guest->rank = hello.rank;
-  guest->process = hello.process;
-  channel.name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
+  auto guest =
+      std::make_unique<Guest>(Guest{hello.rank, hello.process, std::move(stranger.channel)});
+  guest->channel->send(MessageKind::kWelcome, 0,
+                       bytes_of(listener_proof(address_, stranger.challenge, hello)));
+  guest->channel->name_peer(concat("rank ", hello.rank, " (process ", hello.process, ")"));
   return guest;
+}
+
+void SideListener::turn_away_silent() {
+  while (!strangers_.empty() && Clock::now() >= strangers_.front().came + kMeeting) {
+    turn_away("a stranger who does not introduce itself");
+    strangers_.erase(strangers_.begin());
+  }
+}
+
+// One connection, if there is any. Where all places are taken, whoever came first makes room once it has had the time
+// in which a rank answers: so many who say nothing do not keep ranks out either.
+void SideListener::take_stranger() {
+  const auto now = Clock::now();
+  if (now < takes_again_) return;
+  const bool full = strangers_.size() == kMostStrangers;
+  if (full) takes_again_ = strangers_.front().came + kShortestMeeting;
+  if (now < takes_again_) return;
+  Socket taken(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!taken.open()) {
+    const bool nobody = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+    if (!nobody) takes_again_ = now + kNoDescriptor;
+    return;
+  }
+  if (full) {
+    turn_away("a stranger who does not introduce itself, for another");
+    strangers_.erase(strangers_.begin());
+  }
+  try {
+    if (address_.where.starts_with("unix:") && !same_user(taken))
+      throw BadMessage("a process of another user");
+    Stranger stranger{channel_of(std::move(taken), "a stranger"), random_bytes(kNonceBytes), now};
+    stranger.channel->send(MessageKind::kChallenge, 0, bytes_of(stranger.challenge));
+    strangers_.push_back(std::move(stranger));
+  } catch (const Error& error) {
+    turn_away(error.what());
+  }
+}
+
+void SideListener::turn_away(const char* why) {
+  if (++turned_away_ > kMostWarnings) return;
+  log_warning("turned away on the ranks' side channel: ", why,
+              turned_away_ == kMostWarnings ? "; no others are told of" : "");
 }
 
 std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, int rank,
@@ -251,9 +323,11 @@ std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, in
     std::this_thread::sleep_for(milliseconds(20));
     socket_ = connect_once(address.where);
   }
-  set_no_delay(socket_);
-  auto channel = std::make_unique<SideChannel>(std::move(socket_), "the process that leads");
-  const std::string challenge = expect(*channel, MessageKind::kChallenge);
+  auto channel = channel_of(std::move(socket_), "the process that leads");
+  // Others may be before it.
+  const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
+  const std::string challenge =
+      expect(*channel, MessageKind::kChallenge, std::max(left, SideListener::kMeeting));
   RankHello hello{.rank = rank,
                   .process = getpid(),
                   .program = executable_build_id(),

@@ -3,12 +3,17 @@
 // Both sides prove that they know the job's secret without sending it (HMAC-SHA256 over both sides' random numbers):
 //   listener -> rank: challenge; rank -> listener: its number, process, program, a random number, proof;
 //   listener -> rank: proof.
+// All who connect are served at once by the one thread that calls accept(): a stranger who says nothing holds up nobody.
+// At most kMostStrangers have not introduced themselves yet; each has kMeeting for it, or kShortestMeeting where others
+// wait for its place.
 // On one machine the socket is a Unix socket without a file, and the other process must be the same user's. Across
 // machines it is TCP on one address of this machine, not on all of them.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "serving/distributed/side_channel.h"
 
@@ -25,6 +30,9 @@ struct SideAddress {
 
 class SideListener {
  public:
+  static constexpr size_t kMostStrangers = 128;
+  static constexpr std::chrono::milliseconds kMeeting{2000}, kShortestMeeting{200};
+
   struct Guest {
     int rank = 0;
     int process = 0;  // where it lives
@@ -37,15 +45,30 @@ class SideListener {
 
   const SideAddress& address() const { return address_; }
   // The next that proves to be a rank of this job and runs this program; none within `limit`. Others are turned away,
-  // each within two seconds, with a warning.
+  // the first of them with a warning. One thread.
   std::unique_ptr<Guest> accept(std::chrono::milliseconds limit);
 
  private:
+  using Clock = std::chrono::steady_clock;
+  struct Stranger {
+    std::unique_ptr<SideChannel> channel;
+    std::string challenge;
+    Clock::time_point came;
+  };
+
   SideListener(Socket socket, std::string where);
-  std::unique_ptr<Guest> meet(Socket socket) const;
+  std::vector<bool> wait_until(Clock::time_point end) const;
+  std::unique_ptr<Guest> introduced(const std::vector<bool>& said);
+  std::unique_ptr<Guest> guest_of(Stranger& stranger, const Message& message) const;
+  void turn_away_silent();
+  void take_stranger();
+  void turn_away(const char* why);
 
   Socket socket_;
   SideAddress address_;
+  std::vector<Stranger> strangers_;  // who came first is first
+  Clock::time_point takes_again_{};  // no connection is taken before
+  int64_t turned_away_ = 0;
 };
 
 // A rank's end. Error(kLostRank) when nobody is there within `limit`; BadMessage when it is not the job's listener.

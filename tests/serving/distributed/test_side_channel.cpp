@@ -1,10 +1,13 @@
 // What two processes of a job say to each other arrives whole or not at all, and nobody else has a say.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <thread>
 
@@ -119,6 +122,16 @@ std::unique_ptr<SideListener::Guest> accepted(SideListener& listener) {
   return {};
 }
 
+void expect_turned_away(SideListener& listener, const SideAddress& address) {
+  std::atomic<bool> turned_away = false;
+  std::thread stranger([&] {
+    EXPECT_THROW(connect_side_channel(address, 0, kLong), Error);
+    turned_away = true;
+  });
+  while (!turned_away) EXPECT_EQ(listener.accept(milliseconds(20)), nullptr);
+  stranger.join();
+}
+
 TEST(SideMeeting, BringsRanksTogetherOnAMachineAndOverTcp) {
   for (const bool tcp : {false, true}) {
     SideListener listener =
@@ -142,9 +155,7 @@ TEST(SideMeeting, TurnsStrangersAway) {
   SideListener listener = SideListener::on_address("127.0.0.1");
   SideAddress wrong = listener.address();
   wrong.secret.back() = wrong.secret.back() == '0' ? '1' : '0';
-  std::thread stranger([&] { EXPECT_THROW(connect_side_channel(wrong, 0, kLong), Error); });
-  EXPECT_EQ(listener.accept(kLong), nullptr);
-  stranger.join();
+  expect_turned_away(listener, wrong);
   // One who knows the secret still comes in.
   std::thread rank([&] { connect_side_channel(listener.address(), 0, kLong); });
   EXPECT_NE(accepted(listener), nullptr);
@@ -153,9 +164,61 @@ TEST(SideMeeting, TurnsStrangersAway) {
   SideListener other = SideListener::on_address("127.0.0.1");
   SideAddress mixed = other.address();
   mixed.secret = listener.address().secret;
-  std::thread lured([&] { EXPECT_THROW(connect_side_channel(mixed, 0, kLong), Error); });
-  EXPECT_EQ(other.accept(kLong), nullptr);
-  lured.join();
+  expect_turned_away(other, mixed);
+}
+
+// Those who connect and say nothing, or not all of it.
+struct SilentStrangers {
+  SilentStrangers(const SideListener& listener, int count) {
+    const std::string& where = listener.address().where;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<uint16_t>(std::stoi(where.substr(where.rfind(':') + 1))));
+    for (int i = 0; i < count; ++i) {
+      sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(connect(sockets.back().fd(), reinterpret_cast<sockaddr*>(&address), sizeof address),
+                0);
+      const std::string_view begun = i % 2 == 0 ? "" : "SIRT";
+      EXPECT_EQ(::send(sockets.back().fd(), begun.data(), begun.size(), MSG_NOSIGNAL),
+                std::ssize(begun));
+    }
+  }
+  // From whom the listener has not hung up.
+  int left() const {
+    int count = 0;
+    for (const Socket& one : sockets) {
+      std::array<char, 4096> bytes{};
+      ssize_t got = 1;
+      while (got > 0) got = recv(one.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+      count += got < 0 && errno == EAGAIN ? 1 : 0;
+    }
+    return count;
+  }
+  std::vector<Socket> sockets;
+};
+
+// In turn, 30 of them would take a minute, and a rank would give up after two seconds.
+TEST(SideMeeting, LetsStrangersHoldUpNobody) {
+  SideListener listener = SideListener::on_address("127.0.0.1");
+  const SilentStrangers strangers(listener, 30);
+  std::thread rank([&] { EXPECT_NO_THROW(connect_side_channel(listener.address(), 2, kLong)); });
+  const auto guest = accepted(listener);
+  rank.join();
+  ASSERT_NE(guest, nullptr);
+  EXPECT_EQ(guest->rank, 2);
+  EXPECT_EQ(listener.accept(SideListener::kMeeting + milliseconds(500)), nullptr);
+  EXPECT_EQ(strangers.left(), 0);
+}
+
+TEST(SideMeeting, LetsManyStrangersKeepOutNobody) {
+  SideListener listener = SideListener::on_address("127.0.0.1");
+  constexpr int kMost = static_cast<int>(SideListener::kMostStrangers);
+  const SilentStrangers strangers(listener, kMost + 60);
+  std::thread rank([&] { EXPECT_NO_THROW(connect_side_channel(listener.address(), 2, kLong)); });
+  EXPECT_NE(accepted(listener), nullptr);
+  rank.join();
+  EXPECT_LT(strangers.left(), kMost);
 }
 
 TEST(SideMeeting, ReadsNoOtherAddresses) {
