@@ -23,7 +23,8 @@ constexpr int64_t group_block_bytes(bool four_bits) {
   return kGroupScaleBytes + group_pieces(four_bits) * kPieceBytes;
 }
 
-// Rows of x in int8: codes (rows, 32 blocks), scale and sum of the codes (rows, blocks) of each block.
+// Rows of x in int8: codes (rows, 32 blocks), scale and sum of the codes (rows, blocks) of each block. Where the scale
+// is NaN they are zero.
 template <class T>
 struct QuantizeRows {
   const T* x;

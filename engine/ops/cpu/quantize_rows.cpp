@@ -38,6 +38,11 @@ TRIREME_INLINE void quantize_block(const Floats (&v)[kParts], int8_t* codes, flo
   const bool zeros = !(most > 1e-30f);  // whose inverse might overflow
   const float inverse = zeros ? 0.0f : 127.0f / most;
   scale = (zeros ? 0.0f : most / 127.0f) + sum(wrong);
+  total = 0;
+  if (scale != scale) {  // whose codes would be anything, and their sum more than an integer holds
+    for (int part = 0; part < kParts; ++part) store_bytes(codes + part * kLanes<float>, Ints{});
+    return;
+  }
   Ints sums{};
   for (int part = 0; part < kParts; ++part) {
     const Floats shifted = v[part] * inverse + kRoundingShift<float>;
@@ -46,7 +51,6 @@ TRIREME_INLINE void quantize_block(const Floats (&v)[kParts], int8_t* codes, flo
     store_bytes(codes + part * kLanes<float>, q);
     sums += q;
   }
-  total = 0;
   for (int i = 0; i < kLanes<float>; ++i) total += sums[i];
 }
 

@@ -251,6 +251,30 @@ TEST(BlockWeight, WhatIsNotFiniteStaysSo) {
   }
 }
 
+// What products add up are codes and their sums: of a block that is not finite they must not be what its bits happen
+// to be, which no integer holds 32 times.
+TEST(BlockWeight, WhatIsNotFiniteHasNoCodes) {
+  for (const double bad : {std::nan(""), -std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    std::vector<double> values(96, bad);
+    std::fill_n(values.begin() + 32, 32, 2.0);
+    values[64 + 1] = 1;
+    const TestTensor x(DType::kF32, {1, 96}, values);
+    for_each_kernel([&](Ctx& ctx) {
+      const QuantizedRows rows = quantize_rows(ctx, x, 1);
+      TestTensor sums(DType::kI32, {1, 3});
+      std::copy_n(rows.sum->as<int32_t>(), 3, sums->as<int32_t>());
+      const auto* codes = reinterpret_cast<const int8_t*>(rows.codes->as<uint8_t>());
+      for (int64_t block = 0; block < 3; ++block) {
+        const bool finite = block == 1;
+        EXPECT_EQ(rows.sum->as<int32_t>()[block], finite ? 32 * 127 : 0) << block;
+        EXPECT_EQ(std::isnan(rows.scale->as<float>()[block]), !finite) << block;
+        for (int64_t i = 0; i < 32; ++i) EXPECT_EQ(codes[block * 32 + i], finite ? 127 : 0);
+      }
+      return outputs(sums);
+    });
+  }
+}
+
 TEST(BlockWeight, PlansAndRefuses) {
   const Blocks w(BlockFormat::kQ8_0, 16, 64, "plan");
   const TestTensor x(DType::kF32, {3, 64}, normals("x", 3 * 64)), wide(DType::kF64, {3, 64});
