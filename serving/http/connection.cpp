@@ -116,7 +116,8 @@ struct Connection::Exchange {
   HttpRequest request;  // without its body
   const Route* route = nullptr;
   std::optional<ApiError> refusal;
-  bool keep = true;  // the connection goes on afterwards
+  std::string other_methods;  // that the path has, where it has not this one
+  bool keep = true;           // the connection goes on afterwards
   int status = 0;
   int64_t body_bytes = 0;
 };
@@ -335,7 +336,10 @@ Connection::Awaitable<bool> Connection::serve() {
   if (exchange.refusal) {
     const bool whole = reader.state() == RequestReader::State::kDone;
     exchange.keep = exchange.keep && (whole || has_small_body(reader, exchange));
-    if (!co_await reply(exchange, reply_of(*exchange.refusal))) co_return false;
+    HttpReply refusal = reply_of(*exchange.refusal);
+    if (refusal.status == 405)  // RFC 9110, 15.5.6
+      refusal.headers.emplace_back("Allow", exchange.other_methods);
+    if (!co_await reply(exchange, refusal)) co_return false;
     co_return whole || co_await discard_body(reader);
   }
   co_return co_await answer(exchange, reader);
@@ -377,7 +381,7 @@ Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
 void Connection::check_head(Exchange& exchange) {
   const HeadRules rules{state_->routes, state_->config.keys, state_->local_names_only};
   try {
-    exchange.route = &find_route(rules, exchange.request);
+    exchange.route = &find_route(rules, exchange.request, exchange.other_methods);
     check_headers(*exchange.route, exchange.request);
     if (exchange.route->admit)
       exchange.route->admit(exchange.request.head, exchange.request.tenant);

@@ -54,7 +54,7 @@ std::string request_id_of(const RequestHead& head) {
   return taken ? *given : random_request_id();
 }
 
-const Route& find_route(const HeadRules& rules, HttpRequest& request) {
+const Route& find_route(const HeadRules& rules, HttpRequest& request, std::string& other_methods) {
   const RequestHead& head = request.head;
   const std::string* host = head.find("host");
   if (rules.local_names_only && host != nullptr && !is_local_name(*host))
@@ -62,14 +62,14 @@ const Route& find_route(const HeadRules& rules, HttpRequest& request) {
                    "without API keys this server answers to localhost only; give it keys, or ask "
                    "for http://localhost",
                    "", "host_not_allowed");
-  std::string others;
-  const Route* route = rules.routes.find(head.method, head.path, others);
+  const Route* route = rules.routes.find(head.method, head.path, other_methods);
   request.tenant = rules.keys.check(head.find("authorization"),
                                     route == nullptr ? Access::kUser : route->access);
-  if (route == nullptr && others.empty())
+  if (route == nullptr && other_methods.empty())
     throw ApiError(404, concat("there is nothing at ", head.path.substr(0, 200)), "", "not_found");
   if (route == nullptr)
-    throw ApiError(405, concat(head.path, " takes ", others), "", "method_not_allowed");
+    throw ApiError(405, concat(head.path.substr(0, 200), " takes ", other_methods), "",
+                   "method_not_allowed");
   return *route;
 }
 

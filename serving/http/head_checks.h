@@ -19,8 +19,9 @@ struct HeadRules {
   bool local_names_only = false;
 };
 
-// The route that is asked for; sets request.tenant. ApiError where it is not for this client, or there is none.
-const Route& find_route(const HeadRules& rules, HttpRequest& request);
+// The route that is asked for; sets request.tenant. ApiError where it is not for this client, or there is none: 405 with
+// the methods that its path has (Routes::find).
+const Route& find_route(const HeadRules& rules, HttpRequest& request, std::string& other_methods);
 // The headers a route needs; sets request.timeout. ApiError where they are not right.
 void check_headers(const Route& route, HttpRequest& request);
 

@@ -21,7 +21,7 @@ const Route* Routes::find(std::string_view method, std::string_view path,
     if (!matches(route.path, path)) continue;
     if (route.method == wanted) return &route;
     if (!other_methods.empty()) other_methods += ", ";
-    other_methods += route.method;
+    other_methods += route.method == "GET" ? "GET, HEAD" : route.method;
   }
   return nullptr;
 }

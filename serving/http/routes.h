@@ -28,7 +28,7 @@ struct Route {
 class Routes {
  public:
   void add(Route route);
-  // nullptr: no route has this path. Where another method's has it, `other_methods` names them.
+  // nullptr: no route has this path. Where others' have it, `other_methods` names them: "GET, HEAD, POST".
   const Route* find(std::string_view method, std::string_view path,
                     std::string& other_methods) const;
 

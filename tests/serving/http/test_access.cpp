@@ -77,7 +77,7 @@ TEST(Routes, AreFoundByPathAndMethod) {
   EXPECT_EQ(routes.find("POST", "/a", others)->method, "POST");
   EXPECT_EQ(routes.find("GET", "/b/c/d", others)->path, "/b/*");
   EXPECT_EQ(routes.find("DELETE", "/a", others), nullptr);
-  EXPECT_EQ(others, "GET, POST");
+  EXPECT_EQ(others, "GET, HEAD, POST");
   for (const char* path : {"/", "/b", "/b/", "/A", "/a/", "/aa", ""}) {
     EXPECT_EQ(routes.find("GET", path, others), nullptr) << path;
     EXPECT_EQ(others, "") << path;

@@ -74,7 +74,10 @@ TEST(HttpServer, SaysWhatIsWrongWithARequest) {
   EXPECT_EQ(error_code_of(server.ask(get("/nothing"))), "not_found");
   const Response method = server.ask(get("/v1/completions"));
   EXPECT_EQ(method.status, 405);
-  EXPECT_EQ(server.ask(post("/health", "{}")).status, 405);
+  EXPECT_EQ(method.headers.at("Allow"), "POST");
+  const Response looked_up = server.ask(post("/health", "{}"));
+  EXPECT_EQ(looked_up.status, 405);
+  EXPECT_EQ(looked_up.headers.at("Allow"), "GET, HEAD");
   EXPECT_EQ(
       server.ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
           .status,
