@@ -53,6 +53,10 @@ std::string address_group(const asio::ip::address& address) {
   return asio::ip::address_v6(bytes).to_string();
 }
 
+ApiError deadline_error() {
+  return {504, "the request's own time has passed", "", "deadline_exceeded"};
+}
+
 // Calls one of them; what it throws ends the answer.
 template <class Call>
 PendingReply::Part part_of(const PendingReply& pending, const std::string& id, bool begun,
@@ -110,6 +114,11 @@ struct Connection::Exchange {
     const double seconds = std::chrono::duration<double>(Clock::now() - request.arrival).count();
     state.on_request({route == nullptr ? "none" : route->path, request.head.method, status, seconds,
                       body_bytes});
+  }
+
+  // When the request's own time has passed.
+  Clock::time_point deadline() const {
+    return request.timeout ? request.arrival + *request.timeout : Clock::time_point::max();
   }
 
   ServerState& state;
@@ -487,9 +496,14 @@ Connection::Awaitable<bool> Connection::work(Exchange& exchange, const std::shar
   }
   // Who only looks something up may have closed its half already.
   const bool is_look_up = exchange.route->method == "GET";
-  while (!job->done && (is_look_up || !has_left())) co_await wait_or_leave();
-  if (!job->done) state_->workers.withdraw(ticket);
-  co_return job->done;
+  const auto end = exchange.deadline();
+  const auto left = [&] { return !is_look_up && has_left(); };
+  while (!job->done && !left() && Clock::now() < end) co_await wait_or_leave(end);
+  if (job->done) co_return true;
+  state_->workers.withdraw(ticket);
+  if (left()) co_return false;
+  exchange.refusal = deadline_error();
+  co_return true;
 }
 
 std::string Connection::head_of(Exchange& exchange, int status, const std::string& type,
@@ -528,8 +542,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
   if (failed.whole) co_return co_await reply(exchange, *failed.whole);
   const bool chunks = exchange.request.head.version >= 11;
   const auto ping_time = state_->config.limits.ping_time;
-  const auto& timeout = exchange.request.timeout;
-  const auto end = timeout ? exchange.request.arrival + *timeout : Clock::time_point::max();
+  const auto end = exchange.deadline();
   bool begun = false;
   if (state_->draining) exchange.keep = false;
   auto ping = Clock::time_point::max();
@@ -537,7 +550,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
     PendingReply::Part part = part_of(pending, id, begun, [&] { return pending.take(); });
     const auto now = Clock::now();
     if (!part.done && now >= end) {
-      const ApiError error(504, "the request's own time has passed", "", "deadline_exceeded");
+      const ApiError error = deadline_error();
       if (!begun) co_return co_await reply(exchange, reply_of(error));
       part.events += pending.error_event(error);
       part.done = true;

@@ -394,9 +394,9 @@ class OneWorker {
     gate.release();
     server.reset();
   }
-  std::unique_ptr<RawClient> wait(size_t bytes = 2) const {
+  std::unique_ptr<RawClient> wait(size_t bytes = 2, const std::string& headers = "") const {
     auto client = std::make_unique<RawClient>(server->port());
-    client->send(post("/wait", std::string(bytes, 'x')));
+    client->send(post("/wait", std::string(bytes, 'x'), headers));
     return client;
   }
   bool has_waiting(int64_t wanted) const {
@@ -453,6 +453,25 @@ TEST(Workers, ForgetWhoeverLeaves) {
   one.gate.release();
   EXPECT_EQ(busy->response().status, 200);
   EXPECT_EQ(next->response().status, 200);
+  EXPECT_EQ(one.begun, 2);
+}
+
+// Whether it waits for the worker or the worker is at it.
+TEST(Workers, KeepNobodyBeyondItsTime) {
+  OneWorker one;
+  const auto busy = one.wait(2, "X-Request-Timeout-Ms: 500\r\n");
+  ASSERT_TRUE(eventually([&] { return one.begun == 1; }));
+  const auto waiting = one.wait(2, "X-Request-Timeout-Ms: 50\r\n");
+  for (const auto* client : {&busy, &waiting}) {
+    const Response late = (*client)->response();
+    EXPECT_EQ(late.status, 504);
+    EXPECT_EQ(error_code_of(late), "deadline_exceeded");
+  }
+  ASSERT_TRUE(one.has_waiting(0));
+  EXPECT_EQ(one.begun, 1);
+  one.gate.release();
+  busy->send(post("/wait", "{}", "X-Request-Timeout-Ms: 20000\r\n"));
+  EXPECT_EQ(busy->response().status, 200);
   EXPECT_EQ(one.begun, 2);
 }
 
