@@ -175,7 +175,7 @@ StepOutcome decode_outcome(std::span<const std::byte> bytes, const StepPlan& pla
   reader.expect_end();
   const auto tokens_fit = [&](const std::vector<ChosenToken>& tokens) {
     return std::ranges::all_of(tokens, [&](const ChosenToken& token) {
-      return within(token.id, -1, ids - 1) &&
+      return within(token.id, kNothingLeft, ids - 1) &&
              std::ranges::all_of(
                  token.top, [&](const TokenLogprob& one) { return within(one.id, 0, ids - 1); });
     });

@@ -306,7 +306,9 @@ void Engine::tell(Progress& progress) {
                       .cached_prompt = progress.sequence->cached_prompt,
                       .begun = progress.sequence->begun,
                       .finish = progress.finish};
-  if (progress.finish == FinishReason::kError) event.error = "the model's output is not finite";
+  if (progress.finish == FinishReason::kError)
+    event.error = progress.tokens.back().id == kNothingLeft ? kAllForbidden
+                                                            : "the model's output is not finite";
   event.tokens = std::move(progress.tokens);
   if (!event.tokens.empty() && event.tokens.back().id < 0) event.tokens.pop_back();
   if (!progress.finish) return at->second.listener(std::move(event));

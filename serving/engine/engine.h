@@ -56,6 +56,10 @@ enum class Handover {
 };
 // For those that kAbort ends.
 inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
+// For a sequence whose own request forbids every token that could come next.
+inline constexpr const char* kAllForbidden =
+    "no token may come next: bad_words, min_tokens and what the text must be forbid all of them "
+    "together";
 
 struct EngineCounts {
   SchedulerCounts scheduler;

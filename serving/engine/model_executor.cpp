@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostLogitRows = 256;  // on the host at a time
 constexpr size_t kMostPlans = 512;
-constexpr int32_t kNotChosen = -2;  // behind a guess that did not come true
+constexpr int32_t kNotChosen = kNothingLeft - 1;  // behind a guess that did not come true
 
 int stages_of(const Groups* groups) { return groups == nullptr ? 1 : groups->pp->size(); }
 

@@ -88,7 +88,12 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
   sampling.seed = slot.seed;
   const SampledToken sampled = sample_row(sampling, used, position, slot.scratch);
   ChosenToken token{.id = sampled.id, .logprob = sampled.logprob};
-  if (token.id < 0) return token;
+  if (token.id < 0) {
+    const bool all_forbidden =
+        std::ranges::all_of(used, [](float logit) { return logit == kForbidden; });
+    if (used.data() != logits.data() && all_forbidden) token.id = kNothingLeft;
+    return token;
+  }
   // The log-probability is the model's, not that of what was left to choose from.
   if (choice.top_logprobs > 0 || (choice.top_logprobs == 0 && used.data() != logits.data()))
     token = told(sampled.id, logits, choice.top_logprobs);

@@ -39,6 +39,7 @@ ApiError size_error(const HeldBytes& held, const std::string& way_out, const std
 
 ApiError engine_error(const Engine& engine, const std::string& why) {
   const std::string told = told_to_clients(why);
+  if (why == kAllForbidden) return {400, told, "", "no_token_allowed"};
   if (engine.failure().empty() && why != kWeightsChange) return {500, told, "", "engine_failure"};
   return ApiError(503, told, "", "engine_failure").retry_after(1000);
 }
@@ -275,9 +276,12 @@ void GenerationTask::count_prompt(size_t prompt) const {
 
 // Nothing more comes of the others either. Whoever has seen nothing yet may ask again.
 void GenerationTask::fail(const std::string& why, Part& part) {
-  const std::string told = told_to_clients(why);
+  ApiError error = engine_error(engine_, why);
+  // An error of status 503 is for those who may ask again.
   const bool streams = work_.stream && (begun_ || !part.events.empty());
-  fail(streams ? ApiError(500, told, "", "engine_failure") : engine_error(engine_, why), part);
+  if (streams && error.status() == 503)
+    error = ApiError(500, error.what(), error.param(), error.error_code());
+  fail(error, part);
 }
 
 void GenerationTask::fail(const ApiError& error, Part& part) {

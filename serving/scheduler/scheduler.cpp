@@ -341,7 +341,7 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
     if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
     // A cache of numbers that are not finite is of no use to others.
-    const bool finite = !part.samples || result.chosen[first].id >= 0;
+    const bool finite = !part.samples || result.chosen[first].id != kNotFinite;
     const bool cached = sequence->state == Sequence::State::kRunning && sequence->starts == starts;
     if (finite && cached) publish(*sequence, part.past + part.tokens - part.guesses);
     if (part.samples)

@@ -19,7 +19,7 @@ enum class FinishReason {
   kStop,    // a token of TokenChoice::end_ids, or the text is embedded
   kWhole,   // nothing may follow by the text's rule: the last token belongs to the text
   kLength,  // max_tokens, or the model's length, or no token goes on with a text that is not whole
-  kError,   // its logits were not finite
+  kError,   // its logits were not finite, or no token was left to choose from
 };
 
 struct SequenceRequest {

@@ -59,9 +59,14 @@ struct TokenLogprob {
   double logprob = 0;
 };
 
+// In place of a token's id where there is none.
+inline constexpr int32_t kNotFinite = -1;  // the logits were not
+// What the choice forbids and what the mask does not allow are all tokens together.
+inline constexpr int32_t kNothingLeft = -2;
+
 // A token with its log-probability and those of the most probable ones, in descending order.
 struct ChosenToken {
-  int32_t id = -1;  // -1: the logits were not finite
+  int32_t id = kNotFinite;
   double logprob = 0;
   std::vector<TokenLogprob> top = {};
   int64_t rank = 0;  // of a token of the prompt, from 1: its place among all by probability

@@ -202,9 +202,26 @@ TEST(TokenChooser, LogProbabilitiesAreTheModelsWhateverIsForbidden) {
 
 TEST(TokenChooser, SaysWhereLogitsAreNotFiniteAndWhereNothingIsAllowed) {
   const std::vector<float> bad = {1.0f, std::nanf(""), 0.0f, 0.0f, 0.0f};
-  EXPECT_EQ(Sampler(greedy()).sample(bad, 0).id, -1);
+  EXPECT_EQ(Sampler(greedy()).sample(bad, 0).id, kNotFinite);
   const uint32_t nothing = 0;
-  EXPECT_EQ(Sampler(greedy()).sample(kLogits, 0, &nothing).id, -1);
+  EXPECT_EQ(Sampler(greedy()).sample(kLogits, 0, &nothing).id, kNothingLeft);
+}
+
+// Each leaves something, all together nothing.
+TEST(TokenChooser, SaysWhereARequestForbidsAllTokens) {
+  const uint32_t mask = 0b01110;
+  TokenChoice choice = greedy();
+  choice.bad_words = {{1}, {2}};
+  choice.logit_bias = {{2, 100.0}};
+  EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, 3);
+  choice.end_ids = {3};
+  choice.min_tokens = 1;
+  EXPECT_EQ(Sampler(choice).sample(kLogits, 0).id, 0);
+  EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
+  choice.sampling.temperature = 1;
+  EXPECT_EQ(Sampler(choice).sample(kLogits, 0, &mask).id, kNothingLeft);
+  // Numbers that are none are the model's fault, not the request's.
+  EXPECT_EQ(Sampler(choice).sample(std::vector<float>(5, std::nanf("")), 0).id, kNotFinite);
 }
 
 TEST(TokenChooser, RefusesParametersOutOfRange) {

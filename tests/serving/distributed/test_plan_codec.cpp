@@ -265,6 +265,9 @@ TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
     return false;
   };
   EXPECT_FALSE(refused([](StepOutcome&) {}));
+  for (const int32_t none : {kNotFinite, kNothingLeft})
+    EXPECT_FALSE(refused([=](StepOutcome& o) { o.chosen[0].id = none; })) << none;
+  EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].id = kNothingLeft - 1; }));
   EXPECT_TRUE(refused([](StepOutcome& o) { o.number = 4; }));
   EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen.clear(); }));
   EXPECT_TRUE(refused([](StepOutcome& o) { o.chosen[0].id = 50; }));

@@ -109,6 +109,27 @@ TEST(StructuredOutput, WhatCannotBeIsRefusedWithItsReason) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
+// Of a server's faults it is none, and the others do not notice.
+TEST(StructuredOutput, WhoForbidsEveryTokenIsToldSo) {
+  RecordedServer server;
+  const auto body = [](const std::string& more) {
+    return R"({"model":"m","prompt":[254],"max_tokens":5)" + more + "}";
+  };
+  RawClient other(server.port());
+  other.send(post("/v1/completions", request(R"("temperature":0)")));
+  const Response r = server.ask(post("/v1/completions", body("")));
+  EXPECT_EQ(r.status, 400) << r.body;
+  const Json error = Json::parse(r.body)["error"];
+  EXPECT_EQ(error["code"], "no_token_allowed");
+  EXPECT_EQ(error["type"], "invalid_request_error");
+  EXPECT_NE(error["message"].get<std::string>().find("bad_words"), std::string::npos);
+  RawClient stream(server.port());
+  stream.send(post("/v1/completions", body(R"(,"stream":true)")));
+  EXPECT_TRUE(stream.receive_until("no_token_allowed"));
+  EXPECT_EQ(other.response().status, 200);
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
 // The same calls whether they are streamed or not, and the first event of each has its name.
 TEST(StructuredOutput, ToolsThatMustBeCalledAre) {
   RecordedServerOptions options;

@@ -80,8 +80,11 @@ class RecordedTexts final : public StepExecutor {
       result.embeddings.push_back({finite ? first : std::nanf(""), 3, 4});
     }
     if (step.samples) {
-      const int32_t id = allowed(plan, step, next_of(text, vocabulary_));
-      result.chosen.push_back({id, -1.5, top_of(step, id)});
+      // Behind 254 and one token more nothing may come.
+      const bool all_forbidden = text.front() == 254 && text.size() > 1;
+      const int32_t id =
+          all_forbidden ? kNothingLeft : allowed(plan, step, next_of(text, vocabulary_));
+      result.chosen.push_back({id, -1.5, id < 0 ? std::vector<TokenLogprob>{} : top_of(step, id)});
     }
     for (int64_t i = step.past + step.tokens - step.guesses; i < step.past + step.tokens; ++i) {
       if (result.chosen.back().id != cache_[at(tables_[step.slot], i)]) break;
