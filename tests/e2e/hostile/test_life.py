@@ -91,6 +91,7 @@ class Life(hostile_server.HostileTest):
         self.assertEqual(self.status(max_tokens=1), 429)
         self.assertEqual(self.ask(hostile_server.request("GET", "/health/ready"))[0], 200)
         reset(held)
+        self.wait_for_quiet()  # its places are free again a moment later
 
 
 class End(hostile_server.HostileTest):
