@@ -44,14 +44,16 @@ class Collectives(unittest.TestCase):
 
 def sockets(ranks, *words):
     """The same program without MPI: the processes find each other through torchrun's variables."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    processes = [subprocess.Popen([RANKS, *map(str, words)], env={**environment, "RANK": str(rank)},
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                 for rank in range(ranks)]
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    with socket.socket() as reserved:
+        # Bound until the end: the kernel gives it to nobody else, and who sets SO_REUSEADDR too may listen on it.
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("localhost", 0))
+        port = reserved.getsockname()[1]
+        environment = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+        processes = [subprocess.Popen([RANKS, *map(str, words)], env={**environment, "RANK": str(rank)},
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                     for rank in range(ranks)]
+        outputs = [process.communicate(timeout=120)[0] for process in processes]
     return [process.returncode for process in processes], "".join(outputs)
 
 

@@ -20,6 +20,11 @@ class Gate {
   void hold() { hold_after(0); }
   void hold_after(int64_t steps) { set(steps); }
   void release() { set(INT64_MAX); }
+  // So many steps have been computed, or are.
+  bool is_shut() {
+    const std::lock_guard lock(mutex_);
+    return steps_ == 0;
+  }
   void fail() {
     const std::lock_guard lock(mutex_);
     fails_ = true;

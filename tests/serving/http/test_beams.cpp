@@ -87,8 +87,7 @@ TEST(Beams, AreCancelledForWhoeverGoesAway) {
   {
     RawClient client(server.port());
     client.send(beams(400, R"(,"n":4)"));
-    // One sequence for the prompt, then four beams, which are twice computed.
-    ASSERT_TRUE(eventually([&] { return server.in_engine() == 4; }));
+    ASSERT_TRUE(eventually([&] { return server.gate.is_shut() && server.in_engine() > 0; }));
   }
   EXPECT_TRUE(eventually([&] { return server.sequences() == 0; }));
   server.gate.release();
@@ -106,7 +105,7 @@ TEST(Beams, EndWithTheEngine) {
   server.gate.hold_after(3);
   RawClient client(server.port());
   client.send(beams(400, R"(,"n":4)"));
-  ASSERT_TRUE(eventually([&] { return server.in_engine() == 4; }));
+  ASSERT_TRUE(eventually([&] { return server.gate.is_shut() && server.in_engine() > 0; }));
   server.gate.fail();
   const Response r = client.response();
   EXPECT_EQ(r.status, 503) << r.body;
