@@ -6,6 +6,8 @@
 #include "engine/core/parallel_for.h"
 #include "engine/observe/log.h"
 #include "engine/ops/block_weight.h"
+#include "engine/ops/copy_rows.h"
+#include "engine/ops/optimizer_step.h"
 #include "engine/ops/transfer.h"
 #include "engine/text/chat_template.h"
 #include "parallel/agree.h"
@@ -58,17 +60,46 @@ Json computed_part(ModelConfig config) {
   return model_config_to_json(config);
 }
 
+// Of a factor, the dimension of the ranks.
+int inner_dimension(const ParameterSpec& spec) {
+  return spec.name.ends_with(".lora_A.weight") ? 0 : 1;
+}
+
+Shape with_size(const Shape& shape, int dimension, int64_t size) {
+  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  dims.at(static_cast<size_t>(dimension)) = size;
+  return Shape(std::span<const int64_t>(dims));
+}
+
+// All tokens of a step are multiplied with the factors of all adapters, by 0 where they name another one: 0 x NaN would
+// be in everybody's answers.
+void check_finite(Ctx& ctx, const ParameterStore& store, const std::string& whose) {
+  const Buffer found("place of what is not finite", sizeof(int64_t), ctx.memory());
+  const Tensor first = found.tensor(DType::kI64, Shape{1});
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    if (!spec.adapter) continue;
+    const Tensor values = store.value(h);
+    fill_bytes(ctx, first, kNotFoundByte);
+    first_non_finite(ctx, first, values.reshape(Shape{values.numel()}));
+    if (to_host<int64_t>(ctx, first).front() != kNotFound)
+      fail_input(whose, ": ", spec.name, " has elements that are not finite in ",
+                 text(store.dtype()));
+  }
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
                          const std::string& adapter, std::optional<BlockFormat> quantization,
-                         const std::vector<std::string>& modules)
+                         const std::vector<std::string>& modules, const AdapterRoom& room)
     : path_(path),
       checkpoint_(
           from_rank_0(group, [&] { return is_model_source(path) ? path : checkpoint_of(path); })),
-      quantization_(quantization) {
+      quantization_(quantization),
+      has_own_adapters_(!adapter.empty() || !modules.empty() || room.slots > 0) {
   const std::string base = from_rank_0(group, [&] {
-    if (is_model_source(checkpoint_) || !adapter.empty() || !modules.empty()) return std::string();
+    if (is_model_source(checkpoint_) || has_own_adapters_) return std::string();
     const RunConfig run = checkpoint_run_config(CheckpointReader(checkpoint_));
     return run.finetune.lora.enabled() ? find_base(checkpoint_, run) : std::string();
   });
@@ -88,12 +119,11 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
       if (foreign || quantization.has_value() || dtype.value_or(config_.dtype) != config_.dtype)
         source_ = std::make_unique<CheckpointModel>(checkpoint_);
     }
-    has_own_adapters_ = !adapter.empty() || !modules.empty();
     if (has_own_adapters_) {
       if (config_.finetune.lora.enabled())
         fail_input(path, " has adapters already; merge them into a model first");
       if (adapter.empty())
-        add_modules(modules);
+        add_modules(modules, room);
       else
         add_adapter(adapter);
       if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
@@ -117,14 +147,64 @@ void LoadedModel::add_adapter(const std::string& adapter) {
     origin_.chat_template = std::move(kept);
 }
 
-void LoadedModel::add_modules(const std::vector<std::string>& modules) {
-  std::vector<std::unique_ptr<PeftAdapter>> opened;
+void LoadedModel::add_modules(const std::vector<std::string>& modules, const AdapterRoom& room) {
+  if (room.slots > 0 && std::ssize(modules) > room.slots)
+    fail_input("--max-loras ", room.slots, ": ", modules.size(), " adapters are to be served");
+  room_ = room;
+  std::vector<std::unique_ptr<const PeftAdapter>> opened;
   opened.reserve(modules.size());
-  for (const std::string& module : modules) opened.push_back(std::make_unique<PeftAdapter>(module));
-  auto stacked = std::make_unique<StackedAdapters>(std::move(opened), config_.model);
+  for (const std::string& module : modules)
+    opened.push_back(module.empty() ? nullptr : std::make_unique<const PeftAdapter>(module));
+  if (room.slots > 0) opened.resize(static_cast<size_t>(room.slots));
+  const size_t slots = opened.size();
+  auto stacked = std::make_unique<StackedAdapters>(std::move(opened), config_.model, room);
   config_.finetune.lora = stacked->lora();
-  for (size_t i = 0; i < modules.size(); ++i) module_columns_.push_back(stacked->columns(i));
+  for (size_t i = 0; i < slots; ++i) module_columns_.push_back(stacked->columns(i));
   adapters_ = std::move(stacked);
+}
+
+std::unique_ptr<LoadedModel::StagedAdapter> LoadedModel::stage_adapter(
+    size_t slot, const std::string& path) const {
+  auto staged = std::make_unique<StagedAdapter>();
+  staged->columns = module_columns_.at(slot);
+  std::vector<std::unique_ptr<const PeftAdapter>> opened;
+  opened.push_back(std::make_unique<const PeftAdapter>(path));
+  const StackedAdapters alone(std::move(opened), config_.model, {.slots = 1, .rank = room_.rank});
+  if (model_ == nullptr) return staged;
+  ParameterList factors;
+  for (ParameterSpec spec : store_->specs()) {
+    if (!spec.adapter) continue;
+    const int inner = inner_dimension(spec);
+    spec.shape = with_size(spec.shape, inner, room_.rank);
+    if (!spec.box.extent.empty()) spec.box.extent[static_cast<size_t>(inner)] = room_.rank;
+    factors.add(std::move(spec));
+  }
+  staged->store = std::make_unique<ParameterStore>(factors, config_.dtype);
+  Ctx host(1, "staged adapter");
+  staged->store->allocate(host, false);
+  alone.load_adapters(host, *model_, *staged->store);
+  check_finite(host, *staged->store, path);
+  return staged;
+}
+
+void LoadedModel::take_adapter(Ctx& ctx, const StagedAdapter& staged) {
+  if (staged.store == nullptr) return;
+  ParamHandle from = 0;
+  for (ParamHandle h = 0; h < std::ssize(store_->specs()); ++h) {
+    const ParameterSpec& spec = store_->specs()[static_cast<size_t>(h)];
+    if (!spec.adapter) continue;
+    const Tensor values = staged.store->value(from++);
+    const Tensor place =
+        store_->value(h).slice(inner_dimension(spec), staged.columns.first, staged.columns.second);
+    if (ctx.gpu == nullptr) {
+      copy_rows(ctx, place, values);
+      continue;
+    }
+    const Buffer there("an adapter's factor", values.bytes(), ctx.memory());
+    const Tensor moved = there.tensor(values.dtype(), values.shape());
+    transfer(ctx, moved, values);
+    copy_rows(ctx, place, moved);
+  }
 }
 
 std::string LoadedModel::tokenizer_spec(const std::string& asked) const {
@@ -235,6 +315,9 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   else
     load_parameters(ctx, CheckpointReader(checkpoint_), *model_, *store_);
   if (adapters_ != nullptr) adapters_->load_adapters(ctx, *model_, *store_);
+  if (module_columns_.empty()) return;
+  check_finite(ctx, *store_, "--lora-modules");
+  adapters_.reset();  // files that may change now
 }
 
 }  // namespace trireme

@@ -10,11 +10,10 @@
 #include "engine/text/tokenizer.h"
 #include "training/finetune_origin.h"
 #include "training/run_config.h"
-#include "transformer/model_source.h"
+#include "transformer/stacked_adapters.h"
 
 namespace trireme {
 
-using AdapterColumns = std::pair<int32_t, int32_t>;  // transformer/stacked_adapters.h
 class Communicator;
 struct Ctx;
 
@@ -27,10 +26,10 @@ class LoadedModel {
   // dtype: to compute in; absent: that of the checkpoint. adapter: a directory of PEFT's, for the model; empty: none.
   // quantization: weights of linear layers in blocks of that kind, the head in 8 bits (parallel/block_weights.h).
   // modules: such directories as `adapter`, among which every token of a pass chooses
-  // (transformer/stacked_adapters.h).
+  // (transformer/stacked_adapters.h). room: for others that come later; without it none do.
   LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype = {},
               const std::string& adapter = "", std::optional<BlockFormat> quantization = {},
-              const std::vector<std::string>& modules = {});
+              const std::vector<std::string>& modules = {}, const AdapterRoom& room = {});
   // Reads the parameters that a rank at this place of a layout holds, and readies the model for
   // sequences of `positions` tokens. InputError when the tensors do not fit the configuration.
   void load(Ctx& ctx, const Layout& layout, int64_t positions);
@@ -41,6 +40,16 @@ class LoadedModel {
   // The weights of `next`, which open_next() gave and load() filled on the host, at the same place of the same layout,
   // become this one's; `next` has no use from then on. Nobody computes meanwhile.
   void take_weights(Ctx& ctx, LoadedModel& next);
+
+  // Opens an adapter for a slot of the room, in the place of the one there, and reads it where the model is loaded:
+  // InputError for what is wrong with it, numbers that are not finite included. Any thread; nothing changes.
+  struct StagedAdapter {
+    AdapterColumns columns;
+    std::unique_ptr<ParameterStore> store;  // on the host, of the room's rank: its factors alone
+  };
+  std::unique_ptr<StagedAdapter> stage_adapter(size_t slot, const std::string& path) const;
+  // Tokens of its columns are computed with it from now on. Nobody computes meanwhile.
+  void take_adapter(Ctx& ctx, const StagedAdapter& staged);
   const std::string& checkpoint() const { return checkpoint_; }
   const RunConfig& run_config() const { return config_; }
   const Model& model() const { return *model_; }
@@ -64,7 +73,7 @@ class LoadedModel {
 
  private:
   void add_adapter(const std::string& adapter);
-  void add_modules(const std::vector<std::string>& modules);
+  void add_modules(const std::vector<std::string>& modules, const AdapterRoom& room);
   void check_quantization() const;
   std::string differences(const LoadedModel& next) const;
   std::string path_;  // as it was named
@@ -75,6 +84,7 @@ class LoadedModel {
   std::unique_ptr<ModelSource>
       adapters_;  // of a checkpoint that holds nothing else; source_ is their base
   std::vector<AdapterColumns> module_columns_;
+  AdapterRoom room_;
   bool has_own_adapters_ = false;  // they are no part of the checkpoint
   int64_t step_ = 0;
   FinetuneOrigin origin_;

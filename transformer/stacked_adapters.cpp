@@ -17,22 +17,25 @@ std::string layer_of(const std::string& parameter) {
 
 }  // namespace
 
-StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<PeftAdapter>> adapters,
-                                 const ModelConfig& config)
-    : ModelSource(adapters.front()->path()), adapters_(std::move(adapters)), first_{0} {
+StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<const PeftAdapter>> adapters,
+                                 const ModelConfig& config, const AdapterRoom& room)
+    : ModelSource("adapters"), adapters_(std::move(adapters)), first_{0} {
   config_ = config;
   std::set<std::string> layers;
   for (const auto& adapter : adapters_) {
-    const LoraConfig& lora = adapter->lora();
-    if (lora.dora)
-      fail_input(adapter->path(), " has magnitudes (use_dora): adapters that are served beside ",
-                 "others have none; serve it by itself with --adapter, or merge it into a model "
-                 "(trireme checkpoint merge-lora)");
-    adapter->check_adapters(config);
-    for (const ModelParameter& p : adapter_parameters(config, lora))
+    if (adapter != nullptr && room.slots > 0 && adapter->lora().rank > room.rank)
+      fail_input(adapter->path(), " has rank ", adapter->lora().rank, "; there is room for rank ",
+                 room.rank, ", which --max-lora-rank sets");
+    if (adapter != nullptr) check(*adapter);
+    if (room.slots > 0) {
+      first_.push_back(first_.back() + std::min(room.rank, kMostRank + 1));
+      continue;
+    }
+    for (const ModelParameter& p : adapter_parameters(config, adapter->lora()))
       layers.insert(layer_of(p.name));
-    first_.push_back(first_.back() + std::min(lora.rank, kMostRank + 1));
+    first_.push_back(first_.back() + std::min(adapter->lora().rank, kMostRank + 1));
   }
+  if (room.slots > 0) layers = {"all-linear"};
   if (first_.back() > kMostRank)
     fail_input("adapters of rank ", first_.back(), " together; at most ", kMostRank,
                " are served side by side");
@@ -41,13 +44,23 @@ StackedAdapters::StackedAdapters(std::vector<std::unique_ptr<PeftAdapter>> adapt
   lora_.targets.assign(layers.begin(), layers.end());
 }
 
+void StackedAdapters::check(const PeftAdapter& adapter) const {
+  if (adapter.lora().dora)
+    fail_input(adapter.path(), " has magnitudes (use_dora): adapters that are served beside ",
+               "others have none; serve it by itself with --adapter, or merge it into a model "
+               "(trireme checkpoint merge-lora)");
+  adapter.check_adapters(config_);
+}
+
 AdapterColumns StackedAdapters::columns(size_t adapter) const {
   return {static_cast<int32_t>(first_.at(adapter)), static_cast<int32_t>(first_.at(adapter + 1))};
 }
 
 ParameterPlace StackedAdapters::place(const ModelConfig& config,
                                       const std::string& parameter) const {
-  return adapters_.front()->place(config, parameter);
+  for (const auto& adapter : adapters_)
+    if (adapter != nullptr) return adapter->place(config, parameter);
+  return {};
 }
 
 void StackedAdapters::read(const ModelConfig& config, const ModelParameter& parameter,
@@ -57,9 +70,10 @@ void StackedAdapters::read(const ModelConfig& config, const ModelParameter& para
   std::vector<float> all(static_cast<size_t>(checked_mul(box.extent[0], box.extent[1])));
   std::vector<float> tile;
   for (size_t i = 0; i < adapters_.size(); ++i) {
+    if (adapters_[i] == nullptr) continue;
     const LoraConfig& lora = adapters_[i]->lora();
     const int64_t first = std::max(box.start[inner], first_[i]);
-    const int64_t last = std::min(box.start[inner] + box.extent[inner], first_[i + 1]);
+    const int64_t last = std::min(box.start[inner] + box.extent[inner], first_[i] + lora.rank);
     if (first >= last || !lora.adapts(layer_of(parameter.name))) continue;
     TensorBox own = box;
     own.start[inner] = first - first_[i];

@@ -43,16 +43,20 @@ std::string variant(const test::ScratchDirectory& dir, const std::string& name, 
 std::map<int32_t, std::vector<double>> told(const std::string& base, const std::string& adapter,
                                             const std::vector<std::string>& modules,
                                             const std::vector<int32_t>& asked,
-                                            const ParallelSizes& sizes) {
+                                            const ParallelSizes& sizes,
+                                            const AdapterRoom& room = {},
+                                            const std::map<size_t, std::string>& later = {}) {
   std::map<int32_t, std::vector<double>> out;
   run_threads(sizes.tp * sizes.pp, [&](Communicator& world) {
-    LoadedModel loaded(base, world, DType::kF32, adapter, {}, modules);
+    LoadedModel loaded(base, world, DType::kF32, adapter, {}, modules, room);
     const Groups groups(world, sizes, kv_head_copies(loaded.run_config().model, sizes.tp));
     Ctx ctx(1, "test");
     loaded.load(ctx, groups.layout, kLength);
+    for (const auto& [slot, path] : later)
+      loaded.take_adapter(ctx, *loaded.stage_adapter(slot, path));
     StepLimits limits{.tokens = 24, .sequences = 4, .length = kLength, .blocks = kBlocks};
     limits.block_tokens = kBlockTokens;
-    limits.adapters = !modules.empty();
+    limits.adapters = !modules.empty() || room.slots > 0;
     ModelExecutor executor(loaded.model(), loaded.parameters(), ctx, &groups,
                            {.limits = limits, .adapters = loaded.module_columns()});
     BlockPool pool(kBlocks, kBlockTokens, 1);
@@ -123,20 +127,57 @@ TEST(Adapters, OfABatchActEachOnItsSequences) { compare(kGolden, {"q_proj", "v_p
 
 TEST(Adapters, OfGpt2Too) { compare(kGolden + "gpt2/", {"c_attn"}); }
 
+// Adapters that come while the model is there, also in the place of others, act as those that were there at first.
+TEST(Adapters, ComeLaterWhereThereIsRoom) {
+  const test::ScratchDirectory dir;
+  const std::string base = kGolden + "base", golden = kGolden + "adapter";
+  const std::string few = variant(dir, "few", 11, {"q_proj", "v_proj"}, kGolden);
+  const std::string strong = variant(dir, "strong", 30, {}, kGolden);
+  const AdapterRoom room{.slots = 3, .rank = PeftAdapter(golden).lora().rank + 3};
+  for (const int tp : {1, 2}) {
+    ParallelSizes sizes;
+    sizes.tp = tp;
+    // Slot 0 has another one at first, slot 1 none.
+    const auto got =
+        told(base, "", {strong}, {0, -1, 1, 2}, sizes, room, {{0, few}, {1, golden}, {2, strong}});
+    const std::vector<std::string> want{few, golden, strong};
+    for (int32_t i = 0; i < 3; ++i)
+      expect_near(got.at(i), told(base, want[static_cast<size_t>(i)], {}, {-1}, {}).at(-1), 2e-4,
+                  concat("tp ", tp, " slot ", i));
+    expect_near(got.at(-1), told(base, "", {}, {-1}, {}).at(-1), 2e-4, "the model alone");
+  }
+}
+
+TEST(Adapters, ThatThereIsNoRoomForAreRefused) {
+  const std::string base = kGolden + "base", golden = kGolden + "adapter";
+  const int64_t rank = PeftAdapter(golden).lora().rank;
+  EXPECT_THROW(told(base, "", {golden}, {0}, {}, {.slots = 1, .rank = rank - 1}), InputError);
+  EXPECT_THROW(told(base, "", {golden, golden}, {0}, {}, {.slots = 1, .rank = rank}), InputError);
+  EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, kGolden + "dora"}}),
+               InputError);
+  EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 1, .rank = rank}, {{0, base}}), InputError);
+  // Others' tokens are multiplied with it too, by 0.
+  const test::ScratchDirectory dir;
+  const std::string infinite = variant(dir, "infinite", 1e40, {}, kGolden);
+  EXPECT_THROW(told(base, "", {}, {-1}, {}, {.slots = 2, .rank = rank}, {{0, infinite}}),
+               InputError);
+  EXPECT_THROW(told(base, "", {golden, infinite}, {0}, {}), InputError);
+}
+
 TEST(Adapters, WithMagnitudesAreRefusedBesideOthers) {
   const ModelConfig config = HfModel(kGolden + "base").config();
-  std::vector<std::unique_ptr<PeftAdapter>> adapters;
-  adapters.push_back(std::make_unique<PeftAdapter>(kGolden + "adapter"));
-  adapters.push_back(std::make_unique<PeftAdapter>(kGolden + "dora"));
+  std::vector<std::unique_ptr<const PeftAdapter>> adapters;
+  adapters.push_back(std::make_unique<const PeftAdapter>(kGolden + "adapter"));
+  adapters.push_back(std::make_unique<const PeftAdapter>(kGolden + "dora"));
   EXPECT_THROW(StackedAdapters(std::move(adapters), config), InputError);
 }
 
 // A box in the middle of a stack, and a part of it.
 TEST(Adapters, AreReadInAnyBoxes) {
   const HfModel base(kGolden + "base");
-  std::vector<std::unique_ptr<PeftAdapter>> adapters;
+  std::vector<std::unique_ptr<const PeftAdapter>> adapters;
   for (int i = 0; i < 2; ++i)
-    adapters.push_back(std::make_unique<PeftAdapter>(kGolden + "adapter"));
+    adapters.push_back(std::make_unique<const PeftAdapter>(kGolden + "adapter"));
   const PeftAdapter one(kGolden + "adapter");
   const int64_t r = one.lora().rank;
   const StackedAdapters two(std::move(adapters), base.config());
