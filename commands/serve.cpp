@@ -72,6 +72,7 @@ ServiceConfig service_config(const Arguments& args, ServedModel& model, const st
   config.tools =
       args.tool_format.empty() ? tool_format_of_template(chat) : tool_format(args.tool_format);
   config.weights = &model;
+  config.adapters = args.model.room.slots;
   config.model_ids = model.loaded().run_config().model.vocab_size;
   return config;
 }
@@ -157,8 +158,10 @@ void serve(const Arguments& args, ServedModel& model) {
 
 // "NAME=DIR" of --lora-modules.
 void split_modules(Arguments& args) {
-  if (!args.modules.empty() && !args.model.adapter.empty())
-    fail_input("--adapter and --lora-modules do not go together: give all as --lora-modules");
+  if ((!args.modules.empty() || args.model.room.slots > 0) && !args.model.adapter.empty())
+    fail_input("--adapter and ", args.modules.empty() ? "--max-loras" : "--lora-modules",
+               " do not go together: give all as --lora-modules");
+  if (args.model.room.slots == 0) args.model.room = {};
   std::set<std::string> names(args.names.begin(), args.names.end());
   for (std::string& module : args.modules) {
     const size_t at = module.find('=');
@@ -272,6 +275,23 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
       "the CPU only");
 }
 
+void add_adapter_room_options(CLI::App& command, AdapterRoom& room) {
+  room = {.slots = 0, .rank = 16};
+  CLI::Option* const slots =
+      command
+          .add_option(
+              "--max-loras", room.slots,
+              "Adapters that there is room for, others than those of --lora-modules come over "
+              "/v1/load_lora_adapter (default: none can)")
+          ->type_name("N")
+          ->check(CLI::Range(1, 256));
+  command.add_option("--max-lora-rank", room.rank, "Their highest rank")
+      ->needs(slots)
+      ->capture_default_str()
+      ->type_name("R")
+      ->check(CLI::Range(1, 512));
+}
+
 void add_rank_options(CLI::App& command, ServedModelOptions& model) {
   add_layout_options(command, model.layout, LayoutUse::kModelOnly);
   command
@@ -315,6 +335,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
                    "PEFT writes them")
       ->take_all()
       ->type_name("NAME=DIR");
+  add_adapter_room_options(*command, args->model.room);
   add_device_option(*command, args->model.device);
   add_dtype_option(*command, args->model.dtype);
   add_quantization_option(*command, args->model.quantization);

@@ -31,6 +31,16 @@ std::vector<std::string> without_keys(const std::vector<std::string>& command) {
   return out;
 }
 
+// With room for adapters, those of all slots; without it the ranks' own command line names them.
+RankTask task_of(const LoadedModel& loaded, const std::string& tokenizer,
+                 const ServedModelOptions& options) {
+  RankTask task{loaded.checkpoint(), tokenizer, {}};
+  if (options.room.slots == 0) return task;
+  task.adapters = options.modules;
+  task.adapters.resize(static_cast<size_t>(options.room.slots));
+  return task;
+}
+
 }  // namespace
 
 FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& line) {
@@ -45,7 +55,7 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
       RankGroupConfig{.ranks = options.ranks,
                       .launcher = rank_launcher(options.launcher),
                       .command = without_keys(own_command(line.argc, line.argv)),
-                      .task = {loaded_->checkpoint(), spec_},
+                      .task = task_of(*loaded_, spec_, options),
                       .address = options.rank_address});
   RankReady ready;
   try {
@@ -80,7 +90,7 @@ void FrontModel::tell(Engine* engine) {
 ModelWeights::Place FrontModel::stage(const std::string& path) {
   next_ = loaded_->open_next(path);
   try {
-    ranks_->stage(next_->checkpoint());
+    ranks_->stage({.path = next_->checkpoint()});
   } catch (const Error&) {
     drop();
     throw;
@@ -88,11 +98,22 @@ ModelWeights::Place FrontModel::stage(const std::string& path) {
   return {next_->checkpoint(), next_->step()};
 }
 
+void FrontModel::stage_adapter(int32_t slot, const std::string& path) {
+  adapter_ = loaded_->stage_adapter(static_cast<size_t>(slot), path);
+  try {
+    ranks_->stage({.slot = slot, .path = path});
+  } catch (const Error&) {
+    drop();
+    throw;
+  }
+}
+
 void FrontModel::use() { ranks_->use(); }
 
 void FrontModel::drop() {
   ranks_->drop();
   next_.reset();
+  adapter_.reset();
 }
 
 void serve_as_rank(ServedModelOptions options, const std::string& leader) {
@@ -105,6 +126,7 @@ void serve_as_rank(ServedModelOptions options, const std::string& leader) {
     const RankTask task = receive_task(*channel, kMeeting);
     options.model = task.model;
     options.tokenizer = task.tokenizer;
+    if (!task.adapters.empty()) options.modules = task.adapters;
     RankModel(options).follow(*channel, heartbeat);
   } catch (const Error& error) {
     try {

@@ -21,8 +21,10 @@ class FrontModel final : public ServedModel {
   void tell(Engine* engine) override;
   bool recovers_from(const std::string& why) const override { return why == kRanksLost; }
   Place stage(const std::string& path) override;
+  void stage_adapter(int32_t slot, const std::string& path) override;
   void use() override;
   void drop() override;
+  void forget_adapter(int32_t slot) override { ranks_->forget_adapter(slot); }
 
  private:
   DType dtype_ = DType::kF32;

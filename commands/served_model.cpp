@@ -49,9 +49,10 @@ std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ran
 std::unique_ptr<Drafter> ServedModel::make_drafter() { return nullptr; }
 
 void ServedModel::open(const ServedModelOptions& options, World& world) {
-  loaded_ = std::make_unique<LoadedModel>(options.model, world.world(), options.dtype,
-                                          options.adapter, options.quantization, options.modules);
-  limits_.adapters = !options.modules.empty();
+  loaded_ =
+      std::make_unique<LoadedModel>(options.model, world.world(), options.dtype, options.adapter,
+                                    options.quantization, options.modules, options.room);
+  limits_.adapters = !options.modules.empty() || options.room.slots > 0;
   const RunConfig& trained = loaded_->run_config();
   agreed(world.world(), [&] {
     spec_ = loaded_->tokenizer_spec(options.tokenizer);
@@ -197,37 +198,48 @@ void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
                 .weights = this});
 }
 
-// On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile.
-void RankModel::stage_own() {
-  Ctx ctx(1, "staged weights");
-  next_->load(ctx, groups_->layout, limits_.length);
-}
-
-ModelWeights::Place RankModel::stage(const std::string& path) {
-  next_ = loaded_->open_next(path);
-  if (followers_ != nullptr) followers_->stage(next_->checkpoint());
+// Every rank its part, this one by `own`: InputError with the first that says why not.
+void RankModel::stage_everywhere(const StageRequest& request, const std::function<void()>& own) {
+  if (followers_ != nullptr) followers_->stage(request);
   std::string why;
   try {
-    stage_own();
-  } catch (const Error& error) {
-    why = error.what();
+    own();
+  } catch (const std::exception& error) {
+    why = error.what();  // whatever it is: the others' answers come all the same
   }
   if (followers_ != nullptr)
     if (const std::string theirs = followers_->staged(); why.empty()) why = theirs;
-  if (why.empty()) return {next_->checkpoint(), next_->step()};
+  if (why.empty()) return;
   drop();
   throw InputError(why);
 }
 
+// On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile.
+ModelWeights::Place RankModel::stage(const std::string& path) {
+  next_ = loaded_->open_next(path);
+  stage_everywhere({.path = next_->checkpoint()}, [&] {
+    Ctx ctx(1, "staged weights");
+    next_->load(ctx, groups_->layout, limits_.length);
+  });
+  return {next_->checkpoint(), next_->step()};
+}
+
+void RankModel::stage_adapter(int32_t slot, const std::string& path) {
+  stage_everywhere({.slot = slot, .path = path},
+                   [&] { adapter_ = loaded_->stage_adapter(static_cast<size_t>(slot), path); });
+}
+
 void RankModel::use() {
   if (followers_ != nullptr) followers_->use();
-  loaded_->take_weights(*ctx_, *next_);
+  if (next_ != nullptr) loaded_->take_weights(*ctx_, *next_);
+  if (adapter_ != nullptr) loaded_->take_adapter(*ctx_, *adapter_);
   if (followers_ != nullptr) followers_->used();
 }
 
 void RankModel::drop() {
   if (followers_ != nullptr) followers_->drop();
   next_.reset();
+  adapter_.reset();
 }
 
 std::string RankModel::device() const {

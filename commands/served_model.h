@@ -25,6 +25,7 @@ class Heartbeat;
 struct ServedModelOptions {
   std::string model, adapter, tokenizer, device = "auto";
   std::vector<std::string> modules;  // directories of adapters that requests choose among
+  AdapterRoom room;                  // for others that come later
   std::optional<DType> dtype;
   std::optional<BlockFormat> quantization;
   std::optional<KvType> kv_type;   // StepLimits::kv_type
@@ -73,6 +74,7 @@ class ServedModel : public ModelWeights {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<LoadedModel> loaded_;
   std::unique_ptr<LoadedModel> next_;  // staged; after use() it has the weights of before
+  std::unique_ptr<LoadedModel::StagedAdapter> adapter_;  // likewise
 };
 
 class RankModel final : public ServedModel {
@@ -95,11 +97,12 @@ class RankModel final : public ServedModel {
   void move_here() override;
   // Of rank 0: on all ranks that follow it too.
   Place stage(const std::string& path) override;
+  void stage_adapter(int32_t slot, const std::string& path) override;
   void use() override;
   void drop() override;
 
  private:
-  void stage_own();
+  void stage_everywhere(const StageRequest& request, const std::function<void()>& own);
   void load(const ServedModelOptions& options);
   void divide_memory(const ServedModelOptions& options);
   void meet(const std::string& address);

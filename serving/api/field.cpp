@@ -185,6 +185,8 @@ const char* path_of(Endpoint endpoint) {
     case Endpoint::kTokenize: return "/tokenize";
     case Endpoint::kDetokenize: return "/detokenize";
     case Endpoint::kWeights: return "/admin/weights";
+    case Endpoint::kLoadAdapter: return "/v1/load_lora_adapter";
+    case Endpoint::kUnloadAdapter: return "/v1/unload_lora_adapter";
   }
   return "";
 }

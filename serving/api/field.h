@@ -51,7 +51,16 @@ struct Field {
   Field& one_of(std::vector<std::string> choices);
 };
 
-enum class Endpoint { kCompletions, kChat, kEmbeddings, kTokenize, kDetokenize, kWeights };
+enum class Endpoint {
+  kCompletions,
+  kChat,
+  kEmbeddings,
+  kTokenize,
+  kDetokenize,
+  kWeights,
+  kLoadAdapter,
+  kUnloadAdapter
+};
 
 // Sorted as the reference shows them; null stands for absent in all of them.
 std::span<const Field> fields_of(Endpoint endpoint);

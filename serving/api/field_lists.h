@@ -13,5 +13,7 @@ const std::vector<Field>& embeddings_fields();
 const std::vector<Field>& tokenize_fields();
 const std::vector<Field>& detokenize_fields();
 const std::vector<Field>& weights_fields();
+const std::vector<Field>& load_adapter_fields();
+const std::vector<Field>& unload_adapter_fields();
 
 }  // namespace trireme

@@ -120,11 +120,17 @@ std::string openapi_document(const std::string& version) {
         std::pair(Endpoint::kEmbeddings, "Vectors of texts"),
         std::pair(Endpoint::kTokenize, "The tokens of a text or a conversation"),
         std::pair(Endpoint::kDetokenize, "The text of tokens"),
-        std::pair(Endpoint::kWeights, "Other weights for the model, with an admin's key")})
+        std::pair(Endpoint::kWeights, "Other weights for the model, with an admin's key"),
+        std::pair(Endpoint::kLoadAdapter, "Another adapter for the model, with an admin's key"),
+        std::pair(Endpoint::kUnloadAdapter, "An adapter is not served any more")})
     paths[path_of(endpoint)]["post"] = post_operation(endpoint, summary);
   ApiJson& weights = paths[path_of(Endpoint::kWeights)];
   weights["post"]["responses"]["403"] = error_response("The key is no admin's.");
   weights["post"]["responses"]["409"] = error_response("Weights are being replaced already.");
+  for (const Endpoint endpoint : {Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter})
+    paths[path_of(endpoint)]["post"]["responses"]["403"] = error_response("The key is no admin's.");
+  paths[path_of(Endpoint::kLoadAdapter)]["post"]["responses"]["409"] =
+      error_response("Weights or another adapter are being loaded.");
   weights["get"] = get_operation("The weights that are served", "application/json", false);
   paths["/v1/models"]["get"] = get_operation("The models", "application/json", false);
   paths["/version"]["get"] = get_operation("The server's version", "application/json", false);

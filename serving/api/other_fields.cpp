@@ -103,12 +103,45 @@ const FieldTable<WeightsRequest>& weights_table() {
   return made;
 }
 
+FieldTable<AdapterRequest> adapter_table(bool loads) {
+  using R = AdapterRequest;
+  FieldTable<R> t;
+  t.string("lora_name", &R::name, "The adapter's id in requests.").entries(1, 512).required();
+  if (loads) {
+    t.string("lora_path", &R::path, "A directory on the server, as PEFT writes it.")
+        .entries(1, 4096)
+        .required();
+    t.unavailable("load_inplace", {"false"}, "unload the adapter first");
+  }
+  t.ignored("lora_int_id", "Changes nothing on this server.");
+  return t;
+}
+
+const FieldTable<AdapterRequest>& load_adapter_table() {
+  static const FieldTable<AdapterRequest> made = adapter_table(true);
+  return made;
+}
+
+const FieldTable<AdapterRequest>& unload_adapter_table() {
+  static const FieldTable<AdapterRequest> made = adapter_table(false);
+  return made;
+}
+
+// Names and paths go into logs, and names into a list in a metric's label.
+void check_words(const char* field, const std::string& words, bool listed) {
+  for (const char c : words)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || (listed && c == ','))
+      fail_field(field, field, " must have no control characters", listed ? " and no commas" : "");
+}
+
 }  // namespace
 
 const std::vector<Field>& embeddings_fields() { return embeddings_table().fields(); }
 const std::vector<Field>& tokenize_fields() { return tokenize_table().fields(); }
 const std::vector<Field>& detokenize_fields() { return detokenize_table().fields(); }
 const std::vector<Field>& weights_fields() { return weights_table().fields(); }
+const std::vector<Field>& load_adapter_fields() { return load_adapter_table().fields(); }
+const std::vector<Field>& unload_adapter_fields() { return unload_adapter_table().fields(); }
 
 EmbeddingsRequest parse_embeddings(std::string_view body, const RequestLimits& limits) {
   EmbeddingsRequest request;
@@ -145,6 +178,21 @@ WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits)
   return request;
 }
 
+AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits) {
+  AdapterRequest request;
+  load_adapter_table().read(parse_body(body, limits.json_depth), request, request.unknown);
+  check_words("lora_name", request.name, true);
+  check_words("lora_path", request.path, false);
+  return request;
+}
+
+AdapterRequest parse_unload_adapter(std::string_view body, const RequestLimits& limits) {
+  AdapterRequest request;
+  unload_adapter_table().read(parse_body(body, limits.json_depth), request, request.unknown);
+  check_words("lora_name", request.name, true);
+  return request;
+}
+
 std::span<const Field> fields_of(Endpoint endpoint) {
   switch (endpoint) {
     case Endpoint::kCompletions: return completion_fields();
@@ -153,6 +201,8 @@ std::span<const Field> fields_of(Endpoint endpoint) {
     case Endpoint::kTokenize: return tokenize_fields();
     case Endpoint::kDetokenize: return detokenize_fields();
     case Endpoint::kWeights: return weights_fields();
+    case Endpoint::kLoadAdapter: return load_adapter_fields();
+    case Endpoint::kUnloadAdapter: return unload_adapter_fields();
   }
   return {};
 }

@@ -73,7 +73,8 @@ std::string api_reference() {
       "`null` stands for absent everywhere. Fields that are in no table are ignored, and logged "
       "once.\n\n";
   for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
-                                  Endpoint::kTokenize, Endpoint::kDetokenize, Endpoint::kWeights})
+                                  Endpoint::kTokenize, Endpoint::kDetokenize, Endpoint::kWeights,
+                                  Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter})
     out += table(endpoint);
   out.pop_back();
   return out;

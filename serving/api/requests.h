@@ -116,6 +116,12 @@ struct WeightsRequest {
   std::vector<std::string> unknown;
 };
 
+// Of an adapter that is to be served, or not any more: without a path.
+struct AdapterRequest {
+  std::string name, path;
+  std::vector<std::string> unknown;
+};
+
 // From the body of a request. ApiError (400, or 501 for what this server does not do) names the field.
 CompletionRequest parse_completion(std::string_view body, const RequestLimits& limits = {});
 ChatRequest parse_chat(std::string_view body, const RequestLimits& limits = {});
@@ -123,5 +129,7 @@ EmbeddingsRequest parse_embeddings(std::string_view body, const RequestLimits& l
 TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limits = {});
 DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits = {});
 WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits = {});
+AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits = {});
+AdapterRequest parse_unload_adapter(std::string_view body, const RequestLimits& limits = {});
 
 }  // namespace trireme

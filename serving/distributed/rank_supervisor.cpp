@@ -121,15 +121,15 @@ std::string RankSupervisor::wait_for_answers(const std::shared_ptr<Group>& group
   return change_.refusal;
 }
 
-void RankSupervisor::stage(const std::string& directory) {
+void RankSupervisor::stage(const StageRequest& request) {
   std::shared_ptr<Group> group;
   {
     const std::lock_guard lock(mutex_);
     if (group_ == nullptr) fail_lost(kRanksLost);
     group = group_;
-    change_ = {.group = group, .directory = directory, .number = change_.number + 1, .refusal = {}};
+    change_ = {.group = group, .request = request, .number = change_.number + 1, .refusal = {}};
   }
-  ask_all(*group, MessageKind::kStage, std::as_bytes(std::span(directory)));
+  ask_all(*group, MessageKind::kStage, encode_stage(request));
   if (const std::string why = wait_for_answers(group); !why.empty()) throw InputError(why);
 }
 
@@ -154,6 +154,19 @@ void RankSupervisor::drop() {
     if (group == nullptr || group_ != group) return;
   }
   ask_all(*group, MessageKind::kDrop);
+}
+
+// With the mutex.
+void RankSupervisor::remember(const StageRequest& used) {
+  if (used.slot < 0)
+    config_.task.model = used.path;
+  else
+    config_.task.adapters.at(static_cast<size_t>(used.slot)) = used.path;
+}
+
+void RankSupervisor::forget_adapter(int32_t slot) {
+  const std::lock_guard lock(mutex_);
+  config_.task.adapters.at(static_cast<size_t>(slot)).clear();
 }
 
 // --- the supervisor's thread ------------------------------------------------------------------------------
@@ -310,7 +323,7 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
         throw BadMessage(concat(channel.peer(), " answers about weights that nobody asked for"));
       // Ranks that start load what all have used: where some have not, all start again with what was there before.
       if (++change_.answers == group.channels.size() && message.kind == MessageKind::kUsed)
-        config_.task.model = change_.directory;
+        remember(change_.request);
       if (change_.refusal.empty())
         change_.refusal.assign(reinterpret_cast<const char*>(message.payload.data()),
                                message.payload.size());

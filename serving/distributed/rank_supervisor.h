@@ -63,9 +63,10 @@ class RankSupervisor {
   // As of ModelWeights. stage(): InputError with what one of the ranks says, Error(kLostRank) when they are lost
   // meanwhile. use(): InputError where other ranks have started since, with the weights of before; ranks that start
   // from then on load what is used now.
-  void stage(const std::string& directory);
+  void stage(const StageRequest& request);
   void use();
   void drop();
+  void forget_adapter(int32_t slot);
 
  private:
   // Ranks from one start to their end.
@@ -81,7 +82,7 @@ class RankSupervisor {
   // Of weights: what the ranks of a group have answered.
   struct Change {
     std::shared_ptr<Group> group;
-    std::string directory;
+    StageRequest request;
     uint64_t number = 0;
     size_t answers = 0;   // to the last question
     std::string refusal;  // the first
@@ -95,6 +96,7 @@ class RankSupervisor {
   std::shared_ptr<Group> begin_step(const StepPlan& plan);
   std::vector<std::byte> wait_for_outcome(const Group& group);
   void ask_all(const Group& group, MessageKind kind, std::span<const std::byte> payload = {});
+  void remember(const StageRequest& used);
   std::string wait_for_answers(const std::shared_ptr<Group>& group);
   void loop();
   std::string run_group();  // until it is lost: why; or until the end is asked for

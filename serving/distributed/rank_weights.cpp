@@ -11,6 +11,8 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
+constexpr int64_t kMostTask = 4 << 20;  // paths of all adapters, the longest that there can be
+
 // What fits into a short message.
 std::string cut(std::string words) {
   constexpr size_t kMost = 16 << 10;
@@ -31,10 +33,12 @@ void send_task(SideChannel& rank, const RankTask& task) {
   RecordWriter writer;
   writer.put(task.model);
   writer.put(task.tokenizer);
+  writer.put(task.adapters);
   rank.send(MessageKind::kTask, 0, writer.take());
 }
 
 RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
+  leader.accept_payloads(kMostTask);
   const std::optional<Message> message = leader.receive(limit);
   if (!message)
     throw Error(concat(leader.peer(), " does not say what to load"), ExitCode::kLostRank);
@@ -42,11 +46,20 @@ RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
     throw BadMessage(concat(leader.peer(), " does not say what to load, but sends kind ",
                             static_cast<uint32_t>(message->kind)));
   RankTask task;
+  leader.accept_payloads(SideChannel::kShort);
   RecordReader reader(message->payload);
   reader.get(task.model);
   reader.get(task.tokenizer);
+  reader.get(task.adapters);
   reader.expect_end();
   return task;
+}
+
+std::vector<std::byte> encode_stage(const StageRequest& request) {
+  RecordWriter writer;
+  writer.put(request.slot);
+  writer.put(request.path);
+  return writer.take();
 }
 
 WeightsFollower::~WeightsFollower() {
@@ -67,9 +80,12 @@ bool WeightsFollower::take(const Message& message) {
   } else if (message.kind == MessageKind::kDrop) {
     begin([this] { weights_->drop(); });
   } else {
-    const std::string path(reinterpret_cast<const char*>(message.payload.data()),
-                           message.payload.size());
-    begin([this, path, number = message.number] { stage(number, path); });
+    StageRequest request;
+    RecordReader reader(message.payload);
+    reader.get(request.slot);
+    reader.get(request.path);
+    reader.expect_end();
+    begin([this, request, number = message.number] { stage(number, request); });
   }
   return true;
 }
@@ -87,10 +103,13 @@ void WeightsFollower::begin(std::function<void()> work) {
   });
 }
 
-void WeightsFollower::stage(uint64_t number, const std::string& path) {
+void WeightsFollower::stage(uint64_t number, const StageRequest& request) {
   std::string why;
   try {
-    weights_->stage(path);
+    if (request.slot < 0)
+      weights_->stage(request.path);
+    else
+      weights_->stage_adapter(request.slot, request.path);
   } catch (const std::exception& error) {
     why = cut(error.what());
     if (why.empty()) why = "no word";
@@ -111,8 +130,8 @@ void Followers::end() noexcept {
   }
 }
 
-void Followers::stage(const std::string& path) {
-  send(MessageKind::kStage, ++change_, bytes_of(path));
+void Followers::stage(const StageRequest& request) {
+  send(MessageKind::kStage, ++change_, encode_stage(request));
 }
 
 std::string Followers::staged() { return wait_for(MessageKind::kStaged); }

@@ -1,5 +1,5 @@
 // Other weights for ranks that serve (serving/scheduler/model_weights.h), over their side channels:
-//   leader -> rank: stage, with a path; rank -> leader: staged, with nothing or why not
+//   leader -> rank: stage, with a StageRequest; rank -> leader: staged, with nothing or why not
 //   leader -> rank: use, between two plans, so that all change at the same step; rank -> leader: used
 //   leader -> rank: drop
 // A rank stages and drops on a thread of its own, and computes plans meanwhile. One change at a time; its number is
@@ -20,12 +20,19 @@ namespace trireme {
 
 // What a rank that another process has started is to load, the first thing that it is told.
 struct RankTask {
-  std::string model;      // a checkpoint, or files of others
-  std::string tokenizer;  // its path, or "byte"
+  std::string model;                  // a checkpoint, or files of others
+  std::string tokenizer;              // its path, or "byte"
+  std::vector<std::string> adapters;  // of the slots; "": none. Empty: as the command line says
 };
 void send_task(SideChannel& rank, const RankTask& task);
 // Error(kLostRank) where nothing is told for so long; BadMessage for something else.
 RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit);
+
+struct StageRequest {
+  int32_t slot = -1;  // of an adapter; -1: the weights
+  std::string path;
+};
+std::vector<std::byte> encode_stage(const StageRequest& request);
 
 // A rank's side.
 class WeightsFollower {
@@ -41,7 +48,7 @@ class WeightsFollower {
   bool take(const Message& message);
 
  private:
-  void stage(uint64_t number, const std::string& path);
+  void stage(uint64_t number, const StageRequest& request);
   void begin(std::function<void()> work);
 
   SideChannel& leader_;
@@ -60,7 +67,7 @@ class Followers {
   void send(MessageKind kind, uint64_t number, std::span<const std::byte> payload = {});
   void end() noexcept;  // no plan comes any more
 
-  void stage(const std::string& path);
+  void stage(const StageRequest& request);
   // Waits until all have: why the first that has not could not; empty: all have.
   std::string staged();
   void use();

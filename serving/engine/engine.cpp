@@ -214,6 +214,7 @@ void Engine::take_back(SequenceId id) {
 void Engine::start(Incoming& one) {
   try {
     scheduler_.add(one.sequence);
+    adapters_ = std::max(adapters_, one.sequence->adapter + 1);
     ids_.emplace(one.sequence.get(), one.id);
     running_.emplace(one.id, Running{one.sequence, one.listener});
   } catch (const std::exception& e) {  // also of memory that is not there
@@ -231,7 +232,7 @@ void Engine::change_if_due() {
   std::exception_ptr refused;
   try {
     change.run();
-    pool_.forget_all();
+    if (change.how != Handover::kBeside) pool_.forget_all();
   } catch (const InputError&) {
     refused = std::current_exception();
   } catch (const std::exception& e) {
@@ -355,10 +356,27 @@ void Engine::refuse(std::vector<Incoming>& incoming, const std::string& why) {
   }
 }
 
+void Engine::find_adapters(EngineCounts& counts) const {
+  std::vector<bool> running(static_cast<size_t>(adapters_)), waiting(running);
+  for (const auto& [id, one] : running_) {
+    const Sequence& s = *one.sequence;
+    if (s.adapter < 0) continue;
+    const auto adapter = static_cast<size_t>(s.adapter);
+    if (s.state == Sequence::State::kRunning) running[adapter] = true;
+    if (s.state == Sequence::State::kWaiting) waiting[adapter] = true;
+  }
+  for (int32_t adapter = 0; adapter < adapters_; ++adapter) {
+    if (running[static_cast<size_t>(adapter)]) counts.running_adapters.push_back(adapter);
+    if (waiting[static_cast<size_t>(adapter)]) counts.waiting_adapters.push_back(adapter);
+  }
+}
+
 void Engine::publish_counts() {
+  EngineCounts counts{scheduler_.counts(), pool_.used(), pool_.blocks()};
+  counts.scheduler.waiting += std::ssize(held_);
+  if (adapters_ > 0) find_adapters(counts);
   const std::lock_guard lock(mutex_);
-  counts_ = {scheduler_.counts(), pool_.used(), pool_.blocks()};
-  counts_.scheduler.waiting += std::ssize(held_);
+  counts_ = std::move(counts);
 }
 
 }  // namespace trireme

@@ -51,8 +51,9 @@ struct StepReport {
 // What becomes of sequences when the weights change that compute them.
 enum class Handover {
   kWait,  // those that have come before end with the old weights, those that come meanwhile wait for the new ones
-  kAbort,  // all end with an error
-  kKeep,   // they go on: behind the keys and values of the old weights, with the new ones
+  kAbort,   // all end with an error
+  kKeep,    // they go on: behind the keys and values of the old weights, with the new ones
+  kBeside,  // they go on, and what is cached stays: none of them names what changes
 };
 // For those that kAbort ends.
 inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
@@ -64,6 +65,7 @@ inline constexpr const char* kAllForbidden =
 struct EngineCounts {
   SchedulerCounts scheduler;
   int64_t used_blocks = 0, blocks = 0;
+  std::vector<int32_t> running_adapters = {}, waiting_adapters = {};  // of sequences, each once
 };
 
 class Engine {
@@ -91,9 +93,9 @@ class Engine {
   void between_steps(const std::function<void()>& work);
 
   // Runs `change`, which gives the executor other weights, on the engine's thread between two steps, and waits for it;
-  // nothing is found in the cache then that was computed before. Error where the engine fails or stops before it comes
-  // to that. What `change` throws is thrown: after an InputError the old weights go on, with any other the engine has
-  // failed. One call at a time.
+  // but for kBeside nothing is found in the cache then that was computed before. Error where the engine fails or stops
+  // before it comes to that. What `change` throws is thrown: after an InputError the old weights go on, with any other
+  // the engine has failed. One call at a time.
   void change_weights(Handover how, std::function<void()> change);
 
   // The executor cannot compute for now, as failure() says at once: sequences end with an error, those that come
@@ -138,6 +140,7 @@ class Engine {
   void end_all(const std::string& why);
   static void refuse(std::vector<Incoming>& incoming, const std::string& why);
   void publish_counts();
+  void find_adapters(EngineCounts& counts) const;
 
   std::unique_ptr<StepExecutor> executor_;
   BlockPool pool_;
@@ -146,6 +149,7 @@ class Engine {
   int failures_ = 0;  // steps that have failed since one did not
   std::unordered_map<SequenceId, Running> running_;
   std::unordered_map<const Sequence*, SequenceId> ids_;
+  int32_t adapters_ = 0;          // that sequences have had are below this
   std::optional<Change> change_;  // that is due, or waits
   std::vector<Incoming> held_;    // sequences that wait for it
 

@@ -20,7 +20,8 @@ struct BeamWork {
   GenerationReply reply;    // of n choices
   std::unique_ptr<Admission::Place> place;
   std::chrono::steady_clock::time_point arrival;
-  HeldBytes held;  // for the searches and the answer
+  HeldBytes held;                          // for the searches and the answer
+  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
 };
 
 class BeamTask final : public PendingReply {

@@ -23,6 +23,7 @@ struct EmbeddingWork {
   size_t at_a_time = 1;  // texts in the engine; what `place` has room for
   HeldBytes held;        // for the answer
   std::unique_ptr<Admission::Place> place = {};
+  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
 };
 
 class EmbeddingTask final : public PendingReply {

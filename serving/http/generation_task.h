@@ -36,7 +36,8 @@ struct GenerationWork {
   // What the texts must be, and the field that says so: compiled before anything is computed.
   std::optional<GrammarSource> grammar = {};
   std::string grammar_param = {};
-  GrammarCompiler* compiler = nullptr;  // where there is a grammar
+  GrammarCompiler* compiler = nullptr;     // where there is a grammar
+  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
 };
 
 // The server holds too many large answers, or this one is larger than the bound, whatever others hold. `param`: the

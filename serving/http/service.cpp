@@ -78,6 +78,12 @@ std::optional<GrammarSource> grammar_of(const Constraint& constraint) {
   return {};
 }
 
+// Of beginnings that requests may share: those of the same key and cache_salt, and of the same adapter, whatever slot
+// it has.
+std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt) {
+  return concat(model.generation, ":", tenant, ":", salt);
+}
+
 [[noreturn]] void fail_no_model(const std::string& id) {
   throw ApiError(404, concat("The model `", id.substr(0, 200), "` does not exist"), "model",
                  "model_not_found");
@@ -91,6 +97,8 @@ Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate*
       tokenizer_(tokenizer),
       metrics_(metrics),
       config_(std::move(config)),
+      ids_(config_.models, config_.weights != nullptr ? config_.adapters : 0,
+           [weights = config_.weights](int32_t slot) { weights->forget_adapter(slot); }),
       admission_(config_.admission),
       all_answers_(std::make_shared<ByteBudget>(config_.answers.all)),
       compiler_(std::make_shared<TokenTrie>(tokenizer,
@@ -162,8 +170,7 @@ Routes Service::routes() {
     return HttpAnswer{{.body = document}};
   });
   get("/metrics", Access::kUser, [this](HttpRequest&) {
-    return HttpAnswer{
-        text_reply(metrics_.text(engine_.counts()), "text/plain; version=0.0.4; charset=utf-8")};
+    return HttpAnswer{text_reply(metrics_text(), "text/plain; version=0.0.4; charset=utf-8")};
   });
   return routes;
 }
@@ -185,6 +192,57 @@ void Service::add_weights_routes(Routes& routes) {
        .access = Access::kAdmin,
        .handle = [this](HttpRequest&) { return HttpAnswer{{.body = reload_->state_body()}}; },
        .is_quick = true});
+  if (ids_.slots() == 0) return;
+  routes.add({.method = "POST",
+              .path = path_of(Endpoint::kLoadAdapter),
+              .access = Access::kAdmin,
+              .handle = [this](HttpRequest& http) { return load_adapter(http); }});
+  routes.add({.method = "POST",
+              .path = path_of(Endpoint::kUnloadAdapter),
+              .access = Access::kAdmin,
+              .handle = [this](HttpRequest& http) { return unload_adapter(http); }});
+}
+
+HttpAnswer Service::load_adapter(HttpRequest& http) {
+  const AdapterRequest request = parse_load_adapter(http.body, config_.requests);
+  mention_unknown(request.unknown);
+  HttpAnswer answer;
+  answer.pending = reload_->begin_adapter([this, request] {
+    const int32_t slot = ids_.free_slot(request.name);
+    reload_->load_adapter(slot, request.path);
+    ids_.add({.id = request.name,
+              .created = std::time(nullptr),
+              .max_model_len = config_.max_model_len,
+              .root = request.path,
+              .parent = config_.models.front().id,
+              .adapter = slot});
+    log_info("adapter ", request.path, " is served as ", request.name);
+    return text_reply(concat("Success: LoRA adapter '", request.name, "' added successfully."),
+                      "text/plain; charset=utf-8");
+  });
+  return answer;
+}
+
+HttpAnswer Service::unload_adapter(HttpRequest& http) {
+  const AdapterRequest request = parse_unload_adapter(http.body, config_.requests);
+  mention_unknown(request.unknown);
+  ids_.remove(request.name);
+  log_info("adapter ", request.name, " is not served any more");
+  return {text_reply(concat("Success: LoRA adapter '", request.name, "' removed successfully."),
+                     "text/plain; charset=utf-8")};
+}
+
+std::string Service::metrics_text() const {
+  const EngineCounts counts = engine_.counts();
+  if (ids_.slots() > 0) {
+    const auto names = [&](const std::vector<int32_t>& slots) {
+      std::string out;
+      for (const int32_t slot : slots) out += concat(out.empty() ? "" : ",", ids_.name_of(slot));
+      return valid_utf8(out);
+    };
+    metrics_.adapters(ids_.slots(), names(counts.running_adapters), names(counts.waiting_adapters));
+  }
+  return metrics_.text(counts);
 }
 
 void Service::count(const RequestSummary& summary) {
@@ -211,7 +269,9 @@ HttpAnswer Service::ready() const {
 HttpAnswer Service::model(const HttpRequest& request) const {
   const std::string id =
       percent_decoded(std::string_view(request.head.path).substr(sizeof("/v1/models/") - 1));
-  return {{.body = model_body(find_model(id))}};
+  for (const ModelCard& card : models())
+    if (card.id == id) return {{.body = model_body(card)}};
+  fail_no_model(id);
 }
 
 // Of the weights that answer requests that come now.
@@ -223,16 +283,15 @@ std::string Service::fingerprint() const {
 }
 
 std::vector<ModelCard> Service::models() const {
-  std::vector<ModelCard> cards = config_.models;
+  std::vector<ModelCard> cards = ids_.cards();
   if (reload_ != nullptr)
     for (ModelCard& card : cards)
       if (card.parent.empty()) card.root = reload_->state().path;
   return cards;
 }
 
-ModelCard Service::find_model(const std::string& id) const {
-  for (const ModelCard& card : models())
-    if (card.id == id) return card;
+ServedId Service::find_model(const std::string& id) const {
+  if (const std::optional<ServedId> found = ids_.find(id)) return *found;
   fail_no_model(id);
 }
 
@@ -330,6 +389,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
     form.n = request.n;
     form.told = 0;
   }
+  const ServedId model = find_model(request.model);
   const auto n = static_cast<size_t>(form.n);
   std::vector<SequenceRequest> sequences;
   sequences.reserve(prompts.size());
@@ -338,9 +398,9 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                          .choice = choice,
                          .max_tokens = tokens_to_generate(request, std::ssize(prompt)),
                          .priority = static_cast<int>(request.priority),
-                         .salt = concat(http.tenant, ":", request.cache_salt),
+                         .salt = salt_of(model, http.tenant, request.cache_salt),
                          .draw = sequences.size() * n,
-                         .adapter = find_model(request.model).adapter});
+                         .adapter = model.card.adapter});
   metrics_.admitted(request.n, request.max_tokens.value_or(0));
   const bool stream = form.stream;
   ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
@@ -358,7 +418,8 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                       .all_answers = all_answers_,
                       .grammar = grammar_of(request.constraint),
                       .grammar_param = request.constraint.param,
-                      .compiler = &compiler_};
+                      .compiler = &compiler_,
+                      .lease = model.lease};
   HttpAnswer answer;
   if (request.beam_search)
     answer.pending = search_beams(request, beams, std::move(work));
@@ -380,7 +441,8 @@ std::unique_ptr<PendingReply> Service::search_beams(const GenerationRequest& req
                      .reply = std::move(work.reply),
                      .place = std::move(work.place),
                      .arrival = work.arrival,
-                     .held = HeldBytes(work.limits.whole, work.limits.always, all_answers_)};
+                     .held = HeldBytes(work.limits.whole, work.limits.always, all_answers_),
+                     .lease = std::move(work.lease)};
   return std::make_unique<BeamTask>(engine_, metrics_, std::move(beam_work));
 }
 
@@ -455,7 +517,7 @@ void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
 HttpAnswer Service::embeddings(HttpRequest& http) {
   const EmbeddingsRequest request = parse_embeddings(http.body, config_.requests);
   mention_unknown(request.unknown);
-  const ModelCard card = find_model(request.model);
+  const ServedId model = find_model(request.model);
   const int64_t size = config_.embedding_size;
   if (request.dimensions.value_or(1) > size)
     fail_field("dimensions", "dimensions must be at most ", size,
@@ -468,7 +530,8 @@ HttpAnswer Service::embeddings(HttpRequest& http) {
                      .dimensions = static_cast<size_t>(told),
                      .base64 = request.base64,
                      .at_a_time = std::min(request.inputs.size(), most),
-                     .held = HeldBytes(limits.whole, limits.always, all_answers_)};
+                     .held = HeldBytes(limits.whole, limits.always, all_answers_),
+                     .lease = model.lease};
   if (!work.held.set(embeddings_bytes(std::ssize(request.inputs), told, request.base64)))
     throw size_error(work.held, "ask for fewer texts or dimensions at once, or for base64",
                      "input");
@@ -485,8 +548,8 @@ HttpAnswer Service::embeddings(HttpRequest& http) {
                      "input", "context_length_exceeded");
     work.texts.push_back({.prompt = std::move(tokens),
                           .choice = choice,
-                          .salt = concat(http.tenant, ":"),
-                          .adapter = card.adapter,
+                          .salt = salt_of(model, http.tenant, ""),
+                          .adapter = model.card.adapter,
                           .embeds = true});
   }
   return {{}, std::make_unique<EmbeddingTask>(engine_, metrics_, std::move(work))};

@@ -14,6 +14,7 @@
 #include "serving/http/admission.h"
 #include "serving/http/generation_task.h"
 #include "serving/http/routes.h"
+#include "serving/http/served_ids.h"
 #include "serving/http/server.h"
 #include "serving/http/serving_metrics.h"
 #include "serving/http/weight_reload.h"
@@ -38,6 +39,7 @@ struct ServiceConfig {
   int64_t model_ids = 0;  // rows of the model's output; 0: as many as the tokenizer's ids
   // What may be replaced by an admin; nullptr: nothing. Outlives the service.
   ModelWeights* weights = nullptr;
+  int64_t adapters = 0;  // that there is room for; 0: none can come
 };
 
 class Service {
@@ -65,7 +67,10 @@ class Service {
   void add_weights_routes(Routes& routes);
   std::string fingerprint() const;
   std::vector<ModelCard> models() const;
-  ModelCard find_model(const std::string& id) const;  // ApiError 404 where it is not served
+  ServedId find_model(const std::string& id) const;  // ApiError 404 where it is not served
+  HttpAnswer load_adapter(HttpRequest& request);
+  HttpAnswer unload_adapter(HttpRequest& request);
+  std::string metrics_text() const;
   void check_engine() const;
   std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special) const;
   std::vector<int32_t> encode_prompt(const Prompt& prompt, bool add_special) const;
@@ -83,6 +88,7 @@ class Service {
   const Tokenizer& tokenizer_;
   ServingMetrics& metrics_;
   ServiceConfig config_;
+  ServedIds ids_;
   std::unique_ptr<ConversationWriter> writer_;
   Admission admission_;
   std::shared_ptr<ByteBudget> all_answers_;

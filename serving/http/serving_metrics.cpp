@@ -143,6 +143,9 @@ struct ServingMetrics::Series {
   Histogram* params_n = nullptr;
   Histogram* params_max_tokens = nullptr;
   std::map<std::string, Counter*> success;
+  // Where adapters come and go: one series, whose labels change.
+  prometheus::Family<Gauge>* adapter_info = nullptr;
+  Gauge* adapters = nullptr;
   // Where weights can be replaced.
   Gauge* weights_version = nullptr;
   std::map<std::string, Counter*> weight_reloads;
@@ -275,6 +278,22 @@ void ServingMetrics::weights(int64_t version) {
                                              "Replacements of weights.", {{"outcome", outcome}});
   }
   s.weights_version->Set(static_cast<double>(version));
+}
+
+void ServingMetrics::adapters(int64_t most, const std::string& running,
+                              const std::string& waiting) {
+  Series& s = *series_;
+  const std::lock_guard lock(s.mutex);
+  if (s.adapter_info == nullptr)
+    s.adapter_info = &prometheus::BuildGauge()
+                          .Name("vllm:lora_requests_info")
+                          .Help("Adapters of sequences; the value is the time, in seconds.")
+                          .Register(s.registry);
+  if (s.adapters != nullptr) s.adapter_info->Remove(s.adapters);
+  s.adapters = &s.adapter_info->Add(s.with({{"max_lora", std::to_string(most)},
+                                            {"running_lora_adapters", running},
+                                            {"waiting_lora_adapters", waiting}}));
+  s.adapters->SetToCurrentTime();
 }
 
 void ServingMetrics::weights_replaced(const char* outcome) {

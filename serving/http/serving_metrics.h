@@ -46,6 +46,8 @@ class ServingMetrics {
   void finished(const FinishedSequence& sequence);
   void prompt_finished(int64_t longest);  // all sequences of a prompt are: tokens of the longest
   void weights(int64_t version);          // that are served; where they can be replaced
+  // Names with commas between them, of adapters that sequences name; `most`: that there is room for.
+  void adapters(int64_t most, const std::string& running, const std::string& waiting);
   void weights_replaced(const char* outcome);  // done, refused or failed
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);

@@ -87,18 +87,76 @@ std::string WeightReload::state_body() const {
   return body_of(state_, doing_);
 }
 
-std::unique_ptr<PendingReply> WeightReload::begin(const WeightsRequest& request) {
+std::unique_ptr<PendingReply> WeightReload::begin(const char* doing,
+                                                  std::function<HttpReply()> work) {
   const std::lock_guard lock(mutex_);
   if (doing_ != nullptr)
     throw ApiError(409, "the weights are being replaced already", "", "reload_in_progress");
-  doing_ = "loading";
   if (thread_.joinable()) thread_.join();  // it has said that it is done
   const auto outcome = std::make_shared<Outcome>();
-  thread_ = std::thread([this, request, outcome] { run(request, *outcome); });
-  return std::make_unique<Reply>(outcome);
+  auto reply = std::make_unique<Reply>(outcome);
+  thread_ = std::thread([this, work = std::move(work), outcome] {
+    HttpReply made = work();
+    {
+      const std::lock_guard held(mutex_);
+      doing_ = nullptr;
+    }
+    outcome->put(std::move(made));
+  });
+  doing_ = doing;
+  return reply;
 }
 
-void WeightReload::run(const WeightsRequest& request, Outcome& outcome) {
+std::unique_ptr<PendingReply> WeightReload::begin(const WeightsRequest& request) {
+  return begin("loading", [this, request] { return run(request); });
+}
+
+std::unique_ptr<PendingReply> WeightReload::begin_adapter(std::function<HttpReply()> load) {
+  return begin("loading an adapter", [load = std::move(load)] {
+    try {
+      return load();
+    } catch (const ApiError& error) {
+      return reply_of(error);
+    } catch (const std::exception& error) {
+      log_error("an adapter is not loaded: ", error.what());
+      return reply_of(ApiError(500, "the adapter is not loaded", "", "internal_error"));
+    }
+  });
+}
+
+void WeightReload::load_adapter(int32_t slot, const std::string& path) {
+  const auto fail_for_now = [&](const std::exception& error) {
+    drop();
+    log_error("adapter ", path, " is not loaded: ", error.what());
+    throw ApiError(503, "the adapter cannot be loaded now; the server's log says why", "",
+                   "engine_failure")
+        .retry_after(1000);
+  };
+  try {
+    weights_.stage_adapter(slot, path);
+  } catch (const InputError& error) {
+    drop();
+    fail_field("lora_path", error.what());
+  } catch (const std::exception& error) {
+    fail_for_now(error);
+  }
+  try {
+    engine_.change_weights(Handover::kBeside, [this] { weights_.use(); });
+  } catch (const std::exception& error) {
+    fail_for_now(error);
+  }
+  drop();
+}
+
+void WeightReload::drop() noexcept {
+  try {
+    weights_.drop();
+  } catch (const std::exception& error) {  // the engine finds the same
+    log_warning("weights are not given up: ", error.what());
+  }
+}
+
+HttpReply WeightReload::run(const WeightsRequest& request) {
   HttpReply reply;
   const char* counted = "failed";
   try {
@@ -121,11 +179,7 @@ void WeightReload::run(const WeightsRequest& request, Outcome& outcome) {
         reply_of(ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000));
   }
   metrics_.weights_replaced(counted);
-  {
-    const std::lock_guard lock(mutex_);
-    doing_ = nullptr;
-  }
-  outcome.put(std::move(reply));
+  return reply;
 }
 
 HttpReply WeightReload::change(const State& next, Handover how) {
@@ -143,11 +197,7 @@ HttpReply WeightReload::change(const State& next, Handover how) {
     const std::lock_guard lock(mutex_);
     state_ = before;
   }
-  try {
-    weights_.drop();
-  } catch (const std::exception& error) {  // the engine finds the same
-    log_warning("weights are not given up: ", error.what());
-  }
+  drop();
   if (failed) std::rethrow_exception(failed);
   metrics_.weights(next.version);
   log_info("weights of ", next.directory, " are served, version ", next.version);

@@ -1,4 +1,5 @@
 // POST /admin/weights: other weights for the model while requests are answered, one change at a time.
+// POST /v1/load_lora_adapter: another adapter, in the same order.
 #pragma once
 
 #include <functional>
@@ -25,6 +26,12 @@ class WeightReload {
   // ApiError 409 while another is under way.
   std::unique_ptr<PendingReply> begin(const WeightsRequest& request);
 
+  // The same for an adapter: `load`, with load_adapter() in it, makes the answer, on a thread of its own.
+  std::unique_ptr<PendingReply> begin_adapter(std::function<HttpReply()> load);
+  // Into a slot that nobody computes with. ApiError 400 for one that cannot be served, 503 where the engine or a rank
+  // fails meanwhile.
+  void load_adapter(int32_t slot, const std::string& path);
+
   // Of requests that come now.
   struct State {
     std::string path;       // as it was named
@@ -38,8 +45,10 @@ class WeightReload {
  private:
   struct Outcome;  // what the reply waits for
   class Reply;
-  void run(const WeightsRequest& request, Outcome& outcome);
+  std::unique_ptr<PendingReply> begin(const char* doing, std::function<HttpReply()> work);
+  HttpReply run(const WeightsRequest& request);
   HttpReply change(const State& next, Handover how);
+  void drop() noexcept;
 
   Engine& engine_;
   ModelWeights& weights_;

@@ -19,10 +19,14 @@ class ModelWeights {
   // Loads what lies at a path beside what is served: InputError that names every difference where it is for another
   // model, and nothing has changed then. Takes its time. Not on the engine's thread.
   virtual Place stage(const std::string& path) = 0;
+  // The same for an adapter, in a slot of those that come and go, in the place of what is there.
+  virtual void stage_adapter(int32_t slot, const std::string& path) = 0;
   // What is staged is computed with from now on. On the engine's thread between two steps (Engine::change_weights).
   virtual void use() = 0;
   // Gives up what is staged, or after use() what was served before. Not on the engine's thread.
   virtual void drop() = 0;
+  // No request names that slot any more: whoever starts again need not load what is there. On any thread, at once.
+  virtual void forget_adapter(int32_t) {}
 };
 
 }  // namespace trireme

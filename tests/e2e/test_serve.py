@@ -6,6 +6,7 @@ import signal
 import struct
 import time
 import unittest
+from pathlib import Path
 
 import harness
 import served_run
@@ -125,12 +126,63 @@ class Server(served_run.ServerTest):
                 self.assertEqual((answer["model"], answer["choices"][0]["text"] + "\n"), (name, text))
         self.assertEqual(self.ask("POST", "/v1/completions", {"model": "other", "prompt": PROMPT})[0], 404)
         self.stop(server)
+        for ranks in ((), ("--ranks", 2, "--tensor", 2)):
+            with self.subTest(ranks=ranks):
+                self.come_and_go(adapters, want, ranks)
+
+    def come_and_go(self, adapters, want, ranks):
+        """With room for one: the same texts, one adapter after the other in its place."""
+        server = self.serve("--max-loras", 1, "--max-lora-rank", 8, "--admin-api-key", "admin", *ranks)
+
+        def ask(path, **fields):
+            return self.ask("POST", path, fields, "admin")
+
+        def write(model):
+            return ask("/v1/completions", model=model, prompt=PROMPT, temperature=0, max_tokens=20, echo=True,
+                       ignore_eos=True)
+
+        def expect_texts(*models):
+            for model in models:
+                status, answer = write(model)
+                self.assertEqual(status, 200, answer)
+                self.assertEqual(answer["choices"][0]["text"] + "\n", want[model])
+
+        for name, folder in adapters.items():
+            status, said = ask("/v1/load_lora_adapter", lora_name=name, lora_path=folder)
+            self.assertEqual((status, said), (200, f"Success: LoRA adapter '{name}' added successfully."))
+            expect_texts(name, "tiny")
+            if ranks:
+                self.lose_a_rank(server)
+                expect_texts(name, "tiny")
+            self.assertEqual(ask("/v1/load_lora_adapter", lora_name="third", lora_path=folder)[0], 503)
+            self.assertEqual(ask("/v1/unload_lora_adapter", lora_name=name)[0], 200)
+            self.assertEqual(write(name)[0], 404)
+            expect_texts("tiny")
+        for path in ("run", "nowhere", "/dev", "upper/adapter/adapter_config.json"):
+            status, answer = ask("/v1/load_lora_adapter", lora_name="run", lora_path=path)
+            self.assertEqual((status, answer["error"]["param"]), (400, "lora_path"), answer)
+        self.assertEqual(self.ask("POST", "/v1/load_lora_adapter", {"lora_name": "a", "lora_path": "b"})[0], 401)
+        expect_texts("tiny")
+        self.stop(server)
+
+    def lose_a_rank(self, server):
+        """Ranks that start again have what was loaded meanwhile."""
+        children = [int(number) for file in Path(f"/proc/{server.pid}/task").glob("*/children")
+                    for number in file.read_text().split()]
+        os.kill(max(children), signal.SIGKILL)
+        for wanted in (503, 200):
+            deadline = time.monotonic() + 30
+            while self.ask("GET", "/health/ready")[0] != wanted and time.monotonic() < deadline:
+                time.sleep(0.01)
+            self.assertEqual(self.ask("GET", "/health/ready")[0], wanted)
 
     def test_adapters_that_cannot_be_served(self):
         for given, says in (("run", "NAME=DIRECTORY is expected"), ("a=run", "adapter_config.json"),
                             ("m=x", "another model is served under this name")):
             self.assert_refused("serve", "--model", "run", "--served-model-name", "m", "--lora-modules", given, says=says)
         self.assert_refused("serve", "--model", "run", "--adapter", "x", "--lora-modules", "a=x", says="do not go together")
+        self.assert_refused("serve", "--model", "run", "--adapter", "x", "--max-loras", 2, says="do not go together")
+        self.assert_refused("serve", "--model", "run", "--max-lora-rank", 2, says="--max-loras")
 
     def test_routes_and_chats(self):
         self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")

@@ -39,7 +39,10 @@ TEST(FakeRank, DISABLED_Follows) {
   const auto channel =
       connect_side_channel(SideAddress::parse(leader_from_environment()), rank, kLong);
   Heartbeat heartbeat(*channel);
-  test::WordWeights weights(receive_task(*channel, kLong).model);
+  const RankTask task = receive_task(*channel, kLong);
+  std::string word = task.model;
+  for (const std::string& adapter : task.adapters) word += adapter;
+  test::WordWeights weights(word);
   weights.refuses = "others";
   Moody texts(weights);
   channel->send(MessageKind::kReady, 0,
@@ -59,7 +62,8 @@ TEST(FakeRank, DISABLED_Follows) {
 RankGroupConfig fake_ranks() {
   return {.ranks = 2,
           .command = {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
-                      "--gtest_filter=FakeRank.DISABLED_Follows"}};
+                      "--gtest_filter=FakeRank.DISABLED_Follows"},
+          .task = {"", "", {"", ""}}};
 }
 
 // What the supervisor has said.
@@ -150,10 +154,10 @@ TEST(RankSupervisor, ChangesTheWeightsOfAll) {
   ranks.wait_until_ready();
   Said said(ranks);
   const int32_t before = token_of(ranks, 1, 3);
-  EXPECT_THROW(ranks.stage("others"), InputError);
+  EXPECT_THROW(ranks.stage({.path = "others"}), InputError);
   ranks.drop();
   EXPECT_EQ(token_of(ranks, 2, 3), before);
-  ranks.stage("two words");
+  ranks.stage({.path = "two words"});
   EXPECT_EQ(token_of(ranks, 3, 3), before);
   ranks.use();
   ranks.drop();
@@ -163,12 +167,32 @@ TEST(RankSupervisor, ChangesTheWeightsOfAll) {
   ASSERT_TRUE(said.comes(2, kLong));
   EXPECT_EQ(token_of(ranks, 6, 3), shifted);
   // What other ranks have staged is of no use to these.
-  ranks.stage("x");
+  ranks.stage({.path = "x"});
   EXPECT_THROW(ranks.execute(plan_of(7, kDie)), Error);
   ASSERT_TRUE(said.comes(4, kLong));
   EXPECT_THROW(ranks.use(), InputError);
   ranks.drop();
   EXPECT_EQ(token_of(ranks, 8, 3), shifted);
+}
+
+// An adapter too; one that was taken away is not loaded again.
+TEST(RankSupervisor, StartsRanksWithTheAdaptersOfAll) {
+  RankSupervisor ranks(fake_ranks());
+  ranks.wait_until_ready();
+  Said said(ranks);
+  const int32_t before = token_of(ranks, 1, 3);
+  const auto shifted = [&](int32_t by) {
+    return (before + by) % static_cast<int32_t>(test::kPlanBounds.ids);
+  };
+  for (const int32_t slot : {0, 1}) {
+    ranks.stage({.slot = slot, .path = slot == 0 ? "of five" : "12345"});
+    ranks.use();
+    ranks.drop();
+  }
+  ranks.forget_adapter(0);
+  EXPECT_THROW(ranks.execute(plan_of(2, kDie)), Error);
+  ASSERT_TRUE(said.comes(2, kLong));
+  EXPECT_EQ(token_of(ranks, 3, 3), shifted(5));
 }
 
 TEST(RankSupervisor, SaysHowTheFirstStartFailed) {

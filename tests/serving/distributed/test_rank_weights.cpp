@@ -23,10 +23,16 @@ struct Ends {
 
 TEST(RankTask, ArrivesAsItWas) {
   Ends ends;
-  send_task(*ends.leader, {.model = "run/step-3", .tokenizer = "byte"});
+  send_task(*ends.leader, {"run/step-3", "byte", {"", "adapter"}});
   const RankTask task = receive_task(*ends.follower, std::chrono::seconds(20));
   EXPECT_EQ(task.model, "run/step-3");
   EXPECT_EQ(task.tokenizer, "byte");
+  EXPECT_EQ(task.adapters, (std::vector<std::string>{"", "adapter"}));
+  // As many as there can be, each as long as it can be.
+  const RankTask long_one{"run", "byte", std::vector(256, std::string(4096, 'a'))};
+  std::thread sender([&] { send_task(*ends.leader, long_one); });
+  EXPECT_EQ(receive_task(*ends.follower, std::chrono::seconds(20)).adapters, long_one.adapters);
+  sender.join();
   ends.leader->send(MessageKind::kEnd, 0);
   EXPECT_THROW(receive_task(*ends.follower, std::chrono::seconds(20)), BadMessage);
   EXPECT_THROW(receive_task(*ends.follower, std::chrono::milliseconds(1)), Error);
@@ -65,7 +71,7 @@ class RankWeights : public testing::Test {
 TEST_F(RankWeights, ChangeBetweenTwoPlans) {
   int64_t plans = 0;
   test::for_each_plan(5, [&](const StepPlan& plan, const StepOutcome&) {
-    if (plans == 3) followers->stage("b");
+    if (plans == 3) followers->stage({.path = "b"});
     if (plans == 6) {
       EXPECT_EQ(followers->staged(), "");
       followers->use();
@@ -87,16 +93,16 @@ TEST_F(RankWeights, ChangeBetweenTwoPlans) {
 
 TEST_F(RankWeights, AreRefusedByOneForAll) {
   weights[1].refuses = "b";
-  followers->stage("b");
+  followers->stage({.path = "b"});
   EXPECT_EQ(followers->staged(), "b is for another model");
   followers->drop();
-  followers->stage("c");
+  followers->stage({.slot = 2, .path = "c"});
   EXPECT_EQ(followers->staged(), "");
   followers->use();
   followers->used();
   end();
-  EXPECT_EQ(weights[0].used(), "c");
-  EXPECT_EQ(weights[1].used(), "c");
+  EXPECT_EQ(weights[0].used(), "a 2c");
+  EXPECT_EQ(weights[1].used(), "a 2c");
 }
 
 TEST(RankLoop, HasNoWeightsToChangeWhereItWasGivenNone) {

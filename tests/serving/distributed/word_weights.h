@@ -20,6 +20,9 @@ class WordWeights final : public ModelWeights {
     staged_ = path;
     return {path, 0};
   }
+  void stage_adapter(int32_t slot, const std::string& path) override {
+    (void)stage(concat(used(), " ", slot, path));
+  }
   void use() override {
     const std::lock_guard lock(mutex_);
     used_.swap(staged_);

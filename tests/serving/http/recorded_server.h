@@ -71,6 +71,7 @@ struct RecordedServerOptions {
   ToolFormat tools = ToolFormat::kNone;
   AnswerLimits answers;
   ModelWeights* weights = nullptr;
+  int64_t adapters = 0;
   int64_t blocks = 1024, block_tokens = 8;
 };
 
@@ -95,7 +96,8 @@ class RecordedServer {
                  .admission = options.admission,
                  .answers = options.answers,
                  .tools = options.tools,
-                 .weights = options.weights}) {
+                 .weights = options.weights,
+                 .adapters = options.adapters}) {
     options.http.port = 0;
     server = std::make_unique<HttpServer>(
         options.http, service.routes(),

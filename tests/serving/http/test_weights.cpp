@@ -21,6 +21,15 @@ class FakeWeights final : public ModelWeights {
     if (path == "other") throw InputError("other is for another model:\n  hidden_size: 8");
     return {path + "/step-7", 7};
   }
+  void stage_adapter(int32_t slot, const std::string& path) override {
+    if (path == "other") throw InputError("other has rank 99");
+    tell(slot, path);
+  }
+  void forget_adapter(int32_t slot) override { tell(slot, ""); }
+  void tell(int32_t slot, const std::string& path) {
+    const std::lock_guard lock(mutex);
+    adapters.emplace_back(slot, path);
+  }
   void use() override {
     if (lost) throw Error("rank 3 is lost");
     ++used;
@@ -35,6 +44,7 @@ class FakeWeights final : public ModelWeights {
   std::mutex mutex;
   std::condition_variable changed;
   bool held = false;
+  std::vector<std::pair<int32_t, std::string>> adapters;
   std::atomic<bool> lost = false;
   std::atomic<int> stages = 0, used = 0, dropped = 0;
 };
@@ -44,6 +54,7 @@ class WeightsRoute : public testing::Test {
   static test::RecordedServerOptions options(ModelWeights& weights) {
     test::RecordedServerOptions options;
     options.weights = &weights;
+    options.adapters = 1;
     options.http.keys = ApiKeys({"user"}, {"admin"});
     return options;
   }
@@ -138,6 +149,129 @@ TEST_F(WeightsRoute, SaysWhereTheyAreLost) {
   EXPECT_EQ(Json::parse(answer.body)["error"]["code"], "engine_failure");
   EXPECT_EQ(weights.dropped, 1);
   EXPECT_EQ(ask("GET", "/health/ready", "").status, 503);
+}
+
+TEST_F(WeightsRoute, LetsAdaptersComeAndGo) {
+  const auto load = [&](const char* name, const char* path) {
+    return ask("POST", "/v1/load_lora_adapter",
+               Json{{"lora_name", name}, {"lora_path", path}}.dump());
+  };
+  const auto unload = [&](const char* name) {
+    return ask("POST", "/v1/unload_lora_adapter", Json{{"lora_name", name}}.dump());
+  };
+  const auto write = [&](const char* model) {
+    return ask(
+        "POST", "/v1/completions",
+        Json{{"model", model}, {"prompt", "abcdefghijklmnopqrst"}, {"max_tokens", 2}}.dump());
+  };
+  const auto cached = [&](const test::Response& answer) {
+    return Json::parse(answer.body)["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  EXPECT_EQ(ask("POST", "/v1/load_lora_adapter", "{}", "user").status, 403);
+  EXPECT_EQ(cached(write("m")), 0);
+  EXPECT_EQ(write("one").status, 404);
+  EXPECT_EQ(unload("one").status, 404);
+  EXPECT_EQ(unload("m").status, 404);
+  const test::Response refused = load("one", "other");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(Json::parse(refused.body)["error"]["param"], "lora_path");
+  for (const char* name : {"", "a,b", "a\nb", "a\x7f"})
+    EXPECT_EQ(load(name, "a").status, 400) << name;
+  EXPECT_EQ(load("one", "a\nb").status, 400);
+  EXPECT_EQ(load("one", std::string(4097, 'a').c_str()).status, 400);
+  EXPECT_EQ(load("m", "a").status, 400);
+  const test::Response loaded = load("one", "a");
+  EXPECT_EQ(loaded.status, 200);
+  EXPECT_EQ(loaded.body, "Success: LoRA adapter 'one' added successfully.");
+  EXPECT_EQ(load("one", "a").status, 400);
+  EXPECT_EQ(load("two", "b").status, 503);  // there is room for one
+  EXPECT_EQ(Json::parse(ask("GET", "/v1/models/one", "").body)["parent"], "m");
+  EXPECT_EQ(cached(write("one")), 0);
+  EXPECT_EQ(cached(write("one")), 16);
+  EXPECT_EQ(unload("one").status, 200);
+  EXPECT_EQ(write("one").status, 404);
+  // Its slot is the next one's, which finds nothing that it has computed.
+  EXPECT_TRUE(test::eventually([&] { return load("two", "b").status == 200; }));
+  EXPECT_EQ(cached(write("two")), 0);
+  // The model's own is where it was.
+  EXPECT_EQ(cached(write("m")), 16);
+  const std::vector<std::pair<int32_t, std::string>> want{{0, "a"}, {0, ""}, {0, "b"}};
+  EXPECT_EQ(weights.adapters, want);
+}
+
+// A request that is under way keeps its adapter's slot.
+TEST_F(WeightsRoute, GivesNoSlotAwayThatIsComputedWith) {
+  const auto load = [&](const char* name) {
+    return ask("POST", "/v1/load_lora_adapter",
+               Json{{"lora_name", name}, {"lora_path", "a"}}.dump());
+  };
+  ASSERT_EQ(load("one").status, 200);
+  server.gate.hold_after(1);
+  auto text = std::async(std::launch::async, [&] {
+    return ask("POST", "/v1/completions", R"({"model":"one","prompt":"ab","max_tokens":2})");
+  });
+  EXPECT_TRUE(test::eventually([&] {
+    return ask("GET", "/metrics", "").body.find("running_lora_adapters=\"one\"") !=
+           std::string::npos;
+  }));
+  EXPECT_EQ(ask("POST", "/v1/unload_lora_adapter", R"({"lora_name":"one"})").status, 200);
+  EXPECT_EQ(load("two").status, 503);
+  server.gate.release();
+  EXPECT_EQ(text.get().status, 200);
+  EXPECT_TRUE(test::eventually([&] { return load("two").status == 200; }));
+}
+
+// A search too, of which each round is other sequences.
+TEST_F(WeightsRoute, GivesNoSlotAwayThatBeamsAreSearchedWith) {
+  const auto load = [&](const char* name) {
+    return ask("POST", "/v1/load_lora_adapter",
+               Json{{"lora_name", name}, {"lora_path", "a"}}.dump());
+  };
+  ASSERT_EQ(load("one").status, 200);
+  server.gate.hold_after(2);
+  auto text = std::async(std::launch::async, [&] {
+    return ask("POST", "/v1/completions",
+               R"({"model":"one","prompt":"ab","max_tokens":5,"use_beam_search":true,"n":2})");
+  });
+  EXPECT_TRUE(test::eventually([&] { return server.in_engine() > 0; }));
+  EXPECT_EQ(ask("POST", "/v1/unload_lora_adapter", R"({"lora_name":"one"})").status, 200);
+  EXPECT_EQ(load("two").status, 503);
+  server.gate.release();
+  EXPECT_EQ(text.get().status, 200);
+  EXPECT_TRUE(test::eventually([&] { return load("two").status == 200; }));
+}
+
+TEST_F(WeightsRoute, LoadsOneAdapterAtATime) {
+  weights.hold(true);
+  auto first = std::async(std::launch::async, [&] { return replace("{}"); });
+  EXPECT_TRUE(test::eventually([&] { return weights.stages == 1; }));
+  const std::string body = R"({"lora_name":"one","lora_path":"a"})";
+  EXPECT_EQ(ask("POST", "/v1/load_lora_adapter", body).status, 409);
+  weights.hold(false);
+  EXPECT_EQ(first.get().status, 200);
+  EXPECT_EQ(ask("POST", "/v1/load_lora_adapter", body).status, 200);
+}
+
+// Some ranks may have it and others not: nothing is computed with them any more.
+TEST_F(WeightsRoute, ServesNoAdapterThatIsLostOnTheWay) {
+  weights.lost = true;
+  EXPECT_EQ(ask("POST", "/v1/load_lora_adapter", R"({"lora_name":"one","lora_path":"a"})").status,
+            503);
+  EXPECT_EQ(weights.dropped, 1);
+  EXPECT_EQ(ask("GET", "/v1/models/one", "").status, 404);
+  EXPECT_EQ(ask("GET", "/health/ready", "").status, 503);
+}
+
+TEST(WeightsRouteOf, AServerWithoutRoomHasNoAdaptersToLoad) {
+  FakeWeights weights;
+  test::RecordedServerOptions options;
+  options.weights = &weights;
+  test::RecordedServer server(options);
+  EXPECT_EQ(server
+                .ask("POST /v1/load_lora_adapter HTTP/1.1\r\nHost: localhost\r\nConnection: "
+                     "close\r\nContent-Length: 0\r\n\r\n")
+                .status,
+            404);
 }
 
 TEST(WeightsRouteOf, AServerWithoutThemIsNotThere) {
