@@ -132,8 +132,8 @@ Node JsonGrammar::key_except(const std::vector<std::u32string>& names, size_t be
     }
     i = next;
   }
-  ways.push_back(g.sequence(
-      {g.chars(without(plain, make_char_set(std::move(taken)))), g.repeat(g.chars(plain), 0, -1)}));
+  ways.push_back(
+      g.sequence({g.chars(without(plain, make_char_set(taken))), g.repeat(g.chars(plain), 0, -1)}));
   return g.choice(std::move(ways));
 }
 

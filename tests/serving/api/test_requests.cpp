@@ -489,7 +489,8 @@ TEST(Requests, SurviveAnyValueInAnyField) {
                                            "[[[[[[]]]]]]"};
   int refused = 0;
   for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
-                                  Endpoint::kTokenize, Endpoint::kDetokenize, Endpoint::kWeights}) {
+                                  Endpoint::kTokenize, Endpoint::kDetokenize, Endpoint::kWeights,
+                                  Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter}) {
     for (const Field& field : fields_of(endpoint)) {
       for (const std::string& value : values) {
         Json body = {{"model", "m"}};
@@ -497,6 +498,8 @@ TEST(Requests, SurviveAnyValueInAnyField) {
         if (endpoint == Endpoint::kChat) body["messages"] = {{{"role", "user"}, {"content", "x"}}};
         if (endpoint == Endpoint::kEmbeddings) body["input"] = "p";
         if (endpoint == Endpoint::kDetokenize) body["tokens"] = {1};
+        if (endpoint == Endpoint::kLoadAdapter) body = {{"lora_name", "a"}, {"lora_path", "b"}};
+        if (endpoint == Endpoint::kUnloadAdapter) body = {{"lora_name", "a"}};
         body[field.name] = Json::parse(value);
         const std::string text = body.dump();
         const Refusal r = refusal_of([&] {
@@ -507,6 +510,8 @@ TEST(Requests, SurviveAnyValueInAnyField) {
             case Endpoint::kTokenize: parse_tokenize(text); break;
             case Endpoint::kDetokenize: parse_detokenize(text); break;
             case Endpoint::kWeights: parse_weights(text); break;
+            case Endpoint::kLoadAdapter: parse_load_adapter(text); break;
+            case Endpoint::kUnloadAdapter: parse_unload_adapter(text); break;
           }
         });
         ASSERT_TRUE(r.status == 0 || r.status == 400 || r.status == 501) << text;
