@@ -340,20 +340,25 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
     if (part.samples) chosen += chosen_of(plan, part, result, chosen);
     if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
-    // A cache of numbers that are not finite is of no use to others.
-    const bool finite = !part.samples || result.chosen[first].id != kNotFinite;
-    const bool cached = sequence->state == Sequence::State::kRunning && sequence->starts == starts;
-    if (finite && cached) publish(*sequence, part.past + part.tokens - part.guesses);
-    if (part.samples)
-      verify(progress, part, std::span(result.chosen).subspan(first, chosen - first), cached);
-    if (part.embeds) {
-      progress.finish = FinishReason::kStop;
-      cancel(*sequence);
-    }
-    if (!progress.tokens.empty() || progress.finish || !progress.prompt.empty())
-      out.push_back(std::move(progress));
+    advance(progress, part, starts, std::span(result.chosen).subspan(first, chosen - first));
+    if (progress.says_something()) out.push_back(std::move(progress));
   }
   return out;
+}
+
+// By what a step has brought. chosen: as many tokens as it was to sample; starts: of the sequence, when it was planned.
+void Scheduler::advance(Progress& progress, const SequenceStep& part, uint64_t starts,
+                        std::span<ChosenToken> chosen) {
+  Sequence& s = *progress.sequence;
+  // A cache of numbers that are not finite is of no use to others.
+  const bool finite = chosen.empty() || chosen.front().id != kNotFinite;
+  const bool cached = s.state == Sequence::State::kRunning && s.starts == starts;
+  if (finite && cached) publish(s, part.past + part.tokens - part.guesses);
+  if (part.samples) verify(progress, part, chosen, cached);
+  if (part.embeds) {
+    progress.finish = FinishReason::kStop;
+    cancel(s);
+  }
 }
 
 void Scheduler::took(double seconds) {

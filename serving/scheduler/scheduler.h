@@ -56,6 +56,7 @@ struct Progress {
   std::vector<float> embedding = {};     // of the prompt
   std::vector<ChosenToken> tokens = {};  // chosen; in sequence->tokens but for one whose id is -1
   std::optional<FinishReason> finish = {};  // the sequence has ended
+  bool says_something() const { return !tokens.empty() || finish || !prompt.empty(); }
 };
 
 class Scheduler {
@@ -104,6 +105,8 @@ class Scheduler {
   void preempt(Sequence& sequence);
   void append(StepPlan& plan, const std::shared_ptr<Sequence>& sequence, int64_t tokens,
               const Guesses& guesses);
+  void advance(Progress& progress, const SequenceStep& part, uint64_t starts,
+               std::span<ChosenToken> chosen);
   void verify(Progress& progress, const SequenceStep& step, std::span<ChosenToken> chosen,
               bool cached);
   void ask(SequenceStep& step, Sequence& sequence) const;
