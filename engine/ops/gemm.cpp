@@ -127,15 +127,21 @@ void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   TRIREME_KERNEL(gemm_blocked<double>)(blocked, ctx.threads);
 }
 
-// Few enough rows that streaming the weight takes longest. Measured, with AVX-512 the library is faster as soon as
-// x (float32) leaves the first-level cache between two rows of the weight. A type that it does not multiply
-// would have the whole weight converted for every product.
-bool few_rows(const Ctx& ctx, const GemmProblem& g) {
-  constexpr int64_t kCachedBytes = 16 << 10, kRowsOfAvx512 = 4, kRowsOfFloat32 = 16;
-  if (g.transpose_a || !g.transpose_b || g.m > cpu::kGemvMaxRows) return false;
-  if (g.m == 1 || !library_multiplies(*ctx.gemm, g.in)) return true;
-  if (active_isa() != Isa::kAvx512) return g.m <= kRowsOfFloat32;
-  return g.m <= kRowsOfAvx512 && g.k <= kCachedBytes / 4 / g.m;
+enum class Rows { kStreamed, kFew, kMany };
+
+// How many rows x has, for a product with a weight. kStreamed: reading the weight takes longest (gemv.h). kFew: our
+// tiles are faster than the library (gemm_rows.h). Measured: with AVX-512 the library is faster as soon as x (float32)
+// leaves the first-level cache between two rows of the weight; a type that it does not multiply would have the whole
+// weight converted for every product.
+Rows rows_of(const Ctx& ctx, const GemmProblem& g) {
+  constexpr int64_t kCachedBytes = 16 << 10, kFewOfAvx512 = 4, kFewOfFloat32 = 16, kFew = 96;
+  if (g.transpose_a || !g.transpose_b) return Rows::kMany;
+  const bool avx512 = active_isa() == Isa::kAvx512;
+  const bool multiplies = library_multiplies(*ctx.gemm, g.in);
+  if (g.m > 1 && avx512 && multiplies && (g.m > kFewOfAvx512 || g.k > kCachedBytes / 4 / g.m))
+    return Rows::kMany;
+  if (g.m <= (avx512 ? cpu::kGemvRowsOfAvx512 : cpu::kGemvRows)) return Rows::kStreamed;
+  return g.m <= (multiplies ? kFewOfFloat32 : kFew) ? Rows::kFew : Rows::kMany;
 }
 
 template <class T>
@@ -146,6 +152,8 @@ cpu::Gemv<T> gemv_of(const GemmProblem& g, const GemmPointers& p) {
   v.k = g.k;
   v.w = static_cast<const T*>(p.b);
   v.w_stride = g.ldb;
+  v.x = static_cast<const T*>(p.a);
+  v.x_stride = g.lda;
   v.y = p.c;
   v.y_stride = g.ldc;
   v.y_float32 = g.out == DType::kF32;
@@ -156,24 +164,30 @@ cpu::Gemv<T> gemv_of(const GemmProblem& g, const GemmPointers& p) {
 }
 
 template <class T>
-void gemm_few_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
+void gemm_streamed(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.m, cpu::gemv_stride(g.k)});
   if (ctx.planning()) return;
   cpu::Gemv<T> v = gemv_of<T>(g, p);
-  v.x = x.as<T>();
-  v.x_stride = row_stride(x);
   v.x32 = x32->as<float>();
   TRIREME_KERNEL(gemv<T>)(v, ctx.threads);
 }
 
 // Any number of rows, with the bits that each would have alone.
 template <class T>
-void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, const ConstTensor& x) {
-  Activation wide;
-  if (g.in != DType::kF32) wide = widened(ctx, "gemm.x32", x);
+void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
+  const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.m, cpu::packed_columns(g.k)});
   if (ctx.planning()) return;
-  const ConstTensor x32 = wide.present() ? ConstTensor(*wide) : x;
-  TRIREME_KERNEL(gemm_rows<T>)(gemv_of<T>(g, p), x32.as<float>(), row_stride(x32), ctx.threads);
+  cpu::Gemv<T> v = gemv_of<T>(g, p);
+  v.x32 = x32->as<float>();
+  TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
+}
+
+template <class T>
+void gemm_few_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, bool streamed) {
+  if (streamed)
+    gemm_streamed<T>(ctx, g, p);
+  else
+    gemm_by_rows<T>(ctx, g, p);
 }
 
 // A sum over nothing: C = bias, 0, or unchanged.
@@ -238,13 +252,12 @@ void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTe
     return;
   }
   if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
-  const bool by_rows = ctx.gemm->batch_invariant;
-  if (by_rows && g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p, a);
-  if (by_rows && g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p, a);
-  if (!by_rows && few_rows(ctx, g)) {
-    if (g.in == DType::kF32) return gemm_few_rows<float>(ctx, g, p, a);
-    if (g.in == DType::kBF16) return gemm_few_rows<bf16>(ctx, g, p, a);
-    return gemm_few_rows<f16>(ctx, g, p, a);
+  const Rows rows = ctx.gemm->batch_invariant ? Rows::kFew : rows_of(ctx, g);
+  if (rows != Rows::kMany) {
+    const bool streamed = rows == Rows::kStreamed;
+    if (g.in == DType::kF32) return gemm_few_rows<float>(ctx, g, p, streamed);
+    if (g.in == DType::kBF16) return gemm_few_rows<bf16>(ctx, g, p, streamed);
+    return gemm_few_rows<f16>(ctx, g, p, streamed);
   }
   if (library_multiplies(*ctx.gemm, g.in)) return library_gemm(ctx, g, p);
   gemm_in_float32(ctx, g, c, a, b, bias);

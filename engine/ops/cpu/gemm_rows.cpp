@@ -1,112 +1,224 @@
 #include "engine/ops/cpu/gemm_rows.h"
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cpu/vector_loop.h"
+#include "engine/ops/cpu/simd.h"
 
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth a thread
-constexpr int64_t kCachedBytes = 1
-                                 << 17;  // of weight, which all rows of x meet before the next come
 constexpr int64_t kLane = kLanes<float>;
-// Sums of a tile and their operands fit into 16 registers.
-constexpr int kTileRows = 3, kTileColumns = 2, kUnroll = 2;
+constexpr int64_t kStep = 2 * kLane;      // columns
+constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth a thread
+
+// Sums of a tile and their operands fit into the registers. Measured with AVX2, data in the first-level cache: 2 x 5
+// reaches the peak, 3 x 4 spills, 4 x 2 waits for its sums.
+#if defined(TRIREME_ISA_avx512)
+constexpr int kTileRows = 4;
+#else
+constexpr int kTileRows = 2;
+#endif
+constexpr int kGroup = 5;      // rows of the weight in a tile
+constexpr int kGroups = 4;     // in a panel
+constexpr int64_t kRows = 16;  // of x, that have sums at a time
+
+// Columns of a piece: of few rows more, so that what is fetched ahead of them is there in time.
+constexpr int64_t piece_of(int64_t rows) { return rows <= 2 ? 1024 : rows <= 4 ? 512 : 256; }
+
+using Floats = Vec<float>;
+using Sums = Floats[kRows][kGroup];
 
 TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// The product with x as it is read here.
-template <class T>
-struct Rows : Gemv<T> {
-  const float* x32 = nullptr;
-  int64_t x32_stride = 0;
-};
-
-template <int M, int N, class T>
-TRIREME_INLINE void add_products(const Rows<T>& a, const float* x, const T* w, auto lanes,
-                                 Vec<float> (&sums)[M][N]) {
-  Vec<float> rows[M];
-  for (int i = 0; i < M; ++i) rows[i] = load_lanes(x + i * a.x32_stride, lanes);
-  for (int j = 0; j < N; ++j) {
-    const Vec<float> weights = load_lanes(w + j * a.w_stride, lanes);
-    for (int i = 0; i < M; ++i) sums[i][j] += weights * rows[i];
+// Half of a step in float32: of bfloat16 the even or the odd columns, which are one instruction apart, else the first or
+// the second ones.
+template <int kHalf, class T>
+TRIREME_INLINE Floats load_half_step(const T* p) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    Vec<uint32_t> two;
+    __builtin_memcpy(&two, p, sizeof two);
+    return __builtin_bit_cast(Floats, kHalf == 0 ? two << 16 : two & 0xffff0000u);
+  } else {
+    return load(p + kHalf * kLane);
   }
 }
 
-// out[i][j] = dot of row i of x and row j of w.
+template <class T>
+TRIREME_INLINE void pad_step(T (&step)[kStep], const T* p, int64_t n) {
+  for (int64_t i = 0; i < kStep; ++i) step[i] = i < n ? p[i] : T{};
+}
+
+// Row i of x in float32. Of `rows` rows that have sums together piece after piece lies; within one, row after row.
+template <class T>
+void pack_row(const Gemv<T>& a, int64_t i) {
+  const int64_t columns = packed_columns(a.k), first = i / kRows * kRows;
+  const int64_t rows = smaller(kRows, a.m - first), width = piece_of(rows);
+  float* const block = a.x32 + first * columns;
+  const T* const x = a.x + i * a.x_stride;
+  for (int64_t c = 0; c < columns; c += kStep) {
+    const int64_t piece = c / width * width;
+    float* const to =
+        block + piece * rows + (i - first) * smaller(width, columns - piece) + c - piece;
+    T step[kStep];
+    const T* from = x + c;
+    if (c + kStep > a.k) {
+      pad_step(step, from, a.k - c);
+      from = step;
+    }
+    store(to, load_half_step<0>(from));
+    store(to + kLane, load_half_step<1>(from));
+  }
+}
+
+template <int kHalf, int M, int N, class T>
+TRIREME_INLINE void add_half_step(Floats (&sums)[M][N], const T* w, int64_t w_stride,
+                                  const float* x, int64_t x_stride) {
+  Floats rows[M];
+#pragma GCC unroll 4
+  for (int i = 0; i < M; ++i) rows[i] = load(x + i * x_stride + kHalf * kLane);
+#pragma GCC unroll 5
+  for (int r = 0; r < N; ++r) {
+    const Floats weights = load_half_step<kHalf>(w + r * w_stride);
+#pragma GCC unroll 4
+    for (int i = 0; i < M; ++i) sums[i][r] += weights * rows[i];
+  }
+}
+
+// sums[i][r] += products of row i of x and row r of w, in whole steps. next: what is to be read after this, of the same
+// shape as w; or nullptr.
 template <int M, int N, class T>
-void dot_tile(const Rows<T>& a, const float* x, const T* w, float (&out)[kTileRows][kTileColumns]) {
-  Vec<float> sums[kUnroll][M][N] = {};
-  int64_t k = 0;
-  for (; k + kUnroll * kLane <= a.k; k += kUnroll * kLane)
-    for (int u = 0; u < kUnroll; ++u)
-      add_products<M, N>(a, x + k + u * kLane, w + k + u * kLane, Whole{}, sums[u]);
-  for (; k + kLane <= a.k; k += kLane) add_products<M, N>(a, x + k, w + k, Whole{}, sums[0]);
-  if (k < a.k) add_products<M, N>(a, x + k, w + k, a.k - k, sums[0]);
+void add_tile(Floats (*sums)[kGroup], const T* w, int64_t w_stride, const float* x,
+              int64_t x_stride, int64_t columns, const T* next) {
+  Floats here[M][N];  // in registers
   for (int i = 0; i < M; ++i)
-    for (int j = 0; j < N; ++j) out[i][j] = sum(sums[0][i][j] + sums[1][i][j]);
+    for (int r = 0; r < N; ++r) here[i][r] = sums[i][r];
+  for (int64_t j = 0; j < columns; j += kStep) {
+    if (next != nullptr && j * static_cast<int64_t>(sizeof(T)) % 64 == 0)
+#pragma GCC unroll 5
+      for (int r = 0; r < N; ++r) __builtin_prefetch(next + r * w_stride + j, 0, 2);
+    add_half_step<0>(here, w + j, w_stride, x + j, x_stride);
+    add_half_step<1>(here, w + j, w_stride, x + j, x_stride);
+  }
+  for (int i = 0; i < M; ++i)
+    for (int r = 0; r < N; ++r) sums[i][r] = here[i][r];
+}
+
+template <int N, class T>
+void add_tiles(Floats (*sums)[kGroup], int64_t rows, const T* w, int64_t w_stride, const float* x,
+               int64_t x_stride, int64_t columns, const T* next) {
+  int64_t i = 0;
+  for (; i + kTileRows <= rows; i += kTileRows, next = nullptr)
+    add_tile<kTileRows, N>(sums + i, w, w_stride, x + i * x_stride, x_stride, columns, next);
+  for (; i < rows; ++i, next = nullptr)
+    add_tile<1, N>(sums + i, w, w_stride, x + i * x_stride, x_stride, columns, next);
+}
+
+// The last columns of the weight, fewer than a step.
+template <class T>
+void add_rest(Floats (*sums)[kGroup], int64_t rows, const T* w, int64_t w_stride, int64_t n,
+              const float* x, int64_t x_stride, int64_t columns) {
+  T rest[kStep];
+  for (int64_t r = 0; r < n; ++r) {
+    pad_step(rest, w + r * w_stride, columns);
+    Floats one[kRows][kGroup];
+    for (int64_t i = 0; i < rows; ++i) one[i][0] = sums[i][r];
+    add_tiles<1, T>(one, rows, rest, 0, x, x_stride, kStep, nullptr);
+    for (int64_t i = 0; i < rows; ++i) sums[i][r] = one[i][0];
+  }
+}
+
+// A group's rows and a piece of their columns.
+template <class T>
+void add_group(Sums& sums, int64_t rows, const T* w, int64_t w_stride, int64_t n, const float* x,
+               int64_t x_stride, int64_t columns, const T* next) {
+  const int64_t whole = columns / kStep * kStep;
+  if (n == kGroup) {
+    add_tiles<kGroup>(sums, rows, w, w_stride, x, x_stride, whole, next);
+  } else {
+    for (int64_t r = 0; r < n; ++r) {
+      Floats one[kRows][kGroup];
+      for (int64_t i = 0; i < rows; ++i) one[i][0] = sums[i][r];
+      add_tiles<1, T>(one, rows, w + r * w_stride, 0, x, x_stride, whole, nullptr);
+      for (int64_t i = 0; i < rows; ++i) sums[i][r] = one[i][0];
+    }
+  }
+  if (whole < columns)
+    add_rest(sums, rows, w + whole, w_stride, n, x + whole, x_stride, columns - whole);
 }
 
 // Not inlined: where each kind of tile had this arithmetic for itself, the compiler might fuse a product and a sum in
 // one of them and not in another.
 template <class Out>
-[[gnu::noinline]] void finish_tile(const auto& a, int64_t row, int64_t rows, int64_t column,
-                                   int64_t columns, const float (&dots)[kTileRows][kTileColumns]) {
+[[gnu::noinline]] void finish(const auto& a, int64_t row, int64_t rows, int64_t column,
+                              int64_t columns, const Sums& sums) {
   const auto* bias = static_cast<const Out*>(a.bias);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       Out* y = static_cast<Out*>(a.y) + (row + i) * a.y_stride + column + j;
-      float value = a.alpha * dots[i][j];
+      float value = a.alpha * sum(sums[i][j]);
       if (bias != nullptr) value += load_partial(bias + column + j, 1)[0];
       if (a.accumulate) value += load_partial(y, 1)[0];
-      store_partial(y, 1, splat<Vec<float>>(value));
+      store_partial(y, 1, splat<Floats>(value));
     }
 }
 
-template <int M, class T, class Out>
-void tiles_of_rows(const Rows<T>& a, int64_t row, int64_t begin, int64_t end) {
-  const float* x = a.x32 + row * a.x32_stride;
-  float dots[kTileRows][kTileColumns];
-  int64_t j = begin;
-  // With one row the weight is all that is read: one stream of it is fastest (gemv.h).
-  for (; M > 1 && j + kTileColumns <= end; j += kTileColumns) {
-    dot_tile<M, kTileColumns>(a, x, a.w + j * a.w_stride, dots);
-    finish_tile<Out>(a, row, M, j, kTileColumns, dots);
+// Rows `row` .. `row` + rows of x and j .. j + n of the weight, at most a panel.
+template <class T, class Out>
+void panel(const Gemv<T>& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
+  Sums sums[kGroups];
+  const int64_t groups = (n + kGroup - 1) / kGroup;
+  for (int64_t g = 0; g < groups; ++g)
+    for (int64_t i = 0; i < rows; ++i)
+      for (Floats& one : sums[g][i]) one = Floats{};
+  const int64_t columns = packed_columns(a.k), piece = piece_of(rows);
+  for (int64_t c = 0; c < a.k; c += piece) {
+    const float* const x = a.x32 + row * columns + c * rows;
+    const int64_t width = smaller(piece, a.k - c), x_stride = smaller(piece, columns - c);
+    for (int64_t g = 0; g < groups; ++g) {
+      const T* const w = a.w + (j + g * kGroup) * a.w_stride + c;
+      const T* next = nullptr;
+      if (row > 0)
+        ;  // the first rows of x have fetched it
+      else if (g + 1 < groups)
+        next = w + kGroup * a.w_stride;
+      else if (c + piece < a.k)
+        next = a.w + j * a.w_stride + c + piece;
+      add_group(sums[g], rows, w, a.w_stride, smaller(kGroup, n - g * kGroup), x, x_stride, width,
+                next);
+    }
   }
-  for (; j < end; ++j) {
-    dot_tile<M, 1>(a, x, a.w + j * a.w_stride, dots);
-    finish_tile<Out>(a, row, M, j, 1, dots);
-  }
+  for (int64_t g = 0; g < groups; ++g)
+    finish<Out>(a, row, rows, j + g * kGroup, smaller(kGroup, n - g * kGroup), sums[g]);
 }
 
 template <class T, class Out>
-void rows_into(const Rows<T>& a, int64_t begin, int64_t end) {
-  int64_t row = 0;
-  for (; row + kTileRows <= a.m; row += kTileRows)
-    tiles_of_rows<kTileRows, T, Out>(a, row, begin, end);
-  if (a.m - row == 2) tiles_of_rows<2, T, Out>(a, row, begin, end);
-  if (a.m - row == 1) tiles_of_rows<1, T, Out>(a, row, begin, end);
+void rows_into(const Gemv<T>& a, int64_t begin, int64_t end) {
+  for (int64_t j = begin; j < end; j += kGroups * kGroup)
+    for (int64_t row = 0; row < a.m; row += kRows)
+      panel<T, Out>(a, row, smaller(kRows, a.m - row), j, smaller(kGroups * kGroup, end - j));
 }
 
 }  // namespace
 
 template <class T>
-void gemm_rows(const Gemv<T>& product, const float* x, int64_t x_stride, int threads) {
-  const Rows<T> a{product, x, x_stride};
+void gemm_rows(const Gemv<T>& a, int threads) {
   const int64_t row_bytes = a.k * static_cast<int64_t>(sizeof(T)) + 1;
-  const int64_t block = kCachedBytes / row_bytes + kTileColumns;
-  parallel_for(threads, a.n, kGrainBytes / row_bytes + 1, [&](int64_t begin, int64_t end) {
-    for (; begin < end; begin += block) {
-      const int64_t until = smaller(begin + block, end);
-      if (a.y_float32)
-        rows_into<T, float>(a, begin, until);
-      else
-        rows_into<T, T>(a, begin, until);
-    }
+  parallel_for(threads, a.m, kGrainBytes / row_bytes + 1, [&a](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) pack_row(a, i);
+  });
+  const int64_t groups = (a.n + kGroup - 1) / kGroup;
+  const int64_t grain = kGrainBytes / (kGroup * row_bytes * a.m) + 1;
+  parallel_for(threads, groups, grain, [&a](int64_t begin, int64_t end) {
+    begin *= kGroup;
+    end = smaller(end * kGroup, a.n);
+    if (a.y_float32)
+      rows_into<T, float>(a, begin, end);
+    else
+      rows_into<T, T>(a, begin, end);
   });
 }
 
-template void gemm_rows<float>(const Gemv<float>&, const float*, int64_t, int);
-template void gemm_rows<bf16>(const Gemv<bf16>&, const float*, int64_t, int);
+template void gemm_rows<float>(const Gemv<float>&, int);
+template void gemm_rows<bf16>(const Gemv<bf16>&, int);
+template void gemm_rows<f16>(const Gemv<f16>&, int);
 
 }  // namespace trireme::cpu::TRIREME_ISA

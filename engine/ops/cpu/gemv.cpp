@@ -10,18 +10,6 @@ namespace {
 constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth waking a thread
 constexpr int64_t kLane = kLanes<float>;
 constexpr int kSums = 4;  // independent ones of a row: they hide the latency of the multiply-add
-
-// Rows of x whose sums stay in registers, rows of x and of the weight that share a piece of x in the first-level cache.
-constexpr int kGroup = 12, kPanel = 4;
-#if defined(TRIREME_ISA_avx512)
-constexpr int kTile = 6;
-constexpr int64_t kPiece = 256;  // columns
-#else
-constexpr int kTile = 3;
-constexpr int64_t kPiece = 512;
-#endif
-static_assert(kPiece % (kSums * kLane) == 0, "every piece but the last is whole vectors");
-
 using Floats = Vec<float>;
 
 // sums[i] += products of w and row i of x, in the order that the header gives.
@@ -61,7 +49,7 @@ TRIREME_INLINE void finish(const Gemv<T>& a, int64_t i, int64_t j, float value) 
   store_partial(y, 1, splat<Floats>(value));
 }
 
-// Few enough rows of x that their sums stay in registers: the weight's rows one after the other.
+// The weight's rows one after the other.
 template <int M, class T, class Out>
 void stream(const Gemv<T>& a, int64_t begin, int64_t end) {
   for (int64_t j = begin; j < end; ++j) {
@@ -71,74 +59,23 @@ void stream(const Gemv<T>& a, int64_t begin, int64_t end) {
   }
 }
 
-template <int M, class T>
-TRIREME_INLINE void add_tile(Floats (*sums)[kSums], const T* w, const float* x, int64_t x_stride,
-                             int64_t k) {
-  Floats here[M][kSums];  // in registers
-#pragma GCC unroll 6
-  for (int i = 0; i < M; ++i)
-#pragma GCC unroll 4
-    for (int u = 0; u < kSums; ++u) here[i][u] = sums[i][u];
-  add_products<M>(here, w, x, x_stride, k);
-#pragma GCC unroll 6
-  for (int i = 0; i < M; ++i)
-#pragma GCC unroll 4
-    for (int u = 0; u < kSums; ++u) sums[i][u] = here[i][u];
-}
-
-template <class T>
-TRIREME_INLINE void add_some(int rows, Floats (*sums)[kSums], const T* w, const float* x,
-                             int64_t x_stride, int64_t k) {
-  switch (rows) {
-    case 1: return add_tile<1>(sums, w, x, x_stride, k);
-    case 2: return add_tile<2>(sums, w, x, x_stride, k);
-#if defined(TRIREME_ISA_avx512)
-    case 3: return add_tile<3>(sums, w, x, x_stride, k);
-    case 4: return add_tile<4>(sums, w, x, x_stride, k);
-    case 5: return add_tile<5>(sums, w, x, x_stride, k);
-#endif
-    default: return add_tile<kTile>(sums, w, x, x_stride, k);
-  }
-}
-
-// Rows `first` .. `first` + m of x and rows j .. j + n of the weight, at most kGroup and kPanel.
-template <class T, class Out>
-void panel(const Gemv<T>& a, int64_t first, int m, int64_t j, int n) {
-  Floats sums[kPanel][kGroup][kSums] = {};
-  const int64_t x_stride = gemv_stride(a.k);
-  const float* x = a.x32 + first * x_stride;
-  for (int64_t c = 0; c < a.k; c += kPiece) {
-    const int64_t width = a.k - c < kPiece ? a.k - c : kPiece;
-    for (int r = 0; r < n; ++r)
-      for (int i = 0; i < m; i += kTile)
-        add_some(m - i < kTile ? m - i : kTile, sums[r] + i, a.w + (j + r) * a.w_stride + c,
-                 x + i * x_stride + c, x_stride, width);
-  }
-  for (int r = 0; r < n; ++r)
-    for (int i = 0; i < m; ++i) finish<T, Out>(a, first + i, j + r, total(sums[r][i]));
-}
-
 template <class T, class Out>
 void rows_into(const Gemv<T>& a, int64_t begin, int64_t end) {
   switch (a.m) {
     case 1: return stream<1, T, Out>(a, begin, end);
     case 2: return stream<2, T, Out>(a, begin, end);
+#if !defined(TRIREME_ISA_avx512)
+    default: return stream<kGemvRows, T, Out>(a, begin, end);
+#else
     case 3: return stream<3, T, Out>(a, begin, end);
-#if defined(TRIREME_ISA_avx512)
     case 4: return stream<4, T, Out>(a, begin, end);
     case 5: return stream<5, T, Out>(a, begin, end);
-    case 6: return stream<6, T, Out>(a, begin, end);
+    default: return stream<kGemvRowsOfAvx512, T, Out>(a, begin, end);
 #endif
-    default: break;
-  }
-  for (int64_t j = begin; j < end; j += kPanel) {
-    const int n = static_cast<int>(end - j < kPanel ? end - j : kPanel);
-    for (int64_t i = 0; i < a.m; i += kGroup)
-      panel<T, Out>(a, i, static_cast<int>(a.m - i < kGroup ? a.m - i : kGroup), j, n);
   }
 }
 
-// x in float32; rows so far apart that pieces of them do not compete for the same places of the cache.
+// x in float32.
 template <class T>
 void widen(const Gemv<T>& a, int threads) {
   constexpr int64_t kGrain = 1 << 14;  // elements worth a thread

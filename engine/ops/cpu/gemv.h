@@ -1,10 +1,8 @@
-// y = x w^T for up to 32 rows of x and a weight as stored.
+// y = x w^T for so few rows of x that their sums stay in registers, and a weight as stored.
 //
-// Products with few rows only read the weight, so the one thing that counts is to stream it: each
-// thread walks its share of the weight's rows one after the other (several rows at once is slower:
-// the prefetcher follows one stream best) and multiplies each with every row of x. With more rows than have
-// sums in registers it takes a few rows of the weight, piece by piece of their columns, so that x stays
-// in the first-level cache.
+// Such products only read the weight, so the one thing that counts is to stream it: each thread walks its share of
+// the weight's rows one after the other (several rows at once is slower: the prefetcher follows one stream best) and
+// multiplies each with every row of x.
 //
 // With V float32 in a register, column j is added to lane j % V of sum (j / V) % 4 of four, those behind the last
 // 4 V columns to the first sum; the four are added in order and the lanes as a tree. So a row of y has the same bits
@@ -16,14 +14,14 @@
 
 namespace trireme::cpu {
 
-inline constexpr int64_t kGemvMaxRows = 32;
+inline constexpr int kGemvRows = 3, kGemvRowsOfAvx512 = 6;  // of x, at most
 constexpr int64_t gemv_stride(int64_t k) { return (k + 1023) / 1024 * 1024 + 256; }
 
 // T is float, bf16 or f16.
 template <class T>
 struct Gemv {
-  int64_t m = 0, n = 0, k = 0;  // m <= kGemvMaxRows
-  const T* w = nullptr;         // (n, k) with row stride `w_stride`
+  int64_t m = 0, n = 0, k = 0;
+  const T* w = nullptr;  // (n, k) with row stride `w_stride`
   int64_t w_stride = 0;
   const T* x = nullptr;  // (m, k) with row stride `x_stride`
   int64_t x_stride = 0;
