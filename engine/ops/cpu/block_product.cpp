@@ -226,7 +226,7 @@ template <class T>
 void block_product(const BlockProduct<T>& a, int threads) {
   const int64_t groups = (a.n + kGroupRows - 1) / kGroupRows;
   const int64_t bytes = a.blocks * group_block_bytes(a.four_bits) * a.m + 1;
-  parallel_for(threads, groups, kGrainBytes / bytes + 1, [&a](int64_t begin, int64_t end) {
+  parallel_pieces(threads, groups, kGrainBytes / bytes + 1, [&a](int64_t begin, int64_t end) {
     if (a.four_bits)
       groups_of<true>(a, begin, end);
     else

@@ -205,9 +205,10 @@ void gemm_rows(const Gemv<T>& a, int threads) {
   parallel_for(threads, a.m, kGrainBytes / row_bytes + 1, [&a](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) pack_row(a, i);
   });
+  // A piece is whole panels, so that only the last one has less.
   const int64_t groups = (a.n + kGroup - 1) / kGroup;
-  const int64_t grain = kGrainBytes / (kGroup * row_bytes * a.m) + 1;
-  parallel_for(threads, groups, grain, [&a](int64_t begin, int64_t end) {
+  const int64_t panels = kGrainBytes / (kGroups * kGroup * row_bytes * a.m) + 1;
+  parallel_pieces(threads, groups, panels * kGroups, [&a](int64_t begin, int64_t end) {
     begin *= kGroup;
     end = smaller(end * kGroup, a.n);
     if (a.y_float32)

@@ -7,7 +7,7 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth waking a thread
+constexpr int64_t kPieceBytes = 1 << 16;  // of weight: less is not worth waking a thread
 constexpr int64_t kLane = kLanes<float>;
 constexpr int kSums = 4;  // independent ones of a row: they hide the latency of the multiply-add
 using Floats = Vec<float>;
@@ -93,8 +93,8 @@ void widen(const Gemv<T>& a, int threads) {
 template <class T>
 void gemv(const Gemv<T>& a, int threads) {
   widen(a, threads);
-  const int64_t row_bytes = a.k * static_cast<int64_t>(sizeof(T)) * a.m + 1;
-  parallel_for(threads, a.n, kGrainBytes / row_bytes + 1, [&a](int64_t begin, int64_t end) {
+  const int64_t row_bytes = a.k * static_cast<int64_t>(sizeof(T)) + 1;
+  parallel_pieces(threads, a.n, kPieceBytes / row_bytes + 1, [&a](int64_t begin, int64_t end) {
     if (a.y_float32)
       rows_into<T, float>(a, begin, end);
     else

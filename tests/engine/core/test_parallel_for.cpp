@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "engine/core/parallel_for.h"
@@ -40,6 +42,33 @@ TEST(ParallelFor, UsesTheTeam) {
   std::atomic<int> calls{0};
   parallel_for(3, 300, 1, [&](int64_t, int64_t) { ++calls; });
   EXPECT_EQ(calls, 3);
+}
+
+TEST(ParallelPieces, VisitsEveryItemOnce) {
+  for (int threads : {1, 2, 3, 300})
+    for (int64_t n : {0, 1, 2, 7, 33, 1000})
+      for (int64_t piece : {1, 5, 100}) {
+        std::vector<std::atomic<int>> visits(static_cast<size_t>(n));
+        parallel_pieces(threads, n, piece, [&](int64_t begin, int64_t end) {
+          EXPECT_LT(begin, end);
+          for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+        });
+        for (const auto& v : visits) ASSERT_EQ(v, 1) << threads << " " << n << " " << piece;
+      }
+}
+
+TEST(ParallelPieces, OthersDoWhatIsLeftOfARangeThatIsHeldUp) {
+  constexpr int64_t kItems = 64;
+  std::atomic<int64_t> done{0};
+  const auto end_of_patience = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  parallel_pieces(2, kItems, 1, [&](int64_t begin, int64_t) {
+    while (begin == 0 && done < kItems - 1 && std::chrono::steady_clock::now() < end_of_patience)
+      std::this_thread::yield();
+    ++done;
+    if (begin == 0) {
+      EXPECT_EQ(done, kItems) << "items of the range that was held up waited for it";
+    }
+  });
 }
 
 }  // namespace
