@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-std::string request_text(const LoadOptions& options, const char* method, const std::string& path,
+std::string request_head(const LoadOptions& options, const char* method, const std::string& path,
                          const std::string& body) {
   std::string out = concat(
       method, " ", options.server.base, path, " HTTP/1.1\r\nHost: ", options.server.authority(),
@@ -36,7 +36,7 @@ std::string request_text(const LoadOptions& options, const char* method, const s
   if (!options.api_key.empty()) out += concat("Authorization: Bearer ", options.api_key, "\r\n");
   if (!body.empty())
     out += concat("Content-Type: application/json\r\nContent-Length: ", body.size(), "\r\n");
-  return out.append("\r\n").append(body);
+  return out.append("\r\n");
 }
 
 class LoadRun {
@@ -111,10 +111,10 @@ asio::awaitable<void> LoadRun::request(size_t number) {
 
 asio::awaitable<void> LoadRun::exchange(const LoadRequest& request, RequestOutcome& outcome) {
   const auto sent = Clock::now();
-  const std::string text = request_text(options_, "POST", options_.path, request.body);
+  const std::string sent_head = request_head(options_, "POST", options_.path, request.body);
   std::shared_ptr<HttpClient> client;
-  const ResponseHead head = co_await clients_.send(text, std::min(kConnectTime, options_.timeout),
-                                                   options_.timeout, client);
+  const ResponseHead head = co_await clients_.send(
+      sent_head, request.body, std::min(kConnectTime, options_.timeout), options_.timeout, client);
   if (head.status != 200) {
     const std::string body = co_await read_whole_body(*client, kMostErrorBody, options_.timeout);
     clients_.give_back(std::move(client));
@@ -163,7 +163,7 @@ std::string first_served_model(const LoadOptions& options) {
     const auto client =
         make_http_client(context.get_executor(), options.server, LoadRun::tls_of(options));
     co_await client->connect(std::min(kConnectTime, options.timeout));
-    co_await client->send(request_text(options, "GET", "/v1/models", ""), options.timeout);
+    co_await client->send(request_head(options, "GET", "/v1/models", ""), "", options.timeout);
     head = co_await client->read_head(options.timeout);
     body = co_await read_whole_body(*client, kMostModelsBody, options.timeout);
   };

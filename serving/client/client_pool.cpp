@@ -25,14 +25,15 @@ std::shared_ptr<HttpClient> ClientPool::take_idle() {
   return client;
 }
 
-boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& request,
+boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& head,
+                                                      std::string_view body,
                                                       HttpClient::Limit connect_limit,
                                                       HttpClient::Limit limit,
                                                       std::shared_ptr<HttpClient>& client) {
   if (const std::shared_ptr<HttpClient> kept = take_idle(); kept != nullptr) {
     client = kept;
     try {
-      co_await kept->send(request, limit);
+      co_await kept->send(head, body, limit);
       co_return co_await kept->read_head(limit);
     } catch (const ClientError& error) {
       if (error.timed_out() || kept->is_closed()) throw;  // else the server has closed it
@@ -41,7 +42,7 @@ boost::asio::awaitable<ResponseHead> ClientPool::send(const std::string& request
   const std::shared_ptr<HttpClient> fresh = make_client();
   client = fresh;
   co_await fresh->connect(connect_limit);
-  co_await fresh->send(request, limit);
+  co_await fresh->send(head, body, limit);
   co_return co_await fresh->read_head(limit);
 }
 

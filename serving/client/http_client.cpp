@@ -50,7 +50,7 @@ class StreamClient final : public HttpClient {
         known_(std::move(known)) {}
 
   Awaitable<void> connect(Limit limit) override;
-  Awaitable<void> send(std::string request, Limit limit) override;
+  Awaitable<void> send(std::string head, std::string_view body, Limit limit) override;
   Awaitable<ResponseHead> read_head(Limit limit) override;
   Awaitable<bool> read_body(std::string& out, Limit limit) override;
   bool can_be_reused() const override {
@@ -146,10 +146,12 @@ asio::awaitable<void> StreamClient<Stream>::connect(Limit limit) {
 }
 
 template <class Stream>
-asio::awaitable<void> StreamClient<Stream>::send(std::string request, Limit limit) {
+asio::awaitable<void> StreamClient<Stream>::send(std::string head, std::string_view body,
+                                                 Limit limit) {
   parser_.reset();
   beast::get_lowest_layer(stream_).expires_after(limit);
-  const auto [error, bytes] = co_await asio::async_write(stream_, asio::buffer(request), kTuple);
+  const std::array<asio::const_buffer, 2> both = {asio::buffer(head), asio::buffer(body)};
+  const auto [error, bytes] = co_await asio::async_write(stream_, both, kTuple);
   check(error, "sending a request", limit);
 }
 

@@ -58,8 +58,8 @@ class HttpClient {
 
   virtual ~HttpClient() = default;
   virtual Awaitable<void> connect(Limit limit) = 0;
-  // A whole request, head and body.
-  virtual Awaitable<void> send(std::string request, Limit limit) = 0;
+  // A whole request. What body shows outlives the wait.
+  virtual Awaitable<void> send(std::string head, std::string_view body, Limit limit) = 0;
   // Of the answer to what was sent; "100 Continue" and its like are passed over. At most 64 KiB.
   virtual Awaitable<ResponseHead> read_head(Limit limit) = 0;
   // Appends what comes next of the body, as it comes (it may be nothing). False: the body was complete before.

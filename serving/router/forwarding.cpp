@@ -51,8 +51,12 @@ bool is_of_connection(const Headers& headers, const std::string& name) {
 
 }  // namespace
 
-std::string forwarded_request(const HttpRequest& request, const std::string& authority,
-                              const std::string& base) {
+std::string_view forwarded_body(const HttpRequest& request) {
+  return request.head.method == "POST" ? std::string_view(request.body) : std::string_view();
+}
+
+std::string forwarded_head(const HttpRequest& request, const std::string& authority,
+                           const std::string& base) {
   const RequestHead& head = request.head;
   std::string out = concat(head.method == "HEAD" ? "GET" : head.method, " ", base, head.target,
                            " HTTP/1.1\r\nHost: ", authority, "\r\n");
@@ -60,9 +64,9 @@ std::string forwarded_request(const HttpRequest& request, const std::string& aut
     if (!is_of_connection(head.headers, name) && !is_one_of(kWrittenAnew, name))
       out += concat(name, ": ", value, "\r\n");
   out += concat("x-request-id: ", request.id, "\r\n");
-  if (head.method != "POST") return out += "\r\n";  // a body would be one more request's beginning
-  out += concat("content-length: ", request.body.size(), "\r\n\r\n");
-  return out += request.body;
+  if (head.method == "POST")
+    out += concat("content-length: ", forwarded_body(request).size(), "\r\n");
+  return out += "\r\n";
 }
 
 Headers forwarded_headers(const Headers& headers) {

@@ -9,10 +9,13 @@
 
 namespace trireme {
 
-// The request as it is sent on to `authority` (host:port), below `base`: its own Host, Content-Length and
-// X-Request-Id; without headers that concern one connection only, and without Accept-Encoding and Expect.
-std::string forwarded_request(const HttpRequest& request, const std::string& authority,
-                              const std::string& base);
+// What goes before forwarded_body() when the request is sent on to `authority` (host:port), below `base`: its own Host,
+// Content-Length and X-Request-Id; without headers that concern one connection only, and without Accept-Encoding and
+// Expect.
+std::string forwarded_head(const HttpRequest& request, const std::string& authority,
+                           const std::string& base);
+// Of POST the request's own, of others none: it would be one more request's beginning.
+std::string_view forwarded_body(const HttpRequest& request);
 
 // Of an answer's headers (names in lower case) those that go back: not the ones of one connection, nor those that
 // the router writes itself.

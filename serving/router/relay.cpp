@@ -15,6 +15,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr size_t kMostRefusalBytes = 64 << 10;
+constexpr char kTooManyAnswers[] = "the router holds too many large answers";
 
 class PendingRelay final : public PendingReply {
  public:
@@ -79,6 +80,7 @@ Relay::Relay(RelayState& state, HttpRequest request, std::vector<uint64_t> block
     : state_(state),
       request_(std::move(request)),
       blocks_(std::move(blocks)),
+      held_(state.limits.answers.whole, state.limits.answers.always, state.all_answers),
       room_(state.executor) {}
 
 // --- from the thread that serves the client ---------------------------------------------------------------
@@ -185,11 +187,11 @@ Relay::Awaitable<void> Relay::relay() {
 Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
   UnderWay under_way(state_, server, *this);
   ClientPool& pool = *state_.pools[server];
-  const std::string text =
-      forwarded_request(request_, pool.server().authority(), pool.server().base);
+  const std::string sent_head =
+      forwarded_head(request_, pool.server().authority(), pool.server().base);
   try {
-    const ResponseHead head =
-        co_await pool.send(text, state_.limits.connect, state_.limits.silence, client_);
+    const ResponseHead head = co_await pool.send(
+        sent_head, forwarded_body(request_), state_.limits.connect, state_.limits.silence, client_);
     const Next next = co_await answer(server, head);
     under_way.end = next == Next::kDone ? AttemptEnd::kAnswered : AttemptEnd::kUnready;
     pool.give_back(std::move(client_));
@@ -208,8 +210,34 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
     fail(error.timed_out()
              ? ApiError(504, "the server has been silent for too long", "", "server_timeout")
              : ApiError(502, "the server has broken off its answer", "", "server_lost"));
-    co_return Next::kDone;
+  } catch (const ApiError& error) {  // of this process: the rest of the answer is not read
+    client_ = nullptr;
+    under_way.end = AttemptEnd::kAnswered;
+    fail(error);
   }
+  co_return Next::kDone;
+}
+
+// So much of the answer is here and on its way.
+void Relay::hold(const std::string& bytes) {
+  const int64_t size = std::ssize(bytes);
+  if (size > held_.most())
+    throw ClientError(concat("more than ", held_.most(), " bytes of an answer are to be held"),
+                      false);
+  if (!held_.set(size))
+    throw ApiError(503, kTooManyAnswers, "", "server_overloaded").retry_after(1000);
+}
+
+Relay::Awaitable<std::string> Relay::read_whole() {
+  std::string out;
+  while (co_await client_->read_body(out, state_.limits.silence)) hold(out);
+  co_return out;
+}
+
+// It is not sent anew any more.
+void Relay::forget_body() {
+  request_.body = {};
+  request_.share.release();
 }
 
 Relay::Awaitable<Relay::Next> Relay::answer(size_t server, const ResponseHead& head) {
@@ -220,10 +248,12 @@ Relay::Awaitable<Relay::Next> Relay::answer(size_t server, const ResponseHead& h
     co_return Next::kDone;
   }
   const bool unready = head.status == 503;
-  HttpReply reply = reply_of(
-      head,
-      co_await read_whole_body(*client_, unready ? kMostRefusalBytes : state_.limits.whole_answer,
-                               state_.limits.silence));
+  std::string body;  // assigned: of a condition's two waits GCC 12 destroys what they return twice
+  if (unready)
+    body = co_await read_whole_body(*client_, kMostRefusalBytes, state_.limits.silence);
+  else
+    body = co_await read_whole();
+  HttpReply reply = reply_of(head, std::move(body));
   if (unready) {
     refused_ = true;
     refusal_ = std::move(reply);
@@ -241,12 +271,11 @@ Relay::Awaitable<void> Relay::pass_events() {
   std::string pending;
   for (size_t seen = 0; co_await client_->read_body(pending, state_.limits.silence);
        seen = pending.size()) {
-    if (pending.size() > state_.limits.whole_answer)
-      throw ClientError(concat("an event is larger than ", state_.limits.whole_answer, " bytes"),
-                        false);
+    hold(pending);
     std::string events = take_whole_events(pending, seen);
     if (events.empty()) continue;
     if (!put_events(events, false)) throw ClientError("the client has gone", false);
+    forget_body();
     while (is_full()) {
       room_.expires_at(std::chrono::steady_clock::time_point::max());
       co_await room_.async_wait(asio::as_tuple(asio::use_awaitable));

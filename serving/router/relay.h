@@ -1,8 +1,8 @@
 // One request on its way through the router. For .cpp files only (it includes Asio).
 //
 // It is sent to one server after the other until one answers; once a byte of the answer has gone to the client it is
-// never sent anew. Streams of events go through event by event; anything else is read whole, up to a bound, so that it
-// too can still be had from another server when this one breaks off.
+// never sent anew, and its body is forgotten. Streams of events go through event by event; anything else is read whole,
+// up to a bound, so that it too can still be had from another server when this one breaks off.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -16,6 +16,7 @@
 
 #include "serving/client/client_pool.h"
 #include "serving/http/exchange.h"
+#include "serving/router/router.h"
 #include "serving/router/router_metrics.h"
 #include "serving/router/server_choice.h"
 
@@ -24,7 +25,7 @@ namespace trireme {
 struct RelayLimits {
   std::chrono::milliseconds connect{5000};
   std::chrono::milliseconds silence{600'000};  // of a server, before its answer and within
-  size_t whole_answer = 64 << 20;
+  RelayedAnswerLimits answers = {};
   size_t buffered_events =
       256 << 10;  // that the client has not taken: the server is read no further
 };
@@ -35,6 +36,7 @@ class Relay;
 struct RelayState {
   boost::asio::any_io_executor executor;
   RelayLimits limits;
+  std::shared_ptr<ByteBudget> all_answers;
   ServerChoice& choice;
   RouterMetrics& metrics;
   std::vector<std::unique_ptr<ClientPool>> pools;  // of each server
@@ -65,14 +67,18 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Awaitable<Next> attempt(size_t server);
   Awaitable<Next> answer(size_t server, const ResponseHead& head);
   Awaitable<void> pass_events();
+  Awaitable<std::string> read_whole();
+  void hold(const std::string& bytes);
+  void forget_body();
   bool put_events(const std::string& events, bool done);
   void put_whole(HttpReply reply);
   void fail(const ApiError& error);
   bool is_cancelled();
 
   RelayState& state_;
-  const HttpRequest request_;
+  HttpRequest request_;  // the state's thread
   const std::vector<uint64_t> blocks_;
+  HeldBytes held_;                         // of the answer
   std::shared_ptr<HttpClient> client_;     // the state's thread
   HttpReply refusal_;                      // of the last server that was not ready
   bool refused_ = false, passed_ = false;  // passed: bytes have gone to the client

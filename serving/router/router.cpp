@@ -73,7 +73,8 @@ Router::Impl::Impl(RouterConfig its_config)
       choice(config.servers.size(), config.balance),
       metrics(urls_of(config.servers)),
       state_{.executor = {},
-             .limits = {.silence = config.silence},
+             .limits = {.silence = config.silence, .answers = config.answers},
+             .all_answers = std::make_shared<ByteBudget>(config.answers.all),
              .choice = choice,
              .metrics = metrics,
              .pools = {},
@@ -132,7 +133,7 @@ asio::awaitable<int> Router::Impl::ask_health(size_t server, const char* path) {
   co_await client->connect(config.health_timeout);
   co_await client->send(concat("GET ", address.base, path, " HTTP/1.1\r\nHost: ",
                                address.authority(), "\r\nConnection: close\r\n\r\n"),
-                        config.health_timeout);
+                        "", config.health_timeout);
   const ResponseHead head = co_await client->read_head(config.health_timeout);
   co_await read_whole_body(*client, kMostHealthBytes, config.health_timeout);
   co_return head.status;

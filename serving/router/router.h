@@ -17,6 +17,13 @@
 
 namespace trireme {
 
+// What is held of servers' answers that are not streamed, and of a stream's event until it is whole, in bytes.
+struct RelayedAnswerLimits {
+  int64_t whole = int64_t{64} << 20;   // of a request
+  int64_t always = int64_t{64} << 10;  // of a request: what is above is of the budget of all
+  int64_t all = int64_t{512} << 20;    // 503
+};
+
 struct RouterConfig {
   std::vector<ServerAddress> servers = {};  // 1 to kMostServers
   std::string ca_file = {};
@@ -24,6 +31,7 @@ struct RouterConfig {
   std::chrono::milliseconds silence{600'000};
   std::chrono::milliseconds health_interval{1000}, health_timeout{2000};
   int health_failures = 3;
+  RelayedAnswerLimits answers = {};
 };
 
 class Router {

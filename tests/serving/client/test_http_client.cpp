@@ -72,7 +72,7 @@ Answer ask(const ServerAddress& server, milliseconds limit = milliseconds(5000),
     const auto client = make_http_client(context.get_executor(), server, nullptr, known);
     try {
       co_await client->connect(limit);
-      co_await client->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n", limit);
+      co_await client->send("GET / HTTP/1.1\r\nHost: x\r\n\r\n", "", limit);
       out.head = co_await client->read_head(limit);
       out.body = co_await read_whole_body(*client, 1000, limit);
       out.reusable = client->can_be_reused();
