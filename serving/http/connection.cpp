@@ -143,7 +143,7 @@ struct Connection::Job {
     } catch (const std::exception& error) {
       answer.reply = reply_of(error, request.id);
     }
-    request = {};  // with its share of what bodies may take
+    request.forget_body();
   }
 };
 
@@ -358,7 +358,7 @@ Connection::Awaitable<bool> Connection::serve() {
 Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
   const HttpLimits& limits = state_->config.limits;
   arm(first_ ? limits.head_time : limits.idle_time);
-  if (in_.empty() && in_.capacity() > kIdleBytes) in_ = {};
+  if (in_.empty() && in_.capacity() > kIdleBytes) std::string().swap(in_);
   bool begun = false;
   idle_ = true;
   while (reader.state() == RequestReader::State::kHead) {

@@ -17,6 +17,11 @@ size_t RequestHead::count(std::string_view name) const {
       headers.begin(), headers.end(), [&](const auto& header) { return header.first == name; }));
 }
 
+void HttpRequest::forget_body() {
+  std::string().swap(body);  // a string that is assigned an empty one keeps its memory
+  share.release();
+}
+
 HttpReply reply_of(const ApiError& error) {
   HttpReply reply{.status = error.status(), .body = error_body(error)};
   if (error.status() == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");

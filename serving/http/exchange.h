@@ -39,6 +39,9 @@ struct HttpRequest {
   std::string tenant;  // whose key; equal for equal keys, tells nothing of them; "" without keys
   std::chrono::steady_clock::time_point arrival;
   std::optional<std::chrono::milliseconds> timeout;  // X-Request-Timeout-Ms
+
+  // Gives back its memory, and then its share.
+  void forget_body();
 };
 
 struct HttpReply {

@@ -156,6 +156,7 @@ void Relay::fail(const ApiError& error) {
 Relay::Awaitable<void> Relay::run() {
   try {
     co_await relay();
+    request_.forget_body();
   } catch (const std::exception& error) {
     log_error("request ", request_.id, ": ", error.what());
     fail(ApiError(500, concat("a fault of the router; request ", request_.id), "",
@@ -221,9 +222,10 @@ Relay::Awaitable<Relay::Next> Relay::attempt(size_t server) {
 // So much of the answer is here and on its way.
 void Relay::hold(const std::string& bytes) {
   const int64_t size = std::ssize(bytes);
-  if (size > held_.most())
-    throw ClientError(concat("more than ", held_.most(), " bytes of an answer are to be held"),
-                      false);
+  if (size > held_.most())  // of another server it would be as large
+    throw ApiError(502,
+                   concat("the answer is larger than ", held_.most(), " bytes: have it streamed"),
+                   "", "answer_too_large");
   if (!held_.set(size))
     throw ApiError(503, kTooManyAnswers, "", "server_overloaded").retry_after(1000);
 }
@@ -232,12 +234,6 @@ Relay::Awaitable<std::string> Relay::read_whole() {
   std::string out;
   while (co_await client_->read_body(out, state_.limits.silence)) hold(out);
   co_return out;
-}
-
-// It is not sent anew any more.
-void Relay::forget_body() {
-  request_.body = {};
-  request_.share.release();
 }
 
 Relay::Awaitable<Relay::Next> Relay::answer(size_t server, const ResponseHead& head) {
@@ -275,7 +271,7 @@ Relay::Awaitable<void> Relay::pass_events() {
     std::string events = take_whole_events(pending, seen);
     if (events.empty()) continue;
     if (!put_events(events, false)) throw ClientError("the client has gone", false);
-    forget_body();
+    request_.forget_body();  // it is not sent anew any more
     while (is_full()) {
       room_.expires_at(std::chrono::steady_clock::time_point::max());
       co_await room_.async_wait(asio::as_tuple(asio::use_awaitable));

@@ -69,7 +69,6 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Awaitable<void> pass_events();
   Awaitable<std::string> read_whole();
   void hold(const std::string& bytes);
-  void forget_body();
   bool put_events(const std::string& events, bool done);
   void put_whole(HttpReply reply);
   void fail(const ApiError& error);
