@@ -47,6 +47,7 @@ void Engine::stop() {
 SequenceId Engine::add(SequenceRequest request, SequenceListener listener) {
   const SequenceId id = next_id_++;
   std::vector<Incoming> incoming(1);
+  incoming[0].hold = know(request.hold);
   incoming[0].sequence = std::make_shared<Sequence>(std::move(request));
   incoming[0].id = id;
   incoming[0].listener = std::move(listener);
@@ -65,10 +66,22 @@ std::vector<SequenceId> Engine::add_siblings(
     if (i > 0) one.sibling = incoming[0].sequence;
     incoming[i].sequence = std::make_shared<Sequence>(std::move(one));
     incoming[i].listener = listener_of(i);
+    incoming[i].hold = know(request.hold);
     ids.push_back(incoming[i].id = next_id_++);
   }
   hand_in(std::move(incoming));
   return ids;
+}
+
+// What ends it comes behind its sequences.
+const WeightsHold* Engine::know(const std::shared_ptr<WeightsHold>& hold) {
+  if (hold == nullptr) return nullptr;
+  hold->on_end(this, [this, ended = hold.get()] {
+    std::vector<Incoming> incoming(1);
+    incoming[0].hold = ended;
+    hand_in(std::move(incoming));
+  });
+  return hold.get();
 }
 
 void Engine::cancel(SequenceId id) {
@@ -191,15 +204,23 @@ void Engine::accept(Incoming& one) {
     publish_counts();
     return one.work();
   }
+  if (one.is_released()) return release(one.hold);
   if (one.sequence == nullptr) return take_back(one.id);
-  if (const std::string why = failure(); !why.empty()) {
-    one.listener({.finish = FinishReason::kError, .error = why});
-    return;
-  }
-  if (change_)
+  const auto hold = holds_.find(one.hold);
+  std::string why = failure();
+  if (why.empty() && hold != holds_.end() && hold->second) why = kWeightsChange;
+  if (!why.empty()) return one.listener({.finish = FinishReason::kError, .error = why});
+  // The change waits for those of a hold that goes on.
+  if (change_ && hold == holds_.end())
     held_.push_back(std::move(one));
   else
     start(one);
+}
+
+void Engine::release(const WeightsHold* hold) {
+  holds_.erase(hold);
+  for (Incoming& one : held_)
+    if (one.hold == hold) one.hold = nullptr;
 }
 
 void Engine::take_back(SequenceId id) {
@@ -213,6 +234,7 @@ void Engine::take_back(SequenceId id) {
 
 void Engine::start(Incoming& one) {
   try {
+    if (one.hold != nullptr) holds_.try_emplace(one.hold, false);
     scheduler_.add(one.sequence);
     adapters_ = std::max(adapters_, one.sequence->adapter + 1);
     ids_.emplace(one.sequence.get(), one.id);
@@ -225,10 +247,14 @@ void Engine::start(Incoming& one) {
 }
 
 void Engine::change_if_due() {
-  if (!change_ || (change_->how == Handover::kWait && !scheduler_.idle())) return;
+  const bool free = scheduler_.idle() && holds_.empty();
+  if (!change_ || (change_->how == Handover::kWait && !free)) return;
   const Change change = std::move(*change_);
   change_.reset();
-  if (change.how == Handover::kAbort) end_sequences(kWeightsChange);
+  if (change.how == Handover::kAbort) {
+    for (auto& [hold, is_over] : holds_) is_over = true;
+    end_sequences(kWeightsChange);
+  }
   std::exception_ptr refused;
   try {
     change.run();
@@ -344,6 +370,8 @@ void Engine::end_all(const std::string& why) {
     const std::lock_guard lock(mutex_);
     incoming.swap(incoming_);
   }
+  for (const Incoming& one : incoming)
+    if (one.is_released()) release(one.hold);
   refuse(incoming, why);
 }
 

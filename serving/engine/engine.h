@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "serving/engine/weights_hold.h"
 #include "serving/scheduler/scheduler.h"
 
 namespace trireme {
@@ -48,7 +49,8 @@ struct StepReport {
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, tell_seconds = 0;
 };
 
-// What becomes of sequences when the weights change that compute them.
+// What becomes of sequences when the weights change that compute them; of several that belong together, see
+// serving/engine/weights_hold.h.
 enum class Handover {
   kWait,  // those that have come before end with the old weights, those that come meanwhile wait for the new ones
   kAbort,   // all end with an error
@@ -111,10 +113,12 @@ class Engine {
 
  private:
   struct Incoming {
-    std::shared_ptr<Sequence> sequence;  // absent: `id` is cancelled
+    std::shared_ptr<Sequence> sequence = {};  // absent: `id` is cancelled
     SequenceId id = 0;
-    SequenceListener listener;
-    std::function<void()> work;  // in the place of both
+    SequenceListener listener = {};
+    std::function<void()> work = {};    // in the place of both
+    const WeightsHold* hold = nullptr;  // of the sequence; without sequence and id: it has ended
+    bool is_released() const { return sequence == nullptr && hold != nullptr; }
   };
   struct Running {
     std::shared_ptr<Sequence> sequence;
@@ -127,11 +131,13 @@ class Engine {
   };
   void hand_in(std::vector<Incoming> incoming);
   void hand_in_work(std::function<void()> work);
+  const WeightsHold* know(const std::shared_ptr<WeightsHold>& hold);
   void loop();
   bool take_incoming();
   void accept(Incoming& incoming);
   void take_back(SequenceId id);
   void start(Incoming& incoming);
+  void release(const WeightsHold* hold);
   void change_if_due();
   void step();
   void fail_step(const StepPlan& plan, const std::string& why);
@@ -152,6 +158,8 @@ class Engine {
   int32_t adapters_ = 0;          // that sequences have had are below this
   std::optional<Change> change_;  // that is due, or waits
   std::vector<Incoming> held_;    // sequences that wait for it
+  // Whose sequences have started, by their addresses; true: the weights have changed, and no more may come of it.
+  std::unordered_map<const WeightsHold*, bool> holds_;
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_;

@@ -103,6 +103,7 @@ void BeamTask::begin_round(size_t number) {
     sequence.prompt.insert(sequence.prompt.end(), tokens.begin(), tokens.end());
     sequence.choice = choice;
     sequence.max_tokens = 1;
+    sequence.hold = hold_;
     search.ids[b] =
         engine_.add(std::move(sequence), [mailbox = mailbox_, number, b](SequenceEvent&& event) {
           mailbox->put(number, b, std::move(event));
@@ -130,7 +131,10 @@ PendingReply::Part BeamTask::take() {
   else if (open_ == 0)
     part.whole = HttpReply{.body = work_.reply.body()};
   part.done = part.whole.has_value();
-  if (part.done) give_up("error");
+  if (part.done) {
+    give_up("error");
+    hold_.reset();
+  }
   return part;
 }
 

@@ -62,10 +62,11 @@ class BeamTask final : public PendingReply {
   BeamWork work_;
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<Search> searches_;
-  std::vector<int64_t> lengths_;  // of the prompts
-  size_t open_ = 0;               // searches that go on
-  int64_t prompt_tokens_ = 0;     // not computed yet
-  Clock::time_point entered_;     // the engine
+  std::vector<int64_t> lengths_;                                         // of the prompts
+  size_t open_ = 0;                                                      // searches that go on
+  int64_t prompt_tokens_ = 0;                                            // not computed yet
+  std::shared_ptr<WeightsHold> hold_ = std::make_shared<WeightsHold>();  // while rounds may come
+  Clock::time_point entered_;                                            // the engine
 };
 
 }  // namespace trireme

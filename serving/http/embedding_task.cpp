@@ -40,6 +40,7 @@ EmbeddingTask::EmbeddingTask(Engine& engine, ServingMetrics& metrics, EmbeddingW
   mailbox_->embeddings.resize(work_.texts.size());
   mailbox_->ended.resize(work_.texts.size());
   for (const SequenceRequest& text : work_.texts) prompt_tokens_ += std::ssize(text.prompt);
+  if (work_.texts.size() > 1) hold_ = std::make_shared<WeightsHold>();
 }
 
 EmbeddingTask::~EmbeddingTask() {
@@ -65,6 +66,7 @@ void EmbeddingTask::add_texts(size_t ended) {
   while (ids_.size() < std::min(work_.texts.size(), ended + work_.at_a_time)) {
     const size_t i = ids_.size();
     const int64_t tokens = std::ssize(work_.texts[i].prompt);
+    work_.texts[i].hold = hold_;
     ids_.push_back(engine_.add(
         std::move(work_.texts[i]),
         [mailbox = mailbox_, i, tokens, dimensions = work_.dimensions](SequenceEvent&& event) {
@@ -87,6 +89,7 @@ PendingReply::Part EmbeddingTask::take() {
     add_texts(ended);
   }
   part.done = part.whole.has_value();
+  if (part.done) hold_.reset();
   return part;
 }
 

@@ -43,7 +43,8 @@ class EmbeddingTask final : public PendingReply {
   EmbeddingWork work_;
   int64_t prompt_tokens_ = 0;
   std::shared_ptr<Mailbox> mailbox_;
-  std::vector<SequenceId> ids_;  // of the texts that have been handed in
+  std::vector<SequenceId> ids_;        // of the texts that have been handed in
+  std::shared_ptr<WeightsHold> hold_;  // while others may come
 };
 
 }  // namespace trireme

@@ -167,8 +167,11 @@ void GenerationTask::start(std::function<void()> wake) {
 void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   const size_t n = work_.n;
   entered_ = Clock::now();
+  // All are handed in here, but not at once.
+  const auto hold = work_.prompts.size() > 1 ? std::make_shared<WeightsHold>() : nullptr;
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
     work_.prompts[p].rule = rule;
+    work_.prompts[p].hold = hold;
     const std::vector<SequenceId> ids = engine_.add_siblings(work_.prompts[p], n, [&](size_t i) {
       return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
         mailbox->put(choice, std::move(event));

@@ -34,6 +34,7 @@ struct SequenceRequest {
   int32_t adapter = -1;  // of those served beside one another; -1: the model alone
   std::shared_ptr<const TextRule> rule = {};  // of the text; absent: any
   bool embeds = false;  // nothing is generated: what the model makes of the prompt is told
+  std::shared_ptr<class WeightsHold> hold = {};  // the engine's: serving/engine/weights_hold.h
 };
 
 class Sequence {

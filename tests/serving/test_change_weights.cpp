@@ -51,13 +51,15 @@ class ChangeWeights : public testing::Test {
 
   // `began` is set with the first token.
   std::future<Told> write(std::vector<int32_t> prompt, int64_t tokens,
-                          std::promise<void>* began = nullptr) {
+                          std::promise<void>* began = nullptr,
+                          const std::shared_ptr<WeightsHold>& hold = nullptr) {
     auto told = std::make_shared<Told>();
     auto done = std::make_shared<std::promise<Told>>();
     std::future<Told> result = done->get_future();
     engine->add({.prompt = std::move(prompt),
                  .choice = std::make_shared<TokenChoice>(),
-                 .max_tokens = tokens},
+                 .max_tokens = tokens,
+                 .hold = hold},
                 [=, first = true](SequenceEvent&& event) mutable {
                   if (began != nullptr && std::exchange(first, false)) began->set_value();
                   for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
@@ -71,6 +73,19 @@ class ChangeWeights : public testing::Test {
   }
   void change(Handover how) {
     engine->change_weights(how, [this] { executor_->is_new = true; });
+  }
+  // A text that has come for a change that waits.
+  std::future<Told> write_behind_a_change() {
+    std::future<Told> text;
+    for (int tries = 0; tries < 100; ++tries) {
+      text = write({9, 9}, 1);
+      if (text.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) return text;
+    }
+    ADD_FAILURE() << "the change waits for nothing";
+    return text;
+  }
+  static bool comes(const auto& future) {
+    return future.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
   }
 
   std::unique_ptr<Engine> engine;
@@ -133,6 +148,61 @@ TEST_F(ChangeWeights, CancelsWhatWaitsForIt) {
   engine->between_steps([] {});
   EXPECT_EQ(engine->counts().scheduler.running + engine->counts().scheduler.waiting, 0);
   EXPECT_EQ(engine->counts().used_blocks, 0);
+}
+
+TEST_F(ChangeWeights, WaitsForWhatBelongsTogether) {
+  auto search = std::make_shared<WeightsHold>();
+  EXPECT_TRUE(write({1}, 1, nullptr, search).get().is_all(0));
+  // Nothing of it is there now.
+  auto asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
+  const auto behind = write_behind_a_change();
+  auto late = std::make_shared<WeightsHold>();
+  auto first_of_late = write({5}, 3, nullptr, late), second_of_late = write({6}, 3, nullptr, late);
+  for (int32_t round = 0; round < 3; ++round) {
+    auto one = write({1, round}, 2, nullptr, search), other = write({2}, 2, nullptr, search);
+    ASSERT_TRUE(comes(one) && comes(other));
+    EXPECT_TRUE(one.get().is_all(0) && other.get().is_all(0));
+  }
+  const auto waits = [](const std::future<Told>& one) {
+    return one.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready;
+  };
+  EXPECT_TRUE(waits(behind) && waits(first_of_late) && waits(second_of_late));
+  search.reset();
+  ASSERT_TRUE(comes(asked) && comes(behind) && comes(first_of_late) && comes(second_of_late));
+  EXPECT_TRUE(first_of_late.get().is_all(1) && second_of_late.get().is_all(1));
+  EXPECT_TRUE(write({7}, 3, nullptr, late).get().is_all(1));
+}
+
+TEST_F(ChangeWeights, RefusesWhatBelongsToTextsThatAreEnded) {
+  auto search = std::make_shared<WeightsHold>();
+  EXPECT_TRUE(write({1}, 1, nullptr, search).get().is_all(0));
+  change(Handover::kAbort);
+  const Told told = write({1, 2}, 1, nullptr, search).get();
+  EXPECT_EQ(told.reason, FinishReason::kError);
+  EXPECT_EQ(told.error, kWeightsChange);
+  search = std::make_shared<WeightsHold>();
+  EXPECT_TRUE(write({1, 2}, 1, nullptr, search).get().is_all(1));
+}
+
+TEST_F(ChangeWeights, WaitsNotForWhatEndsWhileTheEngineRests) {
+  auto search = std::make_shared<WeightsHold>();
+  (void)write({1}, 1, nullptr, search).get();
+  engine->interrupt("a rank is lost");
+  search.reset();
+  engine->resume();
+  auto asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
+  ASSERT_TRUE(comes(asked));
+  // Whoever goes away while he waits is no reason to wait either.
+  auto held = std::make_shared<WeightsHold>();
+  std::promise<void> began;
+  auto before = write({1}, 90, &began);
+  began.get_future().wait();
+  asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
+  auto late = write({2}, 1, nullptr, held);
+  held.reset();
+  ASSERT_TRUE(comes(asked) && comes(late));
+  asked = std::async(std::launch::async, [&] { change(Handover::kWait); });
+  ASSERT_TRUE(comes(asked));
 }
 
 TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {

@@ -35,6 +35,12 @@ class Gate {
     changed_.wait(lock, [&] { return steps_ > 0 || fails_; });
     if (fails_) throw std::runtime_error("rank 3 lost");
     --steps_;
+    ++passed_;
+  }
+  // Steps so far.
+  int64_t passed() {
+    const std::lock_guard lock(mutex_);
+    return passed_;
   }
 
  private:
@@ -45,7 +51,7 @@ class Gate {
   }
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t steps_ = INT64_MAX;  // that may still be computed
+  int64_t steps_ = INT64_MAX, passed_ = 0;  // that may still be computed, that were
   bool fails_ = false;
 };
 

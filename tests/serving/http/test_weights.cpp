@@ -32,6 +32,7 @@ class FakeWeights final : public ModelWeights {
   }
   void use() override {
     if (lost) throw Error("rank 3 is lost");
+    if (on_use) on_use();
     ++used;
   }
   void drop() override { ++dropped; }
@@ -46,6 +47,7 @@ class FakeWeights final : public ModelWeights {
   bool held = false;
   std::vector<std::pair<int32_t, std::string>> adapters;
   std::atomic<bool> lost = false;
+  std::function<void()> on_use;
   std::atomic<int> stages = 0, used = 0, dropped = 0;
 };
 
@@ -67,6 +69,23 @@ class WeightsRoute : public testing::Test {
   }
   test::Response replace(const std::string& body, const std::string& key = "admin") {
     return ask("POST", "/admin/weights", body, key);
+  }
+  // Has the weights replaced in the middle of a request's work, and says before which step they were.
+  int64_t replaced_before(const char* path, const std::string& body) {
+    int64_t step = -1;
+    weights.on_use = [&] { step = server.gate.passed(); };
+    server.gate.hold_after(1);
+    auto answer = std::async(std::launch::async, [&] { return ask("POST", path, body); });
+    EXPECT_TRUE(test::eventually([&] { return server.gate.is_shut() && server.in_engine() > 0; }));
+    auto change = std::async(std::launch::async, [&] { return replace(R"({"mode":"wait"})"); });
+    EXPECT_TRUE(test::eventually([&] {
+      return Json::parse(ask("GET", "/admin/weights", "").body)["replacing"] == "waiting";
+    }));
+    server.gate.release();
+    EXPECT_EQ(answer.get().status, 200);
+    EXPECT_EQ(change.get().status, 200);
+    weights.on_use = nullptr;
+    return step;
   }
   Json complete() {
     return Json::parse(
@@ -111,6 +130,21 @@ TEST_F(WeightsRoute, ReplacesThem) {
   EXPECT_EQ(metric("trireme:weights_version"), 5);
   EXPECT_EQ(metric("trireme:weight_reloads_total{engine=\"0\",model_name=\"m\",outcome=\"done\"}"),
             4);
+}
+
+// Rounds of a search, texts and prompts of a request: between two of them nothing is computed.
+TEST_F(WeightsRoute, WaitsForAllOfARequest) {
+  int64_t step = replaced_before(
+      "/v1/completions",
+      R"({"model":"m","prompt":"ab","max_tokens":5,"use_beam_search":true,"n":2,"ignore_eos":true})");
+  const int64_t searched = server.gate.passed();
+  EXPECT_EQ(step, searched);
+  EXPECT_GE(searched, 5);
+  Json texts = Json::array();
+  for (int i = 0; i < 20; ++i) texts.push_back(std::string(20, static_cast<char>('a' + i)));
+  step = replaced_before("/v1/embeddings", Json{{"model", "m"}, {"input", texts}}.dump());
+  EXPECT_EQ(step, server.gate.passed());
+  EXPECT_GE(step, searched + 3);
 }
 
 TEST_F(WeightsRoute, RefusesOthersAndGoesOn) {
