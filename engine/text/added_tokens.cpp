@@ -57,6 +57,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& norma
     const auto place = static_cast<int32_t>(i);
     const std::string looks = t.normalized ? normalizer.apply(t.content) : t.content;
     if (looks.empty() || std::ssize(looks) > kMaxTokenBytes) continue;
+    if (longest_ >= 0) longest_ = t.lstrip || t.rstrip ? -1 : std::max(longest_, std::ssize(looks));
     entries[t.normalized][1].emplace_back(looks, place);
     if (!t.special) entries[t.normalized][0].emplace_back(looks, place);
   }

@@ -34,6 +34,8 @@ class AddedTokens {
   AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
   const std::vector<AddedToken>& all() const { return tokens_; }
+  // Bytes of the longest, as it is looked for; -1: one takes white space along.
+  int64_t longest() const { return longest_; }
 
   // Calls token(id) and text(part) with what a text consists of, in its order; parts are not empty.
   // `normalized`: which of the tokens are looked for. Special ones only with `special`, and none with a break
@@ -44,6 +46,7 @@ class AddedTokens {
 
  private:
   std::vector<AddedToken> tokens_;
+  int64_t longest_ = 0;
   // [normalized][special]: what is looked for; values are places in tokens_.
   Trie tries_[2][2];
 };

@@ -97,6 +97,15 @@ class Bpe : public TokenModel {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
 
+  int64_t most_bytes_of_id() const override {
+    const bool has_bytes = byte_level_ && prefix_.empty() && suffix_.empty() &&
+                           std::ranges::none_of(byte_ids_, [](int32_t id) { return id < 0; });
+    const bool one_each = unknown_ >= 0 && !fuse_unknown_;
+    if (!has_bytes && byte_fallback_.empty() && !one_each) return 0;
+    constexpr int64_t kMostCharacterBytes = 4;
+    return std::max(spelled_.longest(), kMostCharacterBytes);
+  }
+
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {
     if (word.size() > WordCache::kMostBytes) return encode_new(word, ids);
     thread_local WordCache cache;

@@ -8,6 +8,9 @@ namespace {
 
 using Step = std::function<std::string(std::string)>;
 
+// Of NFC: a syllable of three bytes was three Jamo of three, K of one byte the Kelvin sign.
+constexpr int64_t kNfcShrinking = 3, kMostShrinking = 100;
+
 Step normal_form(NormalForm form) {
   return [form](const std::string& text) { return normalize(text, form); };
 }
@@ -50,6 +53,14 @@ Step strip(bool left, bool right) {
   };
 }
 
+bool never_shrinks(const nlohmann::json& json, const std::string& type) {
+  if (type == "Prepend") return true;
+  const nlohmann::json pattern = json.value("pattern", nlohmann::json());
+  return type == "Replace" && pattern.is_object() && pattern.contains("String") &&
+         pattern["String"].is_string() && json.contains("content") && json["content"].is_string() &&
+         json["content"].get<std::string>().size() >= pattern["String"].get<std::string>().size();
+}
+
 }  // namespace
 
 Normalizer::Normalizer(const nlohmann::json& json, const std::string& what) {
@@ -58,10 +69,12 @@ Normalizer::Normalizer(const nlohmann::json& json, const std::string& what) {
 
 void Normalizer::add(const nlohmann::json& json, const std::string& what, int depth) {
   const std::string type = type_of(json, what);
+  if (type != "Sequence" && type != "NFC" && !never_shrinks(json, type)) shrinking_ = 0;
   if (type == "Sequence") {
     if (depth >= kMaxSequenceDepth) fail_input(what, ": sequences are nested too deeply");
     for (const auto& member : members(json, "normalizers", what)) add(member, what, depth + 1);
   } else if (type == "NFC") {
+    shrinking_ = shrinking_ > kMostShrinking ? 0 : shrinking_ * kNfcShrinking;
     steps_.push_back(normal_form(NormalForm::kNfc));
   } else if (type == "NFD") {
     steps_.push_back(normal_form(NormalForm::kNfd));

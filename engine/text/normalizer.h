@@ -3,6 +3,7 @@
 // NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Prepend, Replace and Sequence.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -16,10 +17,13 @@ class Normalizer {
   Normalizer(const nlohmann::json& json, const std::string& what);
   std::string apply(std::string text) const;
   bool empty() const { return steps_.empty(); }
+  // Bytes that become one byte at most; 0: no such bound is known.
+  int64_t most_shrinking() const { return shrinking_; }
 
  private:
   void add(const nlohmann::json& json, const std::string& what, int depth);
   std::vector<std::function<std::string(std::string)>> steps_;
+  int64_t shrinking_ = 1;
 };
 
 }  // namespace trireme

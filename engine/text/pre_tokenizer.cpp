@@ -135,6 +135,7 @@ void PreTokenizer::add_byte_level(const nlohmann::json& json, const std::string&
 
 void PreTokenizer::add_metaspace(const nlohmann::json& json, const std::string& what) {
   const auto replacement = field_or<std::string>(json, "replacement", what, "\xE2\x96\x81");
+  keeps_text_ = keeps_text_ && !replacement.empty();
   // Older files have add_prefix_space in its place.
   const bool prefix = field_or(json, "add_prefix_space", what, true);
   const auto scheme =
@@ -167,18 +168,22 @@ void PreTokenizer::add(const nlohmann::json& json, const std::string& what, int 
   } else if (type == "Split") {
     const Regex pattern = pattern_of(json, what);
     const Behavior behavior = behavior_of(field<std::string>(json, "behavior", what), what);
+    keeps_text_ = keeps_text_ && behavior != Behavior::kRemoved;
     steps_.push_back(splitter(pattern, behavior, field_or(json, "invert", what, false)));
   } else if (type == "Digits") {
     const bool individual = field_or(json, "individual_digits", what, false);
     steps_.push_back(splitter(Regex(R"(\p{N})", what),
                               individual ? Behavior::kIsolated : Behavior::kContiguous));
   } else if (type == "Whitespace") {
+    keeps_text_ = false;
     steps_.push_back(splitter(Regex(R"(\w+|[^\w\s]+)", what), Behavior::kRemoved, true));
   } else if (type == "WhitespaceSplit") {
+    keeps_text_ = false;
     steps_.push_back(splitter(Regex(R"(\s)", what), Behavior::kRemoved));
   } else if (type == "Punctuation") {
     const Behavior behavior =
         behavior_of(field_or<std::string>(json, "behavior", what, "Isolated"), what);
+    keeps_text_ = keeps_text_ && behavior != Behavior::kRemoved;
     steps_.push_back(splitter(Regex(R"([!-\/:-@\[-`{-~\p{P}])", what), behavior));
   } else {
     fail_input(what, " ", type, " is not available; ByteLevel, Split, Digits, Whitespace, ",

@@ -27,13 +27,15 @@ class PreTokenizer {
   void apply(Words& words) const;
   // A ByteLevel is among them: tokens are spelled in its alphabet, one character for each byte.
   bool byte_level() const { return byte_level_; }
+  // Its words are the whole text, nothing of which is left out or becomes shorter.
+  bool keeps_text() const { return keeps_text_; }
 
  private:
   void add(const nlohmann::json& json, const std::string& what, int depth);
   void add_byte_level(const nlohmann::json& json, const std::string& what);
   void add_metaspace(const nlohmann::json& json, const std::string& what);
   std::vector<std::function<void(Words&)>> steps_;
-  bool byte_level_ = false;
+  bool byte_level_ = false, keeps_text_ = true;
 };
 
 }  // namespace trireme

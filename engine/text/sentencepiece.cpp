@@ -58,6 +58,7 @@ class SentencePieceTokenizer : public Tokenizer {
     if (processor_.GetPieceSize() < 1) fail_input("tokenizer ", name_, " has an empty vocabulary");
     drops_leading_space_ = facts.drops_leading_space;
     make_tokens(settings.added);
+    if (facts.keeps_text) find_most_bytes();
     bos_ = settings.bos.has_value() ? named(*settings.bos) : processor_.bos_id();
     eod_ = settings.eos.has_value() ? named(*settings.eos) : processor_.eos_id();
     newline_ = encode_piece("\n");
@@ -83,6 +84,8 @@ class SentencePieceTokenizer : public Tokenizer {
     check_id(id);
     return tokens_[static_cast<size_t>(id)].text;
   }
+
+  int64_t most_bytes_of_id() const override { return most_bytes_; }
 
   void append_bytes(int32_t id, bool at_start, std::string& out) const override {
     check_id(id);
@@ -144,6 +147,17 @@ class SentencePieceTokenizer : public Tokenizer {
     added_ = AddedTokens(std::move(sought), Normalizer(nlohmann::json(), name_));
   }
 
+  // Characters that no piece has are bytes, where the model has these.
+  void find_most_bytes() {
+    int64_t most = added_.longest();
+    bool has_bytes = false;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      has_bytes = has_bytes || processor_.IsByte(id);
+      if (most >= 0) most = std::max(most, std::ssize(processor_.IdToPiece(id)));
+    }
+    if (has_bytes && most > 0) most_bytes_ = most;
+  }
+
   int32_t named(const std::string& token) const {
     const int32_t id = token.empty() ? -1 : find(token);
     if (id < 0 && !token.empty())
@@ -203,6 +217,7 @@ class SentencePieceTokenizer : public Tokenizer {
   AddedTokens added_;  // and the model's control tokens
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;  // of added tokens
   int32_t bos_ = -1, eod_ = -1;
+  int64_t most_bytes_ = 0;
   std::vector<int32_t> newline_;  // ids of a text that is one line end
   bool splits_at_newline_ = false;
 };

@@ -15,6 +15,8 @@ class TokenModel {
   // Appends the ids of a word. Safe to share between threads.
   virtual void encode(std::string_view word, std::vector<int32_t>& ids) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
+  // Bytes of a word for which one id stands at most; 0: no such bound is known.
+  virtual int64_t most_bytes_of_id() const = 0;
 };
 
 // Byte-pair encoding (Sennrich et al. 2016): the pair of neighbouring symbols that was learnt first is

@@ -41,6 +41,10 @@ class Tokenizer {
 
   std::string decode(std::span<const int32_t> ids) const;  // bytes as they come
 
+  // Bytes of a text for which one id stands at most: encode() makes at least bytes / this many of it. 0: no such bound is
+  // known, as where white space is dropped, or a row of unknown characters is one id.
+  virtual int64_t most_bytes_of_id() const { return 0; }
+
  protected:
   void check_id(int32_t id) const;
   virtual std::vector<int32_t> encode_text(std::string_view text,

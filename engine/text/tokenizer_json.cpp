@@ -100,6 +100,11 @@ class JsonTokenizer : public Tokenizer {
     check_id(id);
     return tokens_[static_cast<size_t>(id)].text;
   }
+  int64_t most_bytes_of_id() const override {
+    const int64_t word = model_->most_bytes_of_id(), added = added_.longest();
+    if (word == 0 || added < 0 || !pre_tokenizer_.keeps_text()) return 0;
+    return std::max(word, added) * normalizer_.most_shrinking();
+  }
   void append_bytes(int32_t id, bool at_start, std::string& out) const override {
     if (is_control(id)) return;
     const std::string& bytes = tokens_[static_cast<size_t>(id)].bytes;

@@ -35,6 +35,9 @@ class Unigram : public TokenModel {
   }
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  int64_t most_bytes_of_id() const override {
+    return byte_fallback_.empty() ? 0 : vocabulary_.longest();
+  }
 
   void encode(std::string_view word, std::vector<int32_t>& ids) const override {
     struct Best {

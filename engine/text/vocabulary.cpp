@@ -1,5 +1,6 @@
 #include "engine/text/vocabulary.h"
 
+#include <algorithm>
 #include <array>
 
 #include "engine/core/error.h"
@@ -21,6 +22,7 @@ void Vocabulary::add(const std::string& token, int64_t id, const std::string& wh
     fail_input(what, ": the id ", id, " is given to \"", tokens_[at].substr(0, 60), "\" and to \"",
                token.substr(0, 60), "\"");
   tokens_[at] = token;
+  longest_ = std::max(longest_, std::ssize(token));
   ids_.insert_or_assign(token, static_cast<int32_t>(id));
 }
 

@@ -30,10 +30,12 @@ class Vocabulary {
   // "" for ids in a gap.
   const std::string& token(int32_t id) const { return tokens_[static_cast<size_t>(id)]; }
   int64_t size() const { return std::ssize(tokens_); }  // the largest id and 1
+  int64_t longest() const { return longest_; }          // bytes of the longest token
 
  private:
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;
   std::vector<std::string> tokens_;
+  int64_t longest_ = 0;
 };
 
 // The ids of the tokens "<0x00>" ... "<0xFF>"; empty where one is missing.

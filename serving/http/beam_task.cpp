@@ -120,6 +120,12 @@ PendingReply::Part BeamTask::take() {
     letters.swap(mailbox_->letters);
     error = mailbox_->error;
   }
+  if (error.empty() && bytes_of(letters) > kQuickBytes) {
+    part.work = [this, letters = std::move(letters)]() mutable {
+      for (Letter& letter : letters) accept(letter);
+    };
+    return part;
+  }
   for (Letter& letter : letters) accept(letter);
   int64_t bytes = work_.reply.held_bytes();
   for (const Search& search : searches_) bytes += search.beams.bytes();
@@ -129,13 +135,24 @@ PendingReply::Part BeamTask::take() {
     part.whole =
         reply_of(size_error(work_.held, "ask for fewer beams, tokens or log-probabilities", "n"));
   else if (open_ == 0)
-    part.whole = HttpReply{.body = work_.reply.body()};
+    part = body_.part(bytes, [this] { return work_.reply.body(); });
   part.done = part.whole.has_value();
-  if (part.done) {
+  if (part.done || part.work) {
     give_up("error");
     hold_.reset();
   }
   return part;
+}
+
+// What their rounds copy and sort, roughly: each beam's next sequence has the whole prompt.
+int64_t BeamTask::bytes_of(const std::vector<Letter>& letters) const {
+  int64_t bytes = 0;
+  for (const Letter& letter : letters) {
+    const BeamSearch& beams = searches_[letter.prompt].beams;
+    bytes += (lengths_[letter.prompt] + beams.rounds()) * int64_t{sizeof(int32_t)} +
+             beams.candidates() * int64_t{sizeof(TokenLogprob)};
+  }
+  return bytes;
 }
 
 void BeamTask::accept(Letter& letter) {

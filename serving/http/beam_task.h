@@ -52,6 +52,7 @@ class BeamTask final : public PendingReply {
     Clock::time_point begun = {}, first_token = {};
   };
   void begin_round(size_t number);
+  int64_t bytes_of(const std::vector<Letter>& letters) const;
   void accept(Letter& letter);
   void finish(size_t number);
   void count(size_t choice, const Search& search);
@@ -62,9 +63,10 @@ class BeamTask final : public PendingReply {
   BeamWork work_;
   std::shared_ptr<Mailbox> mailbox_;
   std::vector<Search> searches_;
-  std::vector<int64_t> lengths_;                                         // of the prompts
-  size_t open_ = 0;                                                      // searches that go on
-  int64_t prompt_tokens_ = 0;                                            // not computed yet
+  std::vector<int64_t> lengths_;  // of the prompts
+  size_t open_ = 0;               // searches that go on
+  int64_t prompt_tokens_ = 0;     // not computed yet
+  WholeBody body_;
   std::shared_ptr<WeightsHold> hold_ = std::make_shared<WeightsHold>();  // while rounds may come
   Clock::time_point entered_;                                            // the engine
 };

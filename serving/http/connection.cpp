@@ -1,9 +1,5 @@
 #include "serving/http/connection.h"
 
-#include <linux/sockios.h>
-#include <poll.h>
-#include <sys/ioctl.h>
-
 #include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -31,28 +27,6 @@ constexpr size_t kLingerBytes = 1 << 20;
 constexpr std::chrono::milliseconds kLook{100};
 constexpr size_t kIdleBytes = 4 << 10;  // of a buffer that nothing is in
 
-// Bytes that were written to a socket and that the peer has not got.
-int unsent_bytes(int socket) {
-  int bytes = 0;
-  return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
-}
-
-// The peer has closed, if only its half, whatever it sent before.
-bool has_hung_up(int socket) {
-  pollfd asked{socket, POLLRDHUP, 0};
-  return poll(&asked, 1, 0) == 1;
-}
-
-// The part of an address whose connections are counted together.
-std::string address_group(const asio::ip::address& address) {
-  if (address.is_v4()) return address.to_string();
-  const asio::ip::address_v6 v6 = address.to_v6();
-  if (v6.is_v4_mapped()) return asio::ip::make_address_v4(asio::ip::v4_mapped, v6).to_string();
-  asio::ip::address_v6::bytes_type bytes = v6.to_bytes();
-  std::fill(bytes.begin() + 8, bytes.end(), static_cast<unsigned char>(0));
-  return asio::ip::address_v6(bytes).to_string();
-}
-
 ApiError deadline_error() {
   return {504, "the request's own time has passed", "", "deadline_exceeded"};
 }
@@ -71,30 +45,6 @@ PendingReply::Part part_of(const PendingReply& pending, const std::string& id, b
 }
 
 }  // namespace
-
-std::unique_ptr<ConnectionPlace> ConnectionPlace::take(std::shared_ptr<ServerState> state,
-                                                       const asio::ip::address& peer) {
-  ServerState& server = *state;
-  const HttpLimits& limits = server.config.limits;
-  std::string group = address_group(peer);
-  const std::lock_guard lock(server.mutex);
-  int64_t& from_there = server.of_address[group];
-  if (server.connections >= limits.connections || from_there >= limits.connections_per_address) {
-    if (from_there == 0) server.of_address.erase(group);
-    return nullptr;
-  }
-  std::unique_ptr<ConnectionPlace> place(new ConnectionPlace(std::move(state), std::move(group)));
-  ++from_there;
-  ++server.connections;
-  return place;
-}
-
-ConnectionPlace::~ConnectionPlace() {
-  --state_->connections;
-  const std::lock_guard lock(state_->mutex);
-  const auto at = state_->of_address.find(group_);
-  if (--at->second == 0) state_->of_address.erase(at);
-}
 
 // A request from its head to the end of its answer.
 struct Connection::Exchange {
@@ -144,6 +94,24 @@ struct Connection::Job {
       answer.reply = reply_of(error, request.id);
     }
     request.forget_body();
+  }
+};
+
+struct Connection::Lent {
+  Lent(std::shared_ptr<PendingReply> its_pending, std::function<void()> its_work)
+      : pending(std::move(its_pending)), work(std::move(its_work)) {}
+
+  std::shared_ptr<PendingReply> pending;  // which the work is of: it outlives the connection's own
+  std::function<void()> work;
+  std::exception_ptr thrown;
+  bool done = false;  // of the connection's thread
+
+  void run() noexcept {
+    try {
+      work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
   }
 };
 
@@ -466,9 +434,9 @@ Connection::Awaitable<bool> Connection::answer(Exchange& exchange, RequestReader
     co_return false;
   if (exchange.refusal) co_return co_await reply(exchange, reply_of(*exchange.refusal));
   if (job->answer.pending == nullptr) co_return co_await reply(exchange, job->answer.reply);
-  const std::unique_ptr<PendingReply> pending = std::move(job->answer.pending);
+  const std::shared_ptr<PendingReply> pending = std::move(job->answer.pending);
   streaming_ = true;
-  const bool goes_on = co_await stream(exchange, *pending);
+  const bool goes_on = co_await stream(exchange, pending);
   streaming_ = false;
   co_return goes_on;
 }
@@ -522,21 +490,44 @@ Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpRepl
   if (state_->draining) exchange.keep = false;
   std::string bytes = head_of(exchange, whole.status, whole.content_type, whole.headers,
                               concat("Content-Length: ", whole.body.size(), "\r\n"));
-  if (exchange.request.head.method != "HEAD") bytes += whole.body;
-  const bool written = co_await write(bytes);
+  const bool has_body = exchange.request.head.method != "HEAD";
+  const bool by_itself = has_body && whole.body.size() > kWriteBytes;  // too much to be copied
+  if (has_body && !by_itself) bytes += whole.body;
+  bool written = co_await write(bytes);
+  if (written && by_itself) written = co_await write(whole.body);
   co_return written&& exchange.keep;
 }
 
+// Until a worker has done what the answer wants done, until then, or until the peer has left. Where too many wait for the
+// workers it is done here.
+Connection::Awaitable<void> Connection::lend(std::shared_ptr<Lent> lent, Clock::time_point end) {
+  const auto ticket =
+      state_->workers.push(0, [lent, executor = wake_.get_executor(), weak = weak_from_this()] {
+        lent->run();
+        asio::post(executor, [lent, weak] {
+          lent->done = true;
+          if (const auto self = weak.lock()) self->notify();
+        });
+      });
+  if (ticket == 0) {
+    lent->run();
+    lent->done = true;
+  }
+  while (!lent->done && !has_left() && Clock::now() < end) co_await wait_or_leave(end);
+  if (!lent->done) state_->workers.withdraw(ticket);
+}
+
 // A pending answer, whole or by and by, until it is done or the peer has gone.
-Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply& pending) {
+Connection::Awaitable<bool> Connection::stream(Exchange& exchange,
+                                               const std::shared_ptr<PendingReply>& pending) {
   const auto wake = [executor = wake_.get_executor(), weak = weak_from_this()] {
     asio::post(executor, [weak] {
       if (const auto self = weak.lock()) self->notify();
     });
   };
   const std::string& id = exchange.request.id;
-  const PendingReply::Part failed = part_of(pending, id, false, [&]() -> PendingReply::Part {
-    pending.start(wake);
+  const PendingReply::Part failed = part_of(*pending, id, false, [&]() -> PendingReply::Part {
+    pending->start(wake);
     return {};
   });
   if (failed.whole) co_return co_await reply(exchange, *failed.whole);
@@ -547,12 +538,21 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange, PendingReply&
   if (state_->draining) exchange.keep = false;
   auto ping = Clock::time_point::max();
   for (;;) {
-    PendingReply::Part part = part_of(pending, id, begun, [&] { return pending.take(); });
+    PendingReply::Part part = part_of(*pending, id, begun, [&] { return pending->take(); });
+    if (part.work) {
+      const auto lent = std::make_shared<Lent>(pending, std::move(part.work));
+      co_await lend(lent, end);
+      if (!lent->done && has_left()) co_return false;
+      if (!lent->done) co_return co_await reply(exchange, reply_of(deadline_error()));
+      if (lent->thrown == nullptr) continue;
+      part = part_of(*pending, id, begun,
+                     [&]() -> PendingReply::Part { std::rethrow_exception(lent->thrown); });
+    }
     const auto now = Clock::now();
     if (!part.done && now >= end) {
       const ApiError error = deadline_error();
       if (!begun) co_return co_await reply(exchange, reply_of(error));
-      part.events += pending.error_event(error);
+      part.events += pending->error_event(error);
       part.done = true;
     }
     if (part.whole) co_return co_await reply(exchange, *part.whole);

@@ -74,6 +74,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Awaitable = boost::asio::awaitable<T>;
   struct Job;       // a request at the workers'
   struct Exchange;  // one that is answered
+  struct Lent;      // an answer at the workers'
 
   Awaitable<void> run(bool tls);
   Awaitable<bool> serve();
@@ -86,7 +87,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> answer(Exchange& exchange, RequestReader& reader);
   Awaitable<bool> work(Exchange& exchange, const std::shared_ptr<Job>& job);
   Awaitable<bool> reply(Exchange& exchange, const HttpReply& whole);
-  Awaitable<bool> stream(Exchange& exchange, PendingReply& pending);
+  Awaitable<bool> stream(Exchange& exchange, const std::shared_ptr<PendingReply>& pending);
+  Awaitable<void> lend(std::shared_ptr<Lent> lent, Clock::time_point end);
   std::string head_of(Exchange& exchange, int status, const std::string& type,
                       const Headers& headers, const std::string& framing) const;
   Awaitable<void> close();

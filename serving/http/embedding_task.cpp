@@ -81,15 +81,17 @@ PendingReply::Part EmbeddingTask::take() {
   if (!mailbox_->error.empty()) {
     part.whole = reply_of(engine_error(engine_, mailbox_->error));
   } else if (mailbox_->ends == work_.texts.size()) {
-    part.whole = HttpReply{
-        .body = embeddings_body(work_.model, mailbox_->embeddings, prompt_tokens_, work_.base64)};
+    // Nothing is put there any more.
+    part = body_.part(work_.held.bytes(), [this] {
+      return embeddings_body(work_.model, mailbox_->embeddings, prompt_tokens_, work_.base64);
+    });
   } else {
     const size_t ended = mailbox_->ends;
     lock.unlock();  // an engine that has stopped answers at once
     add_texts(ended);
   }
   part.done = part.whole.has_value();
-  if (part.done) hold_.reset();
+  if (part.done || part.work) hold_.reset();
   return part;
 }
 

@@ -43,6 +43,7 @@ class EmbeddingTask final : public PendingReply {
   EmbeddingWork work_;
   int64_t prompt_tokens_ = 0;
   std::shared_ptr<Mailbox> mailbox_;
+  WholeBody body_;
   std::vector<SequenceId> ids_;        // of the texts that have been handed in
   std::shared_ptr<WeightsHold> hold_;  // while others may come
 };

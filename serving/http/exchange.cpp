@@ -22,6 +22,14 @@ void HttpRequest::forget_body() {
   share.release();
 }
 
+PendingReply::Part WholeBody::part(int64_t bytes, std::function<std::string()> write) {
+  if (!body_ && bytes > kQuickBytes)
+    return {.work = [this, write = std::move(write)] { body_ = write(); }};
+  PendingReply::Part part{.done = true};
+  part.whole.emplace().body = body_ ? std::move(*body_) : write();
+  return part;
+}
+
 HttpReply reply_of(const ApiError& error) {
   HttpReply reply{.status = error.status(), .body = error_body(error)};
   if (error.status() == 401) reply.headers.emplace_back("WWW-Authenticate", "Bearer");

@@ -58,6 +58,9 @@ HttpReply reply_of(const ApiError& error);
 ApiError api_error_of(const std::exception& error, const std::string& request_id);
 HttpReply reply_of(const std::exception& error, const std::string& request_id);
 
+// What an answer may read, copy or write on a thread that serves connections; beyond, see PendingReply::Part::work.
+inline constexpr int64_t kQuickBytes = 64 << 10;
+
 // An answer that comes by and by. One thread at a time calls it.
 class PendingReply {
  public:
@@ -71,10 +74,23 @@ class PendingReply {
     std::optional<HttpReply> whole = {};  // the whole answer, nothing was there before
     std::string events = {};              // of a stream, in the order they come
     bool done = false;
+    // In the place of all the above, and before an event of a stream: what takes long. A worker does it, and take() is
+    // called again then, or this object ends; what it throws ends the answer with an error.
+    std::function<void()> work = {};
   };
   virtual Part take() = 0;
   // The event that ends a stream after an error.
   virtual std::string error_event(const ApiError& error) const = 0;
+};
+
+// The body of an answer that is told whole, which a worker writes if it is large.
+class WholeBody {
+ public:
+  // The last part, of about so many bytes, or the work that comes before it.
+  PendingReply::Part part(int64_t bytes, std::function<std::string()> write);
+
+ private:
+  std::optional<std::string> body_;
 };
 
 struct HttpAnswer {

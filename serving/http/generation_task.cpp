@@ -151,8 +151,12 @@ void GenerationTask::cancel_all() {
 }
 
 void GenerationTask::start(std::function<void()> wake) {
-  mailbox_->set(std::move(wake));
-  if (!work_.grammar) return enter_engine(nullptr);
+  mailbox_->set(wake);
+  if (!work_.grammar) {
+    enter(nullptr);
+    if (entering_) wake();
+    return;
+  }
   GrammarSource source = std::move(*work_.grammar);
   work_.grammar.reset();
   work_.compiler->compile(
@@ -162,6 +166,18 @@ void GenerationTask::start(std::function<void()> wake) {
         mailbox->put(std::move(rule), error);
       },
       [mailbox = mailbox_] { return mailbox->is_open(); });
+}
+
+// Each choice has a prompt of its own in the engine.
+int64_t GenerationTask::bytes_to_copy() const {
+  return prompt_tokens_ * static_cast<int64_t>(work_.n * sizeof(int32_t));
+}
+
+void GenerationTask::enter(const std::shared_ptr<const TextRule>& rule) {
+  if (bytes_to_copy() > kQuickBytes)
+    entering_ = rule;
+  else
+    enter_engine(rule);
 }
 
 void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
@@ -186,7 +202,7 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
 void GenerationTask::take_rule(Part& part) {
   const auto compiled = mailbox_->take_compiled();
   if (!compiled) return;
-  if (compiled->rule != nullptr) return enter_engine(compiled->rule);
+  if (compiled->rule != nullptr) return enter(compiled->rule);
   fail(ApiError(400, concat(work_.grammar_param, ": ", compiled->error), work_.grammar_param,
                 "invalid_value"),
        part);
@@ -195,6 +211,10 @@ void GenerationTask::take_rule(Part& part) {
 PendingReply::Part GenerationTask::take() {
   Part part;
   take_rule(part);
+  if (entering_) {
+    part.work = [this, rule = *std::exchange(entering_, {})] { enter_engine(rule); };
+    return part;
+  }
   bool overflown = false;
   for (Letter& letter : mailbox_->empty(overflown)) {
     if (part.done) break;
@@ -208,10 +228,10 @@ PendingReply::Part GenerationTask::take() {
          part);
   check_size(part);
   begun_ = begun_ || !part.events.empty();
-  if (!part.done && work_.reply.done()) {
-    part.done = true;
-    if (!work_.stream) part.whole = HttpReply{.body = work_.reply.body()};
-  }
+  if (part.done || !work_.reply.done()) return part;
+  if (!work_.stream)
+    return body_.part(work_.reply.held_bytes(), [this] { return work_.reply.body(); });
+  part.done = true;
   return part;
 }
 

@@ -70,6 +70,8 @@ class GenerationTask final : public PendingReply {
     Clock::time_point begun, first_token, last_token;
     int64_t tokens = 0;
   };
+  int64_t bytes_to_copy() const;
+  void enter(const std::shared_ptr<const TextRule>& rule);
   void enter_engine(const std::shared_ptr<const TextRule>& rule);
   void take_rule(Part& part);
   void accept(Letter& letter, Part& part);
@@ -89,8 +91,10 @@ class GenerationTask final : public PendingReply {
   std::vector<int64_t> lengths_;  // of the prompts
   Clock::time_point entered_;     // the engine
   HeldBytes held_;                // of an answer that is told whole
-  int64_t prompt_tokens_ = 0;     // not computed yet
-  bool begun_ = false;            // an event of the stream has been told
+  WholeBody body_;
+  std::optional<std::shared_ptr<const TextRule>> entering_;  // by a worker, with this rule
+  int64_t prompt_tokens_ = 0;                                // not computed yet
+  bool begun_ = false;                                       // an event of the stream has been told
 };
 
 }  // namespace trireme

@@ -308,13 +308,26 @@ void Service::mention_unknown(const std::vector<std::string>& fields) {
 
 // --- prompts --------------------------------------------------------------------------------------------
 
-std::vector<int32_t> Service::encode_prompt(const Prompt& prompt, bool add_special) const {
+void Service::check_bytes(std::string_view text, std::optional<int64_t> most_tokens,
+                          const char* param) const {
+  const int64_t of_token = tokenizer_.most_bytes_of_id();
+  if (of_token == 0 || !most_tokens || std::ssize(text) / of_token <= *most_tokens) return;
+  throw ApiError(400,
+                 concat("a text of ", text.size(), " bytes has more than ", *most_tokens,
+                        " tokens, which is what it may have"),
+                 param, "context_length_exceeded");
+}
+
+std::vector<int32_t> Service::encode_prompt(const Prompt& prompt, bool add_special,
+                                            std::optional<int64_t> most_tokens,
+                                            const char* param) const {
   if (!prompt.is_text) return prompt.tokens;
+  check_bytes(prompt.text, most_tokens, param);
   return tokenizer_.encode(prompt.text, {.add_special = add_special && config_.adds_special});
 }
 
-std::vector<int32_t> Service::encode_chat(const nlohmann::ordered_json& variables,
-                                          bool add_special) const {
+std::vector<int32_t> Service::encode_chat(const nlohmann::ordered_json& variables, bool add_special,
+                                          std::optional<int64_t> most_tokens) const {
   if (writer_ == nullptr)
     throw ApiError(400, "this model has no chat template: use /v1/completions", "messages",
                    "no_chat_template");
@@ -324,6 +337,7 @@ std::vector<int32_t> Service::encode_chat(const nlohmann::ordered_json& variable
   } catch (const InputError& error) {
     fail_field("messages", error.what());
   }
+  check_bytes(written.text, most_tokens, "messages");
   return tokenizer_.encode(
       written.text, {.add_special = add_special, .parse_special = true, .breaks = written.breaks});
 }
@@ -459,7 +473,7 @@ HttpAnswer Service::completions(HttpRequest& http) {
   std::vector<std::vector<int32_t>> prompts;
   prompts.reserve(request.prompts.size());
   for (const Prompt& prompt : request.prompts)
-    prompts.push_back(encode_prompt(prompt, request.add_special));
+    prompts.push_back(encode_prompt(prompt, request.add_special, config_.max_model_len - 1));
   return generate(http, request, form_of(request), std::move(prompts), std::move(place));
 }
 
@@ -472,7 +486,7 @@ HttpAnswer Service::chat_completions(HttpRequest& http) {
   auto place = admission_.enter(http.tenant, request.n,
                                 static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   std::vector<std::vector<int32_t>> prompts = {
-      encode_chat(*request.variables, request.add_special)};
+      encode_chat(*request.variables, request.add_special, config_.max_model_len - 1)};
   return generate(http, request, std::move(form), std::move(prompts), std::move(place));
 }
 
@@ -539,7 +553,7 @@ HttpAnswer Service::embeddings(HttpRequest& http) {
                                 static_cast<int64_t>(http.body.size()) / kBytesPerToken);
   const auto choice = std::make_shared<const TokenChoice>();
   for (const Prompt& input : request.inputs) {
-    std::vector<int32_t> tokens = encode_prompt(input, true);
+    std::vector<int32_t> tokens = encode_prompt(input, true, config_.max_model_len, "input");
     if (tokens.empty()) fail_field("input", "a text has no tokens");
     if (std::ssize(tokens) > config_.max_model_len)
       throw ApiError(400,

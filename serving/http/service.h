@@ -72,8 +72,14 @@ class Service {
   HttpAnswer unload_adapter(HttpRequest& request);
   std::string metrics_text() const;
   void check_engine() const;
-  std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special) const;
-  std::vector<int32_t> encode_prompt(const Prompt& prompt, bool add_special) const;
+  // Without most_tokens any number; a text that cannot have so few is refused before it is looked at.
+  std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special,
+                                   std::optional<int64_t> most_tokens = {}) const;
+  std::vector<int32_t> encode_prompt(const Prompt& prompt, bool add_special,
+                                     std::optional<int64_t> most_tokens = {},
+                                     const char* param = "prompt") const;
+  void check_bytes(std::string_view text, std::optional<int64_t> most_tokens,
+                   const char* param) const;
   int64_t tokens_to_generate(const GenerationRequest& request, int64_t prompt) const;
   std::shared_ptr<TokenChoice> choice_of(const GenerationRequest& request) const;
   void use_tools(ChatRequest& request, struct ReplyForm& form) const;

@@ -1,5 +1,9 @@
 #include "serving/http/transport.h"
 
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl.hpp>
 
@@ -60,6 +64,16 @@ class TlsTransport final : public HttpTransport {
 std::unique_ptr<HttpTransport> make_transport(tcp::socket socket, asio::ssl::context* tls) {
   if (tls == nullptr) return std::make_unique<PlainTransport>(std::move(socket));
   return std::make_unique<TlsTransport>(std::move(socket), *tls);
+}
+
+int unsent_bytes(int socket) {
+  int bytes = 0;
+  return ioctl(socket, SIOCOUTQ, &bytes) == 0 ? bytes : 0;
+}
+
+bool has_hung_up(int socket) {
+  pollfd asked{socket, POLLRDHUP, 0};
+  return poll(&asked, 1, 0) == 1;
 }
 
 }  // namespace trireme

@@ -28,4 +28,9 @@ class HttpTransport {
 std::unique_ptr<HttpTransport> make_transport(boost::asio::ip::tcp::socket socket,
                                               boost::asio::ssl::context* tls);
 
+// Bytes that were written to a socket and that the peer has not got.
+int unsent_bytes(int socket);
+// The peer has closed, if only its half, whatever it sent before.
+bool has_hung_up(int socket);
+
 }  // namespace trireme

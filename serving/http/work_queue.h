@@ -1,4 +1,4 @@
-// The work of requests that takes time (reading their JSON, tokenizing), on a few threads: first come, first served,
+// The work of requests that takes time (reading their JSON, tokenizing, writing large answers), on a few threads: first come, first served,
 // and no more of it waits than the bounds say. What waits can be taken back.
 #pragma once
 

@@ -73,6 +73,29 @@ TEST_P(TokenizerJson, GivesSeveralThreadsTheSame) {
   for (const auto& ids : got) EXPECT_EQ(ids, want);
 }
 
+TEST_P(TokenizerJson, HasNoFewerTokensThanItSays) {
+  const json file = golden(GetParam());
+  const auto tokenizer = tokenizer_of(file["tokenizer"]);
+  const int64_t most = tokenizer->most_bytes_of_id();
+  const bool has_bound =
+      std::ranges::none_of(std::array{"unigram", "words"},
+                           [](const char* without) { return GetParam() == std::string(without); });
+  ASSERT_EQ(most > 0, has_bound);
+  if (most == 0) return;
+  std::vector<std::string> texts;
+  for (const json& c : file["cases"]) texts.push_back(c["text"].get<std::string>());
+  // Its longest tokens, and what normalizers make shorter.
+  for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) texts.push_back(tokenizer->token(id));
+  texts.insert(texts.end(), {" ", "\u212A", "\u1112\u1161\u11AB", "\xFF"});
+  for (std::string text : texts) {
+    for (int i = 0; i < 6; ++i) text += text;
+    for (const bool special : {false, true}) {
+      const auto ids = tokenizer->encode(text, {.parse_special = special});
+      EXPECT_GE(std::ssize(ids) * most, std::ssize(text)) << text.substr(0, 60);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerJson,
                          testing::Values("deepseek", "gemma", "gpt2", "llama2", "llama3", "mistral",
                                          "qwen2", "unigram", "words"),

@@ -1,6 +1,9 @@
 // Normal forms, by the Unicode standard's own examples (annex 15), and of texts made to take long.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "engine/text/normalizer.h"
 #include "engine/text/unicode.h"
 
 namespace trireme {
@@ -32,6 +35,44 @@ TEST(Normalize, GivesTheStandardsForms) {
 }
 
 // The time grows with the text alone: were it the square of a run of marks, this would not end.
+// A text gets shorter by no more than it says: tokenizers tell by that how many tokens it has at least.
+TEST(Normalizer, ShortensTextsByNoMoreThanItSays) {
+  const auto check = [](const Normalizer& normalizer, const std::string& text) {
+    ASSERT_GE(std::ssize(normalizer.apply(text)) * normalizer.most_shrinking(), std::ssize(text))
+        << text;
+  };
+  const nlohmann::json nfc = {{"type", "NFC"}};
+  const Normalizer composes(nfc, "test");
+  for (int c = 0x80; c < 0x110000; ++c) {
+    const auto byte = [&](int shift, int first) {
+      return static_cast<char>(first | (c >> shift & (first == 0x80 ? 0x3F : 0xFF)));
+    };
+    if (c >= 0xD800 && c < 0xE000) continue;
+    if (c < 0x800)
+      check(composes, {byte(6, 0xC0), byte(0, 0x80)});
+    else if (c < 0x10000)
+      check(composes, {byte(12, 0xE0), byte(6, 0x80), byte(0, 0x80)});
+    else
+      check(composes, {byte(18, 0xF0), byte(12, 0x80), byte(6, 0x80), byte(0, 0x80)});
+  }
+  for (const char* text : {"\u1112\u1161\u11AB", "\u212A\u0301"}) check(composes, text);
+  check(Normalizer({{"type", "Prepend"}, {"prepend", "_"}}, "test"), "a b");
+  const auto replace = [](const char* from, const char* to) {
+    return nlohmann::json{{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+  };
+  check(Normalizer(replace(" ", "_"), "test"), "a b  c");
+  const auto shrinking = [](const nlohmann::json& json) {
+    return Normalizer(json, "test").most_shrinking();
+  };
+  EXPECT_EQ(shrinking(nullptr), 1);
+  EXPECT_EQ(shrinking(replace("  ", "_")), 0);
+  EXPECT_EQ(shrinking({{"type", "Replace"}, {"pattern", {{"Regex", " +"}}}, {"content", "___"}}),
+            0);
+  EXPECT_EQ(shrinking({{"type", "Strip"}}), 0);
+  EXPECT_EQ(shrinking({{"type", "Sequence"}, {"normalizers", {nfc, {{"type", "Strip"}}}}}), 0);
+  EXPECT_EQ(shrinking({{"type", "Sequence"}, {"normalizers", {{{"type", "Strip"}}, nfc}}}), 0);
+}
+
 TEST(Normalize, OrdersAMillionMarks) {
   std::string text = "a", below, above;
   for (int i = 0; i < 500000; ++i) {

@@ -66,6 +66,25 @@ TEST(Beams, AreTheMostProbableTextWhereThereIsOne) {
   EXPECT_EQ(Json::parse(chat.body)["choices"].size(), 2u);
 }
 
+// Whose prompts are copied for each beam of each round, which a worker does.
+TEST(Beams, OfLongPromptsAreTheSame) {
+  RecordedServerOptions options;
+  options.scheduler.max_model_len = 4096;
+  RecordedServer server(options);
+  const std::string prompt(3000, 'a');
+  const Response greedy = server.ask(
+      post("/v1/completions",
+           concat(R"({"model":"m","temperature":0,"max_tokens":9,"prompt":")", prompt, R"("})")));
+  const Response r = server.ask(
+      post("/v1/completions", concat(R"({"model":"m","use_beam_search":true,"n":8,"max_tokens":9,)",
+                                     R"("ignore_eos":true,"prompt":")", prompt, R"("})")));
+  ASSERT_EQ(r.status, 200) << r.body;
+  const Json body = Json::parse(r.body);
+  ASSERT_EQ(body["choices"].size(), 8u);
+  EXPECT_EQ(body["choices"][0]["text"], Json::parse(greedy.body)["choices"][0]["text"]);
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
 TEST(Beams, OfSeveralPromptsAreEachTheirOwn) {
   RecordedServer server;
   const auto ask = [&](const std::string& prompt) {
