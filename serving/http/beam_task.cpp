@@ -1,49 +1,14 @@
 #include "serving/http/beam_task.h"
 
-#include <mutex>
 #include <numeric>
 
 #include "engine/observe/log.h"
+#include "serving/http/clock.h"
 
 namespace trireme {
-namespace {
-
-double seconds_between(std::chrono::steady_clock::time_point from,
-                       std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
-
-}  // namespace
-
-struct BeamTask::Mailbox {
-  std::mutex mutex;  // of all below
-  std::vector<Letter> letters;
-  std::string error;
-  std::function<void()> wake;  // none: it is closed
-
-  // On the engine's thread, to which nothing may be thrown.
-  void put(size_t prompt, size_t beam, SequenceEvent&& event) {
-    const std::lock_guard lock(mutex);
-    if (!wake) return;
-    try {
-      if (event.finish == FinishReason::kError)
-        error = event.error;
-      else
-        letters.push_back({prompt, beam, std::move(event)});
-      wake();
-    } catch (const std::exception& thrown) {
-      log_error("a token of a beam is lost: ", thrown.what());
-      error = thrown.what();
-    }
-  }
-};
 
 BeamTask::BeamTask(Engine& engine, ServingMetrics& metrics, BeamWork work)
-    : engine_(engine),
-      metrics_(metrics),
-      work_(std::move(work)),
-      mailbox_(std::make_shared<Mailbox>()),
-      open_(work_.prompts.size()) {
+    : engine_(engine), metrics_(metrics), work_(std::move(work)), open_(work_.prompts.size()) {
   for (const SequenceRequest& prompt : work_.prompts) {
     BeamSearchConfig config = work_.search;
     config.max_tokens = prompt.max_tokens;
@@ -55,10 +20,7 @@ BeamTask::BeamTask(Engine& engine, ServingMetrics& metrics, BeamWork work)
 
 BeamTask::~BeamTask() {
   try {
-    {
-      const std::lock_guard lock(mailbox_->mutex);
-      mailbox_->wake = {};
-    }
+    mailbox_->close();
     give_up("abort");
   } catch (const std::exception& error) {
     log_error("a beam search is not cancelled: ", error.what());
@@ -79,10 +41,7 @@ void BeamTask::give_up(const char* reason) {
 }
 
 void BeamTask::start(std::function<void()> wake) {
-  {
-    const std::lock_guard lock(mailbox_->mutex);
-    mailbox_->wake = std::move(wake);
-  }
+  mailbox_->open(std::move(wake));
   entered_ = Clock::now();
   for (size_t p = 0; p < searches_.size(); ++p) begin_round(p);
 }
@@ -106,7 +65,13 @@ void BeamTask::begin_round(size_t number) {
     sequence.hold = hold_;
     search.ids[b] =
         engine_.add(std::move(sequence), [mailbox = mailbox_, number, b](SequenceEvent&& event) {
-          mailbox->put(number, b, std::move(event));
+          mailbox->put([&](Arrived& arrived) {
+            if (event.finish == FinishReason::kError)
+              arrived.error = event.error;
+            else
+              arrived.letters.push_back({number, b, std::move(event)});
+            return true;
+          });
         });
   }
 }
@@ -114,12 +79,11 @@ void BeamTask::begin_round(size_t number) {
 PendingReply::Part BeamTask::take() {
   Part part;
   std::vector<Letter> letters;
-  std::string error;
-  {
-    const std::lock_guard lock(mailbox_->mutex);
-    letters.swap(mailbox_->letters);
-    error = mailbox_->error;
-  }
+  std::string error = mailbox_->failure();
+  mailbox_->look([&](Arrived& arrived) {
+    letters.swap(arrived.letters);
+    if (!arrived.error.empty()) error = arrived.error;
+  });
   if (error.empty() && bytes_of(letters) > kQuickBytes) {
     part.work = [this, letters = std::move(letters)]() mutable {
       for (Letter& letter : letters) accept(letter);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "serving/http/generation_task.h"
+#include "serving/http/mailbox.h"
 #include "serving/scheduler/beam_search.h"
 
 namespace trireme {
@@ -40,7 +41,10 @@ class BeamTask final : public PendingReply {
     size_t prompt, beam;
     SequenceEvent event;
   };
-  struct Mailbox;  // where the engine's thread puts events
+  struct Arrived {
+    std::vector<Letter> letters;
+    std::string error;  // of a sequence
+  };
   struct Search {
     BeamSearch beams;
     std::vector<SequenceId> ids = {};                       // of this round; 0: it has ended
@@ -61,7 +65,7 @@ class BeamTask final : public PendingReply {
   Engine& engine_;
   ServingMetrics& metrics_;
   BeamWork work_;
-  std::shared_ptr<Mailbox> mailbox_;
+  std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();
   std::vector<Search> searches_;
   std::vector<int64_t> lengths_;  // of the prompts
   size_t open_ = 0;               // searches that go on

@@ -2,63 +2,46 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "serving/api/embeddings_reply.h"
 #include "serving/http/generation_task.h"
 
 namespace trireme {
 
-struct EmbeddingTask::Mailbox {
-  explicit Mailbox(ServingMetrics& its_metrics) : metrics(its_metrics) {}
-
-  ServingMetrics& metrics;
-  std::mutex mutex;  // of all below
-  std::vector<std::vector<float>> embeddings;
-  std::vector<bool> ended;
-  size_t ends = 0;
-  std::string error;
-  std::function<void()> wake;  // none: it is closed
-
-  void put(size_t text, int64_t tokens, size_t dimensions, SequenceEvent&& event) {
-    if (!event.finish) return;
-    if (event.finish != FinishReason::kError) metrics.prompt_computed(tokens, event.cached_prompt);
-    std::vector<float> embedding = normalised(event.embedding, dimensions);
-    const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
-    if (!finite) event.error = "the model's output is not finite";
-    const std::lock_guard lock(mutex);
-    embeddings[text] = std::move(embedding);
-    ended[text] = true;
-    ++ends;
-    if (error.empty()) error = std::move(event.error);
-    if (wake) wake();
-  }
-};
+// Of a text that has ended.
+void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions,
+                        SequenceEvent& event) {
+  std::vector<float> embedding = normalised(event.embedding, dimensions);
+  const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
+  if (!finite) event.error = "the model's output is not finite";
+  mailbox.put([&](Arrived& arrived) {
+    arrived.embeddings[text] = std::move(embedding);
+    arrived.ended[text] = true;
+    ++arrived.ends;
+    if (arrived.error.empty()) arrived.error = std::move(event.error);
+    return true;
+  });
+}
 
 EmbeddingTask::EmbeddingTask(Engine& engine, ServingMetrics& metrics, EmbeddingWork work)
-    : engine_(engine), work_(std::move(work)), mailbox_(std::make_shared<Mailbox>(metrics)) {
-  mailbox_->embeddings.resize(work_.texts.size());
-  mailbox_->ended.resize(work_.texts.size());
+    : engine_(engine), metrics_(metrics), work_(std::move(work)) {
+  mailbox_->look([&](Arrived& arrived) {
+    arrived.embeddings.resize(work_.texts.size());
+    arrived.ended.resize(work_.texts.size());
+  });
   for (const SequenceRequest& text : work_.texts) prompt_tokens_ += std::ssize(text.prompt);
   if (work_.texts.size() > 1) hold_ = std::make_shared<WeightsHold>();
 }
 
 EmbeddingTask::~EmbeddingTask() {
-  std::vector<bool> ended;
-  {
-    const std::lock_guard lock(mailbox_->mutex);
-    mailbox_->wake = {};
-    ended = mailbox_->ended;
-  }
+  mailbox_->close();
+  const std::vector<bool> ended = mailbox_->look([](Arrived& arrived) { return arrived.ended; });
   for (size_t i = 0; i < ids_.size(); ++i)
     if (!ended[i]) engine_.cancel(ids_[i]);
 }
 
 void EmbeddingTask::start(std::function<void()> wake) {
-  {
-    const std::lock_guard lock(mailbox_->mutex);
-    mailbox_->wake = std::move(wake);
-  }
+  mailbox_->open(std::move(wake));
   add_texts(0);
 }
 
@@ -67,29 +50,34 @@ void EmbeddingTask::add_texts(size_t ended) {
     const size_t i = ids_.size();
     const int64_t tokens = std::ssize(work_.texts[i].prompt);
     work_.texts[i].hold = hold_;
-    ids_.push_back(engine_.add(
-        std::move(work_.texts[i]),
-        [mailbox = mailbox_, i, tokens, dimensions = work_.dimensions](SequenceEvent&& event) {
-          mailbox->put(i, tokens, dimensions, std::move(event));
-        }));
+    ids_.push_back(engine_.add(std::move(work_.texts[i]),
+                               [&metrics = metrics_, mailbox = mailbox_, i, tokens,
+                                dimensions = work_.dimensions](SequenceEvent&& event) {
+                                 if (!event.finish) return;
+                                 if (event.finish != FinishReason::kError)
+                                   metrics.prompt_computed(tokens, event.cached_prompt);
+                                 put(*mailbox, i, dimensions, event);
+                               }));
   }
 }
 
 PendingReply::Part EmbeddingTask::take() {
   Part part;
-  std::unique_lock lock(mailbox_->mutex);
-  if (!mailbox_->error.empty()) {
-    part.whole = reply_of(engine_error(engine_, mailbox_->error));
-  } else if (mailbox_->ends == work_.texts.size()) {
-    // Nothing is put there any more.
-    part = body_.part(work_.held.bytes(), [this] {
-      return embeddings_body(work_.model, mailbox_->embeddings, prompt_tokens_, work_.base64);
-    });
-  } else {
-    const size_t ended = mailbox_->ends;
-    lock.unlock();  // an engine that has stopped answers at once
+  std::string error = mailbox_->failure();
+  size_t ended = 0;
+  mailbox_->look([&](Arrived& arrived) {
+    if (!arrived.error.empty()) error = arrived.error;
+    ended = arrived.ends;
+    if (ended == work_.texts.size() && embeddings_.empty()) embeddings_.swap(arrived.embeddings);
+  });
+  if (!error.empty())
+    part.whole = reply_of(engine_error(engine_, error));
+  else if (ended < work_.texts.size())
     add_texts(ended);
-  }
+  else
+    part = body_.part(work_.held.bytes(), [this] {
+      return embeddings_body(work_.model, embeddings_, prompt_tokens_, work_.base64);
+    });
   part.done = part.whole.has_value();
   if (part.done || part.work) hold_.reset();
   return part;

@@ -11,6 +11,7 @@
 #include "serving/http/admission.h"
 #include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
+#include "serving/http/mailbox.h"
 #include "serving/http/serving_metrics.h"
 
 namespace trireme {
@@ -37,12 +38,20 @@ class EmbeddingTask final : public PendingReply {
   std::string error_event(const ApiError& error) const override;
 
  private:
-  struct Mailbox;  // where the engine's thread puts what comes
+  struct Arrived {
+    std::vector<std::vector<float>> embeddings;
+    std::vector<bool> ended;  // of each text
+    size_t ends = 0;
+    std::string error;
+  };
+  static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, SequenceEvent& event);
   void add_texts(size_t ended);
   Engine& engine_;
+  ServingMetrics& metrics_;
   EmbeddingWork work_;
   int64_t prompt_tokens_ = 0;
-  std::shared_ptr<Mailbox> mailbox_;
+  std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();
+  std::vector<std::vector<float>> embeddings_;  // of all, once they are there
   WholeBody body_;
   std::vector<SequenceId> ids_;        // of the texts that have been handed in
   std::shared_ptr<WeightsHold> hold_;  // while others may come

@@ -1,19 +1,14 @@
 #include "serving/http/generation_task.h"
 
-#include <mutex>
 #include <numeric>
 
 #include "engine/observe/log.h"
+#include "serving/http/clock.h"
 
 namespace trireme {
 namespace {
 
 constexpr char kFault[] = "a fault of the server";
-
-double seconds_between(std::chrono::steady_clock::time_point from,
-                       std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
   int64_t bytes = 0;
@@ -44,78 +39,37 @@ ApiError engine_error(const Engine& engine, const std::string& why) {
   return ApiError(503, told, "", "engine_failure").retry_after(1000);
 }
 
-// Its reader is woken when the first letter comes, and told of the others when it looks. When it is full nothing is
-// computed for it any more: who reads slower than a model writes would have the whole text lie here.
-struct GenerationTask::Mailbox {
-  Mailbox(Engine& its_engine, HeldBytes its_bytes)
-      : engine(its_engine), held(std::move(its_bytes)) {}
-
+// When it is full nothing is computed for its reader any more: who reads slower than a model writes would have the whole
+// text lie here.
+struct GenerationTask::Arrived {
   Engine& engine;
-  std::mutex mutex;  // of all below
-  std::vector<Letter> letters;
-  std::vector<SequenceId> senders;
-  std::function<void()> wake;  // none: it is closed
   HeldBytes held;
+  std::vector<Letter> letters = {};
+  std::vector<SequenceId> senders = {};
   bool overflown = false;
   // What has come of the grammar; absent: nothing yet, or it has been taken.
   struct Compiled {
     std::shared_ptr<const TextRule> rule;
     std::string error;
   };
-  std::optional<Compiled> compiled;
+  std::optional<Compiled> compiled = {};
 
-  void put(std::shared_ptr<const TextRule> rule, const std::string& error) {
-    const std::lock_guard lock(mutex);
-    if (!wake) return;
-    compiled = {std::move(rule), error};
-    wake();
-  }
-  bool is_open() {
-    const std::lock_guard lock(mutex);
-    return static_cast<bool>(wake);
-  }
-  std::optional<Compiled> take_compiled() {
-    const std::lock_guard lock(mutex);
-    return std::exchange(compiled, {});
-  }
-  // On the engine's thread, to which nothing may be thrown.
-  void put(size_t choice, SequenceEvent&& event) {
-    const std::lock_guard lock(mutex);
-    if (!wake || overflown) return;
-    try {
-      const int64_t bytes =
-          int64_t{sizeof(Letter)} + bytes_of(event.tokens) + bytes_of(event.prompt);
-      if (held.set(held.bytes() + bytes))
-        letters.push_back({choice, std::move(event), Clock::now()});
-      else
-        overflow();
-      if (letters.size() == 1 || overflown) wake();
-    } catch (const std::exception& error) {
-      log_error("a token of a text is lost: ", error.what());
+  // Its reader is woken when the first letter comes, and told of the others when it looks.
+  bool put(size_t choice, SequenceEvent&& event) {
+    if (overflown) return false;
+    const int64_t bytes = int64_t{sizeof(Letter)} + bytes_of(event.tokens) + bytes_of(event.prompt);
+    if (held.set(held.bytes() + bytes))
+      letters.push_back({choice, std::move(event), Clock::now()});
+    else
       overflow();
-    }
+    return letters.size() == 1 || overflown;
   }
   void overflow() {
     overflown = true;
-    letters = {};
-    try {
-      for (const SequenceId id : senders) engine.cancel(id);
-    } catch (const std::exception& error) {
-      log_error("a sequence is not cancelled: ", error.what());
-    }
-  }
-  std::vector<Letter> empty(bool& is_overflown) {
-    const std::lock_guard lock(mutex);
-    is_overflown = overflown;
-    held.set(0);
-    return std::exchange(letters, {});
-  }
-  void set(std::function<void()> its_wake) {
-    const std::lock_guard lock(mutex);
-    wake = std::move(its_wake);
+    letters.clear();
+    for (const SequenceId id : senders) engine.cancel(id);
   }
   void know(const std::vector<SequenceId>& ids) {
-    const std::lock_guard lock(mutex);
     senders.insert(senders.end(), ids.begin(), ids.end());
     if (overflown) overflow();
   }
@@ -125,7 +79,7 @@ GenerationTask::GenerationTask(Engine& engine, ServingMetrics& metrics, Generati
     : engine_(engine),
       metrics_(metrics),
       work_(std::move(work)),
-      mailbox_(std::make_shared<Mailbox>(
+      mailbox_(std::make_shared<Mailbox<Arrived>>(
           engine, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_answers))),
       choices_(work_.prompts.size() * work_.n),
       held_(work_.limits.whole, work_.limits.always, work_.all_answers) {
@@ -135,7 +89,7 @@ GenerationTask::GenerationTask(Engine& engine, ServingMetrics& metrics, Generati
 
 GenerationTask::~GenerationTask() {
   try {
-    mailbox_->set({});
+    mailbox_->close();
     cancel_all();
   } catch (const std::exception& error) {
     log_error("a request is not cancelled: ", error.what());
@@ -151,7 +105,7 @@ void GenerationTask::cancel_all() {
 }
 
 void GenerationTask::start(std::function<void()> wake) {
-  mailbox_->set(wake);
+  mailbox_->open(wake);
   if (!work_.grammar) {
     enter(nullptr);
     if (entering_) wake();
@@ -163,7 +117,10 @@ void GenerationTask::start(std::function<void()> wake) {
       std::move(source),
       [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
                            const std::string& error) noexcept {
-        mailbox->put(std::move(rule), error);
+        mailbox->put([&](Arrived& arrived) {
+          arrived.compiled = {std::move(rule), error};
+          return true;
+        });
       },
       [mailbox = mailbox_] { return mailbox->is_open(); });
 }
@@ -190,17 +147,18 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
     work_.prompts[p].hold = hold;
     const std::vector<SequenceId> ids = engine_.add_siblings(work_.prompts[p], n, [&](size_t i) {
       return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
-        mailbox->put(choice, std::move(event));
+        mailbox->put([&](Arrived& arrived) { return arrived.put(choice, std::move(event)); });
       };
     });
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
-    mailbox_->know(ids);
+    mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
   }
   work_.prompts = {};  // the engine has them
 }
 
 void GenerationTask::take_rule(Part& part) {
-  const auto compiled = mailbox_->take_compiled();
+  const auto compiled =
+      mailbox_->look([](Arrived& arrived) { return std::exchange(arrived.compiled, {}); });
   if (!compiled) return;
   if (compiled->rule != nullptr) return enter(compiled->rule);
   fail(ApiError(400, concat(work_.grammar_param, ": ", compiled->error), work_.grammar_param,
@@ -216,10 +174,16 @@ PendingReply::Part GenerationTask::take() {
     return part;
   }
   bool overflown = false;
-  for (Letter& letter : mailbox_->empty(overflown)) {
+  const std::vector<Letter> letters = mailbox_->look([&](Arrived& arrived) {
+    overflown = arrived.overflown;
+    arrived.held.set(0);
+    return std::exchange(arrived.letters, {});
+  });
+  for (const Letter& letter : letters) {
     if (part.done) break;
     accept(letter, part);
   }
+  if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done) fail(lost, part);
   if (overflown && !part.done)
     fail(ApiError(408,
                   concat("the client takes its answer too slowly: more than ", work_.limits.unread,
@@ -235,7 +199,7 @@ PendingReply::Part GenerationTask::take() {
   return part;
 }
 
-void GenerationTask::accept(Letter& letter, Part& part) {
+void GenerationTask::accept(const Letter& letter, Part& part) {
   Choice& choice = choices_[letter.choice];
   if (choice.ended) return;
   const SequenceEvent& event = letter.event;

@@ -11,6 +11,7 @@
 #include "serving/http/admission.h"
 #include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
+#include "serving/http/mailbox.h"
 #include "serving/http/serving_metrics.h"
 #include "serving/structured/grammar_compiler.h"
 
@@ -63,7 +64,7 @@ class GenerationTask final : public PendingReply {
     SequenceEvent event;
     Clock::time_point when;
   };
-  struct Mailbox;  // where the engine's thread puts events
+  struct Arrived;  // what lies in the mailbox
   struct Choice {
     SequenceId id = 0;
     bool started = false, ended = false;
@@ -74,7 +75,7 @@ class GenerationTask final : public PendingReply {
   void enter(const std::shared_ptr<const TextRule>& rule);
   void enter_engine(const std::shared_ptr<const TextRule>& rule);
   void take_rule(Part& part);
-  void accept(Letter& letter, Part& part);
+  void accept(const Letter& letter, Part& part);
   void check_size(Part& part);
   void count_tokens(Choice& choice, const Letter& letter);
   void end(size_t number, const char* reason, Clock::time_point when);
@@ -86,7 +87,7 @@ class GenerationTask final : public PendingReply {
   Engine& engine_;
   ServingMetrics& metrics_;
   GenerationWork work_;
-  std::shared_ptr<Mailbox> mailbox_;
+  std::shared_ptr<Mailbox<Arrived>> mailbox_;
   std::vector<Choice> choices_;
   std::vector<int64_t> lengths_;  // of the prompts
   Clock::time_point entered_;     // the engine
