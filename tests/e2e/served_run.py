@@ -1,10 +1,13 @@
 """A server on a tiny model, and how to ask it with the standard library's client."""
 import http.client
 import json
+import random
 import re
+import shlex
 import shutil
 import signal
 import tempfile
+import time
 from pathlib import Path
 
 import harness
@@ -12,6 +15,24 @@ import tiny_run
 
 PROMPT = "the oar of a"
 LENGTH = 4096
+WORDS = "the oar of a ship with three ranks rowing as one over a quiet sea by night".split()
+
+
+def prompts(count, seed):
+    """Of 5 to about 150 tokens, many of which begin alike."""
+    source = random.Random(seed)
+    shared = " ".join(source.choice(WORDS) for _ in range(30))
+    for number in range(count):
+        words = " ".join(source.choice(WORDS) for _ in range(1 + number % 7))
+        yield shared[:45 * (number % 4)] + words
+
+
+def documented(section):
+    """The commands under a heading of docs/serving.md, each as its words."""
+    page = (harness.SOURCE / "docs/serving.md").read_text()
+    text = re.search(rf"(?ms)^## {re.escape(section)}\n(.*?)^## ", page)[1]
+    lines = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ")).replace("\\\n", " ")
+    return [shlex.split(line, comments=True) for line in lines.splitlines()]
 
 
 class ServerTest(tiny_run.RunTest):
@@ -83,6 +104,13 @@ class ServerTest(tiny_run.RunTest):
         values = re.findall(rf"(?m)^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text)
         self.assertEqual(len(values), 1, f"{name} in\n{text}")
         return float(values[0])
+
+    def wait_for(self, what, want=True, seconds=30):
+        """Until what() is as wanted, which it must be before long."""
+        deadline = time.monotonic() + seconds
+        while (found := what()) != want and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(found, want)
 
     def stop(self, server, expect=0):
         server.send_signal(signal.SIGTERM)

@@ -30,12 +30,6 @@ class RouteTest(served_run.ServerTest):
         self.port = int(found[1])
         return router
 
-    def wait_for(self, what, seconds=20):
-        deadline = time.monotonic() + seconds
-        while not what():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.02)
-
     def series(self, name, **labels):
         """The sum of the values of all series of that name with these labels."""
         _, text = self.ask("GET", "/metrics")

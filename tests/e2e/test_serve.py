@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import struct
-import time
 import unittest
 from pathlib import Path
 
@@ -129,6 +128,31 @@ class Server(served_run.ServerTest):
         for ranks in ((), ("--ranks", 2, "--tensor", 2)):
             with self.subTest(ranks=ranks):
                 self.come_and_go(adapters, want, ranks)
+        self.run_what_is_documented(adapters)
+
+    def run_what_is_documented(self, adapters):
+        """The commands of docs/serving.md, with the models that are here."""
+        named = ("runs/sql/adapter", adapters["upper"]), ("runs/chat/adapter", adapters["backwards"])
+        fixed, roomy, load = served_run.documented("Adapters")
+        for command in (fixed, roomy, load):
+            for at, word in enumerate(command):
+                for written, here in (*named, ("BASE", "run"), ("ADMIN-KEY", "admins")):
+                    word = word.replace(written, here)
+                command[at] = word
+        self.write("admin", "admins\n")
+        for command, wanted in ((fixed, {"tiny", "sql", "chat"}), (roomy, {"tiny"})):
+            self.assertEqual(command[:4], ["trireme", "serve", "--model", "run"])
+            server = self.serve(*command[4:])
+            _, models = self.ask("GET", "/v1/models", key="admins")
+            self.assertEqual({model["id"] for model in models["data"]}, wanted)
+            if command is roomy:
+                self.assertEqual([*load[:2], *load[3:5]], ["curl", "-s", "-H", "Authorization: Bearer admins"])
+                body = json.loads(load[load.index("-d") + 1])
+                status, said = self.ask("POST", load[2].removeprefix("localhost:8000"), body, "admins")
+                self.assertEqual(status, 200, said)
+                fields = {"model": body["lora_name"], "prompt": PROMPT, "max_tokens": 2}
+                self.assertEqual(self.ask("POST", "/v1/completions", fields, "admins")[0], 200)
+            self.stop(server)
 
     def come_and_go(self, adapters, want, ranks):
         """With room for one: the same texts, one adapter after the other in its place."""
@@ -171,10 +195,7 @@ class Server(served_run.ServerTest):
                     for number in file.read_text().split()]
         os.kill(max(children), signal.SIGKILL)
         for wanted in (503, 200):
-            deadline = time.monotonic() + 30
-            while self.ask("GET", "/health/ready")[0] != wanted and time.monotonic() < deadline:
-                time.sleep(0.01)
-            self.assertEqual(self.ask("GET", "/health/ready")[0], wanted)
+            self.wait_for(lambda: self.ask("GET", "/health/ready")[0], wanted)
 
     def test_adapters_that_cannot_be_served(self):
         for given, says in (("run", "NAME=DIRECTORY is expected"), ("a=run", "adapter_config.json"),
@@ -247,10 +268,7 @@ class Server(served_run.ServerTest):
                 "vllm:iteration_tokens_total_count": requests * tokens,
                 "vllm:num_requests_running": 0, "vllm:num_requests_waiting": 0, "vllm:kv_cache_usage_perc": 0}
         # A step is counted when it is over, which its answer may be before.
-        deadline = time.monotonic() + 10
-        while (found := {name: self.metric(name) for name in want}) != want and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertEqual(found, want)
+        self.wait_for(lambda: {name: self.metric(name) for name in want}, want)
         self.assertGreater(self.metric("vllm:estimated_flops_per_gpu_total"), requests * (prompt + tokens))
         _, text = self.ask("GET", "/metrics")
         for line in text.splitlines():
@@ -264,9 +282,7 @@ class Server(served_run.ServerTest):
         next(self.events(answer))
         fields = {"model": "tiny", "prompt": "o" * 15, "max_tokens": 1}
         waits = self.connect("POST", "/v1/completions", fields)
-        deadline = time.monotonic() + 30
-        while self.metric("vllm:num_requests_waiting") == 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.wait_for(lambda: self.metric("vllm:num_requests_waiting") > 0)
         status, error = self.ask("POST", "/v1/completions", fields)
         self.assertEqual((status, error["error"]["code"]), (429, "queue_full"), error)
         self.assertIn("tokens waiting", error["error"]["message"])
@@ -282,9 +298,7 @@ class Server(served_run.ServerTest):
         self.assertGreater(self.metric("vllm:num_requests_running"), 0)
         answer.close()
         connection.close()
-        deadline = time.monotonic() + 30
-        while self.metric("vllm:num_requests_running") > 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.wait_for(lambda: self.metric("vllm:num_requests_running"), 0)
         self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
         self.assertLess(self.metric("vllm:generation_tokens_total"), 4 * (LENGTH - 20))
         self.stop(server)

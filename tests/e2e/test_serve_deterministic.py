@@ -1,23 +1,16 @@
 """`trireme serve --deterministic`: a storm of requests writes bit for bit what each of them writes alone."""
 import concurrent.futures
 import json
-import random
-import time
 
 import harness
 import served_run
 
-WORDS = "the oar of a ship with three ranks rowing as one over a quiet sea by night".split()
-
 
 def requests(count):
-    """Greedy and drawn texts behind prompts of 5 to 150 tokens, many of which begin alike."""
-    source = random.Random(5)
-    shared = " ".join(source.choice(WORDS) for _ in range(30))
-    for number in range(count):
-        words = " ".join(source.choice(WORDS) for _ in range(1 + number % 7))
+    """Greedy and drawn texts."""
+    for number, prompt in enumerate(served_run.prompts(count, 5)):
         sampling = {"temperature": 0} if number % 2 == 0 else {"temperature": 0.9, "top_p": 0.95, "seed": number}
-        yield {"prompt": shared[:45 * (number % 4)] + words, "max_tokens": 5 + 16 * (number % 5), "logprobs": 2,
+        yield {"prompt": prompt, "max_tokens": 5 + 16 * (number % 5), "logprobs": 2,
                "ignore_eos": True, "echo": number % 8 == 5, **sampling}
 
 
@@ -60,9 +53,7 @@ class Deterministic(served_run.ServerTest):
                 self.assertEqual(one.result(), want, wanted[number])
         self.assertGreater(self.metric("vllm:num_preemptions_total"), 0)
         self.assertGreater(self.metric("vllm:prefix_cache_hits_total"), 0)
-        deadline = time.monotonic() + 30
-        while self.metric("vllm:num_requests_running") > 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.wait_for(lambda: self.metric("vllm:num_requests_running"), 0)
         self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
         self.stop(server)
 

@@ -2,25 +2,19 @@
 ranks each request has bit for bit the answer that it has alone."""
 import concurrent.futures
 import json
-import random
-import time
 
 import harness
 import served_run
 
-WORDS = "the oar of a ship with three ranks rowing as one over a quiet sea by night".split()
 GUESSES = ("--speculative-config", json.dumps({"method": "ngram", "num_speculative_tokens": 3}))
 CONSTRAINTS = (None, {"regex": r"[a-f]{2,5}-\d{3}"}, None, {"choice": ["the oar", "the ship", "a quiet sea"]}, None)
 
 
 def requests(count):
-    source = random.Random(7)
-    shared = " ".join(source.choice(WORDS) for _ in range(25))
-    for number in range(count):
-        words = " ".join(source.choice(WORDS) for _ in range(1 + number % 5))
+    for number, prompt in enumerate(served_run.prompts(count, 7)):
         sampling = {"temperature": 0} if number % 3 == 0 else {"temperature": 0.9, "top_k": 40, "seed": number}
         constraint = CONSTRAINTS[number % len(CONSTRAINTS)]
-        yield {"prompt": shared[:40 * (number % 3)] + words, "max_tokens": 12 + 9 * (number % 4), "logprobs": 1,
+        yield {"prompt": prompt, "max_tokens": 12 + 9 * (number % 4), "logprobs": 1,
                "n": 1 + number % 2, "model": ("tiny", "upper")[number % 4 // 2],
                **({"structured_outputs": constraint} if constraint else {"ignore_eos": True}), **sampling}
 
@@ -58,10 +52,7 @@ class Together(served_run.ServerTest):
                 self.assertGreater(self.metric("vllm:prefix_cache_hits_total"), 0)
                 if GUESSES[0] in features:
                     self.assertGreater(self.metric("vllm:spec_decode_num_accepted_tokens_total"), 0)
-                deadline = time.monotonic() + 30
-                while self.metric("vllm:kv_cache_usage_perc") > 0 and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
+                self.wait_for(lambda: self.metric("vllm:kv_cache_usage_perc"), 0)
                 self.stop(server)
 
 
