@@ -87,6 +87,7 @@ struct GenerationReply::Choice {
   };
   std::vector<Told> told;
   std::vector<ChosenToken> prompt;  // with prompt_logprobs, of the first choice of a prompt
+  std::vector<ChosenToken> echoed;  // the same for the others to echo
   double logprob = 0;               // of all of its tokens
   // Of an answer that is no stream.
   std::string text;
@@ -142,8 +143,15 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
   choice.cached_prompt = cached_prompt;
   TextDelta delta;
   const bool first = !std::exchange(choice.begun, true);
-  if (form_.echo) echo(choice, first, prompt, delta);
-  if (form_.prompt_logprobs >= 0 && number % static_cast<size_t>(form_.n) == 0) {
+  const size_t place = number % static_cast<size_t>(form_.n);  // among those of its prompt
+  if (form_.echo) {
+    std::vector<ChosenToken>& echoed = choices_[number - place]->echoed;
+    if (place == 0 && form_.n > 1 && form_.top_logprobs >= 0)
+      echoed.insert(echoed.end(), prompt.begin(), prompt.end());
+    if (place > 0) prompt = first ? std::span<const ChosenToken>(echoed) : prompt.first(0);
+    echo(choice, first, prompt, delta);
+  }
+  if (form_.prompt_logprobs >= 0 && place == 0) {
     for (const ChosenToken& token : prompt)
       choice.prompt.push_back(with_top(token, form_.prompt_logprobs));
     // A completion tells them with every choice.

@@ -61,8 +61,9 @@ class GenerationReply {
   GenerationReply(GenerationReply&&) noexcept;
 
   size_t choices() const { return choices_.size(); }
-  // What has come of a choice: log-probabilities of its prompt's tokens (from the second on), tokens of its
-  // text, its end. Of a stream the events are appended to `frames`. Ignored after the choice's end.
+  // What has come of a choice: log-probabilities of its prompt's tokens (from the second on; of a prompt's first choice,
+  // before anything of the others), tokens of its text, its end. Of a stream the events are appended to `frames`.
+  // Ignored after the choice's end.
   void accept(size_t choice, std::span<const ChosenToken> prompt,
               std::span<const ChosenToken> tokens, int64_t cached_prompt,
               std::optional<FinishReason> finish, std::string& frames);

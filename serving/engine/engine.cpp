@@ -60,10 +60,19 @@ std::vector<SequenceId> Engine::add_siblings(
     const std::function<SequenceListener(size_t)>& listener_of) {
   std::vector<Incoming> incoming(n);
   std::vector<SequenceId> ids;
+  std::shared_ptr<const TokenChoice> of_others = request.choice;
+  if (n > 1 && request.choice->prompt_logprobs >= 0) {
+    auto choice = std::make_shared<TokenChoice>(*request.choice);
+    choice->prompt_logprobs = -1;
+    of_others = std::move(choice);
+  }
   for (size_t i = 0; i < n; ++i) {
     SequenceRequest one = request;
     one.draw += i;
-    if (i > 0) one.sibling = incoming[0].sequence;
+    if (i > 0) {
+      one.sibling = incoming[0].sequence;
+      one.choice = of_others;
+    }
     incoming[i].sequence = std::make_shared<Sequence>(std::move(one));
     incoming[i].listener = listener_of(i);
     incoming[i].hold = know(request.hold);

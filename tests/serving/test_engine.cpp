@@ -124,6 +124,38 @@ TEST(Engine, SiblingsFindThePromptOfTheFirst) {
   EXPECT_EQ(again.cached, 0);
 }
 
+// Log-probabilities of a prompt are not in the cache: its tokens are computed for them, but once.
+TEST(Engine, SiblingsShareWhatIsToldOfAPrompt) {
+  for (const bool caches : {true, false}) {
+    std::atomic<int64_t> computed = 0;
+    BatchingConfig config = kConfig;
+    config.prefix_caching = caches;
+    Engine engine(recorded(), config, kBlocks, kBlockTokens,
+                  [&](const StepReport& r) { computed += r.tokens; });
+    SequenceRequest request = request_of(std::vector<int32_t>(30, 7), 4);
+    auto choice = std::make_shared<TokenChoice>();
+    choice->prompt_logprobs = 0;
+    request.choice = choice;
+    std::vector<Heard> heard(3);
+    std::vector<int64_t> told(3);
+    engine.add_siblings(request, heard.size(), [&](size_t i) {
+      return [&, i, tell = heard[i].listener()](SequenceEvent&& event) {
+        told[i] += std::ssize(event.prompt);
+        EXPECT_TRUE(event.tokens.empty() || told[0] == 29);
+        tell(std::move(event));
+      };
+    });
+    for (Heard& one : heard) {
+      EXPECT_EQ(one.wait(), FinishReason::kLength);
+      EXPECT_EQ(one.tokens(), text_of(std::vector<int32_t>(30, 7), 4));
+    }
+    EXPECT_EQ(told, (std::vector<int64_t>{29, 0, 0}));
+    engine.between_steps([] {});
+    // 28 of the prompt are in whole blocks; of each text all but the last token are computed.
+    EXPECT_EQ(computed, 3 * 3 + (caches ? 30 + 2 * 2 : 3 * 30));
+  }
+}
+
 TEST(Engine, RefusesOneRequestWithoutHarmToOthers) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   Heard bad, good;

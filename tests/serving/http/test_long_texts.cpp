@@ -1,4 +1,5 @@
-// Long prompts and large answers: refused early, written by a worker.
+// Long prompts and large answers: refused early, computed once, written by a worker.
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/serving/http/recorded_server.h"
@@ -65,6 +66,42 @@ TEST(LongTexts, OfPromptsEnterTheEngineAsOftenAsThereAreChoices) {
   for (const Json& one : several["choices"]) EXPECT_EQ(one["text"], several["choices"][0]["text"]);
   const Json embedded = Json::parse(ask(server, "/v1/embeddings", {{"input", prompt}}).body);
   EXPECT_EQ(embedded["data"][0]["embedding"].size(), 3u);
+}
+
+// What is known of an echoed prompt is told with each of its texts, and computed once.
+TEST(LongTexts, OfPromptsAreComputedOnceForAllTheyAreToldWith) {
+  const RecordedServer server;
+  Json fields = {{"prompt", std::string(100, 'q')},
+                 {"max_tokens", 3},
+                 {"n", 3},
+                 {"temperature", 0},
+                 {"ignore_eos", true},
+                 {"echo", true},
+                 {"logprobs", 1},
+                 {"prompt_logprobs", 0}};
+  const Json whole = Json::parse(ask(server, "/v1/completions", fields).body);
+  ASSERT_EQ(whole["choices"].size(), 3u) << whole;
+  const Json& first = whole["choices"][0];
+  EXPECT_EQ(first["logprobs"]["tokens"].size(), 103u);
+  EXPECT_EQ(first["prompt_logprobs"].size(), 100u);
+  for (const Json& choice : whole["choices"])
+    for (const char* field : {"text", "logprobs", "prompt_logprobs"})
+      EXPECT_EQ(choice[field], first[field]) << field;
+  const std::string metrics = server.ask(get("/metrics")).body;
+  const size_t at = metrics.find("\nvllm:iteration_tokens_total_sum");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_LT(std::stod(metrics.substr(metrics.find("} ", at) + 2)), 200) << "of each text";
+  fields.erase("prompt_logprobs");
+  fields["stream"] = true;
+  const std::string events = ask(server, "/v1/completions", fields).body;
+  std::map<int, std::string> texts;
+  for (size_t from = 0; (from = events.find("data: {", from)) != std::string::npos; ++from) {
+    const std::string data = events.substr(from + 6, events.find("\n\n", from) - from - 6);
+    const Json choice = Json::parse(data)["choices"][0];
+    texts[choice["index"]] += choice["text"].get<std::string>();
+  }
+  ASSERT_EQ(texts.size(), 3u) << events;
+  for (const auto& [index, text] : texts) EXPECT_EQ(text, first["text"]) << index;
 }
 
 }  // namespace
