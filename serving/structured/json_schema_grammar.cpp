@@ -8,6 +8,7 @@
 #include "engine/io/strict_json.h"
 #include "serving/structured/regex_grammar.h"
 #include "serving/structured/schema_keywords.h"
+#include "serving/structured/schema_overlap.h"
 #include "serving/structured/string_formats.h"
 
 namespace trireme {
@@ -112,6 +113,7 @@ class SchemaCompiler {
       if (!s.contains(name)) continue;
       const Schema alternatives = list(s, name, path);
       s.erase(name);
+      if (name[0] == 'o') check_exclusive(s, alternatives, path);
       std::vector<Node> ways;
       for (size_t i = 0; i < alternatives.size(); ++i) {
         const std::string where = concat(path, "/", name, "/", i);
@@ -121,6 +123,20 @@ class SchemaCompiler {
       return g_.choice(std::move(ways));
     }
     return of_types(s, path, depth);
+  }
+
+  // A text of one schema of oneOf may satisfy no other.
+  void check_exclusive(const Schema& beside, const Schema& alternatives, const std::string& path) {
+    std::vector<Schema> all;
+    for (const Schema& one : alternatives)
+      all.push_back(beside.empty() ? one : Schema{{"allOf", Schema::array({beside, one})}});
+    const auto find = [&](const std::string& to) -> const Schema& { return found(to, path); };
+    if (const auto two = find_overlap(all, find, path + "/oneOf", g_.budget()))
+      fail_keyword(path, "oneOf",
+                   concat("is not supported where a value may satisfy two of its schemas, as here ",
+                          two->first, " and ", two->second,
+                          ": tell them apart by their types, by values, or by a required property ",
+                          "with a const of its own in each, or say anyOf"));
   }
 
   static bool holds_null(const Schema& values) {
@@ -155,18 +171,6 @@ class SchemaCompiler {
   }
 
   // --- enum and const -----------------------------------------------------------------------------------
-
-  static bool is_of(const Schema& value, const std::string& type) {
-    if (type == "number") return value.is_number();
-    if (type == "integer")
-      return value.is_number_integer() ||
-             (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
-    return value.is_null()      ? type == "null"
-           : value.is_boolean() ? type == "boolean"
-           : value.is_string()  ? type == "string"
-           : value.is_array()   ? type == "array"
-                                : value.is_object() && type == "object";
-  }
 
   Node values(const Schema& s, const std::vector<std::string>& types, const std::string& path) {
     for (const auto& [name, value] : s.items())

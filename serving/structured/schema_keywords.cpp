@@ -177,6 +177,18 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
   return out;
 }
 
+bool is_of(const Schema& value, const std::string& type) {
+  if (type == "number") return value.is_number();
+  if (type == "integer")
+    return value.is_number_integer() ||
+           (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
+  return value.is_null()      ? type == "null"
+         : value.is_boolean() ? type == "boolean"
+         : value.is_string()  ? type == "string"
+         : value.is_array()   ? type == "array"
+                              : value.is_object() && type == "object";
+}
+
 std::vector<std::string> types_of(const Schema& constraints, const std::string& path) {
   std::vector<std::string> out;
   if (constraints.contains("type")) {

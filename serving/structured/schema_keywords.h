@@ -19,6 +19,9 @@ Schema merged(const Schema& a, const Schema& b, const std::string& path, Compile
 // where it has no `type`.
 std::vector<std::string> types_of(const Schema& constraints, const std::string& path);
 
+// Whether a value is of a type of that name.
+bool is_of(const Schema& value, const std::string& type);
+
 [[noreturn]] void fail_keyword(const std::string& path, const char* keyword,
                                const std::string& why);
 

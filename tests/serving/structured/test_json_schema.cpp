@@ -112,6 +112,54 @@ TEST(JsonSchema, CombinedOnes) {
   expect_schema(list, {"null", R"({"next":{"next":null}})"}, {R"({"next":{}})", R"({"next":1})"});
 }
 
+// Exactly one of its schemas may hold: they must exclude each other.
+TEST(JsonSchema, OneOf) {
+  const auto object = [](const char* kind, const char* more) {
+    return concat(R"({"type":"object","properties":{"kind":{"const":")", kind, R"("})", more,
+                  R"(},"required":["kind"]})");
+  };
+  const auto one_of = [](const std::vector<std::string>& schemas, const std::string& more = "") {
+    std::string all;
+    for (const std::string& schema : schemas) all += concat(all.empty() ? "" : ",", schema);
+    return concat(R"({"oneOf":[)", all, "]", more, "}");
+  };
+  expect_schema(one_of({object("a", R"(,"x":{"type":"integer"})"), object("b", "")}),
+                {R"({"kind":"a","x":1})", R"({"kind":"b"})"}, {R"({"kind":"c"})", "{}"});
+  expect_schema(
+      one_of({R"({"$ref":"#/$defs/a"})", R"({"$ref":"#/$defs/b"})"},
+             concat(R"(,"$defs":{"a":)", object("a", ""), R"(,"b":)", object("b", ""), "}")),
+      {R"({"kind":"a"})"}, {"{}"});
+  expect_schema(one_of({R"({"type":"integer"})", R"({"type":["string","null"]})"}), {"1", "null"},
+                {"true"});
+  expect_schema(one_of({R"({"maximum":4})", R"({"exclusiveMinimum":4})"}, R"(,"type":"integer")"),
+                {"4", "5"}, {"4.5"});
+  expect_schema(one_of({R"({"maxLength":1})", R"({"minLength":2})"}, R"(,"type":"string")"),
+                {R"("a")", R"("ab")"}, {"1"});
+  expect_schema(one_of({R"({"type":"array","maxItems":1})", R"({"type":"array","minItems":2})"}),
+                {"[]", "[1,2]"}, {"1"});
+  expect_schema(one_of({R"({"enum":["a",1]})", R"({"enum":["b"]})", R"({"type":"null"})"}),
+                {R"("a")", R"("b")", "null"}, {"2"});
+  // No text of the first has what the second requires, and the other way round.
+  expect_schema(one_of({R"({"properties":{"a":{}},"required":["a"],"type":"object"})",
+                        R"({"properties":{"b":{}},"required":["b"],"type":"object"})"}),
+                {R"({"a":1})", R"({"b":1})"}, {R"({"a":1,"b":1})"});
+  for (const std::string& both :
+       {one_of({R"({"type":"integer"})", R"({"type":"number"})"}),
+        one_of({R"({"maximum":4})", R"({"minimum":4})"}, R"(,"type":"integer")"),
+        one_of({R"({"type":"string"})", R"({"enum":["a"]})"}),
+        one_of({R"({"type":"string"})", R"({"properties":{"a":{}},"required":["a"]})"}),
+        one_of({R"({"type":"string","pattern":"^a"})", R"({"type":"string","pattern":"^b"})"}),
+        one_of({R"({"required":["a"]})", R"({"required":["b"]})"},
+               R"(,"properties":{"a":{},"b":{}},"type":"object")"),
+        one_of({R"({"type":"string","nullable":true})", R"({"type":"null"})"}),
+        one_of({object("a", ""), R"({"type":"object"})"}), one_of({"true", R"({"type":"null"})"}),
+        one_of({object("a", ""), R"({"$ref":"#"})"})}) {
+    const std::string why = refused(Kind::kJsonSchema, both);
+    EXPECT_NE(why.find("\"oneOf\" is not supported"), std::string::npos) << both << ": " << why;
+    EXPECT_NE(why.find("anyOf"), std::string::npos) << why;
+  }
+}
+
 // What one of several schemas refuses is refused.
 TEST(JsonSchema, CombinedOnesHoldTogether) {
   const auto why = [](const char* schema) { return refused(Kind::kJsonSchema, schema); };

@@ -129,9 +129,10 @@ std::string invalid_part(const Json& v, const Json& s, const Json& root) {
     return "enum";
   for (const char* name : {"anyOf", "oneOf"}) {
     if (!s.contains(name)) continue;
-    bool any = false;
-    for (const Json& one : s[name]) any = any || invalid_part(v, one, root).empty();
-    if (!any) return name;
+    const auto hold = std::count_if(s[name].begin(), s[name].end(), [&](const Json& one) {
+      return invalid_part(v, one, root).empty();
+    });
+    if (hold == 0 || (hold > 1 && name[0] == 'o')) return name;
   }
   if (s.contains("allOf"))
     for (const Json& one : s["allOf"])

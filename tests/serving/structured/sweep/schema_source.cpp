@@ -48,8 +48,8 @@ Json SchemaSource::schema(int depth) {
     }
     case 6: return Json{{"type", chance(50) ? "boolean" : "null"}};
     case 7:
-      return Json{{chance(50) ? "anyOf" : "oneOf",
-                   {schema(depth - 1), Json{{"type", "null"}}, string_schema()}}};
+      if (chance(50)) return exclusive_schema(depth);
+      return Json{{"anyOf", {schema(depth - 1), Json{{"type", "null"}}, string_schema()}}};
     case 8: {
       Json all = Json::array({object_schema(depth - 1), Json{{"required", {"extra"}}}});
       all[0].erase("additionalProperties");
@@ -58,6 +58,22 @@ Json SchemaSource::schema(int depth) {
     case 9: return array_schema(depth);
     default: return object_schema(depth);
   }
+}
+
+// Schemas of which a value satisfies one at most, though they are alike.
+Json SchemaSource::exclusive_schema(int depth) {
+  Json ways = Json::array({number_schema(), Json{{"type", {"null", "boolean"}}}});
+  for (const char* kind : {"a", "b"}) {
+    Json one = object_schema(depth - 1);
+    one["properties"]["kind"] = {{"const", kind}};
+    if (!one.contains("required")) one["required"] = Json::array();
+    one["required"].push_back("kind");
+    ways.push_back(std::move(one));
+  }
+  const int64_t longest = number(0, 5);
+  ways.push_back({{"type", "string"}, {"maxLength", longest}});
+  ways.push_back({{"minLength", longest + 1}, {"maxLength", longest + 9}, {"type", "string"}});
+  return {{"oneOf", std::move(ways)}};
 }
 
 Json SchemaSource::string_schema() {

@@ -1,0 +1,245 @@
+#include "serving/structured/schema_overlap.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostWays = 256;  // of a schema
+constexpr int kMostSteps = 20'000, kMostDepth = 64;
+
+bool has_values(const Schema& s) { return s.contains("enum") || s.contains("const"); }
+
+bool holds(const Schema& list, const Schema& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+// a <= b, for certain: bounds of different kinds are compared as doubles.
+bool at_most(const Schema& a, const Schema& b) {
+  return a < b || (a == b && a.is_number_float() == b.is_number_float());
+}
+
+// A number that a keyword gives; null: it gives none.
+Schema number_of(const Schema& s, const char* keyword) {
+  const Schema value = s.value(keyword, Schema());
+  return value.is_number() ? value : Schema();
+}
+
+// Nothing is at least `a`'s lower bound and at most `b`'s upper one.
+bool is_above(const Schema& a, const char* least, const Schema& b, const char* most) {
+  const Schema low = number_of(a, least), high = number_of(b, most);
+  return !low.is_null() && !high.is_null() && high < low;
+}
+
+bool counts_differ(const Schema& a, const Schema& b, const char* least, const char* most) {
+  return is_above(a, least, b, most) || is_above(b, least, a, most);
+}
+
+// No number is within the bounds of both.
+bool numbers_differ(const Schema& a, const Schema& b) {
+  for (const auto& [low, high] : {std::pair{&a, &b}, {&b, &a}}) {
+    if (is_above(*low, "minimum", *high, "maximum")) return true;
+    for (const auto& [least, most] : {std::pair{"exclusiveMinimum", "maximum"},
+                                      {"minimum", "exclusiveMaximum"},
+                                      {"exclusiveMinimum", "exclusiveMaximum"}}) {
+      const Schema from = number_of(*low, least), to = number_of(*high, most);
+      if (!from.is_null() && !to.is_null() && at_most(to, from)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> required_of(const Schema& s) {
+  std::vector<std::string> names;
+  for (const Schema& name : s.value("required", Schema::array()))
+    if (name.is_string()) names.push_back(name);
+  return names;
+}
+
+Schema properties_of(const Schema& s) {
+  const Schema properties = s.value("properties", Schema::object());
+  return properties.is_object() ? properties : Schema::object();
+}
+
+// No other names are in what is made of it than those that it names.
+bool is_closed(const Schema& s) {
+  if (s.contains("additionalProperties")) return s["additionalProperties"] == false;
+  return s.contains("properties") || !required_of(s).empty();
+}
+
+class OverlapSearch {
+ public:
+  using Ways = std::vector<Schema>;  // constraints; a value satisfies one of them at least
+
+  OverlapSearch(const SchemaFinder& find, std::string path, CompileBudget& budget)
+      : find_(find), path_(std::move(path)), budget_(budget) {}
+
+  Ways ways_of(const Schema& schema) {
+    Ways out;
+    add_ways(Schema::object(), schema, out);
+    return out;
+  }
+
+  bool overlap(const Ways& made, const Ways& other) {
+    return gave_up_ || std::ranges::any_of(made, [&](const Schema& a) {
+             return std::ranges::any_of(other, [&](const Schema& b) { return both(a, b); });
+           });
+  }
+
+ private:
+  struct Deeper {
+    explicit Deeper(int& its_depth) : depth(its_depth) { ++depth; }
+    ~Deeper() { --depth; }
+    Deeper(const Deeper&) = delete;
+    Deeper& operator=(const Deeper&) = delete;
+    int& depth;
+  };
+  // Whether the search goes on.
+  bool step() {
+    budget_.check_time();
+    gave_up_ = gave_up_ || ++steps_ > kMostSteps || depth_ > kMostDepth;
+    return !gave_up_;
+  }
+
+  // Of values that satisfy both.
+  void add_ways(const Schema& beside, const Schema& schema, Ways& out) {
+    const Deeper deeper(depth_);
+    if (schema == false || !step()) return;
+    if (schema == true) return resolve(beside, out);
+    if (!schema.is_object()) fail_input("schema ", path_, " must be an object, true or false");
+    Schema own = constraints_of(schema, path_);
+    resolve(beside.empty() ? std::move(own) : merged(beside, own, path_, budget_), out);
+  }
+
+  void resolve(Schema s, Ways& out) {
+    if (!step()) return;
+    if (s.contains("nullable")) {  // with a list of values it says itself whether null is one
+      s.erase("nullable");
+      if (!has_values(s)) out.push_back({{"type", "null"}});
+    }
+    if (s.contains("$ref") && s["$ref"].is_string()) {
+      const auto to = s["$ref"].get<std::string>();
+      s.erase("$ref");
+      return add_ways(s, find_(to), out);
+    }
+    for (const char* name : {"allOf", "anyOf", "oneOf"}) {
+      if (!s.contains(name)) continue;
+      const Schema list = s[name];
+      s.erase(name);
+      if (!list.is_array() || list.empty())
+        fail_keyword(path_, name, "must be an array that is not empty");
+      if (name[1] == 'l') {
+        Schema rest = Schema::array();
+        for (size_t i = 1; i < list.size(); ++i) rest.push_back(list[i]);
+        if (!rest.empty()) s["allOf"] = std::move(rest);
+        return add_ways(s, list[0], out);
+      }
+      for (const Schema& one : list) add_ways(s, one, out);
+      return;
+    }
+    gave_up_ = gave_up_ || out.size() == kMostWays;
+    if (!gave_up_) out.push_back(std::move(s));
+  }
+
+  // `made` is what a text is made of: one without a type has the types that its keywords speak of, and no others.
+  bool both(const Schema& made, const Schema& other) {
+    const Deeper deeper(depth_);
+    if (!step()) return true;
+    if (has_values(made) || has_values(other)) {
+      const Schema& values = has_values(made) ? made : other;
+      const Schema& schema = has_values(made) ? other : made;
+      const Schema all =
+          values.contains("enum") ? values["enum"] : Schema::array({values["const"]});
+      return std::any_of(all.begin(), all.end(), [&](const Schema& v) {
+        return may_hold(v, values) && may_hold(v, schema);
+      });
+    }
+    const std::vector<std::string> types = types_of(made, path_);
+    return std::ranges::any_of(types, [&](const std::string& type) {
+      return may_be(type, other) && both_of_type(type, made, other);
+    });
+  }
+
+  bool may_be(const std::string& type, const Schema& s) const {
+    if (!s.contains("type")) return true;
+    return std::ranges::any_of(types_of(s, path_), [&](const std::string& t) {
+      return t == type || (t == "number" && type == "integer") ||
+             (t == "integer" && type == "number");
+    });
+  }
+
+  bool both_of_type(const std::string& type, const Schema& made, const Schema& other) {
+    if (type == "number" || type == "integer") return !numbers_differ(made, other);
+    if (type == "string") return !counts_differ(made, other, "minLength", "maxLength");
+    if (type == "array") return !counts_differ(made, other, "minItems", "maxItems");
+    return type != "object" || both_objects(made, other);
+  }
+
+  bool both_objects(const Schema& made, const Schema& other) {
+    const Schema of_made = properties_of(made), of_other = properties_of(other);
+    const std::vector<std::string> always = required_of(made), wanted = required_of(other);
+    const auto is_in = [](const auto& names, const std::string& name) {
+      return std::ranges::find(names, name) != names.end();
+    };
+    for (const std::string& name : wanted)
+      if (is_closed(made) && !of_made.contains(name) && !is_in(always, name)) return false;
+    if (other.value("additionalProperties", Schema()) == false)
+      for (const std::string& name : always)
+        if (!of_other.contains(name)) return false;
+    for (const auto& [name, schema] : of_made.items()) {
+      if (!of_other.contains(name) || !(is_in(always, name) || is_in(wanted, name))) continue;
+      if (!overlap(ways_of(schema), ways_of(of_other[name]))) return false;
+    }
+    return true;
+  }
+
+  // False: the value does not satisfy it, for certain.
+  bool may_hold(const Schema& value, const Schema& s) {
+    const Deeper deeper(depth_);
+    if (!step()) return true;
+    if (s.contains("type") &&
+        std::ranges::none_of(types_of(s, path_), [&](const auto& t) { return is_of(value, t); }))
+      return false;
+    if (s.contains("const") && value != s["const"]) return false;
+    if (s.contains("enum") && !holds(s["enum"], value)) return false;
+    if (value.is_number()) {
+      const Schema just = {{"minimum", value}, {"maximum", value}};
+      return !numbers_differ(just, s);
+    }
+    if (!value.is_object()) return true;
+    for (const std::string& name : required_of(s))
+      if (!value.contains(name)) return false;
+    const Schema properties = properties_of(s);
+    for (const auto& [name, schema] : properties.items()) {
+      if (!value.contains(name)) continue;
+      const Ways ways = ways_of(schema);
+      if (!gave_up_ &&
+          std::ranges::none_of(ways, [&](const Schema& way) { return may_hold(value[name], way); }))
+        return false;
+    }
+    return true;
+  }
+
+  const SchemaFinder& find_;
+  const std::string path_;
+  CompileBudget& budget_;
+  int steps_ = 0, depth_ = 0;
+  bool gave_up_ = false;  // anything may be
+};
+
+}  // namespace
+
+std::optional<std::pair<size_t, size_t>> find_overlap(const std::vector<Schema>& schemas,
+                                                      const SchemaFinder& find,
+                                                      const std::string& path,
+                                                      CompileBudget& budget) {
+  OverlapSearch search(find, path, budget);
+  std::vector<OverlapSearch::Ways> ways;
+  for (const Schema& schema : schemas) ways.push_back(search.ways_of(schema));
+  for (size_t i = 0; i < ways.size(); ++i)
+    for (size_t j = 0; j < ways.size(); ++j)
+      if (i != j && search.overlap(ways[i], ways[j])) return std::pair{i, j};
+  return {};
+}
+
+}  // namespace trireme
