@@ -24,6 +24,7 @@ struct Options : BenchOptions {
   int64_t prompt = 128;
   int64_t tokens = 64;
   std::optional<BlockFormat> quantization;
+  std::optional<KvType> kv_type;
 };
 
 struct Result {
@@ -33,11 +34,14 @@ struct Result {
 };
 
 // All weights that one token passes: an untied input table gives one row. Keys and values of `positions`.
-int64_t bytes_of_token(const ModelConfig& m, const ParameterStore& store, int64_t positions) {
-  int64_t others = 2 * m.num_layers * m.num_kv_heads * m.head_dim * positions;
-  if (!m.tie_word_embeddings) others -= m.vocab_size * m.hidden_size;
-  if (m.learned_positions) others -= m.max_positions * m.hidden_size;
-  return store.value_bytes() + others * dtype_size(store.dtype());
+int64_t bytes_of_token(const ModelConfig& m, const ParameterStore& store, const KvType& kept,
+                       int64_t positions) {
+  const int64_t cached =
+      2 * m.num_layers * m.num_kv_heads * row_bytes(kept, m.head_dim) * positions;
+  int64_t unread = 0;
+  if (!m.tie_word_embeddings) unread += m.vocab_size * m.hidden_size;
+  if (m.learned_positions) unread += m.max_positions * m.hidden_size;
+  return store.value_bytes() + cached - unread * dtype_size(store.dtype());
 }
 
 Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
@@ -45,6 +49,8 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
   if (options.prompt + options.tokens > longest_sequence(config))
     fail_input("--prompt ", options.prompt, " + --tokens ", options.tokens,
                " is above the model's ", longest_sequence(config), " positions");
+  const KvType kept = options.kv_type.value_or(KvType{dtype});
+  check_kv_type(kept, dtype, ctx.gpu != nullptr);
   Model model(config, dtype);
   ParameterStore store(model.parameters(), dtype, {}, {.blocks = options.quantization});
   store.allocate(ctx, false);
@@ -57,6 +63,7 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
   GenerateOptions generation;
   generation.sampling.temperature = 0;
   generation.max_new_tokens = options.tokens;
+  generation.kv_type = kept;
   Result result;
   result.parameters = store.parameter_count();
   // The first text readies caches and plans; the second counts. Each token has come to the host.
@@ -77,20 +84,21 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
     std::sort(seconds.begin() + 1, seconds.end());
     result.median_ms = seconds[(seconds.size() + 1) / 2] * 1e3;
   }
-  result.read_bytes = bytes_of_token(config, store, options.prompt + options.tokens / 2);
+  result.read_bytes = bytes_of_token(config, store, kept, options.prompt + options.tokens / 2);
   result.floor_ms = static_cast<double>(result.read_bytes) / (gbytes * 1e9) * 1e3;
   return result;
 }
 
 void print(const Options& options, const Ctx& ctx, DType dtype, double gbytes, const Result& r) {
-  const std::string type(dtype_name(dtype));
+  const std::string type(dtype_name(dtype)), kept = text(options.kv_type.value_or(KvType{dtype}));
   if (!options.json) {
     std::printf(
-        "%s, %s, weights %s, prompt %lld: %.2f ms the prompt, %.3f ms a token, %.1f tokens/s\n"
+        "%s, %s, weights %s, cache %s, prompt %lld: %.2f ms the prompt, %.3f ms a token, %.1f "
+        "tokens/s\n"
         "            %.3f ms to read %.2f GB at %.0f GB/s: %.1f %% of that rate\n",
         options.model.c_str(), type.c_str(), quantization_name(options.quantization, dtype).c_str(),
-        static_cast<long long>(options.prompt), r.prompt_ms, r.median_ms, 1e3 / r.median_ms,
-        r.floor_ms, static_cast<double>(r.read_bytes) * 1e-9, gbytes,
+        kept.c_str(), static_cast<long long>(options.prompt), r.prompt_ms, r.median_ms,
+        1e3 / r.median_ms, r.floor_ms, static_cast<double>(r.read_bytes) * 1e-9, gbytes,
         100 * r.floor_ms / r.median_ms);
     return;
   }
@@ -98,6 +106,7 @@ void print(const Options& options, const Ctx& ctx, DType dtype, double gbytes, c
                                 {"parameters", r.parameters},
                                 {"dtype", type},
                                 {"weights", quantization_name(options.quantization, dtype)},
+                                {"kv_cache", kept},
                                 {"batch", 1},
                                 {"prompt", options.prompt},
                                 {"tokens", options.tokens},
@@ -141,6 +150,7 @@ CLI::App* add_bench_decode(CLI::App& parent) {
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 20))
       ->capture_default_str();
   add_quantization_option(*app, options->quantization);
+  add_kv_cache_option(*app, options->kv_type);
   app->callback([options] { run(*options); });
   return app;
 }

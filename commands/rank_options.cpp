@@ -70,12 +70,21 @@ void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type) {
       .add_option_function<std::string>(
           "--kv-cache-dtype", [&type](const std::string& name) { type = kNames.at(name); },
           "Type of cached keys and values: auto (that of the weights), float32, float16, bfloat16, "
-          "or in 8 bits with a scale for each row int8, fp8_e4m3 (fp8), fp8_e5m2 (others than "
-          "auto: "
-          "CPU only)")
+          "or in 8 bits with a scale for each row int8, fp8_e4m3 (fp8), fp8_e5m2 (on a GPU auto or "
+          "8 bits)")
       ->type_name("TYPE")
       ->check(CLI::IsMember(
           {"auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"}));
+}
+
+void check_kv_type(const KvType& type, DType weights, bool gpu) {
+  if (type == KvType{weights}) return;
+  if (weights == DType::kF64)
+    fail_input("--kv-cache-dtype ", text(type),
+               ": a cache of a float64 model has the type of the weights; give auto");
+  if (gpu && type.codes == KvCodes::kNone)
+    fail_input("--kv-cache-dtype ", text(type), ": a GPU keeps floats in the type of the weights, ",
+               text(weights), "; give auto or a type of 8 bits, or --device cpu");
 }
 
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise) {

@@ -23,6 +23,8 @@ void add_quantization_option(CLI::App& command,
                              std::optional<BlockFormat>& format);  // --quantization q8_0|q4_0
 // --kv-cache-dtype: absent for auto, the model's dtype.
 void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type);
+// InputError where a model with such weights cannot keep its cache so.
+void check_kv_type(const KvType& type, DType weights, bool gpu);
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
 double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the

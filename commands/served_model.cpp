@@ -112,10 +112,7 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
         "--deterministic: products on a GPU are not batch-invariant; serve with --device cpu");
   limits_.kv_type = options.kv_type;
   const KvType kept = limits_.kv_type.value_or(KvType{dtype()});
-  if (kept != KvType{dtype()} && (gpu || dtype() == DType::kF64))
-    fail_input("--kv-cache-dtype ", text(kept), ": a cache ",
-               gpu ? "on a GPU" : "of a float64 model", " has the type of the weights, ",
-               text(dtype()), "; give auto", gpu ? ", or serve with --device cpu" : "");
+  check_kv_type(kept, dtype(), gpu);
   const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens) +
                            (draft_ != nullptr ? draft_->block_bytes(kBlockTokens) : 0);
   const int64_t otherwise = gpu ? cuda::device_memory(*device_.get()).free() / 2 : kHostCacheBytes;

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "engine/core/dtype.h"
+#include "engine/core/host_device.h"
 
 namespace trireme {
 
@@ -31,8 +32,22 @@ struct KvType {
 std::string text(const KvType& type);  // "int8", "fp8_e4m3", "fp8_e5m2" or the dtype's name
 int64_t row_bytes(const KvType& type, int64_t width);  // scale included
 
-[[gnu::always_inline]] constexpr float largest_code(KvCodes codes) {
+// --- what kernels on both devices compute -------------------------------------------------------------
+
+TRIREME_HOST_DEVICE [[gnu::always_inline]] constexpr float largest_code(KvCodes codes) {
   return codes == KvCodes::kInt8 ? 127.0f : codes == KvCodes::kE4M3 ? 448.0f : 57344.0f;
+}
+
+struct KvScale {
+  float stored, inverse;  // inverse 0: the codes are zero, whatever the row holds
+};
+// largest: the row's largest magnitude, whose inverse stays finite; finite: whether all its numbers are.
+TRIREME_HOST_DEVICE [[gnu::always_inline]] constexpr KvScale kv_scale(KvCodes codes, float largest,
+                                                                      bool finite) {
+  constexpr float kSmallest = 0x1p-100f;
+  if (!finite) return {__builtin_nanf(""), 0};
+  if (largest < kSmallest) return {0, 0};
+  return {largest / largest_code(codes), largest_code(codes) / largest};
 }
 
 }  // namespace trireme

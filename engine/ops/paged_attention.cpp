@@ -26,8 +26,8 @@ void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,
   const DType held = k_pool.dtype();
   const bool codes = scales.codes != KvCodes::kNone;
   const bool wide = held == DType::kF64 || dtype == DType::kF64;
-  TRIREME_CHECK(held == dtype ||
-                    (ctx.gpu == nullptr && !wide && (codes ? held == DType::kU8 : is_float(held))),
+  TRIREME_CHECK(codes ? held == DType::kU8 && !wide
+                      : held == dtype || (ctx.gpu == nullptr && !wide && is_float(held)),
                 op, ": pools of ", held, codes ? " codes" : "", " beside ", dtype);
   check_operand(op, "k_pool", k_pool, held, k_pool.shape());
   check_operand(op, "v_pool", v_pool, held, k_pool.shape());
@@ -37,8 +37,8 @@ void check_pools(const Ctx& ctx, const char* op, const ConstTensor& k_pool,
   check_operand(op, "v_scale", scales.v, DType::kF32, rows);
 }
 
-cpu::PagedPools host_pools(const ConstTensor& k_pool, const ConstTensor& v_pool,
-                           const PagedScales& scales) {
+cpu::PagedPools pools_of(const ConstTensor& k_pool, const ConstTensor& v_pool,
+                         const PagedScales& scales) {
   const auto pool = [&](const ConstTensor& rows, const Tensor& scale) {
     return cpu::PagedPool{const_cast<void*>(static_cast<const void*>(rows.raw())),
                           scales.codes == KvCodes::kNone ? nullptr : scale.as<float>()};
@@ -122,14 +122,16 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
         .width = rows[2],
         .block_size = k_pool.size(2),
     };
+    const cpu::PagedPools pools = pools_of(k_pool, v_pool, scales);
     if (ctx.gpu != nullptr)
-      return store ? cuda::paged_append<T>(*ctx.gpu, args) : cuda::paged_gather<T>(*ctx.gpu, args);
+      return store ? cuda::paged_append<T>(*ctx.gpu, args, pools)
+                   : cuda::paged_gather<T>(*ctx.gpu, args);
     for (int64_t t = 0; t < args.rows; ++t)
       TRIREME_CHECK(args.slots[t] < k_pool.size(0) * args.block_size, op, ": slot ", args.slots[t],
                     " of ", k_pool.size(0) * args.block_size);
     if (same) return copy_rows(args, store);
     if constexpr (!std::is_same_v<T, double>)
-      TRIREME_KERNEL(paged_append<T>)(args, host_pools(k_pool, v_pool, scales), ctx.threads);
+      TRIREME_KERNEL(paged_append<T>)(args, pools, ctx.threads);
   });
 }
 
@@ -196,9 +198,9 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
         .partial = partial.present() ? partial->as<C>() : nullptr,
         .partial_lse = partial_lse.present() ? partial_lse->as<C>() : nullptr,
     };
-    if (ctx.gpu != nullptr) return cuda::paged_attention<T>(*ctx.gpu, a);
+    cpu::PagedPools pools = pools_of(k_pool, v_pool, scales);
+    if (ctx.gpu != nullptr) return cuda::paged_attention<T>(*ctx.gpu, a, pools);
     check_values(a, k_pool.size(0));
-    cpu::PagedPools pools = host_pools(k_pool, v_pool, scales);
     pools.scratch = work->as<C>();
     pools.items = items->as<int64_t>();
     TRIREME_KERNEL(paged_attention<T>)(a, pools, ctx.threads);

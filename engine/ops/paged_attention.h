@@ -12,10 +12,11 @@
 //   cu_q (S + 1), context_lens (S)    int32; cu_q ascends from 0 to at most T, context_lens <= M P
 // One float dtype. Rows of out past cu_q[S], and those of queries without keys, become zero.
 //
-// On the CPU the pools of operands in 32 or 16 bits may have another such type than they, or codes of 8 bits
-// (uint8) with a scale for each row, (B, Hkv, P) float32 (engine/ops/kv_codes.h). Numbers are rounded when
-// they are stored, and computed with in float32 as they were stored. A block of keys and values is read, and
-// widened, once for 64 rows of queries and heads that share it.
+// Pools of operands in 32 or 16 bits may be codes of 8 bits (uint8) with a scale for each row, (B, Hkv, P)
+// float32 (engine/ops/kv_codes.h); on the CPU also another such type than the operands'. Numbers are rounded
+// when they are stored. The CPU computes with them in float32 as they were stored, and reads and widens a block of
+// keys and values once for 64 rows of queries and heads that share it. A GPU's tensor cores multiply the queries
+// with the codes, to whose sums the keys' scales come in float32, and round values to the type of q.
 //
 // Why the pool lies so: one head's keys of a block are one run of P D elements (4 KiB for P = 16 and
 // D = 128 in 16 bits), which a thread block loads in whole 16-byte packs; blocks are named by a number

@@ -10,6 +10,7 @@ import phase as gpu_phase
 from phase import Failure, OutOfTime
 
 REHEARSED = ["add", "fill_zero"]
+MEASURED = ("shape", "dtype", "microseconds", "gbytes_per_s", "tflops")
 
 
 def check_op(phase, program, op):
@@ -31,6 +32,7 @@ def check_op(phase, program, op):
                (case["max_error"] / case["tolerance"] for case in cases if case["tolerance"]), default=0)}
     if timed:
         row["largest"] = max(timed, key=lambda case: case["microseconds"])
+        row["timed"] = [{name: case.get(name) for name in MEASURED} for case in timed if case["large"]]
     return row
 
 

@@ -35,9 +35,10 @@ def train(phase, model, fp8="none"):
     return json.loads(phase.trireme("bench", "train", *arguments, "--json"))
 
 
-def decode(phase, model):
+def decode(phase, model, options=()):
     shape = ["--prompt", 4, "--tokens", 4] if phase.options.rehearse else ["--prompt", 512, "--tokens", 128]
-    return json.loads(phase.trireme("bench", "decode", "--model", model, "--dtype", "bfloat16", *shape, "--json"))
+    arguments = ["--model", model, "--dtype", "bfloat16", *shape, *options]
+    return json.loads(phase.trireme("bench", "decode", *arguments, "--json"))
 
 
 def work(phase):
@@ -53,6 +54,8 @@ def work(phase):
         phase.row(f"train fp8 {model}", lambda model=model: train(phase, model, cases.FP8_RECIPE))
     for model in small or cases.DECODE:
         phase.row(f"decode {model}", lambda model=model: decode(phase, model))
+    for model, what, options in cases.REHEARSED_DECODE if small else cases.DECODE_ALSO:
+        phase.row(f"decode {model}, {what}", lambda model=model, options=options: decode(phase, model, options))
     for model in gemm_models[1:]:
         phase.row(f"gemm {model}", lambda model=model: gemm(phase, model))
 

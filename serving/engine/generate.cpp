@@ -26,7 +26,8 @@ struct Decoder {
                              .sequences = 1,
                              .length = positions,
                              .blocks = blocks.blocks(),
-                             .block_tokens = kBlockTokens},
+                             .block_tokens = kBlockTokens,
+                             .kv_type = options.kv_type},
                   .vocab_size = options.vocab_size}) {}
 
   BlockPool blocks;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/ops/kv_codes.h"
 #include "engine/ops/sample.h"
 #include "transformer/model.h"
 
@@ -22,6 +24,7 @@ struct GenerateOptions {
   // tokens, chosen by one of them; on_token ends the text on all of them or on none. nullptr: this rank holds
   // the whole model. Samples and sequences are not divided.
   const Groups* groups = nullptr;
+  std::optional<KvType> kv_type = {};  // of the cache; absent: the model's dtype
 };
 
 enum class StopReason { kLength, kStopToken, kContextFull };

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "engine/ops/paged_attention.h"
@@ -47,6 +48,10 @@ std::vector<Size> sizes() {
   return out;
 }
 
+std::string name_of(const std::string& shape, const KvType& type) {
+  return type.codes == KvCodes::kNone ? shape : concat(shape, ", ", text(type));
+}
+
 std::vector<double> sums_of(const std::vector<int64_t>& counts) {
   std::vector<double> out = {0};
   for (int64_t count : counts) out.push_back(out.back() + static_cast<double>(count));
@@ -67,9 +72,35 @@ std::vector<double> table_of(const Size& s) {
   return out;
 }
 
-OpCase attention_case(const Size& s, DType dtype) {
+// Bytes of a sign and a magnitude that is a number's.
+std::vector<double> codes_of(const std::string& name, int64_t n, KvCodes codes) {
+  const uint32_t most = codes == KvCodes::kE5M2 ? 0x7b : codes == KvCodes::kE4M3 ? 0x7e : 0x7f;
+  std::vector<double> out(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t word = philox_word({2, stream_id(name)}, static_cast<uint64_t>(i));
+    const uint32_t magnitude = (word >> 1) % (most + 1), sign = word & 1u;
+    out[static_cast<size_t>(i)] = static_cast<double>(magnitude | sign << 7);
+  }
+  return out;
+}
+
+// A pool of keys or values, and of codes their scales, such that numbers are at most 1.
+struct Pool {
+  ConstTensor rows;
+  Tensor scale;
+};
+Pool pool_of(OpRun& run, const std::string& name, const Size& s, const KvType& type) {
+  const Shape shape{s.blocks(), s.kv_heads, s.block_size, s.width};
+  if (type.codes == KvCodes::kNone) return {run.random(name, type.dtype, shape), {}};
+  const double most = largest_code(type.codes);
+  return {
+      run.made(name, DType::kU8, shape, [&] { return codes_of(name, shape.numel(), type.codes); }),
+      run.updated(name + "_scale", DType::kF32, {shape[0], shape[1], shape[2]}, exact(), 0.2 / most,
+                  1.0 / most)};
+}
+
+OpCase attention_case(const Size& s, DType dtype, const KvType& type) {
   const auto body = [=](OpRun& run) {
-    const Shape pool{s.blocks(), s.kv_heads, s.block_size, s.width};
     ConstTensor q = run.random(
         "q", dtype, {s.tokens(), s.packed ? s.heads + 2 * s.kv_heads : s.heads, s.width});
     if (s.packed) q = q.slice(1, 0, s.heads);
@@ -84,16 +115,17 @@ OpCase attention_case(const Size& s, DType dtype) {
     for (int64_t queries : s.queries) args.most_queries = std::max(args.most_queries, queries);
     const Tensor out = run.output("out", dtype, {s.tokens(), s.heads, s.width},
                                   whole(s.width + s.most_blocks * s.block_size));
-    paged_attention(run.ctx, out, q, run.random("k", dtype, pool), run.random("v", dtype, pool),
-                    table, cu_q, context, args);
+    const Pool k = pool_of(run, "k", s, type), v = pool_of(run, "v", s, type);
+    paged_attention(run.ctx, out, q, k.rows, v.rows, table, cu_q, context, args,
+                    {k.scale, v.scale, type.codes});
   };
   const auto keys = static_cast<double>(std::accumulate(s.keys.begin(), s.keys.end(), int64_t{0}));
   return {.op = "paged_attention",
-          .shape = s.name,
+          .shape = name_of(s.name, type),
           .dtype = dtype,
           .body = body,
           .flops = 4.0 * keys * static_cast<double>(s.heads * s.width),
-          .bytes = 2.0 * keys * static_cast<double>(s.kv_heads * s.width * dtype_size(dtype)),
+          .bytes = 2.0 * keys * static_cast<double>(s.kv_heads * row_bytes(type, s.width)),
           .large = s.large};
 }
 
@@ -101,16 +133,60 @@ struct Rows {
   int64_t tokens, kv_heads, width, block_size;
   bool large = false;
 };
+constexpr int64_t kStep = 7;  // slots in no order
+
+std::vector<double> slots_of(const Rows& s) {
+  std::vector<double> slots;
+  for (int64_t t = 0; t < s.tokens; ++t)
+    slots.push_back(t % 5 == 3 ? -1.0 : static_cast<double>(kStep * (s.tokens - 1 - t)));
+  return slots;
+}
+
+// Random rows, of which few tokens have zeros, next to nothing, an infinity or a NaN.
+ConstTensor hostile_rows(OpRun& run, const std::string& name, DType dtype, const Shape& shape) {
+  const int64_t width = shape[1] * shape[2];
+  std::vector<double> values = normals(name, shape.numel());
+  for (int64_t t = 0; t < shape[0]; ++t) {
+    double* const row = values.data() + t * width;
+    if (t % 6 == 1) std::fill_n(row, width, 0.0);
+    if (t % 6 == 2) std::fill_n(row, width, 0x1p-110);
+    if (t == 4) row[width - 1] = -std::numeric_limits<double>::infinity();
+    if (t == 5) row[width / 2] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return run.values(name, dtype, shape, values);
+}
+
+// Codes and scales in every bit.
+OpCase codes_case(const Rows& s, DType dtype, const KvType& type) {
+  const auto body = [=](OpRun& run) {
+    const Shape shape{s.tokens, 2 * s.kv_heads, s.width};
+    const Shape pool{kStep * s.tokens / s.block_size + 1, s.kv_heads, s.block_size, s.width};
+    const Shape scale{pool[0], pool[1], pool[2]};
+    const ConstTensor kv =
+        s.large ? run.random("kv", dtype, shape) : hostile_rows(run, "kv", dtype, shape);
+    const Tensor k_scale = run.updated("k_scale", DType::kF32, scale, exact());
+    const Tensor v_scale = run.updated("v_scale", DType::kF32, scale, exact());
+    paged_append(run.ctx, run.updated("k_pool", DType::kU8, pool, exact(), 0, 256),
+                 run.updated("v_pool", DType::kU8, pool, exact(), 0, 256),
+                 kv.slice(1, 0, s.kv_heads), kv.slice(1, s.kv_heads, 2 * s.kv_heads),
+                 run.values("slots", DType::kI64, {s.tokens}, slots_of(s)),
+                 {k_scale, v_scale, type.codes});
+  };
+  const int64_t bytes = s.width * dtype_size(dtype) + row_bytes(type, s.width);
+  return {.op = "paged_append",
+          .shape = name_of(
+              concat("(", s.tokens, ", ", s.kv_heads, ", ", s.width, "), ", s.block_size), type),
+          .dtype = dtype,
+          .body = body,
+          .bytes = 2.0 * static_cast<double>(s.tokens * s.kv_heads * bytes),
+          .large = s.large};
+}
 
 OpCase rows_case(const Rows& s, DType dtype, bool append) {
-  constexpr int64_t kStep = 7;  // slots in no order
   const auto body = [=](OpRun& run) {
     const int64_t blocks = kStep * s.tokens / s.block_size + 1;
     const Shape pool{blocks, s.kv_heads, s.block_size, s.width};
-    std::vector<double> slots;
-    for (int64_t t = 0; t < s.tokens; ++t)
-      slots.push_back(t % 5 == 3 ? -1.0 : static_cast<double>(kStep * (s.tokens - 1 - t)));
-    const ConstTensor where = run.values("slots", DType::kI64, {s.tokens}, slots);
+    const ConstTensor where = run.values("slots", DType::kI64, {s.tokens}, slots_of(s));
     if (append) {
       const ConstTensor kv = run.random("kv", dtype, {s.tokens, 2 * s.kv_heads, s.width});
       return paged_append(run.ctx, run.updated("k_pool", dtype, pool, exact()),
@@ -133,12 +209,19 @@ OpCase rows_case(const Rows& s, DType dtype, bool append) {
 }  // namespace
 
 std::vector<OpCase> paged_attention_cases() {
+  const std::vector<Rows> rows = {
+      {0, 2, 8, 16}, {1, 1, 1, 1}, {13, 3, 24, 16}, {9, 2, 7, 5}, {8192, 8, 128, 16, true}};
   std::vector<OpCase> cases;
   for (DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16}) {
-    for (const Size& s : sizes()) cases.push_back(attention_case(s, dtype));
-    for (const Rows& s :
-         {Rows{0, 2, 8, 16}, {1, 1, 1, 1}, {13, 3, 24, 16}, {9, 2, 7, 5}, {8192, 8, 128, 16, true}})
+    for (const Size& s : sizes()) cases.push_back(attention_case(s, dtype, {dtype}));
+    for (const Rows& s : rows)
       for (bool append : {false, true}) cases.push_back(rows_case(s, dtype, append));
+    if (dtype == DType::kF64) continue;
+    for (const KvCodes codes : {KvCodes::kInt8, KvCodes::kE4M3, KvCodes::kE5M2}) {
+      const KvType type{DType::kU8, codes};
+      for (const Size& s : sizes()) cases.push_back(attention_case(s, dtype, type));
+      for (const Rows& s : rows) cases.push_back(codes_case(s, dtype, type));
+    }
   }
   return cases;
 }

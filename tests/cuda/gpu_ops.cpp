@@ -20,7 +20,8 @@ nlohmann::ordered_json line(const OpCase& c, cuda::Context& gpu, bool measure) {
                                 {"tolerance", report.tolerance},
                                 {"ok", report.failure.empty()},
                                 {"bitwise", report.bitwise},
-                                {"launches", report.launches}};
+                                {"launches", report.launches},
+                                {"large", c.large}};
   if (!report.failure.empty()) out["failure"] = report.failure;
   if (!measure) return out;
   const double seconds = measure_case(c, gpu);

@@ -100,6 +100,11 @@ ConstTensor OpRun::integers(const std::string& name, DType dtype, const Shape& s
   });
 }
 
+ConstTensor OpRun::made(const std::string& name, DType dtype, const Shape& shape,
+                        const std::function<std::vector<double>()>& make) {
+  return take(Role::kInput, name, dtype, shape, {}, make);
+}
+
 ConstTensor OpRun::values(const std::string& name, DType dtype, const Shape& shape,
                           const std::vector<double>& values) {
   return take(Role::kInput, name, dtype, shape, {}, [&] { return values; });

@@ -62,6 +62,9 @@ class OpRun {
                        int64_t high);
   ConstTensor values(const std::string& name, DType dtype, const Shape& shape,
                      const std::vector<double>& values);
+  // Of what make() returns, which is called once.
+  ConstTensor made(const std::string& name, DType dtype, const Shape& shape,
+                   const std::function<std::vector<double>()>& make);
   // Every byte 0xFF, which no float type calls a number; the op must write all of it.
   Tensor output(const std::string& name, DType dtype, const Shape& shape, Close close);
   // Random content that the op changes, or part of which it leaves alone; compared like an output.

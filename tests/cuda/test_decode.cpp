@@ -22,6 +22,7 @@ struct Decoding {
   Generation text(const std::vector<int32_t>& prompt, int64_t count,
                   const std::function<bool(int32_t)>& on_token = {}) {
     GenerateOptions options;
+    options.kv_type = kv_type;
     options.sampling.temperature = 0;
     options.max_new_tokens = count;
     return generate(model, store, ctx, prompt, options, on_token);
@@ -29,6 +30,7 @@ struct Decoding {
   Ctx ctx;
   Model model;
   ParameterStore store;
+  std::optional<KvType> kv_type = {};
 };
 
 void expect_same(const Generation& got, const Generation& want, double tolerance) {
@@ -110,6 +112,24 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{ModelFamily::kQwen3, DType::kF64}, Case{ModelFamily::kQwen3, DType::kF32},
                     Case{ModelFamily::kDeepseekV3, DType::kF32},
                     Case{ModelFamily::kGemma3, DType::kF32}));
+
+// A key or value that the devices compute with other last bits may get the neighbouring code. In bfloat16 they differ
+// by more: each of some ten activations of a token by 2^-8.
+TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
+  for (const DType dtype : {DType::kF32, DType::kBF16})
+    for (const KvCodes codes : {KvCodes::kInt8, KvCodes::kE4M3, KvCodes::kE5M2}) {
+      emulator::reset();
+      const auto gpu = cuda::open(0);
+      SCOPED_TRACE(concat(text(KvType{DType::kU8, codes}), " beside ", text(dtype)));
+      ModelConfig config = tiny_model(ModelFamily::kLlama);
+      config.head_dim = 16;  // which tensor cores take in 16 bits
+      Decoding here(config, dtype, nullptr), there(config, dtype, gpu.get());
+      here.kv_type = there.kv_type = KvType{DType::kU8, codes};
+      expect_same(there.text({3, 14, 15, 9, 2, 6}, 24), here.text({3, 14, 15, 9, 2, 6}, 24),
+                  dtype == DType::kF32 ? 1e-2 : 4e-2);
+      EXPECT_EQ(emulator::counters().graph_launches, 22);
+    }
+}
 
 // The host reads how many tokens each expert got.
 TEST(DecodeOnGpuExperts, AreNotRecorded) {

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 8, kBlockTokens = 4, kBlocks = 12;
 constexpr int64_t kMostBlocks = 4;  // of a sequence
 constexpr int kLayer = 3;           // of layers 2 to 4
-constexpr CachedLayers kLayers{3, 2, kKvHeads, kWidth, {DType::kF64}};
+CachedLayers layers_of(const KvType& type) { return {3, 2, kKvHeads, kWidth, type}; }
 
 // Element e of what token `t` of sequence `s` has: 0 q, 1 k, 2 v.
 double element(int which, int64_t s, int64_t t, int64_t e) {
@@ -28,11 +28,13 @@ struct Part {
   int64_t sequence, begin, end;
 };
 
-std::vector<double> rows_of(int which, const std::vector<Part>& parts, int64_t heads) {
-  std::vector<double> out;
+template <class T>
+std::vector<T> rows_of(int which, const std::vector<Part>& parts, int64_t heads) {
+  std::vector<T> out;
   for (const Part& p : parts)
     for (int64_t t = p.begin; t < p.end; ++t)
-      for (int64_t e = 0; e < heads * kWidth; ++e) out.push_back(element(which, p.sequence, t, e));
+      for (int64_t e = 0; e < heads * kWidth; ++e)
+        out.push_back(static_cast<T>(element(which, p.sequence, t, e)));
   return out;
 }
 
@@ -55,8 +57,9 @@ class Operands {
 };
 
 // One pass over `parts`, each the new tokens of one sequence; blocks[s]: the blocks of sequence s.
-std::vector<double> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& parts,
-                               const std::vector<std::vector<int32_t>>& blocks) {
+template <class T>
+std::vector<T> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>& parts,
+                          const std::vector<std::vector<int32_t>>& blocks) {
   Operands make(ctx);
   std::vector<int64_t> slots;
   std::vector<int32_t> table, lens, cu{0};
@@ -77,13 +80,13 @@ std::vector<double> paged_pass(Ctx& ctx, KvCache& cache, const std::vector<Part>
   tokens.cached.block_table = make(table, {n, kMostBlocks});
   tokens.cached.context_lens = make(lens, {n});
   const Tensor out =
-      make(std::vector<double>(static_cast<size_t>(t * kHeads * kWidth), 7.0), {t, kHeads, kWidth});
+      make(std::vector<T>(static_cast<size_t>(t * kHeads * kWidth), T{7}), {t, kHeads, kWidth});
   AttentionArgs args;
   args.scale = 0.35;
-  cache.attend(ctx, kLayer, out, make(rows_of(0, parts, kHeads), {t, kHeads, kWidth}),
-               make(rows_of(1, parts, kKvHeads), {t, kKvHeads, kWidth}),
-               make(rows_of(2, parts, kKvHeads), {t, kKvHeads, kWidth}), tokens, args);
-  return to_host<double>(ctx, out);
+  cache.attend(ctx, kLayer, out, make(rows_of<T>(0, parts, kHeads), {t, kHeads, kWidth}),
+               make(rows_of<T>(1, parts, kKvHeads), {t, kKvHeads, kWidth}),
+               make(rows_of<T>(2, parts, kKvHeads), {t, kKvHeads, kWidth}), tokens, args);
+  return to_host<T>(ctx, out);
 }
 
 // Attention of the same tokens of one sequence to all its keys in one piece.
@@ -96,9 +99,9 @@ std::vector<double> alone(Ctx& ctx, const Part& p) {
   const Tensor lse = make(std::vector<double>(static_cast<size_t>(kHeads * t)), {kHeads, t});
   AttentionArgs args;
   args.scale = 0.35;
-  attention_forward(ctx, out, lse, make(rows_of(0, news, kHeads), {t, kHeads, kWidth}),
-                    make(rows_of(1, all, kKvHeads), {p.end, kKvHeads, kWidth}),
-                    make(rows_of(2, all, kKvHeads), {p.end, kKvHeads, kWidth}),
+  attention_forward(ctx, out, lse, make(rows_of<double>(0, news, kHeads), {t, kHeads, kWidth}),
+                    make(rows_of<double>(1, all, kKvHeads), {p.end, kKvHeads, kWidth}),
+                    make(rows_of<double>(2, all, kKvHeads), {p.end, kKvHeads, kWidth}),
                     make(std::vector<int32_t>{0, static_cast<int32_t>(t)}, {2}),
                     make(std::vector<int32_t>{0, static_cast<int32_t>(p.end)}, {2}), args);
   return to_host<double>(ctx, out);
@@ -106,24 +109,28 @@ std::vector<double> alone(Ctx& ctx, const Part& p) {
 
 class PagedCache : public testing::TestWithParam<bool> {};
 
+// Blocks in no order; sequence 2 gets one of sequence 0's when that has ended.
+const std::vector<std::vector<Part>> kPasses{
+    {{0, 0, 6}, {1, 0, 1}},             // prompts
+    {{1, 1, 2}, {0, 6, 7}, {2, 0, 3}},  // one joins, in another order
+    {{0, 7, 9}, {2, 3, 4}, {1, 2, 6}},  // over the ends of blocks
+    {{2, 4, 7}, {1, 6, 7}},             // one has left
+};
+std::vector<std::vector<int32_t>> blocks_of(size_t pass) {
+  std::vector<std::vector<int32_t>> blocks{{7, 2, 11}, {0, 5}, {9}};
+  if (pass == 3) blocks[2].push_back(2);
+  return blocks;
+}
+
 TEST_P(PagedCache, KeepsSequencesApart) {
   const std::unique_ptr<cuda::Context> gpu = GetParam() ? cuda::open(0) : nullptr;
   Ctx ctx(1, "test", gpu.get()), cpu(1, "reference");
-  KvCache cache(kLayers, kBlocks, kBlockTokens, ctx.memory());
-  // Blocks in no order; sequence 2 gets one of sequence 0's when that has ended.
-  std::vector<std::vector<int32_t>> blocks{{7, 2, 11}, {0, 5}, {9}};
-  const std::vector<std::vector<Part>> passes{
-      {{0, 0, 6}, {1, 0, 1}},             // prompts
-      {{1, 1, 2}, {0, 6, 7}, {2, 0, 3}},  // one joins, in another order
-      {{0, 7, 9}, {2, 3, 4}, {1, 2, 6}},  // over the ends of blocks
-      {{2, 4, 7}, {1, 6, 7}},             // one has left
-  };
-  for (size_t i = 0; i < passes.size(); ++i) {
+  KvCache cache(layers_of({DType::kF64}), kBlocks, kBlockTokens, ctx.memory());
+  for (size_t i = 0; i < kPasses.size(); ++i) {
     SCOPED_TRACE(i);
-    if (i == 3) blocks[2].push_back(2);
-    const std::vector<double> got = paged_pass(ctx, cache, passes[i], blocks);
+    const std::vector<double> got = paged_pass<double>(ctx, cache, kPasses[i], blocks_of(i));
     std::vector<double> want;
-    for (const Part& p : passes[i]) {
+    for (const Part& p : kPasses[i]) {
       const std::vector<double> rows = alone(cpu, p);
       want.insert(want.end(), rows.begin(), rows.end());
     }
@@ -132,18 +139,37 @@ TEST_P(PagedCache, KeepsSequencesApart) {
   }
 }
 
+// A GPU writes the codes that the CPU does, and reads them as it does.
+TEST(PagedCacheCodes, AreTheSameOnBothDevices) {
+  const auto gpu = cuda::open(0);
+  for (const KvCodes codes : {KvCodes::kInt8, KvCodes::kE4M3, KvCodes::kE5M2}) {
+    Ctx there(1, "test", gpu.get()), here(1, "reference");
+    const CachedLayers layers = layers_of({DType::kU8, codes});
+    KvCache of_gpu(layers, kBlocks, kBlockTokens, there.memory());
+    KvCache of_cpu(layers, kBlocks, kBlockTokens, here.memory());
+    for (size_t i = 0; i < kPasses.size(); ++i) {
+      SCOPED_TRACE(concat(text(layers.type), ", pass ", i));
+      const auto got = paged_pass<float>(there, of_gpu, kPasses[i], blocks_of(i));
+      const auto want = paged_pass<float>(here, of_cpu, kPasses[i], blocks_of(i));
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t e = 0; e < want.size(); ++e) ASSERT_NEAR(got[e], want[e], 1e-6) << e;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, PagedCache, testing::Bool(),
                          [](const auto& one) { return one.param ? "gpu" : "cpu"; });
 
 TEST(PagedCacheLayers, AreKnownByTheirNumbers) {
   Ctx ctx(1, "test");
-  KvCache cache(kLayers, kBlocks, kBlockTokens, Memory::kHost);
+  const CachedLayers layers = layers_of({DType::kF64});
+  KvCache cache(layers, kBlocks, kBlockTokens, Memory::kHost);
   EXPECT_EQ(cache.blocks(), kBlocks);
   EXPECT_EQ(cache.block_tokens(), kBlockTokens);
-  EXPECT_EQ(kLayers.place(2), 0);
-  EXPECT_EQ(kLayers.place(4), 2);
-  EXPECT_THROW((void)kLayers.place(5), Error);
-  EXPECT_THROW((void)kLayers.place(1), Error);
+  EXPECT_EQ(layers.place(2), 0);
+  EXPECT_EQ(layers.place(4), 2);
+  EXPECT_THROW((void)layers.place(5), Error);
+  EXPECT_THROW((void)layers.place(1), Error);
 }
 
 }  // namespace

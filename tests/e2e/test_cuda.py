@@ -88,8 +88,8 @@ class OnGpu(tiny_run.RunTest):
                 self.assertEqual(there, on_cpu)
             else:
                 self.assert_close([[0, loss_of(there)]], [[0, loss_of(on_cpu)]])
-        self.assert_refused("serve", "gpu", "--port", 0, "--device", "cuda", "--kv-cache-dtype", "int8", program=EMULATED,
-                            says=["--kv-cache-dtype int8", "--device cpu"])
+        self.assert_refused("serve", "gpu", "--port", 0, "--device", "cuda", "--kv-cache-dtype", "float16", program=EMULATED,
+                            says=["--kv-cache-dtype float16", "float32", "--device cpu"])
 
     def test_a_run_larger_than_the_gpu_is_refused_with_both_sizes(self):
         self.configure(train_micro_batch_size_per_gpu=131072, train_batch_size=131072, train_steps=1,

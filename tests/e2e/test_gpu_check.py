@@ -39,6 +39,7 @@ class GpuCheck(harness.CommandTest):
         self.assertAlmostEqual(train["tokens_per_second"] * train["step_ms"] / 1e3, 64)
         self.assertGreater(train["whole_step_ms"], 0)
         self.assertGreater(rows["decode quickstart"]["token_ms"], 0)
+        self.assertEqual(rows["decode quickstart, cache int8"]["kv_cache"], "int8")
         self.assertEqual(len(rows["gemm quickstart"]["products"]), 15)
         self.assertEqual(merged["phases"]["models"]["rows"]["comparisons"]["lines"], 14)
         page = (self.folder / "out/gpu.md").read_text()

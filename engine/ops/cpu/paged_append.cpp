@@ -5,15 +5,8 @@
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
-constexpr float kSmallest = 0x1p-100f;  // of a row's largest; the inverse of a scale stays finite
-
-struct Scales {
-  float stored, inverse;
-};
-
-// Of a row of n numbers: both zero for zeros, the stored one NaN where a number is not finite.
 template <class T>
-TRIREME_INLINE Scales scales_of(const T* x, int64_t n, float most_code) {
+TRIREME_INLINE KvScale scale_of(KvCodes codes, const T* x, int64_t n) {
   Vec<float> largest{}, wrong{};
   for_vectors<float>(n, [&](int64_t i, auto lanes) {
     const Vec<float> v = load_lanes(x + i, lanes);
@@ -23,9 +16,7 @@ TRIREME_INLINE Scales scales_of(const T* x, int64_t n, float most_code) {
   });
   float most = 0;
   for (int i = 0; i < kLanes<float>; ++i) most = largest[i] > most ? largest[i] : most;
-  if (sum(wrong) != 0) return {__builtin_nanf(""), 0};
-  if (most < kSmallest) return {0, 0};
-  return {most / most_code, most_code / most};
+  return kv_scale(codes, most, sum(wrong) == 0);
 }
 
 typedef int8_t Bytes __attribute__((vector_size(kLanes<float>)));
@@ -62,7 +53,7 @@ TRIREME_INLINE void append_row(const PagedPool& pool, const T* x, int64_t row, i
         n, [&](int64_t i, auto lanes) { store_lanes(to + i, lanes, load_lanes(x + i, lanes)); });
   } else {
     constexpr KvCodes kCodes = P::kKind;
-    const Scales scale = scales_of(x, n, largest_code(kCodes));
+    const KvScale scale = scale_of(kCodes, x, n);
     pool.scale[row] = scale.stored;
     auto* const codes = reinterpret_cast<uint8_t*>(to);
     if (scale.inverse == 0) {  // not 0 times infinity

@@ -13,7 +13,8 @@ struct PagedAttention {
   using C = compute_t<T>;
   HeadView<const T> q;
   HeadView<T> out;
-  const T *k, *v;  // (blocks, kv_heads, block_size, width); on the CPU PagedPools has them
+  const T *k,
+      *v;  // (blocks, kv_heads, block_size, width); on the CPU, and of codes, PagedPools has them
   const int32_t *table, *cu_q, *lengths;
   int64_t sequences, tokens, heads, kv_heads, width, block_size, most_blocks, most_queries;
   C scale;
@@ -56,7 +57,7 @@ struct PagedRows {
 
 TRIREME_CPU_KERNEL(paged_attention,
                    (const PagedAttention<T>& a, const PagedPools& pools, int threads))
-// k and v in another type than the pools', whose pointers of `a` are not read. T: not double.
+// k and v in another type than the pools', whose pointers in `a` are not read. T: not double.
 TRIREME_CPU_KERNEL(paged_append, (const PagedRows<T>& a, const PagedPools& pools, int threads))
 
 }  // namespace trireme::cpu

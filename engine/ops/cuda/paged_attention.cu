@@ -1,21 +1,44 @@
 // Paged attention in two steps: blocks of threads take parts of the keys of a sequence, and a second
 // kernel merges the parts in their order. Here the first step without tensor cores, the merge, and the
-// copies into and out of the pools.
+// ways into and out of the pools.
+#include <cfloat>
+
 #include "engine/ops/cuda/paged_attention_tile.h"
+#include "engine/ops/cuda/paged_codes.h"
 
 namespace trireme::cuda {
 namespace {
 
+// Elements of a pool, where they are numbers and where they are codes.
+template <class T>
+struct Numbers {
+  const T* rows;
+  __device__ compute_t<T> at(int64_t row, int64_t width, int column) const {
+    return to_compute(rows[row * width + column]);
+  }
+};
+struct Codes {
+  const uint8_t* rows;
+  const float* scale;
+  KvCodes codes;
+  __device__ float at(int64_t row, int64_t width, int column) const {
+    const uint32_t code = rows[row * width + column];
+    float number = 0;
+    with_codes(codes, [&]<KvCodes kCodes>() { number = code_number<kCodes>(code); });
+    return scale[row] * number;
+  }
+};
+
 // tile = rows of the pool from key j0 on, before key `end`; zero in the rest of the tile.
-template <int D, class T, class F>
-__device__ void load_keys(F* tile, const T* pool, const cpu::PagedAttention<T>& a,
+template <int D, class Pool, class T, class F>
+__device__ void load_keys(F* tile, const Pool& pool, const cpu::PagedAttention<T>& a,
                           const PagedTile& p, int64_t j0) {
   using Tile = Blocked<F, D>;
   for (int at = static_cast<int>(threadIdx.x); at < Tile::kRows * D; at += kBlockedThreads) {
     const int row = at / D, column = at % D;
     F value = 0;
     if (j0 + row < p.end && column < a.width)
-      value = to_compute(pool[pool_offset(a, p, j0 + row) + column]);
+      value = pool.at(pool_row(a, p, j0 + row), a.width, column);
     tile[row * Tile::kStride + column] = value;
   }
 }
@@ -34,8 +57,9 @@ __device__ void load_queries(F* tile, const cpu::PagedAttention<T>& a, const Pag
   }
 }
 
-template <class T, int D>
-__global__ void __launch_bounds__(kBlockedThreads, 2) parts_kernel(cpu::PagedAttention<T> a) {
+template <class T, int D, class Pool>
+__global__ void __launch_bounds__(kBlockedThreads, 2)
+    parts_kernel(cpu::PagedAttention<T> a, Pool all_keys, Pool all_values) {
   using F = compute_t<T>;
   using Tile = Blocked<F, D>;
   constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;
@@ -59,8 +83,8 @@ __global__ void __launch_bounds__(kBlockedThreads, 2) parts_kernel(cpu::PagedAtt
   }
   for (int64_t j0 = p.begin; j0 < p.end; j0 += Tile::kRows) {
     __syncthreads();
-    load_keys<D>(keys, a.k, a, p, j0);
-    load_keys<D>(values, a.v, a, p, j0);
+    load_keys<D>(keys, all_keys, a, p, j0);
+    load_keys<D>(values, all_values, a, p, j0);
     __syncthreads();
     F scores[kOwn][kColumns];
     inner_products<D>(scores, queries + own * Tile::kStride, keys + lane * Tile::kStride);
@@ -150,13 +174,18 @@ __global__ void __launch_bounds__(kCopyThreads) move_rows_kernel(cpu::PagedRows<
   }
 }
 
+// Whether every row of every head begins where whole packs do.
+template <class T>
+bool whole_packs(const cpu::PagedRows<T>& a) {
+  constexpr int kN = kPack<T>;
+  return a.k.row % kN == 0 && a.k.head % kN == 0 && a.v.row % kN == 0 && a.v.head % kN == 0 &&
+         a.width % kN == 0;
+}
+
 template <class T, bool kStore>
 void move_rows(Context& gpu, const char* op, const cpu::PagedRows<T>& a) {
-  constexpr int kN = kPack<T>;
-  const bool whole = a.k.row % kN == 0 && a.k.head % kN == 0 && a.v.row % kN == 0 &&
-                     a.v.head % kN == 0 && a.width % kN == 0;
   with_pack<T>(
-      whole ? a.width : 1,
+      whole_packs(a) ? a.width : 1,
       [&]<int N>() {
         launch(gpu, op, move_rows_kernel<T, N, kStore>,
                {.blocks = {a.rows}, .threads = kCopyThreads}, a);
@@ -164,34 +193,107 @@ void move_rows(Context& gpu, const char* op, const cpu::PagedRows<T>& a) {
       a.k.data, a.v.data, a.k_pool, a.v_pool);
 }
 
+// A warp for a row of keys or values of one head; N numbers of it at a time.
+template <class T, int N>
+__global__ void __launch_bounds__(kCopyThreads)
+    encode_rows_kernel(cpu::PagedRows<T> a, cpu::PagedPools pools) {
+  const int lane = lane_of_warp();
+  const int64_t number = static_cast<int64_t>(blockIdx.x) * (kCopyThreads / kWarp) +
+                         static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t t = number / (2 * a.kv_heads), head = number / 2 % a.kv_heads;
+  if (t >= a.rows) return;
+  const int64_t slot = a.slots[t];
+  if (slot < 0) return;
+  const auto view = number % 2 == 0 ? a.k : a.v;
+  const cpu::PagedPool pool = number % 2 == 0 ? pools.k : pools.v;
+  const int64_t row =
+      (slot / a.block_size * a.kv_heads + head) * a.block_size + slot % a.block_size;
+  const T* const from = view.data + t * view.row + head * view.head;
+  uint8_t* const to = static_cast<uint8_t*>(pool.rows) + row * a.width;
+  float largest = 0;
+  bool finite = true;
+  for (int64_t c = lane * N; c < a.width; c += kWarp * N) {
+    const auto numbers = *reinterpret_cast<const Pack<T, N>*>(from + c);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const float magnitude = fabsf(static_cast<float>(numbers.v[i]));
+      largest = magnitude > largest ? magnitude : largest;
+      finite = finite && magnitude <= FLT_MAX;
+    }
+  }
+  largest = warp_max(largest);
+  const KvScale scale =
+      kv_scale(pools.type.codes, largest, __all_sync(0xffffffffu, finite ? 1 : 0) != 0);
+  if (lane == 0) pool.scale[row] = scale.stored;
+  with_codes(pools.type.codes, [&]<KvCodes kCodes>() {
+    for (int64_t c = lane * N; c < a.width; c += kWarp * N) {
+      const auto numbers = *reinterpret_cast<const Pack<T, N>*>(from + c);
+      Pack<uint8_t, N> codes;
+#pragma unroll
+      for (int i = 0; i < N; ++i)  // 0 x infinity is no 0
+        codes.v[i] = scale.inverse == 0
+                         ? uint8_t{0}
+                         : code_of<kCodes>(static_cast<float>(numbers.v[i]), scale.inverse);
+      *reinterpret_cast<Pack<uint8_t, N>*>(to + c) = codes;
+    }
+  });
+}
+
 template <class T>
-void blocked_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a) {
+void encode_rows(Context& gpu, const cpu::PagedRows<T>& a, const cpu::PagedPools& pools) {
+  const int64_t rows = 2 * a.rows * a.kv_heads;
+  with_pack<T>(
+      whole_packs(a) ? a.width : 1,
+      [&]<int N>() {
+        launch(gpu, "paged_append", encode_rows_kernel<T, N>,
+               {.blocks = {blocks_for(rows, kCopyThreads / kWarp)}, .threads = kCopyThreads}, a,
+               pools);
+      },
+      a.k.data, a.v.data, static_cast<const T*>(pools.k.rows), static_cast<const T*>(pools.v.rows));
+}
+
+template <class T, class Pool>
+void blocked_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a, const Pool& keys,
+                             const Pool& values) {
   using F = compute_t<T>;
   with_width(a.width, [&]<int D>() {
     using Tile = Blocked<F, D>;
     const int64_t rows = a.most_queries * (a.heads / a.kv_heads);
-    launch(gpu, "paged_attention_parts", parts_kernel<T, D>,
+    launch(gpu, "paged_attention_parts", parts_kernel<T, D, Pool>,
            {.blocks = {a.splits * blocks_for(rows, Tile::kRows), a.kv_heads, a.sequences},
             .threads = kBlockedThreads,
             .shared = (3 * Tile::kTile + Tile::kScores) * static_cast<int64_t>(sizeof(F))},
-           a);
+           a, keys, values);
   });
+}
+
+template <class T>
+void blocked_parts(Context& gpu, const cpu::PagedAttention<T>& a, const cpu::PagedPools& pools) {
+  if (pools.type.codes == KvCodes::kNone)
+    return blocked_paged_attention(gpu, a, Numbers<T>{a.k}, Numbers<T>{a.v});
+  if constexpr (!std::is_same_v<T, double>) {
+    const auto codes = [&](const cpu::PagedPool& pool) {
+      return Codes{static_cast<const uint8_t*>(pool.rows), pool.scale, pools.type.codes};
+    };
+    blocked_paged_attention(gpu, a, codes(pools.k), codes(pools.v));
+  }
 }
 
 }  // namespace
 
 template <class T>
-void paged_attention(Context& gpu, const cpu::PagedAttention<T>& a) {
+void paged_attention(Context& gpu, const cpu::PagedAttention<T>& a, const cpu::PagedPools& pools) {
   bool computed = false;
-  if constexpr (sizeof(T) == 2) computed = mma_paged_attention(gpu, a);
-  if (!computed) blocked_paged_attention(gpu, a);
+  if constexpr (sizeof(T) == 2) computed = mma_paged_attention(gpu, a, pools);
+  if (!computed) blocked_parts(gpu, a, pools);
   launch(gpu, "paged_attention_merge", merge_kernel<T>,
          {.blocks = {a.tokens, a.heads}, .threads = kMergeThreads}, a);
 }
 
 template <class T>
-void paged_append(Context& gpu, const cpu::PagedRows<T>& a) {
-  move_rows<T, true>(gpu, "paged_append", a);
+void paged_append(Context& gpu, const cpu::PagedRows<T>& a, const cpu::PagedPools& pools) {
+  if (pools.type.codes == KvCodes::kNone) return move_rows<T, true>(gpu, "paged_append", a);
+  if constexpr (!std::is_same_v<T, double>) encode_rows(gpu, a, pools);
 }
 
 template <class T>
@@ -199,9 +301,10 @@ void paged_gather(Context& gpu, const cpu::PagedRows<T>& a) {
   move_rows<T, false>(gpu, "paged_gather", a);
 }
 
-#define TRIREME_INSTANTIATE(T)                                               \
-  template void paged_attention<T>(Context&, const cpu::PagedAttention<T>&); \
-  template void paged_append<T>(Context&, const cpu::PagedRows<T>&);         \
+#define TRIREME_INSTANTIATE(T)                                                               \
+  template void paged_attention<T>(Context&, const cpu::PagedAttention<T>&,                  \
+                                   const cpu::PagedPools&);                                  \
+  template void paged_append<T>(Context&, const cpu::PagedRows<T>&, const cpu::PagedPools&); \
   template void paged_gather<T>(Context&, const cpu::PagedRows<T>&);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)

@@ -3,6 +3,7 @@
 // four are merged at the end, in the order of the warps.
 #include "engine/ops/cuda/attention_mma.h"
 #include "engine/ops/cuda/paged_attention_tile.h"
+#include "engine/ops/cuda/paged_codes.h"
 
 namespace trireme::cuda {
 namespace {
@@ -12,21 +13,148 @@ constexpr int kWarps = kMmaThreads / kWarp;
 constexpr int kWarpKeys = kKeys / kWarps;
 constexpr int kTiles = kWarpKeys / 8;
 
-// Starts to copy keys and values from key j0 on.
-template <int D, class T>
-__device__ void start_keys(T* keys, T* values, const cpu::PagedAttention<T>& a, const PagedTile& p,
-                           int64_t j0) {
-  constexpr int kChunks = D / 8;
+// Tiles of keys and values in shared memory, each of kKeys rows of kMmaStride<D> elements. start() begins to
+// fetch those from key j0 on; take() waits for them and starts the next, from key `next` on.
+//
+// Of pools of T: copied as they are, one tile of each while the other is used.
+template <class T, int D>
+class NumberTiles {
+ public:
+  static constexpr int kTile = kKeys * kMmaStride<D>;
+  static constexpr int64_t kBytes = 4 * kTile * static_cast<int64_t>(sizeof(T));
+  __device__ NumberTiles(const cpu::PagedAttention<T>& a, const cpu::PagedPools&,
+                         const PagedTile& p, T* shared)
+      : a_(a), p_(p), shared_(shared) {}
+
+  __device__ void start(int64_t j0) {
+    constexpr int kChunks = D / 8;
+    T* const keys = shared_ + next_ * kTile;
 #pragma unroll
-  for (int at = 0; at < kKeys * kChunks; at += kMmaThreads) {
-    const int chunk = at + static_cast<int>(threadIdx.x);
-    const int row = chunk / kChunks, column = chunk % kChunks * 8;
-    const bool valid = j0 + row < p.end && column < a.width;
-    const int64_t from = valid ? pool_offset(a, p, j0 + row) + column : 0;
-    copy_async_16(keys + row * kMmaStride<D> + column, a.k + from, valid);
-    copy_async_16(values + row * kMmaStride<D> + column, a.v + from, valid);
+    for (int at = 0; at < kKeys * kChunks; at += kMmaThreads) {
+      const int chunk = at + static_cast<int>(threadIdx.x);
+      const int row = chunk / kChunks, column = chunk % kChunks * 8;
+      const bool valid = j0 + row < p_.end && column < a_.width;
+      const int64_t from = valid ? pool_row(a_, p_, j0 + row) * a_.width + column : 0;
+      copy_async_16(keys + row * kMmaStride<D> + column, a_.k + from, valid);
+      copy_async_16(keys + 2 * kTile + row * kMmaStride<D> + column, a_.v + from, valid);
+    }
   }
-}
+  __device__ void take(int64_t next) {
+    wait_copies<0>();
+    __syncthreads();
+    next_ ^= 1;
+    if (next < p_.end) start(next);
+    commit_copies();
+  }
+  // Of the tile that was taken.
+  __device__ const T* keys() const { return shared_ + (next_ ^ 1) * kTile; }
+  __device__ const T* values() const { return keys() + 2 * kTile; }
+  template <int kTiles>
+  __device__ void scale_scores(WarpTile<kTiles>&, int) const {}
+
+ private:
+  const cpu::PagedAttention<T>& a_;
+  const PagedTile& p_;
+  T* shared_;
+  int next_ = 0;
+};
+
+// Of pools of codes: 16 codes a load into registers, while the tile before is used. Keys become the numbers that
+// codes stand for, as they are, and their scales come to the scores; values are multiplied by theirs.
+template <class T, int D>
+class CodeTiles {
+  using Chunk = Pack<uint32_t, 4>;
+  static constexpr int kOfARow = D / 16, kChunks = kKeys * kOfARow / kMmaThreads;
+
+ public:
+  static constexpr int kTile = kKeys * kMmaStride<D>;
+  static constexpr int64_t kBytes =
+      2 * kTile * static_cast<int64_t>(sizeof(T)) + kKeys * static_cast<int64_t>(sizeof(float));
+  __device__ CodeTiles(const cpu::PagedAttention<T>& a, const cpu::PagedPools& pools,
+                       const PagedTile& p, T* shared)
+      : a_(a),
+        pools_(pools),
+        p_(p),
+        shared_(shared),
+        key_scales_(reinterpret_cast<float*>(shared + 2 * kTile)) {}
+
+  __device__ void start(int64_t j0) {
+    const auto* const keys = static_cast<const uint8_t*>(pools_.k.rows);
+    const auto* const values = static_cast<const uint8_t*>(pools_.v.rows);
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      const int row = row_of(i), column = column_of(i);
+      key_codes_[i] = value_codes_[i] = Chunk{};
+      value_scale_[i] = 0;
+      if (j0 + row >= p_.end || column >= a_.width) continue;
+      const int64_t at = pool_row(a_, p_, j0 + row);
+      key_codes_[i] = *reinterpret_cast<const Chunk*>(keys + at * a_.width + column);
+      value_codes_[i] = *reinterpret_cast<const Chunk*>(values + at * a_.width + column);
+      value_scale_[i] = pools_.v.scale[at];
+    }
+    const int64_t own = j0 + static_cast<int>(threadIdx.x);
+    key_scale_ = 0;
+    if (threadIdx.x < kKeys && own < p_.end) key_scale_ = pools_.k.scale[pool_row(a_, p_, own)];
+  }
+  __device__ void take(int64_t next) {
+    __syncthreads();  // the tile before has been read
+    with_codes(pools_.type.codes, [&]<KvCodes kCodes>() { store<kCodes>(); });
+    if (next < p_.end) start(next);
+    __syncthreads();
+  }
+  __device__ const T* keys() const { return shared_; }
+  __device__ const T* values() const { return shared_ + kTile; }
+  // Scores of a warp's keys, the tile's from `first` on.
+  template <int kTiles>
+  __device__ void scale_scores(WarpTile<kTiles>& s, int first) const {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float scale = key_scales_[first + 8 * n + lane_column() + e];
+        s.d[n][e] *= scale;
+        s.d[n][2 + e] *= scale;
+      }
+  }
+
+ private:
+  __device__ static int row_of(int i) {
+    return (i * kMmaThreads + static_cast<int>(threadIdx.x)) / kOfARow;
+  }
+  __device__ static int column_of(int i) {
+    return (i * kMmaThreads + static_cast<int>(threadIdx.x)) % kOfARow * 16;
+  }
+  template <KvCodes kCodes>
+  __device__ void store() {
+    if (threadIdx.x < kKeys) key_scales_[threadIdx.x] = key_scale_;
+#pragma unroll
+    for (int i = 0; i < kChunks; ++i) {
+      T* const key = shared_ + row_of(i) * kMmaStride<D> + column_of(i);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        Chunk k, v;
+#pragma unroll
+        for (int two = 0; two < 4; ++two) {
+          const uint32_t kc = key_codes_[i].v[2 * half + two / 2] >> (two % 2 * 16);
+          const uint32_t vc = value_codes_[i].v[2 * half + two / 2] >> (two % 2 * 16);
+          k.v[two] = exact_two<T>(code_number<kCodes>(kc), code_number<kCodes>(kc >> 8));
+          v.v[two] = pack_two<T>(value_scale_[i] * code_number<kCodes>(vc),
+                                 value_scale_[i] * code_number<kCodes>(vc >> 8));
+        }
+        *reinterpret_cast<Chunk*>(key + 8 * half) = k;
+        *reinterpret_cast<Chunk*>(key + kTile + 8 * half) = v;
+      }
+    }
+  }
+
+  const cpu::PagedAttention<T>& a_;
+  const cpu::PagedPools& pools_;
+  const PagedTile& p_;
+  T* shared_;
+  float* key_scales_;
+  Chunk key_codes_[kChunks], value_codes_[kChunks];
+  float value_scale_[kChunks], key_scale_ = 0;
+};
 
 template <int D, class T>
 __device__ void start_queries(T* tile, const cpu::PagedAttention<T>& a, const PagedTile& p) {
@@ -89,26 +217,24 @@ __device__ void merge_warps(const WarpResult<D>* results, const cpu::PagedAttent
   }
 }
 
-template <int D, class T>
+template <class Tiles, int D, class T>
 constexpr int64_t shared_bytes() {
-  constexpr auto kTile = static_cast<int64_t>(sizeof(T)) * kMmaStride<D>;
-  constexpr auto kResults = static_cast<int64_t>(kWarps * sizeof(WarpResult<D>));
-  static_assert(kResults <= 4 * kKeys * kTile, "the results lie where the keys were");
-  return (kRows + 4 * kKeys) * kTile;
+  static_assert(static_cast<int64_t>(kWarps * sizeof(WarpResult<D>)) <= Tiles::kBytes,
+                "the results lie where the tiles were");
+  return static_cast<int64_t>(sizeof(T)) * kRows * kMmaStride<D> + Tiles::kBytes;
 }
 
-template <class T, int D>
+template <class T, int D, class Tiles>
 __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
-    parts_kernel(cpu::PagedAttention<T> a) {
-  constexpr int kTile = kKeys * kMmaStride<D>;
+    parts_kernel(cpu::PagedAttention<T> a, cpu::PagedPools pools) {
   const auto p = find_paged_tile<kRows, kKeys>(a);
   if (p.t.rows == 0) return;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   T* const queries = dynamic_shared<T>();
-  T* const keys = queries + kRows * kMmaStride<D>;  // two tiles
-  T* const values = keys + 2 * kTile;               // two tiles
+  T* const shared = queries + kRows * kMmaStride<D>;
+  Tiles tiles(a, pools, p, shared);
   start_queries<D>(queries, a, p);
-  if (p.begin < p.end) start_keys<D>(keys, values, a, p, p.begin);
+  if (p.begin < p.end) tiles.start(p.begin);
   commit_copies();
   Running<float, 2> running{{-kInfinity, -kInfinity}, {0, 0}};
   WarpTile<D / 8> sums;
@@ -118,51 +244,65 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
   uint32_t rows[D / 16][4];
   load_rows<D>(rows, queries);
   const float scale = static_cast<float>(static_cast<double>(a.scale) * kLog2E);
-  int stage = 0;
-  for (int64_t j0 = p.begin; j0 < p.end; j0 += kKeys, stage ^= 1) {
-    wait_copies<0>();
-    __syncthreads();
-    const int other = (stage ^ 1) * kTile;
-    if (j0 + kKeys < p.end) start_keys<D>(keys + other, values + other, a, p, j0 + kKeys);
-    commit_copies();
-    const int own = stage * kTile + warp * kWarpKeys * kMmaStride<D>;
-    const int64_t first = j0 + warp * kWarpKeys;
+  for (int64_t j0 = p.begin; j0 < p.end; j0 += kKeys) {
+    tiles.take(j0 + kKeys);
+    const int own = warp * kWarpKeys;
+    const int64_t first = j0 + own;
     const SeenColumns seen[2] = {
         seen_columns<Side::kQueries, kWarpKeys>(p.t, p.query(lane_row()), first),
         seen_columns<Side::kQueries, kWarpKeys>(p.t, p.query(lane_row() + 8), first)};
     WarpTile<kTiles> s;
-    row_products<D>(s, rows, keys + own);
+    row_products<D>(s, rows, tiles.keys() + own * kMmaStride<D>);
+    tiles.scale_scores(s, own);
     scale_and_hide(s, scale, seen);
     softmax<D>(running, s, sums);
-    add_weighted<D>(sums, s, values + own);
+    add_weighted<D>(sums, s, tiles.values() + own * kMmaStride<D>);
   }
   __syncthreads();  // the tiles have been read: the results take their place
-  auto* const results = reinterpret_cast<WarpResult<D>*>(keys);
+  auto* const results = reinterpret_cast<WarpResult<D>*>(shared);
   leave(results[warp], running, sums);
   __syncthreads();
   merge_warps(results, a, p);
 }
 
+template <class T, int D, class Tiles>
+void start_parts(Context& gpu, const cpu::PagedAttention<T>& a, const cpu::PagedPools& pools) {
+  const int64_t rows = a.most_queries * (a.heads / a.kv_heads);
+  launch(gpu, "paged_attention_parts", parts_kernel<T, D, Tiles>,
+         {.blocks = {a.splits * blocks_for(rows, kRows), a.kv_heads, a.sequences},
+          .threads = kMmaThreads,
+          .shared = shared_bytes<Tiles, D, T>()},
+         a, pools);
+}
+
+// Whether rows of codes are whole loads.
+bool whole_loads(const cpu::PagedPool& pool, int64_t width) {
+  return reinterpret_cast<uintptr_t>(pool.rows) % 16 == 0 && width % 16 == 0;
+}
+
 }  // namespace
 
 template <class T>
-bool mma_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a) {
+bool mma_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a,
+                         const cpu::PagedPools& pools) {
+  if (a.width > 128 || !mma_rows(a.q, a.width)) return false;
+  const bool narrow = a.width <= 64;
+  if (pools.type.codes != KvCodes::kNone) {
+    if (!whole_loads(pools.k, a.width) || !whole_loads(pools.v, a.width)) return false;
+    narrow ? start_parts<T, 64, CodeTiles<T, 64>>(gpu, a, pools)
+           : start_parts<T, 128, CodeTiles<T, 128>>(gpu, a, pools);
+    return true;
+  }
   const cpu::HeadView<const T> k{a.k, a.width, a.width}, v{a.v, a.width, a.width};
-  if (a.width > 128 || !mma_rows(a.q, a.width) || !mma_rows(k, a.width) || !mma_rows(v, a.width))
-    return false;
-  const auto start = [&]<int D>() {
-    const int64_t rows = a.most_queries * (a.heads / a.kv_heads);
-    launch(gpu, "paged_attention_parts", parts_kernel<T, D>,
-           {.blocks = {a.splits * blocks_for(rows, kRows), a.kv_heads, a.sequences},
-            .threads = kMmaThreads,
-            .shared = shared_bytes<D, T>()},
-           a);
-  };
-  a.width <= 64 ? start.template operator()<64>() : start.template operator()<128>();
+  if (!mma_rows(k, a.width) || !mma_rows(v, a.width)) return false;
+  narrow ? start_parts<T, 64, NumberTiles<T, 64>>(gpu, a, pools)
+         : start_parts<T, 128, NumberTiles<T, 128>>(gpu, a, pools);
   return true;
 }
 
-template bool mma_paged_attention<bf16>(Context&, const cpu::PagedAttention<bf16>&);
-template bool mma_paged_attention<f16>(Context&, const cpu::PagedAttention<f16>&);
+template bool mma_paged_attention<bf16>(Context&, const cpu::PagedAttention<bf16>&,
+                                        const cpu::PagedPools&);
+template bool mma_paged_attention<f16>(Context&, const cpu::PagedAttention<f16>&,
+                                       const cpu::PagedPools&);
 
 }  // namespace trireme::cuda

@@ -48,12 +48,12 @@ __device__ PagedTile find_paged_tile(const cpu::PagedAttention<T>& a) {
   return p;
 }
 
-// Where key j of the sequence lies in a pool.
+// Which of a pool's rows key j of the sequence is.
 template <class T>
-__device__ int64_t pool_offset(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t j) {
+__device__ int64_t pool_row(const cpu::PagedAttention<T>& a, const PagedTile& p, int64_t j) {
   const auto size = static_cast<uint32_t>(a.block_size), key = static_cast<uint32_t>(j);
   const int64_t block = p.blocks[key / size];
-  return ((block * a.kv_heads + p.kv_head) * a.block_size + key % size) * a.width;
+  return (block * a.kv_heads + p.kv_head) * a.block_size + key % size;
 }
 
 // Row of partial_lse, and with the width of partial.
