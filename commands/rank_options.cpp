@@ -51,7 +51,7 @@ void add_quantization_option(CLI::App& command, std::optional<BlockFormat>& form
       .add_option_function<std::string>(
           "--quantization", [&format](const std::string& name) { format = kNames.at(name); },
           "Weights of linear layers in blocks of 32 with 8 or 4 bits, made while loading: q8_0 or "
-          "q4_0 (CPU; default: as --dtype)")
+          "q4_0 (default: as --dtype)")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"q8_0", "q4_0"}));
 }

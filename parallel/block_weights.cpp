@@ -5,6 +5,7 @@
 
 #include "engine/core/parallel_for.h"
 #include "engine/io/gguf_blocks.h"
+#include "engine/ops/transfer.h"
 
 namespace trireme {
 namespace {
@@ -73,7 +74,9 @@ BlockWeights::Place BlockWeights::place_of(const ParameterSpec& spec, BlockForma
   return place;
 }
 
-void BlockWeights::allocate() { block_ = Buffer("weights in blocks", bytes_); }
+void BlockWeights::allocate(Ctx& ctx) {
+  block_ = Buffer("weights in blocks", bytes_, ctx.memory());
+}
 
 BlockMatrix BlockWeights::view(const Place& place, int64_t rows) const {
   BlockMatrix m{place.format, rows, place.columns(), {}};
@@ -109,7 +112,10 @@ std::vector<BlockMatrix> BlockWeights::matrices(ParamHandle first, ParamHandle l
 void BlockWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read) {
   const Place& place = places_[static_cast<size_t>(h)];
   const BlockMatrix matrix = this->matrix(h);
-  const Tensor bytes = block_.tensor(DType::kU8, {place.bytes}, place.begin);
+  const Tensor there = block_.tensor(DType::kU8, {place.bytes}, place.begin);
+  // From the host, whose memory comes as zeros.
+  const Buffer staged("blocks of a weight", ctx.gpu != nullptr ? place.bytes : 0);
+  const Tensor bytes = ctx.gpu != nullptr ? staged.tensor(DType::kU8, there.shape()) : there;
   const int64_t rows = place.rows(), columns = place.columns();
   const int64_t at_once = std::clamp(kPieceElements / std::max<int64_t>(columns, 1), int64_t{1},
                                      std::max<int64_t>(rows, 1));
@@ -122,6 +128,7 @@ void BlockWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& 
       fail_input(place.name, ": holds ", x, ", which no scale in float16 stands for; leave ",
                  "--quantization out");
   }
+  if (ctx.gpu != nullptr) transfer(ctx, there, bytes);
 }
 
 }  // namespace trireme

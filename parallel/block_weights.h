@@ -18,7 +18,7 @@ class BlockWeights {
   // Those of `specs` that are packed: linear ones in `format`, the others in 8 bits. InputError where a box has half
   // a block.
   BlockWeights(const std::vector<ParameterSpec>& specs, BlockFormat format);
-  void allocate();
+  void allocate(Ctx& ctx);  // where the context computes
   int64_t bytes() const { return bytes_; }
 
   void pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox& read);

@@ -209,10 +209,7 @@ std::vector<FlatRange> ParameterStore::counted_ranges() const {
 void ParameterStore::allocate(Ctx& ctx, bool with_gradients) {
   values_ = Buffer("parameters", value_bytes() - packed_bytes(), ctx.memory());
   if (packed_ != nullptr) packed_->allocate(ctx);
-  if (blocks_ != nullptr) {
-    TRIREME_CHECK(ctx.gpu == nullptr, "weights in blocks are for CPUs");
-    blocks_->allocate();
-  }
+  if (blocks_ != nullptr) blocks_->allocate(ctx);
   if (with_gradients) gradients_ = Buffer("gradients", gradient_bytes(), ctx.memory());
   if (ctx.gpu == nullptr) return;
   // Alignment padding is updated, summed and saved with the rest: the host's memory comes as zeros.

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 SKIPPED = 77
-MATRIX = re.compile(r"\b(?:HMMA|HGMMA|UTCHMMA)\b")
+MATRIX = re.compile(r"\b(?:HMMA|IMMA|HGMMA|UTCHMMA)\b")
 FUNCTION = re.compile(r"^\s*Function : (\S+)")
 ARCH = re.compile(r"^\s*arch = (\S+)")
 

@@ -40,9 +40,15 @@ void copy_values(Ctx& ctx, ParameterStore& to, ParameterStore& from, ParamHandle
   if (to.in_blocks(h)) {
     const std::vector<BlockMatrix> out = to.blocks(h, h), in = from.blocks(h, h);
     // Blocks are shown for reading; they are the store's own.
-    for (size_t i = 0; i < out.size(); ++i)
-      copy_bytes(ctx, const_cast<void*>(out[i].bytes.raw()), in[i].bytes.raw(),
-                 out[i].bytes.bytes());
+    for (size_t i = 0; i < out.size(); ++i) {
+      const ConstTensor& bytes = out[i].bytes;
+      const Tensor own(const_cast<void*>(bytes.raw()), bytes.dtype(), bytes.shape(),
+                       bytes.device());
+      if (ctx.gpu != nullptr)
+        transfer(ctx, own, in[i].bytes);
+      else
+        copy_bytes(ctx, own.raw(), in[i].bytes.raw(), bytes.bytes());
+    }
   } else if (ctx.gpu != nullptr) {
     transfer(ctx, to.value(h), from.value(h));
   } else {
@@ -305,8 +311,6 @@ void LoadedModel::load(Ctx& ctx, const Layout& layout, int64_t positions) {
   model_ =
       std::make_unique<Model>(config_.model, config_.dtype, layout, chunks, config_.finetune.lora);
   model_->reserve_positions(ctx, positions);
-  if (quantization_.has_value() && ctx.gpu != nullptr)
-    fail_input("--quantization is for CPUs: give --device cpu, or leave it out");
   store_ = std::make_unique<ParameterStore>(model_->parameters(), config_.dtype, Sharding{},
                                             PackingConfig{.blocks = quantization_});
   store_->allocate(ctx, false);

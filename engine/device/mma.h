@@ -1,5 +1,5 @@
-// Tensor cores: products of 16-bit matrices by the 32 lanes of a warp, each of which holds a fragment
-// of every matrix in its registers (PTX ISA, "Warp-level matrix instructions"). All lanes take part.
+// Tensor cores: products of matrices of 16-bit floats, or of int8, by the 32 lanes of a warp, each of which holds
+// a fragment of every matrix in its registers (PTX ISA, "Warp-level matrix instructions"). All lanes take part.
 // For CUDA sources only; under TRIREME_EMULATED the same is computed from values that the lanes
 // exchange.
 //
@@ -7,6 +7,9 @@
 //   a  (16 x 16)  a[0]: (g, 2t)  a[1]: (g + 8, 2t)  a[2]: (g, 2t + 8)  a[3]: (g + 8, 2t + 8)
 //   b  (16 x 8)   b[0]: rows 2t and 2t + 1 of column g  b[1]: rows 2t + 8 and 2t + 9
 //   d  (16 x 8)   d[0], d[1]: (g, 2t) and (g, 2t + 1)  d[2], d[3]: the same in row g + 8
+// Of int8 a register is four neighbouring elements, and the same d of int32:
+//   a  (16 x 32)  a[0]: (g, 4t)  a[1]: (g + 8, 4t)  a[2]: (g, 4t + 16)  a[3]: (g + 8, 4t + 16)
+//   b  (32 x 8)   b[0]: rows 4t .. 4t + 3 of column g  b[1]: rows 4t + 16 .. 4t + 19
 #pragma once
 
 #include "engine/core/float16.h"
@@ -55,6 +58,24 @@ __device__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32
       const int part = k % 8 / 2, half = k % 2;
       const float x = (k < 8 ? left : right).template element<T>(4 * g + part, upper_row, half);
       d[i] += x * columns.template element<T>(4 * column + part, k / 8, half);
+    }
+  }
+}
+
+// d += a b in integers.
+__device__ inline void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4],
+                                    const uint32_t (&b)[2]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  const emulated::Lanes left(a[0], a[1]), right(a[2], a[3]), columns(b[0], b[1]);
+  const auto element = [](uint64_t two, int index, int i) {
+    return static_cast<int32_t>(static_cast<int8_t>(two >> (32 * index + 8 * i) & 0xff));
+  };
+  for (int i = 0; i < 4; ++i) {
+    const int upper_row = i / 2, column = 2 * t + i % 2;
+    for (int k = 0; k < 32; ++k) {
+      const int part = k % 16 / 4;
+      d[i] += element((k < 16 ? left : right).value[4 * g + part], upper_row, k % 4) *
+              element(columns.value[4 * column + part], k / 16, k % 4);
     }
   }
 }
@@ -110,6 +131,15 @@ __device__ inline void mma_m16n8k16<f16>(float (&d)[4], const uint32_t (&a)[4],
       "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ inline void mma_m16n8k32(int32_t (&d)[4], const uint32_t (&a)[4],
+                                    const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 

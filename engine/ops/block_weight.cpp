@@ -6,6 +6,8 @@
 #include "engine/core/convert_float.h"
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cpu/block_weight.h"
+#include "engine/ops/cuda/block_weight.h"
+#include "engine/ops/gemm.h"
 #include "engine/ops/index_check.h"
 
 namespace trireme {
@@ -111,6 +113,10 @@ void decode_blocks(Ctx& ctx, const Tensor& w, const BlockMatrix& matrix) {
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   dispatch_narrow(op, w.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::decode_blocks<T>(
+          *ctx.gpu, {w.as<T>(), matrix.bytes.as<uint8_t>(), four_bits(matrix.format), matrix.rows,
+                     matrix.columns, blocks_of(matrix.columns)});
     parallel_for(ctx.threads, matrix.rows, kDecodeGrain / matrix.columns + 1,
                  [&](int64_t begin, int64_t end) {
                    for (int64_t row = begin; row < end; ++row)
@@ -131,8 +137,20 @@ void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const BlockMatrix& tabl
                 " to ", shard.first + table.rows, " of a vocabulary of ", total);
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  check_indices(op, "ids", ids, total);
+  if (ctx.gpu == nullptr) check_indices(op, "ids", ids, total);
   dispatch_narrow(op, y.dtype(), [&]<class T>() {
+    if (ctx.gpu != nullptr)
+      return cuda::embedding_blocks<T>(*ctx.gpu,
+                                       {.y = y.as<T>(),
+                                        .table = nullptr,
+                                        .ids = ids.as<int32_t>(),
+                                        .rows = ids.numel(),
+                                        .columns = table.columns,
+                                        .first_entry = shard.first,
+                                        .entries = table.rows,
+                                        .vocabulary = total,
+                                        .accumulate = false},
+                                       table.bytes.as<uint8_t>(), four_bits(table.format));
     for (int64_t t = 0; t < ids.numel(); ++t) {
       T* const row = y.as<T>() + t * table.columns;
       const int64_t entry = ids.as<int32_t>()[t] - shard.first;
@@ -157,11 +175,16 @@ QuantizedRows quantize_rows(Ctx& ctx, const ConstTensor& x, int64_t used) {
   out.sum = ctx.allocate("int8.sum", DType::kI32, {rows, blocks});
   if (ctx.planning() || used == 0) return out;
   dispatch_narrow(op, x.dtype(), [&]<class T>() {
-    TRIREME_KERNEL(quantize_rows<T>)
-    ({x.as<T>(), x.stride(0), used, columns, blocks,
-      reinterpret_cast<int8_t*>(out.codes->as<uint8_t>()), out.scale->as<float>(),
-      out.sum->as<int32_t>()},
-     ctx.threads);
+    const cpu::QuantizeRows<T> args{x.as<T>(),
+                                    x.stride(0),
+                                    used,
+                                    columns,
+                                    blocks,
+                                    reinterpret_cast<int8_t*>(out.codes->as<uint8_t>()),
+                                    out.scale->as<float>(),
+                                    out.sum->as<int32_t>()};
+    if (ctx.gpu != nullptr) return cuda::quantize_rows<T>(*ctx.gpu, args);
+    TRIREME_KERNEL(quantize_rows<T>)(args, ctx.threads);
   });
   return out;
 }
@@ -177,7 +200,9 @@ bool has_vnni() {
 }
 
 template <class T>
-void run_product(const cpu::BlockProduct<T>& a, int threads) {
+void run_product(Ctx& ctx, const cpu::BlockProduct<T>& a) {
+  if (ctx.gpu != nullptr) return cuda::block_product<T>(*ctx.gpu, a);
+  const int threads = ctx.threads;
   if (active_isa() == Isa::kAvx512 && !has_vnni()) return cpu::avx2::block_product<T>(a, threads);
   TRIREME_KERNEL(block_product<T>)(a, threads);
 }
@@ -205,26 +230,63 @@ void block_product(Ctx& ctx, const Tensor& y, const QuantizedRows& x, int64_t fi
   dispatch_narrow(op, y.dtype(), [&]<class T>() {
     int64_t output = 0;
     for (const BlockMatrix& part : parts) {
-      run_product<T>({.w = part.bytes.as<uint8_t>(),
-                      .four_bits = four_bits(part.format),
-                      .n = part.rows,
-                      .blocks = blocks,
-                      .m = y.size(0),
-                      .x = reinterpret_cast<const int8_t*>(x.codes->as<uint8_t>()) +
-                           first_row * blocks * kWeightBlock,
-                      .x_scale = x.scale->as<float>() + first_row * blocks,
-                      .x_sum = x.sum->as<int32_t>() + first_row * blocks,
-                      .y = y.as<T>() + output,
-                      .y_stride = y.stride(0),
-                      .bias = bias.present() ? bias.as<T>() + output : nullptr},
-                     ctx.threads);
+      run_product<T>(ctx, {.w = part.bytes.as<uint8_t>(),
+                           .four_bits = four_bits(part.format),
+                           .n = part.rows,
+                           .blocks = blocks,
+                           .m = y.size(0),
+                           .x = reinterpret_cast<const int8_t*>(x.codes->as<uint8_t>()) +
+                                first_row * blocks * kWeightBlock,
+                           .x_scale = x.scale->as<float>() + first_row * blocks,
+                           .x_sum = x.sum->as<int32_t>() + first_row * blocks,
+                           .y = y.as<T>() + output,
+                           .y_stride = y.stride(0),
+                           .bias = bias.present() ? bias.as<T>() + output : nullptr});
       output += part.rows;
     }
   });
 }
 
+namespace {
+
+// Rows `first` .. `end` of a matrix; first is that of a group.
+BlockMatrix rows_of(const BlockMatrix& m, int64_t first, int64_t end) {
+  const int64_t begin = block_matrix_bytes(m.format, first, m.columns);
+  const int64_t bytes = block_matrix_bytes(m.format, end - first, m.columns);
+  return {m.format, end - first, m.columns, m.bytes.slice(0, begin, begin + bytes)};
+}
+
+// By way of the weights' numbers, so many at a time that they may stay in the second cache.
+void multiply_decoded(Ctx& ctx, const Tensor& y, const ConstTensor& x,
+                      std::span<const BlockMatrix> parts, const ConstTensor& bias) {
+  constexpr int64_t kPieceElements = 1 << 24;
+  const int64_t columns = x.size(1);
+  int64_t most = 0;
+  for (const BlockMatrix& part : parts) most = std::max(most, part.rows);
+  const int64_t piece =
+      std::min(most, round_up(std::max<int64_t>(kPieceElements / columns, 1), kWeightGroup));
+  const Activation memory = ctx.allocate("decoded weights", x.dtype(), {piece, columns});
+  int64_t output = 0;
+  for (const BlockMatrix& part : parts) {
+    for (int64_t row = 0; row < part.rows; row += piece) {
+      const int64_t end = std::min(part.rows, row + piece);
+      const Tensor w = memory->slice(0, 0, end - row);
+      decode_blocks(ctx, w, rows_of(part, row, end));
+      const TimeScope timed(ctx.profile, TimeCategory::kGemm);
+      const int64_t first = output + row, last = output + end;
+      gemm(ctx, y.slice(1, first, last), x, Transpose::kNo, w, Transpose::kYes,
+           {.bias = bias.present() ? bias.slice(0, first, last) : ConstTensor{}});
+    }
+    output += part.rows;
+  }
+}
+
+}  // namespace
+
 void linear_forward_blocks(Ctx& ctx, const Tensor& y, const ConstTensor& x,
                            std::span<const BlockMatrix> parts, const ConstTensor& bias) {
+  if (ctx.gpu != nullptr && x.size(0) > kMostBlockRows)
+    return multiply_decoded(ctx, y, x, parts, bias);
   const TimeScope timed(ctx.profile, TimeCategory::kGemm);
   const QuantizedRows rows = quantize_rows(ctx, x, x.size(0));
   block_product(ctx, y, rows, 0, parts, bias);

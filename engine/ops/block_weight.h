@@ -1,5 +1,5 @@
-// Weights in 8 or 4 bits, as GGUF files hold them (engine/io/gguf_blocks.h), and products with them: inference on
-// a CPU reads a weight for every token, and that is what its time goes to.
+// Weights in 8 or 4 bits, as GGUF files hold them (engine/io/gguf_blocks.h), and products with them: inference
+// reads a weight for every token, and that is what its time goes to.
 //
 // 32 neighbours in a row of w (N, K) are a block with a scale d in float16; the last of a row is filled up with zeros:
 //   Q8_0   w ~ d q         q in int8, at most 127 in magnitude
@@ -14,7 +14,11 @@
 //   |y - x w~^T| <= sum over blocks of e / 2 * sum |w~|, and float32's rounding of K / 32 + 3 terms.
 // A row of y has the same bits whatever rows are computed beside it, and for any number of threads.
 //
-// dtypes of x and y: float32, bfloat16, float16. CPU only.
+// A GPU adds the blocks in another order, one fixed for each K. Where linear_forward_blocks() has more than
+// kMostBlockRows rows there, it does not round x: the weights are decoded into x's type, a piece at a time, and the
+// library multiplies.
+//
+// dtypes of x and y: float32, bfloat16, float16.
 #pragma once
 
 #include <span>
@@ -28,6 +32,9 @@ enum class BlockFormat : uint8_t { kQ8_0, kQ4_0 };
 inline constexpr int64_t kWeightBlock = 32;
 inline constexpr int64_t kWeightGroup = 16;  // rows
 
+// Above it a GPU's time for reading the blocks once for every 32 rows is as long as for decoding them.
+inline constexpr int64_t kMostBlockRows = 64;
+
 int64_t block_file_bytes(BlockFormat format);  // of a block in a file: 34, 18
 // Of a matrix; a multiple of 32.
 int64_t block_matrix_bytes(BlockFormat format, int64_t rows, int64_t columns);
@@ -39,12 +46,12 @@ struct BlockMatrix {
       bytes;  // (block_matrix_bytes()) uint8, 32-byte aligned; those that no row has are zero
 };
 
-// Puts one block of a row, as a file holds it, into the bytes of a matrix.
+// Puts one block of a row, as a file holds it, into the bytes of a matrix, which are on the host.
 void store_block(const BlockMatrix& matrix, const Tensor& bytes, int64_t row, int64_t block,
                  const std::byte* from);
 // w (rows, columns) of any of the dtypes above: what the codes stand for.
 void decode_blocks(Ctx& ctx, const Tensor& w, const BlockMatrix& matrix);
-// embedding_forward() of a table in blocks.
+// embedding_forward() of a table in blocks. (On a GPU ids of no entry make rows of NaN.)
 void embedding_forward_blocks(Ctx& ctx, const Tensor& y, const BlockMatrix& table,
                               const ConstTensor& ids, const TableShard& shard = {});
 

@@ -22,12 +22,15 @@ DECODE = ["qwen2.5-0.5b", "qwen2.5-1.5b", "llama-1b", "qwen2.5-7b", "llama-8b"]
 LONG = ["--prompt", 16384, "--tokens", 64]
 DECODE_ALSO = [("llama-1b", "16,384 tokens", LONG),
                ("llama-1b", "16,384 tokens, cache int8", [*LONG, "--kv-cache-dtype", "int8"]),
-               ("llama-1b", "16,384 tokens, cache fp8_e4m3", [*LONG, "--kv-cache-dtype", "fp8_e4m3"])]
+               ("llama-1b", "16,384 tokens, cache fp8_e4m3", [*LONG, "--kv-cache-dtype", "fp8_e4m3"]),
+               ("llama-1b", "weights q8_0", ["--quantization", "q8_0"]),
+               ("llama-1b", "weights q4_0", ["--quantization", "q4_0"])]
 GEMM = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"]
 MICRO_BATCHES, STEP_TOKENS = 8, 524288
 
 REHEARSED_MODEL = "quickstart"
 REHEARSED = {"batch": 1, "sequence_length": 16}
-REHEARSED_DECODE = [("quickstart", "cache int8", ["--kv-cache-dtype", "int8"])]
+REHEARSED_DECODE = [("quickstart", "cache int8", ["--kv-cache-dtype", "int8"]),
+                    ("quickstart", "weights q8_0", ["--quantization", "q8_0"])]
 REHEARSED_FP8 = "llama-15m"  # products in fp8 want multiples of 16
 REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64

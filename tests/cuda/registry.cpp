@@ -10,6 +10,7 @@ std::vector<OpCase> all_cases() {
            // one on a line: families are added side by side
            activation_cases,
            attention_cases,
+           block_weight_cases,
            cross_entropy_cases,
            elementwise_cases,
            expert_cases,
@@ -34,20 +35,14 @@ std::vector<OpCase> all_cases() {
 }
 
 std::map<std::string, std::string> ops_without_case() {
-  const char* const blocks = "on the CPU only: a GPU's device is refused beside --quantization";
   return {
-      {"block_product", blocks},
-      {"decode_blocks", blocks},
       {"device_seconds", "a measurement"},
-      {"embedding_forward_blocks", blocks},
       {"fill_from_host", "host work by its meaning, tried by training runs"},
       {"fill_noise", "host work by its meaning, of measurements"},
       {"library_gemm", "called by gemm and the linear ops only, which have cases"},
       {"library_gemm_packed", "called by linear_forward_packed only"},
       {"library_pack", "called by pack_weight only"},
-      {"linear_forward_blocks", blocks},
       {"measure_device_peak", "a measurement"},
-      {"quantize_rows", blocks},
       {"read_on_host", "host work by its meaning, tried by training runs"},
       {"to_host", "a copy to the host, tried by training runs"},
   };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/device/graph.h"
+#include "engine/ops/block_weight.h"
 #include "serving/engine/generate.h"
 #include "tests/emulator/emulator.h"
 #include "tests/serving/tiny_model.h"
@@ -13,8 +14,11 @@ namespace {
 
 // A model with the same weights on the CPU (no gpu) and on the device.
 struct Decoding {
-  Decoding(const ModelConfig& config, DType dtype, cuda::Context* gpu)
-      : ctx(1, "test", gpu), model(config, dtype), store(model.parameters(), dtype) {
+  Decoding(const ModelConfig& config, DType dtype, cuda::Context* gpu,
+           std::optional<BlockFormat> format = {})
+      : ctx(1, "test", gpu),
+        model(config, dtype),
+        store(model.parameters(), dtype, {}, {.blocks = format}) {
     model.reserve_positions(ctx, config.max_positions);
     store.allocate(ctx, false);
     store.initialize(ctx, 5);
@@ -128,6 +132,27 @@ TEST(DecodeOnGpuCodes, AreRecordedAndReadAsOnTheCpu) {
       expect_same(there.text({3, 14, 15, 9, 2, 6}, 24), here.text({3, 14, 15, 9, 2, 6}, 24),
                   dtype == DType::kF32 ? 1e-2 : 4e-2);
       EXPECT_EQ(emulator::counters().graph_launches, 22);
+    }
+}
+
+// The same for activations, which are rounded to int8. A prompt of many tokens is multiplied with decoded weights
+// without that rounding, which is worth 2 % of a logit's size (tests/serving/test_block_model.cpp).
+TEST(DecodeOnGpuBlocks, WriteTheTextOfTheCpu) {
+  std::vector<int32_t> long_prompt(kMostBlockRows + 3);
+  for (size_t i = 0; i < long_prompt.size(); ++i) long_prompt[i] = static_cast<int32_t>(i * 7 % 37);
+  for (const ModelFamily family : {ModelFamily::kLlama, ModelFamily::kGpt2, ModelFamily::kMixtral})
+    for (const BlockFormat format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0}) {
+      emulator::reset();
+      const auto gpu = cuda::open(0);
+      SCOPED_TRACE(concat(static_cast<int>(family), ", format ", static_cast<int>(format)));
+      ModelConfig config = tiny_model(family);
+      config.max_positions = 96;
+      Decoding here(config, DType::kF32, nullptr, format);
+      Decoding there(config, DType::kF32, gpu.get(), format);
+      const std::vector<int32_t> prompt = {3, 14, 15, 9};
+      expect_same(there.text(prompt, 12), here.text(prompt, 12), 1e-2);
+      expect_same(there.text(long_prompt, 12), here.text(long_prompt, 12), 8e-2);
+      EXPECT_EQ(emulator::counters().graph_launches, family == ModelFamily::kMixtral ? 0 : 20);
     }
 }
 

@@ -105,6 +105,53 @@ TEST(Mma, MultipliesFragmentsLaidOutAsTheManualSays) {
   check_product<f16>();
 }
 
+// Element i of a lane's fragments of int8.
+Place a_byte(int lane, int i) {
+  const bool upper = (0 <= i && i < 4) || (8 <= i && i < 12);
+  return {upper ? lane >> 2 : (lane >> 2) + 8, lane % 4 * 4 + (i & 3) + (i < 8 ? 0 : 16)};
+}
+Place b_byte(int lane, int i) { return {lane % 4 * 4 + (i & 3) + (i < 4 ? 0 : 16), lane >> 2}; }
+
+struct IntegerFragments {
+  uint32_t a[32][4], b[32][2];
+  int32_t d[32][4];
+};
+void integer_kernel(IntegerFragments* f) {
+  const auto lane = threadIdx.x;
+  mma_m16n8k32(f->d[lane], f->a[lane], f->b[lane]);
+}
+
+TEST(Mma, MultipliesIntegersLaidOutAsTheManualSays) {
+  const auto integer = [](uint64_t stream, int i) {
+    return static_cast<int>(philox_word({1, stream}, static_cast<uint64_t>(i)) % 256) - 128;
+  };
+  const auto a = [&](Place p) { return integer(4, p.row * 32 + p.column); };
+  const auto b = [&](Place p) { return integer(5, p.row * 8 + p.column); };
+  const auto byte = [](int x, int i) {
+    return (static_cast<uint32_t>(x) & 0xffu) << (8 * (i % 4));
+  };
+  const OnDevice<IntegerFragments> memory;
+  IntegerFragments* const device = memory.get();
+  {
+    const emulator::ScopedDeviceAccess access;
+    *device = {};
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < 16; ++i) device->a[lane][i / 4] |= byte(a(a_byte(lane, i)), i);
+      for (int i = 0; i < 8; ++i) device->b[lane][i / 4] |= byte(b(b_byte(lane, i)), i);
+      for (int i = 0; i < 4; ++i) device->d[lane][i] = 1000 * lane + i;
+    }
+  }
+  run_warp([device] { integer_kernel(device); }, 0);
+  const emulator::ScopedDeviceAccess access;
+  for (int lane = 0; lane < 32; ++lane)
+    for (int i = 0; i < 4; ++i) {
+      const Place p = d_place(lane, i);
+      int want = 1000 * lane + i;
+      for (int k = 0; k < 32; ++k) want += a({p.row, k}) * b({k, p.column});
+      EXPECT_EQ(device->d[lane][i], want) << "lane " << lane << ", element " << i;
+    }
+}
+
 struct Loaded {
   uint32_t plain[32][4], transposed[32][4];
 };

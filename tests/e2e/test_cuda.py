@@ -88,6 +88,10 @@ class OnGpu(tiny_run.RunTest):
                 self.assertEqual(there, on_cpu)
             else:
                 self.assert_close([[0, loss_of(there)]], [[0, loss_of(on_cpu)]])
+        # Of more tokens than a GPU rounds to int8.
+        evaluate = ["eval", "gpu", "--quantization", "q4_0"]
+        on_cpu, there = (self.trireme(*evaluate, "--device", "cpu")[0], self.emulated(*evaluate, "--device", "cuda")[0])
+        self.assert_close([[0, loss_of(there)]], [[0, loss_of(on_cpu)]], 2e-3)
         self.assert_refused("serve", "gpu", "--port", 0, "--device", "cuda", "--kv-cache-dtype", "float16", program=EMULATED,
                             says=["--kv-cache-dtype float16", "float32", "--device cpu"])
 

@@ -40,6 +40,7 @@ class GpuCheck(harness.CommandTest):
         self.assertGreater(train["whole_step_ms"], 0)
         self.assertGreater(rows["decode quickstart"]["token_ms"], 0)
         self.assertEqual(rows["decode quickstart, cache int8"]["kv_cache"], "int8")
+        self.assertEqual(rows["decode quickstart, weights q8_0"]["weights"], "q8_0")
         self.assertEqual(len(rows["gemm quickstart"]["products"]), 15)
         self.assertEqual(merged["phases"]["models"]["rows"]["comparisons"]["lines"], 14)
         page = (self.folder / "out/gpu.md").read_text()
