@@ -142,7 +142,9 @@ class Weights(harness.CommandTest):
 
     @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
     def test_on_a_gpu(self):
-        self.stop(self.check("--device", "cuda", "--max-model-len", 64, program=os.environ["TRIREME_EMULATED"])[0])
+        for bits in ((), ("--quantization", "q4_0")):
+            self.stop(self.check("--device", "cuda", "--max-model-len", 64, *bits, compare=bits,
+                                 program=os.environ["TRIREME_EMULATED"])[0])
 
     def test_under_mpirun(self):
         server, _, _ = self.check("--tensor", 2, ranks=2)
