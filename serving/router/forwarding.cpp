@@ -1,12 +1,11 @@
 #include "serving/router/forwarding.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
 #include "engine/io/strict_json.h"
+#include "serving/balance/prefix_table.h"
 
 namespace trireme {
 namespace {
@@ -118,7 +117,7 @@ PromptText prompt_text(const HttpRequest& request) {
   const std::string* key = request.head.find("authorization");
   const std::string scope =
       concat(text_of("model"), "\n", text_of("cache_salt"), "\n", key == nullptr ? "" : *key);
-  out.scope = XXH3_64bits(scope.data(), scope.size());
+  out.scope = prefix_scope(scope);
   out.text = text_of("prompt");
   if (out.text.empty()) out.text = text_of("tools") + text_of("messages");
   return out;

@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
+#include "serving/balance/server_choice.h"
 #include "serving/client/client_pool.h"
 #include "serving/http/exchange.h"
 #include "serving/router/router.h"
 #include "serving/router/router_metrics.h"
-#include "serving/router/server_choice.h"
 
 namespace trireme {
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "serving/balance/server_choice.h"
 #include "serving/client/server_address.h"
 #include "serving/http/routes.h"
 #include "serving/http/server.h"
-#include "serving/router/server_choice.h"
 
 namespace trireme {
 

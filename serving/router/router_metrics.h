@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "serving/balance/server_choice.h"
 #include "serving/http/server.h"
-#include "serving/router/server_choice.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/core/error.h"
-#include "serving/router/server_choice.h"
+#include "serving/balance/server_choice.h"
 
 namespace trireme {
 namespace {

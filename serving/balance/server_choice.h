@@ -1,6 +1,7 @@
 // Which of several servers gets a request: the one that has the most of its prompt in its cache, unless that one has
 // too much to do; else the one with the least to do. The rule and its defaults are those of SGLang's router
-// ("cache_aware"); a server's load is what this router has under way there.
+// ("cache_aware"). Servers are those behind a router, or the replicas of a model within one; a server's load is what
+// whoever chooses has under way there: requests, or sequences.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "serving/router/prefix_table.h"
+#include "serving/balance/prefix_table.h"
 
 namespace trireme {
 

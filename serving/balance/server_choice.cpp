@@ -1,4 +1,4 @@
-#include "serving/router/server_choice.h"
+#include "serving/balance/server_choice.h"
 
 #include <algorithm>
 

@@ -1,10 +1,12 @@
-#include "serving/router/prefix_table.h"
+#include "serving/balance/prefix_table.h"
 
 #include <xxhash.h>
 
 #include <algorithm>
 
 namespace trireme {
+
+uint64_t prefix_scope(std::string_view what) { return XXH3_64bits(what.data(), what.size()); }
 
 std::vector<uint64_t> prefix_blocks(std::string_view text, uint64_t scope) {
   std::vector<uint64_t> out(std::min(text.size() / kPrefixBlockBytes, kMostPrefixBlocks));

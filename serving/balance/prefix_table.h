@@ -1,6 +1,7 @@
-// Which servers have seen the beginning of a prompt, and so probably hold its keys and values in their caches.
+// Which servers have seen the beginning of a prompt, and so probably hold its keys and values in their caches. A server
+// is one of those behind a router, or a replica of the model within one.
 //
-// A prompt's text is divided into blocks of kPrefixBlockBytes; a block is known by a hash of itself and all before it
+// A prompt's bytes (of its text, or of its token ids) are divided into blocks of kPrefixBlockBytes; a block is known by a hash of itself and all before it
 // (as vLLM's prefix cache knows blocks of tokens), so that one look-up a block finds the longest beginning. What was
 // looked for longest ago is forgotten first, half of the table at a time.
 #pragma once
@@ -18,7 +19,9 @@ constexpr size_t kMostPrefixBlocks = 4096;  // what is behind them does not coun
 constexpr size_t kMostServers = 64;
 using ServerSet = uint64_t;  // bit i: server i
 
-// Hashes of the text's whole blocks. scope: keeps apart what servers keep apart (models, keys, salts).
+// Of what keeps beginnings apart (models, keys, salts).
+uint64_t prefix_scope(std::string_view what);
+// Hashes of the whole blocks.
 std::vector<uint64_t> prefix_blocks(std::string_view text, uint64_t scope);
 
 // For one thread at a time.
