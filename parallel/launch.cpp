@@ -52,7 +52,8 @@ int free_loopback_port() {
   return ntohs(address.sin_port);
 }
 
-std::vector<std::string> srun_command(int ranks, const std::vector<std::string>& command) {
+std::vector<std::string> srun_command(int ranks, const std::vector<std::string>& command,
+                                      const GroupPlace& place) {
   std::vector<std::string> line{find_program("srun")};
   if (line[0].empty())
     fail_input(
@@ -61,6 +62,11 @@ std::vector<std::string> srun_command(int ranks, const std::vector<std::string>&
   for (const std::string& word : {concat("--ntasks=", ranks), std::string("--mpi=pmix"),
                                   std::string("--kill-on-bad-exit=1"), std::string("--input=none")})
     line.push_back(word);
+  if (place.groups > 1) {
+    const int machines = slurm_machines() / place.groups;
+    line.push_back(concat("--nodes=", machines));
+    line.push_back(concat("--relative=", place.number * machines));
+  }
   line.insert(line.end(), command.begin(), command.end());
   return line;
 }
@@ -145,11 +151,24 @@ RankLauncher rank_launcher(const std::string& name) {
   fail_input("--launcher \"", name, "\" is not one of auto, local, mpirun, srun");
 }
 
+void check_groups(RankLauncher launcher, int groups) {
+  if (groups == 1 || launcher == RankLauncher::kLocal) return;
+  constexpr char kWayOut[] =
+      "--launcher local starts all on this machine; or start one server for each replica and "
+      "`trireme route` before them";
+  if (launcher == RankLauncher::kMpirun)
+    fail_input("--launcher mpirun: it would put the ranks of all ", groups,
+               " replicas on the same cores and GPUs; ", kWayOut);
+  if (const int machines = slurm_machines(); machines == 0 || machines % groups != 0)
+    fail_input("--launcher srun: each of ", groups, " replicas has machines of its own, and the ",
+               "allocation has ", machines, "; ", kWayOut);
+}
+
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
-                                       const std::string& leader) {
+                                       const std::string& leader, const GroupPlace& place) {
   const std::pair<std::string, std::string> told{kLeaderVariable, leader};
-  if (launcher == RankLauncher::kSrun) return {{srun_command(ranks, command), {told}}};
+  if (launcher == RankLauncher::kSrun) return {{srun_command(ranks, command, place), {told}}};
   if (launcher == RankLauncher::kMpirun) {
     std::vector<std::string> line = mpirun_command(this_host(), ranks, command);
     line.insert(line.begin() + 1, {"-x", kLeaderVariable});  // to other machines too
@@ -158,9 +177,11 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   const std::string port = text(free_loopback_port());
   std::vector<RankCommand> out;
   out.reserve(static_cast<size_t>(ranks));
+  const std::string all = concat(place.number * ranks, "/", place.groups * ranks);
   for (int rank = 0; rank < ranks; ++rank)
     out.push_back({command,
                    {told,
+                    {kMachineRanksVariable, all},
                     {"MASTER_ADDR", "127.0.0.1"},
                     {"MASTER_PORT", port},
                     {"RANK", text(rank)},

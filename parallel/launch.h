@@ -30,6 +30,13 @@ void ensure_ranks(int ranks, int argc, char** argv);
 enum class RankLauncher { kLocal, kMpirun, kSrun };
 // "local", "mpirun", "srun"; "auto": srun within an allocation of several machines, else local.
 RankLauncher rank_launcher(const std::string& name);
+// Which of several groups of as many ranks each, side by side and apart: replicas of a model. On one machine each group
+// has its own part of the cores and GPUs, in a Slurm allocation its own machines.
+struct GroupPlace {
+  int number = 0, groups = 1;
+};
+// InputError where a launcher cannot keep so many groups apart.
+void check_groups(RankLauncher launcher, int groups);
 // What to start so that there are `ranks` copies of `command` (argv[0] included), each told of `leader` by its
 // environment, and the variables that it takes besides those of this process.
 struct RankCommand {
@@ -40,7 +47,7 @@ struct RankCommand {
 // is free when this is called.
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
-                                       const std::string& leader);
+                                       const std::string& leader, const GroupPlace& place = {});
 // Starts it with an empty input, no descriptors but the outputs, in a process group of its own: signals of a terminal
 // do not reach it. It is killed when the thread that calls this ends, and so are the ranks that it starts
 // (end_with_parent()). Returns the process number; Error where the system gives no process.

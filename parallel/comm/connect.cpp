@@ -133,7 +133,9 @@ void find_crowds(const std::vector<Hello>& all, RankState& state) {
     const bool same =
         std::ranges::all_of(ranks, [&](const Hello* h) { return h->core_list == first.core_list; });
     if (host == own_host) state.same_cores = same;
-    if (same && static_cast<int>(ranks.size()) > first.cores) state.crowded = true;
+    const int others = host == own_host ? state.neighbours.all : 0;
+    if (same && std::max(static_cast<int>(ranks.size()), others) > first.cores)
+      state.crowded = true;
   }
 }
 
@@ -216,6 +218,7 @@ std::shared_ptr<RankState> connect_rank(std::unique_ptr<Transport> transport,
   if (options.window_bytes < 64)
     fail_input("the node window of ", options.window_bytes, " bytes is too small (at least 64)");
   auto state = std::make_shared<RankState>(std::move(transport), options);
+  state->neighbours = machine_ranks_from_environment();
   Transport& link = *state->transport;
   GroupState hello_group;
   hello_group.rank_state = state;

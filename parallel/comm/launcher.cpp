@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/comm/world.h"
@@ -67,6 +68,20 @@ std::vector<std::string> environment_with(
 }
 
 std::string leader_from_environment() { return variable(kLeaderVariable); }
+
+MachineRanks machine_ranks_from_environment() {
+  const std::string value = variable(kMachineRanksVariable);
+  MachineRanks out;
+  if (value.empty()) return out;
+  std::istringstream in(value);
+  char slash = 0;
+  in >> out.before >> slash >> out.all;
+  if (!in || !in.eof() || slash != '/' || out.before < 0 || out.all <= out.before ||
+      out.all > (1 << 20))
+    fail_input("the variable ", kMachineRanksVariable, "=\"", value,
+               "\" does not say which of how many ranks are this group's");
+  return out;
+}
 
 int slurm_machines() {
   return variable("SLURM_JOB_NUM_NODES").empty() ? 0 : number("SLURM_JOB_NUM_NODES", 1);

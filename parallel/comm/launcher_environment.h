@@ -21,6 +21,14 @@ std::vector<std::string> environment_with(
 // secret (serving/distributed/side_meeting.h). Empty: nobody leads this process.
 inline constexpr const char* kLeaderVariable = "TRIREME_LEADER";
 std::string leader_from_environment();
+// What a process that starts several groups of ranks on this machine tells each of them: "2/6" for the third and fourth
+// rank of six.
+inline constexpr const char* kMachineRanksVariable = "TRIREME_MACHINE_RANKS";
+struct MachineRanks {
+  int before = 0;  // ranks of groups that come before this one's
+  int all = 0;     // of all groups; 0: there is only this one
+};
+MachineRanks machine_ranks_from_environment();
 // Machines of the Slurm allocation that this process lives in; 0: there is none.
 int slurm_machines();
 

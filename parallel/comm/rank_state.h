@@ -6,6 +6,7 @@
 #include "engine/core/memory.h"
 #include "parallel/comm/comm_worker.h"
 #include "parallel/comm/device_collectives.h"
+#include "parallel/comm/launcher_environment.h"
 #include "parallel/comm/transport.h"
 #include "parallel/comm/watchdog.h"
 
@@ -32,6 +33,7 @@ struct RankState {
   Liveness liveness;
   std::vector<RankPlace> places;  // by world rank
   int host_ranks = 0;             // ranks on this rank's machine
+  MachineRanks neighbours;        // other groups on it
   int board_ranks = 1;            // ranks on this rank's board, itself included
   bool same_cores = true;         // they may all use the same cores: nobody has divided them yet
   bool crowded = false;           // some machine of the run has more ranks than cores

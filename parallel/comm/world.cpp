@@ -71,8 +71,8 @@ void World::end() {
 
 int World::rank() const { return state_->transport->rank(); }
 int World::size() const { return state_->transport->size(); }
-int World::local_rank() const { return own_place(*state_).local; }
-int World::local_size() const { return state_->host_ranks; }
+int World::local_rank() const { return state_->neighbours.before + own_place(*state_).local; }
+int World::local_size() const { return std::max(state_->host_ranks, state_->neighbours.all); }
 bool World::shares_cores() const { return state_->same_cores; }
 int World::node() const { return own_place(*state_).node; }
 

@@ -40,8 +40,8 @@ class World {
   Communicator& world() { return *world_; }
   int rank() const;
   int size() const;
-  int local_rank() const;  // among the ranks of this host
-  int local_size() const;  // ranks of this host
+  int local_rank() const;  // among the ranks of this host, of groups beside this one too
+  int local_size() const;  // all of these (rank_commands())
   // Whether the ranks of this host may all use the same cores; false where a launcher bound them.
   bool shares_cores() const;
   int node() const;  // index of this rank's (virtual) node

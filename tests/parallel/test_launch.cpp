@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "engine/core/cpu.h"
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/launch.h"
 #include "tests/support/scratch_directory.h"
@@ -21,7 +22,7 @@ class Environment {
     for (const char* name :
          {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
           "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK", "MASTER_ADDR",
-          "MASTER_PORT", "TRIREME_CONSOLE", "SLURM_JOB_NUM_NODES"}) {
+          "MASTER_PORT", "TRIREME_CONSOLE", "SLURM_JOB_NUM_NODES", kMachineRanksVariable}) {
       const char* old = std::getenv(name);
       before_[name] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
       const auto it = wanted.find(name);
@@ -176,6 +177,48 @@ TEST(RankCommands, AreForTheLauncherThatIsThere) {
   EXPECT_EQ(rank_launcher("local"), RankLauncher::kLocal);
   const Environment one(std::map<std::string, std::string>{{"SLURM_JOB_NUM_NODES", "1"}});
   EXPECT_EQ(rank_launcher("auto"), RankLauncher::kLocal);
+}
+
+TEST(RankCommands, KeepGroupsApart) {
+  const GroupPlace second{.number = 1, .groups = 3};
+  const auto commands = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret", second);
+  for (const RankCommand& command : commands)
+    EXPECT_EQ(value_of(command, kMachineRanksVariable), "2/6");
+  const test::ScratchDirectory folder;
+  std::ofstream(folder / "srun") << "#!/bin/sh\n";
+  chmod((folder / "srun").c_str(), 0755);
+  const std::string before = executable_search_path();
+  setenv("PATH", folder.path().c_str(), 1);
+  {
+    const Environment six(std::map<std::string, std::string>{{"SLURM_JOB_NUM_NODES", "6"}});
+    check_groups(RankLauncher::kSrun, 3);
+    const auto step = rank_commands(RankLauncher::kSrun, 4, {"trireme"}, "a secret", second);
+    for (const char* word : {"--ntasks=4", "--nodes=2", "--relative=2"})
+      EXPECT_EQ(std::count(step[0].words.begin(), step[0].words.end(), word), 1) << word;
+    EXPECT_THROW(check_groups(RankLauncher::kSrun, 4), InputError);
+    EXPECT_THROW(check_groups(RankLauncher::kMpirun, 2), InputError);
+    check_groups(RankLauncher::kMpirun, 1);
+    check_groups(RankLauncher::kLocal, 4);
+  }
+  setenv("PATH", before.c_str(), 1);
+  const Environment none({});
+  EXPECT_THROW(check_groups(RankLauncher::kSrun, 2), InputError);
+}
+
+// The ranks of all groups divide a machine's cores and GPUs among them.
+TEST(MachineRanks, CountThoseOfOtherGroups) {
+  {
+    const Environment third(std::map<std::string, std::string>{{kMachineRanksVariable, "4/6"}});
+    run_thread_worlds(2, [](World& world) {
+      EXPECT_EQ(world.local_rank(), 4 + world.rank());
+      EXPECT_EQ(world.local_size(), 6);
+      EXPECT_EQ(pin_rank(world, 0), std::max(1, available_cores() / 6));
+    });
+  }
+  for (const char* odd : {"4", "6/6", "-1/2", "a/b", "1/2/3", "1/99999999"}) {
+    const Environment given(std::map<std::string, std::string>{{kMachineRanksVariable, odd}});
+    EXPECT_THROW(machine_ranks_from_environment(), InputError) << odd;
+  }
 }
 
 TEST(RankCommands, ReplaceVariables) {
