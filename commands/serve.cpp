@@ -29,6 +29,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr int kMostRanks = 4096;
+
 struct Arguments {
   ServedModelOptions model;
   ListenerOptions listener;
@@ -60,7 +62,7 @@ ServiceConfig service_config(const Arguments& args, ServedModel& model, const st
   config.embedding_size = model.loaded().run_config().model.hidden_size;
   config.end_ids = stop_tokens(model.tokenizer_spec(), model.tokenizer(), chat);
   config.adds_special = model.loaded().wants_special_tokens();
-  const int64_t running = model.limits().sequences;
+  const int64_t running = model.limits().sequences * static_cast<int64_t>(model.replicas());
   config.admission = {
       .running = running,
       .waiting = 4 * running,
@@ -78,9 +80,9 @@ ServiceConfig service_config(const Arguments& args, ServedModel& model, const st
 }
 
 // Until somebody wants it to end; an Error where the model cannot be computed any more.
-void wait_for_the_end(const Engine& engine, const ServedModel& model, HttpServer& server) {
+void wait_for_the_end(const Replicas& engines, const ServedModel& model, HttpServer& server) {
   while (StopSignals::count() == 0) {
-    if (const std::string why = engine.failure(); !why.empty() && !model.recovers_from(why)) {
+    if (const std::string why = engines.failure(); !why.empty() && !model.recovers_from(why)) {
       server.drain(milliseconds(2000));  // everybody is told
       throw Error(concat("the model cannot be computed any more: ", why));
     }
@@ -88,72 +90,93 @@ void wait_for_the_end(const Engine& engine, const ServedModel& model, HttpServer
   }
 }
 
-void drain(const Arguments& args, Engine& engine, Service& service, HttpServer& server) {
+void drain(const Arguments& args, Replicas& engines, Service& service, HttpServer& server) {
   service.admission().close("shutting_down", "the server is shutting down");
   if (drain_requests(args.listener, server)) return;
-  engine.stop();
+  engines.stop();
   server.drain(milliseconds(2000));
 }
 
 // While both are there.
-class TellsEngine {
+class TellsEngines {
  public:
-  TellsEngine(ServedModel& model, Engine& engine) : model_(model) { model.tell(&engine); }
-  ~TellsEngine() { model_.tell(nullptr); }
-  TellsEngine(const TellsEngine&) = delete;
-  TellsEngine& operator=(const TellsEngine&) = delete;
+  TellsEngines(ServedModel& model, Replicas& engines) : model_(model) { model.tell(&engines); }
+  ~TellsEngines() { model_.tell(nullptr); }
+  TellsEngines(const TellsEngines&) = delete;
+  TellsEngines& operator=(const TellsEngines&) = delete;
 
  private:
   ServedModel& model_;
 };
 
-void serve(const Arguments& args, ServedModel& model) {
+CacheInfo cache_info(const Arguments& args, ServedModel& model) {
+  const ModelConfig& shape = model.loaded().run_config().model;
+  const KvType kept = args.model.kv_type.value_or(KvType{model.dtype()});
+  const int ranks = std::max({1, args.model.ranks, detect_launcher().ranks});
+  return {
+      .block_size = model.limits().block_tokens,
+      .blocks = model.limits().blocks,
+      .dtype = text(kept),
+      .speculation = args.speculation.tokens > 0,
+      .cost = inference_cost(shape, quantized_weight_bytes(args.model.quantization, model.dtype()),
+                             row_bytes(kept, shape.head_dim)),
+      .ranks = ranks / static_cast<int>(model.replicas())};
+}
+
+Replicas start_engines(const Arguments& args, ServedModel& model, ServingMetrics& metrics) {
   const StepLimits& limits = model.limits();
+  const BatchingConfig config{.max_sequences = limits.sequences,
+                              .max_step_tokens = limits.tokens,
+                              .max_model_len = limits.length,
+                              .speculation = args.speculation};
+  std::vector<std::unique_ptr<Engine>> engines;
+  for (size_t replica = 0; replica < model.replicas(); ++replica) {
+    EngineMetrics& told = metrics.of(replica);
+    engines.push_back(std::make_unique<Engine>(
+        model.make_executor(replica), config, limits.blocks, limits.block_tokens,
+        [&told](const StepReport& report) { told.step(report); }, model.make_drafter()));
+    engines.back()->between_steps([&] { model.move_here(); });
+  }
+  // As SGLang's router has it (64) for as many sequences as run by default.
+  const BalanceRule rule{.absolute = std::max<int64_t>(limits.sequences / 4, 1)};
+  return Replicas(std::move(engines), rule);
+}
+
+void log_model(const Arguments& args, ServedModel& model, bool chats) {
+  const StepLimits& limits = model.limits();
+  const KvType kept = args.model.kv_type.value_or(KvType{model.dtype()});
+  log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
+           ", weights in ", quantization_name(args.model.quantization, model.dtype()), ", on ",
+           model.device());
+  log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
+           " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens, " in ",
+           text(kept), "; chats: ", chats ? "yes" : "no, there is no template");
+  if (!args.model.draft.empty())
+    log_info("guesses of ", args.model.draft, ", ", args.speculation.tokens, " tokens at a time");
+}
+
+void serve(const Arguments& args, ServedModel& model) {
   std::unique_ptr<ChatTemplate> chat;
   const std::string source =
       model.loaded().find_chat_template(args.chat_template, model.tokenizer_spec());
   if (!source.empty()) chat = std::make_unique<ChatTemplate>(source);
-  const ModelConfig& shape = model.loaded().run_config().model;
-  const KvType kept = args.model.kv_type.value_or(KvType{model.dtype()});
-  ServingMetrics metrics(
-      args.names.front(), limits.length,
-      {.block_size = limits.block_tokens,
-       .blocks = limits.blocks,
-       .dtype = text(kept),
-       .speculation = args.speculation.tokens > 0,
-       .cost = inference_cost(shape, quantized_weight_bytes(args.model.quantization, model.dtype()),
-                              row_bytes(kept, shape.head_dim)),
-       .ranks = std::max({1, args.model.ranks, detect_launcher().ranks})});
-  // Only the engine's threads keep to cores of their own.
+  ServingMetrics metrics(args.names.front(), model.limits().length, cache_info(args, model),
+                         model.replicas());
+  // Only the engines' threads keep to cores of their own.
   allow_cores(0, available_cores());
-  Engine engine(
-      model.make_executor(),
-      {.max_sequences = limits.sequences,
-       .max_step_tokens = limits.tokens,
-       .max_model_len = limits.length,
-       .speculation = args.speculation},
-      limits.blocks, limits.block_tokens, [&](const StepReport& report) { metrics.step(report); },
-      model.make_drafter());
-  engine.between_steps([&] { model.move_here(); });
-  const TellsEngine told(model, engine);
-  Service service(engine, model.tokenizer(), chat.get(), metrics,
+  Replicas engines = start_engines(args, model, metrics);
+  const TellsEngines told(model, engines);
+  Service service(engines, model.tokenizer(), chat.get(), metrics,
                   service_config(args, model, source));
   const StopSignals signals;
   Routes routes = service.routes();
   add_page(routes);
   HttpServer server(http_config(args.listener), std::move(routes),
                     [&](const RequestSummary& summary) { service.count(summary); });
-  log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
-           ", weights in ", quantization_name(args.model.quantization, model.dtype()), ", on ",
-           model.device());
-  log_info("sequences of ", limits.length, " tokens, ", limits.sequences,
-           " at a time, KV cache of ", limits.blocks, " blocks of ", limits.block_tokens, " in ",
-           text(kept), "; chats: ", chat != nullptr ? "yes" : "no, there is no template");
-  if (!args.model.draft.empty())
-    log_info("guesses of ", args.model.draft, ", ", args.speculation.tokens, " tokens at a time");
+  log_model(args, model, chat != nullptr);
   print_listening(args.listener, server.port());
-  wait_for_the_end(engine, model, server);
-  drain(args, engine, service, server);
+  wait_for_the_end(engines, model, server);
+  drain(args, engines, service, server);
 }
 
 // "NAME=DIR" of --lora-modules.
@@ -195,6 +218,26 @@ void read_speculation(Arguments& args) {
                "\"method\": \"ngram\" goes with any number");
 }
 
+// What vLLM's users type says nothing of ranks: as many as the sizes need.
+void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
+  const ParallelSizes& sizes = model.layout.sizes;
+  if (launcher.kind != Launcher::kNone) {
+    if (model.replicas > 1)
+      fail_input(
+          "--data-parallel-size ", model.replicas, ": the ranks of ", launcher.name,
+          " hold the model once; `trireme serve --ranks N` without a launcher starts replicas, "
+          "or start one server for each and `trireme route` before them");
+    return;
+  }
+  const int64_t needed = int64_t{sizes.tp} * sizes.pp * model.replicas;
+  if (model.ranks > 0 || needed == 1) return;
+  if (needed > kMostRanks)
+    fail_input("--tensor-parallel-size ", sizes.tp, " x --pipeline-parallel-size ", sizes.pp,
+               " x --data-parallel-size ", model.replicas, ": at most ", kMostRanks,
+               " ranks can be started");
+  model.ranks = static_cast<int>(needed);
+}
+
 void run(Arguments args, const CommandLine& line) {
   if (args.names.empty()) args.names = {args.model.model};
   split_modules(args);
@@ -204,15 +247,15 @@ void run(Arguments args, const CommandLine& line) {
     return serve_as_rank(args.model, leader);
   }
   const LauncherInfo launcher = detect_launcher();
-  const bool front = launcher.kind == Launcher::kNone && args.model.ranks > 0;
   before_connecting([&] {
-    if (!front) ensure_ranks(args.model.ranks, line.argc, line.argv);
-    rank_launcher(args.model.launcher);
+    count_ranks(args.model, launcher);
+    if (launcher.kind != Launcher::kNone) ensure_ranks(args.model.ranks, line.argc, line.argv);
+    check_groups(rank_launcher(args.model.launcher), args.model.replicas);
     read_key_files(args.listener);
     // What is wrong with the address is said before minutes of loading.
     if (launcher.rank == 0) HttpServer(http_config(args.listener), Routes()).stop();
   });
-  if (!front) return serve_under_launcher(args);
+  if (launcher.kind != Launcher::kNone || args.model.ranks == 0) return serve_under_launcher(args);
   FrontModel model(args.model, line);
   serve(args, model);
 }
@@ -297,9 +340,16 @@ void add_rank_options(CLI::App& command, ServedModelOptions& model) {
   command
       .add_option("--ranks", model.ranks,
                   "Start this many ranks, which hold the model together, and outlive them: this "
-                  "process only has the requests (default: as launched)")
+                  "process only has the requests (default: as launched, else as many as the sizes "
+                  "need)")
       ->type_name("N")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, kMostRanks));
+  command
+      .add_option("--data-parallel,--data-parallel-size", model.replicas,
+                  "Replicas of the model, each on its own part of the ranks: one that is lost is "
+                  "started again while the others go on (default: 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, static_cast<int>(kMostServers)));
   command
       .add_option("--launcher", model.launcher,
                   "How --ranks starts them: local (on this machine), mpirun, srun, or auto: srun "

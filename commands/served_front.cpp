@@ -1,10 +1,13 @@
 #include "commands/served_front.h"
 
+#include <future>
+
 #include "commands/rank_options.h"
+#include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/launch.h"
 #include "serving/distributed/side_meeting.h"
-#include "serving/engine/engine.h"
+#include "serving/engine/replicas.h"
 
 namespace trireme {
 namespace {
@@ -49,71 +52,127 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
     single.backend = "single";
     const std::unique_ptr<World> alone = make_world(single);
     open(options, *alone);
-    sizes_of_one_model(options.layout, loaded_->run_config().model, options.ranks);
+    if (options.ranks % options.replicas != 0)
+      fail_input("--ranks ", options.ranks, " cannot be divided among --data-parallel-size ",
+                 options.replicas, " replicas; give a multiple, or leave --ranks out");
+    sizes_of_one_model(options.layout, loaded_->run_config().model,
+                       options.ranks / options.replicas);
   }
-  ranks_ = std::make_unique<RankSupervisor>(
-      RankGroupConfig{.ranks = options.ranks,
-                      .launcher = rank_launcher(options.launcher),
-                      .command = without_keys(own_command(line.argc, line.argv)),
-                      .task = task_of(*loaded_, spec_, options),
-                      .address = options.rank_address});
-  RankReady ready;
+  start(options, line);
   try {
-    ready = ranks_->wait_until_ready();
+    for (const auto& group : groups_) take(group->wait_until_ready());
   } catch (const Error& error) {
     // A rank has said it.
     if (error.code() == ExitCode::kBadInput) throw ReportedError(error.what());
     throw;
   }
+  if (replicas() > 1) device_ = concat(replicas(), " replicas, each of ", device_);
+}
+
+// All replicas' ranks end at the same time.
+FrontModel::~FrontModel() {
+  std::vector<std::future<void>> ends;
+  for (auto& group : groups_)
+    ends.push_back(std::async(std::launch::async, [&group] { group.reset(); }));
+}
+
+void FrontModel::start(const ServedModelOptions& options, const CommandLine& line) {
+  const int replicas = options.replicas;
+  for (int replica = 0; replica < replicas; ++replica)
+    groups_.push_back(std::make_unique<RankSupervisor>(
+        RankGroupConfig{.ranks = options.ranks / replicas,
+                        .launcher = rank_launcher(options.launcher),
+                        .command = without_keys(own_command(line.argc, line.argv)),
+                        .task = task_of(*loaded_, spec_, options),
+                        .address = options.rank_address,
+                        .place = {.number = replica, .groups = replicas}}));
+}
+
+// Where memory differs, all have what the one with the least has.
+void FrontModel::take(const RankReady& ready) {
   const PlanBounds& bounds = ready.bounds;
-  limits_ = {.tokens = bounds.tokens, .sequences = bounds.slots, .length = bounds.length};
-  limits_.blocks = bounds.blocks;
+  const bool first = device_.empty();
+  limits_.tokens = bounds.tokens;
+  limits_.sequences = bounds.slots;
+  limits_.length = first ? bounds.length : std::min(limits_.length, bounds.length);
+  limits_.blocks = first ? bounds.blocks : std::min(limits_.blocks, bounds.blocks);
   limits_.block_tokens = bounds.block_tokens;
   dtype_ = dtype_named(ready.dtype);
-  device_ = ready.device;
+  if (first) device_ = ready.device;
 }
 
-std::unique_ptr<StepExecutor> FrontModel::make_executor() {
-  return std::make_unique<RemoteExecutor>(*ranks_);
+std::unique_ptr<StepExecutor> FrontModel::make_executor(size_t replica) {
+  return std::make_unique<RemoteExecutor>(*groups_[replica]);
 }
 
-void FrontModel::tell(Engine* engine) {
-  if (engine == nullptr) return ranks_->listen({});
-  ranks_->listen([engine](const std::string& why) {
-    if (why.empty())
-      engine->resume();
-    else
-      engine->interrupt(kRanksLost);
-  });
+void FrontModel::tell(Replicas* engines) {
+  for (size_t replica = 0; replica < groups_.size(); ++replica) {
+    RankSupervisor::Listener listener;
+    if (engines != nullptr)
+      listener = [&engine = (*engines)[replica]](const std::string& why) {
+        if (why.empty())
+          engine.resume();
+        else
+          engine.interrupt(kRanksLost);
+      };
+    groups_[replica]->listen(std::move(listener));
+  }
 }
 
 ModelWeights::Place FrontModel::stage(const std::string& path) {
   next_ = loaded_->open_next(path);
-  try {
-    ranks_->stage({.path = next_->checkpoint()});
-  } catch (const Error&) {
-    drop();
-    throw;
-  }
+  stage_on_all({.path = next_->checkpoint()});
   return {next_->checkpoint(), next_->step()};
 }
 
 void FrontModel::stage_adapter(int32_t slot, const std::string& path) {
   adapter_ = loaded_->stage_adapter(static_cast<size_t>(slot), path);
-  try {
-    ranks_->stage({.slot = slot, .path = path});
-  } catch (const Error&) {
-    drop();
-    throw;
-  }
+  stage_on_all({.slot = slot, .path = path});
 }
 
-void FrontModel::use() { ranks_->use(); }
+// Replicas whose ranks are lost load it when they start again (commit()); what is wrong with it one of the others says.
+void FrontModel::stage_on_all(StageRequest request) {
+  staged_ = std::move(request);
+  std::vector<std::future<void>> stages;
+  for (const auto& group : groups_)
+    stages.push_back(std::async(std::launch::async, [&group, this] { group->stage(staged_); }));
+  size_t lost = 0;
+  std::exception_ptr refused, last;
+  for (std::future<void>& stage : stages) {
+    try {
+      stage.get();
+    } catch (const InputError&) {
+      refused = std::current_exception();
+    } catch (const std::exception&) {
+      last = std::current_exception();
+      ++lost;
+    }
+  }
+  if (refused == nullptr && lost == groups_.size()) refused = last;
+  if (refused == nullptr) return;
+  drop();
+  std::rethrow_exception(refused);
+}
+
+bool FrontModel::commit() {
+  for (const auto& group : groups_) group->commit(staged_);
+  return true;
+}
 
 void FrontModel::drop() {
-  ranks_->drop();
+  for (const auto& group : groups_) {
+    try {
+      group->drop();
+    } catch (const Error& error) {  // lost ranks have nothing staged
+      log_warning("weights are not given up: ", error.what());
+    }
+  }
   next_.reset();
   adapter_.reset();
+}
+
+void FrontModel::forget_adapter(int32_t slot) {
+  for (const auto& group : groups_) group->forget_adapter(slot);
 }
 
 void serve_as_rank(ServedModelOptions options, const std::string& leader) {

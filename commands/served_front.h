@@ -1,5 +1,6 @@
 // The model of a process that owns sockets, requests and the scheduler, and has others compute: it starts them, and
-// outlives them (serving/distributed/rank_supervisor.h).
+// outlives them (serving/distributed/rank_supervisor.h). Replicas of the model are groups of ranks that know nothing of
+// each other.
 #pragma once
 
 #include "commands/commands.h"
@@ -10,26 +11,35 @@ namespace trireme {
 
 class FrontModel final : public ServedModel {
  public:
-  // Starts options.ranks processes with this command line and waits until they have loaded. InputError for what does
+  // Starts options.ranks processes with this command line, as many for each of options.replicas, and waits until they
+  // have loaded. InputError for what does
   // not fit together.
   FrontModel(const ServedModelOptions& options, const CommandLine& line);
+  ~FrontModel() override;
 
   DType dtype() override { return dtype_; }
   std::string device() const override { return device_; }
-  std::unique_ptr<StepExecutor> make_executor() override;
+  size_t replicas() const override { return groups_.size(); }
+  std::unique_ptr<StepExecutor> make_executor(size_t replica) override;
   void move_here() override {}
-  void tell(Engine* engine) override;
+  void tell(Replicas* engines) override;
   bool recovers_from(const std::string& why) const override { return why == kRanksLost; }
   Place stage(const std::string& path) override;
   void stage_adapter(int32_t slot, const std::string& path) override;
-  void use() override;
+  bool commit() override;
+  void use(size_t replica) override { groups_[replica]->use(); }
   void drop() override;
-  void forget_adapter(int32_t slot) override { ranks_->forget_adapter(slot); }
+  void forget_adapter(int32_t slot) override;
 
  private:
+  void start(const ServedModelOptions& options, const CommandLine& line);
+  void take(const RankReady& ready);
+  void stage_on_all(StageRequest request);
+
   DType dtype_ = DType::kF32;
   std::string device_;
-  std::unique_ptr<RankSupervisor> ranks_;
+  StageRequest staged_;  // last
+  std::vector<std::unique_ptr<RankSupervisor>> groups_;
 };
 
 // A rank that such a process has started: loads its part, says so, and computes until the other one ends it.

@@ -168,7 +168,7 @@ PlanBounds RankModel::bounds() const {
           .adapters = std::ssize(loaded_->module_columns())};
 }
 
-std::unique_ptr<StepExecutor> RankModel::make_executor() {
+std::unique_ptr<StepExecutor> RankModel::make_executor(size_t) {
   if (followers_ == nullptr) return own_executor();
   return std::make_unique<LeadingExecutor>(own_executor(), *followers_);
 }
@@ -226,7 +226,7 @@ void RankModel::stage_adapter(int32_t slot, const std::string& path) {
                    [&] { adapter_ = loaded_->stage_adapter(static_cast<size_t>(slot), path); });
 }
 
-void RankModel::use() {
+void RankModel::use(size_t) {
   if (followers_ != nullptr) followers_->use();
   if (next_ != nullptr) loaded_->take_weights(*ctx_, *next_);
   if (adapter_ != nullptr) loaded_->take_adapter(*ctx_, *adapter_);

@@ -19,8 +19,8 @@ namespace trireme {
 
 class DraftModel;
 class Drafter;
-class Engine;
 class Heartbeat;
+class Replicas;
 
 struct ServedModelOptions {
   std::string model, adapter, tokenizer, device = "auto";
@@ -37,6 +37,7 @@ struct ServedModelOptions {
       0;  // of each rank; 0: 4 GiB, of a GPU half of what is free; no more than all sequences need
   bool deterministic = false;     // StepLimits::deterministic
   int ranks = 0;                  // that this process starts and outlives; 0: none, or as launched
+  int replicas = 1;               // of the model, which have as many of these each
   std::string launcher = "auto";  // of these (rank_launcher())
   LayoutOptions layout;
   std::string draft;            // model that guesses tokens; empty: there is none
@@ -53,14 +54,16 @@ class ServedModel : public ModelWeights {
   const LoadedModel& loaded() const { return *loaded_; }
   virtual DType dtype() = 0;
   virtual std::string device() const = 0;
-  // Once, for the engine. One process takes the machine's first GPU, which is the current one of every thread.
-  virtual std::unique_ptr<StepExecutor> make_executor() = 0;
+  virtual size_t replicas() const { return 1; }
+  // Once, for the engine of a replica. One process takes the machine's first GPU, which is the current one of every
+  // thread.
+  virtual std::unique_ptr<StepExecutor> make_executor(size_t replica) = 0;
   // The same; nullptr where no draft model was asked for.
   virtual std::unique_ptr<Drafter> make_drafter();
   // From now on what runs parallel loops is the calling thread's.
   virtual void move_here() = 0;
-  // The engine hears from now on when its executor is lost, and when it can compute again; nullptr: none does.
-  virtual void tell(Engine*) {}
+  // Engines hear from now on when their executors are lost, and when they can compute again; nullptr: none does.
+  virtual void tell(Replicas*) {}
   // Whether the engine is told again that it can compute after it has failed with these words.
   virtual bool recovers_from(const std::string&) const { return false; }
   Place served() const override { return {loaded_->checkpoint(), loaded_->step()}; }
@@ -92,13 +95,13 @@ class RankModel final : public ServedModel {
 
   DType dtype() override { return loaded_->parameters().dtype(); }
   std::string device() const override;
-  std::unique_ptr<StepExecutor> make_executor() override;
+  std::unique_ptr<StepExecutor> make_executor(size_t replica) override;
   std::unique_ptr<Drafter> make_drafter() override;
   void move_here() override;
   // Of rank 0: on all ranks that follow it too.
   Place stage(const std::string& path) override;
   void stage_adapter(int32_t slot, const std::string& path) override;
-  void use() override;
+  void use(size_t replica) override;
   void drop() override;
 
  private:

@@ -29,7 +29,9 @@ constexpr SilenceLimits kServingHere{.silent = milliseconds(10'000)}, kServingEl
 }  // namespace
 
 RankSupervisor::RankSupervisor(RankGroupConfig config)
-    : config_(std::move(config)), thread_([this] { loop(); }) {}
+    : config_(std::move(config)),
+      name_(config_.place.groups > 1 ? concat("replica ", config_.place.number, ": ") : ""),
+      thread_([this] { loop(); }) {}
 
 RankSupervisor::~RankSupervisor() {
   {
@@ -68,7 +70,7 @@ StepOutcome RankSupervisor::execute(const StepPlan& plan) {
     return decode_outcome(wait_for_outcome(*group), plan, group->ready.bounds.ids);
   } catch (const std::exception& error) {
     // Whatever it is: ranks that have begun a step without the others are of no use, and start again.
-    log_warning("step ", plan.number, " comes to nothing: ", error.what());
+    log_warning(name_, "step ", plan.number, " comes to nothing: ", error.what());
     for (const auto& channel : group->channels) channel->shut_down();
     fail_lost(kRanksLost);
   }
@@ -108,7 +110,7 @@ void RankSupervisor::ask_all(const Group& group, MessageKind kind,
   try {
     for (const auto& channel : group.channels) channel->send(kind, number, payload);
   } catch (const std::exception& error) {
-    log_warning("weights do not reach all ranks: ", error.what());
+    log_warning(name_, "weights do not reach all ranks: ", error.what());
     for (const auto& channel : group.channels) channel->shut_down();
     fail_lost(kRanksLost);
   }
@@ -127,10 +129,28 @@ void RankSupervisor::stage(const StageRequest& request) {
     const std::lock_guard lock(mutex_);
     if (group_ == nullptr) fail_lost(kRanksLost);
     group = group_;
-    change_ = {.group = group, .request = request, .number = change_.number + 1, .refusal = {}};
+    change_ = {.group = group, .number = change_.number + 1, .refusal = {}};
   }
   ask_all(*group, MessageKind::kStage, encode_stage(request));
   if (const std::string why = wait_for_answers(group); !why.empty()) throw InputError(why);
+  const std::lock_guard lock(mutex_);
+  change_.staged = true;
+}
+
+void RankSupervisor::commit(const StageRequest& request) {
+  std::shared_ptr<Group> outdated;
+  {
+    const std::lock_guard lock(mutex_);
+    if (request.slot < 0)
+      config_.task.model = request.path;
+    else
+      config_.task.adapters.at(static_cast<size_t>(request.slot)) = request.path;
+    ++task_;
+    if (group_ != change_.group || !change_.staged) outdated = group_;
+  }
+  if (outdated == nullptr) return;
+  log_warning(name_, "the ranks have started without what others have staged: they start again");
+  for (const auto& channel : outdated->channels) channel->shut_down();
 }
 
 void RankSupervisor::use() {
@@ -138,8 +158,7 @@ void RankSupervisor::use() {
   {
     const std::lock_guard lock(mutex_);
     if (group_ == nullptr) fail_lost(kRanksLost);
-    if (group_ != change_.group)
-      throw InputError("ranks were lost meanwhile, and have loaded the weights of before");
+    if (group_ != change_.group) return;  // they have loaded what is used now
     group = group_;
   }
   ask_all(*group, MessageKind::kUse);
@@ -154,14 +173,6 @@ void RankSupervisor::drop() {
     if (group == nullptr || group_ != group) return;
   }
   ask_all(*group, MessageKind::kDrop);
-}
-
-// With the mutex.
-void RankSupervisor::remember(const StageRequest& used) {
-  if (used.slot < 0)
-    config_.task.model = used.path;
-  else
-    config_.task.adapters.at(static_cast<size_t>(used.slot)) = used.path;
 }
 
 void RankSupervisor::forget_adapter(int32_t slot) {
@@ -196,7 +207,7 @@ void RankSupervisor::loop() {
       if (outcomes_ > 0) next = kFirstPause;
       outcomes_ = 0;
     }
-    log_warning("the ranks are lost: ", why, "; they start again");
+    log_warning(name_, "the ranks are lost: ", why, "; they start again");
     if (!pause(next)) return;
     next = std::min(2 * next, kLongestPause);
   }
@@ -212,8 +223,9 @@ std::string RankSupervisor::run_group() {
       SideListener listener =
           here ? SideListener::on_this_machine() : SideListener::on_address(config_.address);
       group->on_this_machine = here;
-      group->processes = std::make_unique<RankProcesses>(rank_commands(
-          config_.launcher, config_.ranks, config_.command, listener.address().line()));
+      group->processes = std::make_unique<RankProcesses>(
+          rank_commands(config_.launcher, config_.ranks, config_.command, listener.address().line(),
+                        config_.place));
       meet(*group, listener);
     }
     watch(group);
@@ -251,6 +263,7 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
     const std::lock_guard lock(mutex_);
     ++starts_;
     task = config_.task;
+    group.task = task_;
   }
   group.channels.resize(static_cast<size_t>(config_.ranks));
   group.numbers.resize(group.channels.size());
@@ -321,9 +334,7 @@ void RankSupervisor::take(Group& group, size_t rank, Message message) {
       const std::lock_guard lock(mutex_);
       if (message.number != change_.number || change_.group.get() != &group)
         throw BadMessage(concat(channel.peer(), " answers about weights that nobody asked for"));
-      // Ranks that start load what all have used: where some have not, all start again with what was there before.
-      if (++change_.answers == group.channels.size() && message.kind == MessageKind::kUsed)
-        remember(change_.request);
+      ++change_.answers;
       if (change_.refusal.empty())
         change_.refusal.assign(reinterpret_cast<const char*>(message.payload.data()),
                                message.payload.size());
@@ -347,6 +358,7 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
         (now.bounds.blocks < first_->bounds.blocks || now.bounds.length < first_->bounds.length))
       fail_lost(concat("there is room for ", now.bounds.blocks, " blocks of the KV cache, not for ",
                        first_->bounds.blocks, " as before"));
+    if (group->task != task_) fail_lost("other weights are served by now than they have loaded");
     if (!first_) first_ = now;
     group_ = group;
     why_.clear();
@@ -354,7 +366,7 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     deadline_ = {};
   }
   changed_.notify_all();
-  log_info(config_.ranks, " ranks are ready: ", group->ready.device);
+  log_info(name_, config_.ranks, " ranks are ready: ", group->ready.device);
   const std::lock_guard lock(listening_);
   if (listener_) listener_({});
 }

@@ -33,6 +33,7 @@ struct RankGroupConfig {
   RankTask task = {};                // what it is told then
   std::string address =
       {};  // TCP: of this machine for ranks on others; empty: what its name stands for
+  GroupPlace place = {};  // beside other groups
 };
 
 struct RankGroupCounts {
@@ -61,9 +62,13 @@ class RankSupervisor {
   RankGroupCounts counts() const;
 
   // As of ModelWeights. stage(): InputError with what one of the ranks says, Error(kLostRank) when they are lost
-  // meanwhile. use(): InputError where other ranks have started since, with the weights of before; ranks that start
-  // from then on load what is used now.
+  // meanwhile.
   void stage(const StageRequest& request);
+  // Ranks that start from now on load what is named, which others may have staged; those that have loaded something
+  // else, or are about to, and have not staged it, start again.
+  void commit(const StageRequest& request);
+  // After commit(). Error(kLostRank) when the ranks are lost meanwhile, or were. Nothing where other ranks have started
+  // since.
   void use();
   void drop();
   void forget_adapter(int32_t slot);
@@ -76,16 +81,17 @@ class RankSupervisor {
     std::vector<int> numbers;        // their processes
     std::vector<uint64_t> computed;  // the last steps that they say they have
     bool on_this_machine = true;
+    uint64_t task = 0;  // what it was told to load: task_ at the time
     RankReady ready;    // what rank 0 has said of all
     size_t loaded = 0;  // ranks that have
   };
   // Of weights: what the ranks of a group have answered.
   struct Change {
     std::shared_ptr<Group> group;
-    StageRequest request;
     uint64_t number = 0;
     size_t answers = 0;   // to the last question
     std::string refusal;  // the first
+    bool staged = false;  // by all
   };
   struct Step {
     uint64_t number = 0;  // 0: none is under way
@@ -96,7 +102,6 @@ class RankSupervisor {
   std::shared_ptr<Group> begin_step(const StepPlan& plan);
   std::vector<std::byte> wait_for_outcome(const Group& group);
   void ask_all(const Group& group, MessageKind kind, std::span<const std::byte> payload = {});
-  void remember(const StageRequest& used);
   std::string wait_for_answers(const std::shared_ptr<Group>& group);
   void loop();
   std::string run_group();  // until it is lost: why; or until the end is asked for
@@ -111,7 +116,8 @@ class RankSupervisor {
   bool pause(std::chrono::milliseconds time);  // false: the end was asked for
 
   RankGroupConfig config_;
-  std::mutex listening_;  // of the listener, while it is called
+  const std::string name_;  // for the log; empty where there are no other groups
+  std::mutex listening_;    // of the listener, while it is called
   Listener listener_;
 
   mutable std::mutex mutex_;  // of all below
@@ -124,6 +130,7 @@ class RankSupervisor {
   Change change_;
   std::optional<std::vector<std::byte>> outcome_;
   StepDeadline deadline_;
+  uint64_t task_ = 0;                  // counts changes of config_.task
   int64_t starts_ = 0, outcomes_ = 0;  // outcomes: of the last start
   bool stop_ = false;
   std::thread thread_;

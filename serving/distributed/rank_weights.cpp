@@ -75,7 +75,7 @@ bool WeightsFollower::take(const Message& message) {
   // The leader waits for what it has asked for before.
   if (worker_.joinable()) worker_.join();
   if (message.kind == MessageKind::kUse) {
-    weights_->use();
+    weights_->use(0);
     leader_.send(MessageKind::kUsed, message.number);
   } else if (message.kind == MessageKind::kDrop) {
     begin([this] { weights_->drop(); });

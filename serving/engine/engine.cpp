@@ -118,8 +118,9 @@ void Engine::between_steps(const std::function<void()>& work) {
   done.get_future().get();
 }
 
-void Engine::change_weights(Handover how, std::function<void()> change) {
+std::future<void> Engine::change_weights(Handover how, std::function<void()> change) {
   const auto done = std::make_shared<std::promise<void>>();
+  std::future<void> changed = done->get_future();
   hand_in_work([this, how, change = std::move(change), done] {
     const std::string why = failure();
     if (why.empty())
@@ -127,7 +128,7 @@ void Engine::change_weights(Handover how, std::function<void()> change) {
     else
       done->set_exception(std::make_exception_ptr(Error(why)));
   });
-  done->get_future().get();
+  return changed;
 }
 
 EngineCounts Engine::counts() const {
@@ -218,7 +219,8 @@ void Engine::accept(Incoming& one) {
   const auto hold = holds_.find(one.hold);
   std::string why = failure();
   if (why.empty() && hold != holds_.end() && hold->second) why = kWeightsChange;
-  if (!why.empty()) return one.listener({.finish = FinishReason::kError, .error = why});
+  if (!why.empty())
+    return one.listener({.finish = FinishReason::kError, .error = why, .of_engine = true});
   // The change waits for those of a hold that goes on.
   if (change_ && hold == holds_.end())
     held_.push_back(std::move(one));
@@ -361,7 +363,7 @@ void Engine::end_sequences(const std::string& why) {
   scheduler_.forget_steps();
   publish_counts();
   for (const auto& [id, one] : running)
-    one.listener({.finish = FinishReason::kError, .error = why});
+    one.listener({.finish = FinishReason::kError, .error = why, .of_engine = true});
 }
 
 void Engine::end_all(const std::string& why) {
@@ -389,7 +391,7 @@ void Engine::refuse(std::vector<Incoming>& incoming, const std::string& why) {
     if (one.work)
       one.work();
     else if (one.listener)
-      one.listener({.finish = FinishReason::kError, .error = why});
+      one.listener({.finish = FinishReason::kError, .error = why, .of_engine = true});
   }
 }
 

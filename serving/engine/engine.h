@@ -32,6 +32,9 @@ struct SequenceEvent {
   std::chrono::steady_clock::time_point begun = {};  // when it was first computed
   std::optional<FinishReason> finish = {};
   std::string error = {};  // with kError: what has happened
+  // With kError: to the engine, and not by what was asked for. It may be asked for again.
+  bool of_engine = false;
+  size_t replica = 0;  // of Replicas, that tells it
 };
 
 // Called on the engine's thread, which must not be kept, and nothing thrown to; once the engine has stopped, on
@@ -94,11 +97,11 @@ class Engine {
   // Runs `work` on the engine's thread between two steps and waits for it.
   void between_steps(const std::function<void()>& work);
 
-  // Runs `change`, which gives the executor other weights, on the engine's thread between two steps, and waits for it;
-  // but for kBeside nothing is found in the cache then that was computed before. Error where the engine fails or stops
-  // before it comes to that. What `change` throws is thrown: after an InputError the old weights go on, with any other
-  // the engine has failed. One call at a time.
-  void change_weights(Handover how, std::function<void()> change);
+  // Runs `change`, which gives the executor other weights, on the engine's thread between two steps, after which the
+  // future is ready; but for kBeside nothing is found in the cache then that was computed before. The future has an
+  // Error where the engine fails or stops before it comes to that, and what `change` throws: after an InputError the old
+  // weights go on, with any other the engine has failed. One at a time.
+  [[nodiscard]] std::future<void> change_weights(Handover how, std::function<void()> change);
 
   // The executor cannot compute for now, as failure() says at once: sequences end with an error, those that come
   // too, until resume(); from then on nothing is found in the cache that was computed before. Neither waits.

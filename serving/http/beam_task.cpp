@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-BeamTask::BeamTask(Engine& engine, ServingMetrics& metrics, BeamWork work)
-    : engine_(engine), metrics_(metrics), work_(std::move(work)), open_(work_.prompts.size()) {
+BeamTask::BeamTask(Replicas& engines, ServingMetrics& metrics, BeamWork work)
+    : engines_(engines), metrics_(metrics), work_(std::move(work)), open_(work_.prompts.size()) {
   for (const SequenceRequest& prompt : work_.prompts) {
     BeamSearchConfig config = work_.search;
     config.max_tokens = prompt.max_tokens;
@@ -32,11 +32,12 @@ void BeamTask::give_up(const char* reason) {
   const Clock::time_point now = Clock::now();
   for (Search& search : searches_) {
     for (SequenceId& id : search.ids)
-      if (const SequenceId running = std::exchange(id, 0); running != 0) engine_.cancel(running);
+      if (const SequenceId running = std::exchange(id, 0); running != 0) engines_.cancel(running);
     if (std::exchange(search.told, true)) continue;
     for (size_t i = 0; i < work_.n; ++i)
-      metrics_.finished({.reason = reason, .seconds = seconds_between(work_.arrival, now)});
-    metrics_.prompt_finished(0);
+      metrics_of(search).finished(
+          {.reason = reason, .seconds = seconds_between(work_.arrival, now)});
+    metrics_of(search).prompt_finished(0);
   }
 }
 
@@ -44,6 +45,7 @@ void BeamTask::start(std::function<void()> wake) {
   mailbox_->open(std::move(wake));
   entered_ = Clock::now();
   for (size_t p = 0; p < searches_.size(); ++p) begin_round(p);
+  metrics_of(searches_.front()).entered(work_.asked.n, work_.asked.max_tokens);
 }
 
 void BeamTask::begin_round(size_t number) {
@@ -63,16 +65,21 @@ void BeamTask::begin_round(size_t number) {
     sequence.choice = choice;
     sequence.max_tokens = 1;
     sequence.hold = hold_;
-    search.ids[b] =
-        engine_.add(std::move(sequence), [mailbox = mailbox_, number, b](SequenceEvent&& event) {
+    search.ids[b] = engines_.add(
+        std::move(sequence),
+        [mailbox = mailbox_, number, b](SequenceEvent&& event) {
           mailbox->put([&](Arrived& arrived) {
-            if (event.finish == FinishReason::kError)
+            if (event.finish == FinishReason::kError) {
               arrived.error = event.error;
-            else
+              arrived.of_engine = event.of_engine;
+            } else {
               arrived.letters.push_back({number, b, std::move(event)});
+            }
             return true;
           });
-        });
+        },
+        search.first);
+    if (search.first == 0) search.first = search.ids[b];
   }
 }
 
@@ -80,9 +87,11 @@ PendingReply::Part BeamTask::take() {
   Part part;
   std::vector<Letter> letters;
   std::string error = mailbox_->failure();
+  bool of_engine = false;
   mailbox_->look([&](Arrived& arrived) {
     letters.swap(arrived.letters);
     if (!arrived.error.empty()) error = arrived.error;
+    of_engine = arrived.of_engine;
   });
   if (error.empty() && bytes_of(letters) > kQuickBytes) {
     part.work = [this, letters = std::move(letters)]() mutable {
@@ -94,7 +103,7 @@ PendingReply::Part BeamTask::take() {
   int64_t bytes = work_.reply.held_bytes();
   for (const Search& search : searches_) bytes += search.beams.bytes();
   if (!error.empty())
-    part.whole = reply_of(engine_error(engine_, error));
+    part.whole = reply_of(engine_error(error, of_engine));
   else if (!work_.held.set(bytes))
     part.whole =
         reply_of(size_error(work_.held, "ask for fewer beams, tokens or log-probabilities", "n"));
@@ -133,8 +142,9 @@ void BeamTask::accept(Letter& letter) {
   if (--search.open > 0) return;
   if (search.beams.rounds() == 0) {
     search.first_token = Clock::now();
-    metrics_.prompt_computed(lengths_[letter.prompt], search.cached_prompt);
-    metrics_.first_token(seconds_between(work_.arrival, search.first_token));
+    EngineMetrics& metrics = metrics_of(search);
+    metrics.prompt_computed(lengths_[letter.prompt], search.cached_prompt);
+    metrics.first_token(seconds_between(work_.arrival, search.first_token));
     work_.place->set_prompt_tokens(prompt_tokens_ -= lengths_[letter.prompt]);
   }
   search.beams.advance(search.following);
@@ -158,21 +168,25 @@ void BeamTask::finish(size_t number) {
     work_.reply.accept(choice, search.prompt, texts[i].tokens, search.cached_prompt,
                        texts[i].ended ? FinishReason::kStop : FinishReason::kLength, no_frames);
     longest = std::max(longest, std::ssize(texts[i].tokens));
-    metrics_.generated(std::ssize(texts[i].tokens));
+    metrics_of(search).generated(std::ssize(texts[i].tokens));
     count(choice, search);
   }
-  metrics_.prompt_finished(longest);
+  metrics_of(search).prompt_finished(longest);
 }
 
 void BeamTask::count(size_t choice, const Search& search) {
   const Clock::time_point now = Clock::now();
-  metrics_.finished({.reason = work_.reply.finish_reason(choice),
-                     .generated = work_.reply.completion_tokens(choice),
-                     .seconds = seconds_between(work_.arrival, now),
-                     .decode_seconds = seconds_between(search.first_token, now),
-                     .queue_seconds = seconds_between(entered_, search.begun),
-                     .prefill_seconds = seconds_between(search.begun, search.first_token),
-                     .inference_seconds = seconds_between(search.begun, now)});
+  metrics_of(search).finished({.reason = work_.reply.finish_reason(choice),
+                               .generated = work_.reply.completion_tokens(choice),
+                               .seconds = seconds_between(work_.arrival, now),
+                               .decode_seconds = seconds_between(search.first_token, now),
+                               .queue_seconds = seconds_between(entered_, search.begun),
+                               .prefill_seconds = seconds_between(search.begun, search.first_token),
+                               .inference_seconds = seconds_between(search.begun, now)});
+}
+
+EngineMetrics& BeamTask::metrics_of(const Search& search) const {
+  return metrics_.of(engines_.replica_of(search.first));
 }
 
 std::string BeamTask::error_event(const ApiError& error) const { return error_body(error); }

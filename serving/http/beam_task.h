@@ -19,6 +19,7 @@ struct BeamWork {
   size_t n = 1;             // texts told of each
   BeamSearchConfig search;  // but max_tokens
   GenerationReply reply;    // of n choices
+  AskedFor asked = {};
   std::unique_ptr<Admission::Place> place;
   std::chrono::steady_clock::time_point arrival;
   HeldBytes held;                          // for the searches and the answer
@@ -28,7 +29,7 @@ struct BeamWork {
 class BeamTask final : public PendingReply {
  public:
   // Both must outlive this object.
-  BeamTask(Engine& engine, ServingMetrics& metrics, BeamWork work);
+  BeamTask(Replicas& engines, ServingMetrics& metrics, BeamWork work);
   ~BeamTask() override;
 
   void start(std::function<void()> wake) override;
@@ -43,15 +44,17 @@ class BeamTask final : public PendingReply {
   };
   struct Arrived {
     std::vector<Letter> letters;
-    std::string error;  // of a sequence
+    std::string error;       // of a sequence
+    bool of_engine = false;  // the error
   };
   struct Search {
     BeamSearch beams;
     std::vector<SequenceId> ids = {};                       // of this round; 0: it has ended
     std::vector<std::vector<TokenLogprob>> following = {};  // of it
     size_t open = 0;                                        // of them have not ended
-    bool told = false;                                      // its texts are in the reply
-    std::vector<ChosenToken> prompt = {};                   // what is told of it
+    SequenceId first = 0;  // of all: where it was computed the others are, who find it in the cache
+    bool told = false;     // its texts are in the reply
+    std::vector<ChosenToken> prompt = {};  // what is told of it
     int64_t cached_prompt = 0;
     Clock::time_point begun = {}, first_token = {};
   };
@@ -61,8 +64,9 @@ class BeamTask final : public PendingReply {
   void finish(size_t number);
   void count(size_t choice, const Search& search);
   void give_up(const char* reason);
+  EngineMetrics& metrics_of(const Search& search) const;
 
-  Engine& engine_;
+  Replicas& engines_;
   ServingMetrics& metrics_;
   BeamWork work_;
   std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();

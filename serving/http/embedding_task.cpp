@@ -18,13 +18,16 @@ void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimension
     arrived.embeddings[text] = std::move(embedding);
     arrived.ended[text] = true;
     ++arrived.ends;
-    if (arrived.error.empty()) arrived.error = std::move(event.error);
+    if (arrived.error.empty()) {
+      arrived.error = std::move(event.error);
+      arrived.of_engine = event.of_engine;
+    }
     return true;
   });
 }
 
-EmbeddingTask::EmbeddingTask(Engine& engine, ServingMetrics& metrics, EmbeddingWork work)
-    : engine_(engine), metrics_(metrics), work_(std::move(work)) {
+EmbeddingTask::EmbeddingTask(Replicas& engines, ServingMetrics& metrics, EmbeddingWork work)
+    : engines_(engines), metrics_(metrics), work_(std::move(work)) {
   mailbox_->look([&](Arrived& arrived) {
     arrived.embeddings.resize(work_.texts.size());
     arrived.ended.resize(work_.texts.size());
@@ -37,7 +40,7 @@ EmbeddingTask::~EmbeddingTask() {
   mailbox_->close();
   const std::vector<bool> ended = mailbox_->look([](Arrived& arrived) { return arrived.ended; });
   for (size_t i = 0; i < ids_.size(); ++i)
-    if (!ended[i]) engine_.cancel(ids_[i]);
+    if (!ended[i]) engines_.cancel(ids_[i]);
 }
 
 void EmbeddingTask::start(std::function<void()> wake) {
@@ -50,28 +53,30 @@ void EmbeddingTask::add_texts(size_t ended) {
     const size_t i = ids_.size();
     const int64_t tokens = std::ssize(work_.texts[i].prompt);
     work_.texts[i].hold = hold_;
-    ids_.push_back(engine_.add(std::move(work_.texts[i]),
-                               [&metrics = metrics_, mailbox = mailbox_, i, tokens,
-                                dimensions = work_.dimensions](SequenceEvent&& event) {
-                                 if (!event.finish) return;
-                                 if (event.finish != FinishReason::kError)
-                                   metrics.prompt_computed(tokens, event.cached_prompt);
-                                 put(*mailbox, i, dimensions, event);
-                               }));
+    ids_.push_back(engines_.add(
+        std::move(work_.texts[i]), [&metrics = metrics_, mailbox = mailbox_, i, tokens,
+                                    dimensions = work_.dimensions](SequenceEvent&& event) {
+          if (!event.finish) return;
+          if (event.finish != FinishReason::kError)
+            metrics.of(event.replica).prompt_computed(tokens, event.cached_prompt);
+          put(*mailbox, i, dimensions, event);
+        }));
   }
 }
 
 PendingReply::Part EmbeddingTask::take() {
   Part part;
   std::string error = mailbox_->failure();
+  bool of_engine = false;
   size_t ended = 0;
   mailbox_->look([&](Arrived& arrived) {
     if (!arrived.error.empty()) error = arrived.error;
+    of_engine = arrived.of_engine;
     ended = arrived.ends;
     if (ended == work_.texts.size() && embeddings_.empty()) embeddings_.swap(arrived.embeddings);
   });
   if (!error.empty())
-    part.whole = reply_of(engine_error(engine_, error));
+    part.whole = reply_of(engine_error(error, of_engine));
   else if (ended < work_.texts.size())
     add_texts(ended);
   else

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/engine/engine.h"
+#include "serving/engine/replicas.h"
 #include "serving/http/admission.h"
 #include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
@@ -29,8 +29,8 @@ struct EmbeddingWork {
 
 class EmbeddingTask final : public PendingReply {
  public:
-  // Both must outlive this object, and the metrics the engine.
-  EmbeddingTask(Engine& engine, ServingMetrics& metrics, EmbeddingWork work);
+  // Both must outlive this object, and the metrics the engines.
+  EmbeddingTask(Replicas& engines, ServingMetrics& metrics, EmbeddingWork work);
   ~EmbeddingTask() override;
 
   void start(std::function<void()> wake) override;
@@ -43,10 +43,11 @@ class EmbeddingTask final : public PendingReply {
     std::vector<bool> ended;  // of each text
     size_t ends = 0;
     std::string error;
+    bool of_engine = false;  // the error
   };
   static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, SequenceEvent& event);
   void add_texts(size_t ended);
-  Engine& engine_;
+  Replicas& engines_;
   ServingMetrics& metrics_;
   EmbeddingWork work_;
   int64_t prompt_tokens_ = 0;

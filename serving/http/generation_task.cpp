@@ -32,17 +32,17 @@ ApiError size_error(const HeldBytes& held, const std::string& way_out, const std
           "answer_too_large"};
 }
 
-ApiError engine_error(const Engine& engine, const std::string& why) {
+ApiError engine_error(const std::string& why, bool of_engine) {
   const std::string told = told_to_clients(why);
   if (why == kAllForbidden) return {400, told, "", "no_token_allowed"};
-  if (engine.failure().empty() && why != kWeightsChange) return {500, told, "", "engine_failure"};
+  if (!of_engine) return {500, told, "", "engine_failure"};
   return ApiError(503, told, "", "engine_failure").retry_after(1000);
 }
 
 // When it is full nothing is computed for its reader any more: who reads slower than a model writes would have the whole
 // text lie here.
 struct GenerationTask::Arrived {
-  Engine& engine;
+  Replicas& engines;
   HeldBytes held;
   std::vector<Letter> letters = {};
   std::vector<SequenceId> senders = {};
@@ -67,7 +67,7 @@ struct GenerationTask::Arrived {
   void overflow() {
     overflown = true;
     letters.clear();
-    for (const SequenceId id : senders) engine.cancel(id);
+    for (const SequenceId id : senders) engines.cancel(id);
   }
   void know(const std::vector<SequenceId>& ids) {
     senders.insert(senders.end(), ids.begin(), ids.end());
@@ -75,12 +75,12 @@ struct GenerationTask::Arrived {
   }
 };
 
-GenerationTask::GenerationTask(Engine& engine, ServingMetrics& metrics, GenerationWork work)
-    : engine_(engine),
+GenerationTask::GenerationTask(Replicas& engines, ServingMetrics& metrics, GenerationWork work)
+    : engines_(engines),
       metrics_(metrics),
       work_(std::move(work)),
       mailbox_(std::make_shared<Mailbox<Arrived>>(
-          engine, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_answers))),
+          engines, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_answers))),
       choices_(work_.prompts.size() * work_.n),
       held_(work_.limits.whole, work_.limits.always, work_.all_answers) {
   for (const SequenceRequest& prompt : work_.prompts) lengths_.push_back(std::ssize(prompt.prompt));
@@ -99,7 +99,7 @@ GenerationTask::~GenerationTask() {
 void GenerationTask::cancel_all() {
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].id == 0 || choices_[i].ended) continue;
-    engine_.cancel(choices_[i].id);
+    engines_.cancel(choices_[i].id);
     end(i, "abort", Clock::now());
   }
 }
@@ -145,7 +145,7 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
     work_.prompts[p].rule = rule;
     work_.prompts[p].hold = hold;
-    const std::vector<SequenceId> ids = engine_.add_siblings(work_.prompts[p], n, [&](size_t i) {
+    const std::vector<SequenceId> ids = engines_.add_siblings(work_.prompts[p], n, [&](size_t i) {
       return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
         mailbox->put([&](Arrived& arrived) { return arrived.put(choice, std::move(event)); });
       };
@@ -153,7 +153,8 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
     mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
   }
-  work_.prompts = {};  // the engine has them
+  work_.prompts = {};  // the engines have them
+  metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
 }
 
 void GenerationTask::take_rule(Part& part) {
@@ -205,31 +206,32 @@ void GenerationTask::accept(const Letter& letter, Part& part) {
   const SequenceEvent& event = letter.event;
   if (event.finish == FinishReason::kError) {
     end(letter.choice, "error", letter.when);
-    return fail(event.error, part);
+    return fail_sequence(event, part);
   }
   choice.begun = event.begun;
   if (!std::exchange(choice.started, true) && letter.choice % work_.n == 0) {
     const int64_t tokens = lengths_[letter.choice / work_.n];
-    metrics_.prompt_computed(tokens, event.cached_prompt);
+    metrics_of(choice).prompt_computed(tokens, event.cached_prompt);
     work_.place->set_prompt_tokens(prompt_tokens_ -= tokens);
   }
   count_tokens(choice, letter);
   work_.reply.accept(letter.choice, event.prompt, event.tokens, event.cached_prompt, event.finish,
                      part.events);
   if (!work_.reply.ended(letter.choice)) return;
-  if (!event.finish) engine_.cancel(choice.id);
+  if (!event.finish) engines_.cancel(choice.id);
   end(letter.choice, work_.reply.finish_reason(letter.choice), letter.when);
 }
 
 void GenerationTask::count_tokens(Choice& choice, const Letter& letter) {
   const int64_t tokens = std::ssize(letter.event.tokens);
   if (tokens == 0) return;
-  metrics_.generated(tokens);
+  EngineMetrics& metrics = metrics_of(choice);
+  metrics.generated(tokens);
   if (choice.tokens == 0) {
     choice.first_token = letter.when;
-    metrics_.first_token(seconds_between(work_.arrival, letter.when));
+    metrics.first_token(seconds_between(work_.arrival, letter.when));
   } else {
-    metrics_.next_token(seconds_between(choice.last_token, letter.when));
+    metrics.next_token(seconds_between(choice.last_token, letter.when));
   }
   choice.last_token = letter.when;
   choice.tokens += tokens;
@@ -248,7 +250,7 @@ void GenerationTask::end(size_t number, const char* reason, Clock::time_point wh
     told.prefill_seconds = seconds_between(choice.begun, choice.first_token);
     told.inference_seconds = seconds_between(choice.begun, choice.last_token);
   }
-  metrics_.finished(told);
+  metrics_of(choice).finished(told);
   count_prompt(number / work_.n);
 }
 
@@ -258,12 +260,16 @@ void GenerationTask::count_prompt(size_t prompt) const {
     if (!choice.ended) return;
     longest = std::max(longest, choice.tokens);
   }
-  metrics_.prompt_finished(longest);
+  metrics_of(choices_[prompt * work_.n]).prompt_finished(longest);
+}
+
+EngineMetrics& GenerationTask::metrics_of(const Choice& choice) const {
+  return metrics_.of(engines_.replica_of(choice.id));
 }
 
 // Nothing more comes of the others either. Whoever has seen nothing yet may ask again.
-void GenerationTask::fail(const std::string& why, Part& part) {
-  ApiError error = engine_error(engine_, why);
+void GenerationTask::fail_sequence(const SequenceEvent& event, Part& part) {
+  ApiError error = engine_error(event.error, event.of_engine);
   // An error of status 503 is for those who may ask again.
   const bool streams = work_.stream && (begun_ || !part.events.empty());
   if (streams && error.status() == 503)

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "serving/api/generation_reply.h"
-#include "serving/engine/engine.h"
+#include "serving/engine/replicas.h"
 #include "serving/http/admission.h"
 #include "serving/http/byte_budget.h"
 #include "serving/http/exchange.h"
@@ -25,10 +25,16 @@ struct AnswerLimits {
   int64_t all = int64_t{512} << 20;
 };
 
+// For those who count: the request's n, and its max_tokens; 0: as many as there is room for.
+struct AskedFor {
+  int64_t n = 1, max_tokens = 0;
+};
+
 struct GenerationWork {
   std::vector<SequenceRequest> prompts;  // n choices for each
   size_t n = 1;
   GenerationReply reply;
+  AskedFor asked = {};
   bool stream = false;
   std::unique_ptr<Admission::Place> place;
   std::chrono::steady_clock::time_point arrival;
@@ -44,13 +50,13 @@ struct GenerationWork {
 // The server holds too many large answers, or this one is larger than the bound, whatever others hold. `param`: the
 // field that makes it so.
 ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
-// What a client is told when the engine says `why` a sequence has ended: 503 where it may ask again.
-ApiError engine_error(const Engine& engine, const std::string& why);
+// What a client is told when an engine says `why` a sequence has ended: 503 where it may ask again (of_engine).
+ApiError engine_error(const std::string& why, bool of_engine);
 
 class GenerationTask final : public PendingReply {
  public:
   // Both must outlive this object.
-  GenerationTask(Engine& engine, ServingMetrics& metrics, GenerationWork work);
+  GenerationTask(Replicas& engines, ServingMetrics& metrics, GenerationWork work);
   ~GenerationTask() override;
 
   void start(std::function<void()> wake) override;
@@ -80,11 +86,12 @@ class GenerationTask final : public PendingReply {
   void count_tokens(Choice& choice, const Letter& letter);
   void end(size_t number, const char* reason, Clock::time_point when);
   void count_prompt(size_t prompt) const;
-  void fail(const std::string& why, Part& part);
+  EngineMetrics& metrics_of(const Choice& choice) const;
+  void fail_sequence(const SequenceEvent& event, Part& part);
   void fail(const ApiError& error, Part& part);
   void cancel_all();
 
-  Engine& engine_;
+  Replicas& engines_;
   ServingMetrics& metrics_;
   GenerationWork work_;
   std::shared_ptr<Mailbox<Arrived>> mailbox_;

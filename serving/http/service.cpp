@@ -91,9 +91,9 @@ std::string salt_of(const ServedId& model, const std::string& tenant, const std:
 
 }  // namespace
 
-Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat,
+Service::Service(Replicas& engines, const Tokenizer& tokenizer, const ChatTemplate* chat,
                  ServingMetrics& metrics, ServiceConfig config)
-    : engine_(engine),
+    : engines_(engines),
       tokenizer_(tokenizer),
       metrics_(metrics),
       config_(std::move(config)),
@@ -105,7 +105,7 @@ Service::Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate*
                                             std::max(config_.model_ids, tokenizer.vocab_size())),
                 config_.grammars) {
   if (config_.weights != nullptr)
-    reload_ = std::make_unique<WeightReload>(engine, *config_.weights, metrics,
+    reload_ = std::make_unique<WeightReload>(engines, *config_.weights, metrics,
                                              config_.models.front().root);
   if (chat != nullptr) writer_ = std::make_unique<ConversationWriter>(*chat, tokenizer);
 }
@@ -148,7 +148,7 @@ Routes Service::routes() {
               .path = "/reset_prefix_cache",
               .access = Access::kAdmin,
               .handle = [this](HttpRequest&) {
-                engine_.forget_prefixes();
+                engines_.forget_prefixes();
                 return HttpAnswer{text_reply("", "text/plain")};
               }});
   if (reload_ != nullptr) add_weights_routes(routes);
@@ -233,16 +233,12 @@ HttpAnswer Service::unload_adapter(HttpRequest& http) {
 }
 
 std::string Service::metrics_text() const {
-  const EngineCounts counts = engine_.counts();
-  if (ids_.slots() > 0) {
-    const auto names = [&](const std::vector<int32_t>& slots) {
-      std::string out;
-      for (const int32_t slot : slots) out += concat(out.empty() ? "" : ",", ids_.name_of(slot));
-      return valid_utf8(out);
-    };
-    metrics_.adapters(ids_.slots(), names(counts.running_adapters), names(counts.waiting_adapters));
-  }
-  return metrics_.text(counts);
+  const std::vector<EngineCounts> counts = engines_.counts();
+  return metrics_.text(counts, ids_.slots(), [&](const std::vector<int32_t>& slots) {
+    std::string out;
+    for (const int32_t slot : slots) out += concat(out.empty() ? "" : ",", ids_.name_of(slot));
+    return valid_utf8(out);
+  });
 }
 
 void Service::count(const RequestSummary& summary) {
@@ -256,7 +252,7 @@ void Service::count(const RequestSummary& summary) {
 // --- checks ---------------------------------------------------------------------------------------------
 
 void Service::check_engine() const {
-  if (!engine_.failure().empty())
+  if (!engines_.failure().empty())
     throw ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000);
 }
 
@@ -415,7 +411,6 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                          .salt = salt_of(model, http.tenant, request.cache_salt),
                          .draw = sequences.size() * n,
                          .adapter = model.card.adapter});
-  metrics_.admitted(request.n, request.max_tokens.value_or(0));
   const bool stream = form.stream;
   ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
                          .created = std::time(nullptr),
@@ -425,6 +420,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                       .n = n,
                       .reply = GenerationReply(std::move(identity), std::move(form), tokenizer_,
                                                std::move(prompts)),
+                      .asked = {request.n, request.max_tokens.value_or(0)},
                       .stream = stream,
                       .place = std::move(place),
                       .arrival = http.arrival,
@@ -438,7 +434,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
   if (request.beam_search)
     answer.pending = search_beams(request, beams, std::move(work));
   else
-    answer.pending = std::make_unique<GenerationTask>(engine_, metrics_, std::move(work));
+    answer.pending = std::make_unique<GenerationTask>(engines_, metrics_, std::move(work));
   return answer;
 }
 
@@ -453,11 +449,12 @@ std::unique_ptr<PendingReply> Service::search_beams(const GenerationRequest& req
                      .n = work.n,
                      .search = std::move(search),
                      .reply = std::move(work.reply),
+                     .asked = work.asked,
                      .place = std::move(work.place),
                      .arrival = work.arrival,
                      .held = HeldBytes(work.limits.whole, work.limits.always, all_answers_),
                      .lease = std::move(work.lease)};
-  return std::make_unique<BeamTask>(engine_, metrics_, std::move(beam_work));
+  return std::make_unique<BeamTask>(engines_, metrics_, std::move(beam_work));
 }
 
 HttpAnswer Service::completions(HttpRequest& http) {
@@ -566,7 +563,7 @@ HttpAnswer Service::embeddings(HttpRequest& http) {
                           .adapter = model.card.adapter,
                           .embeds = true});
   }
-  return {{}, std::make_unique<EmbeddingTask>(engine_, metrics_, std::move(work))};
+  return {{}, std::make_unique<EmbeddingTask>(engines_, metrics_, std::move(work))};
 }
 
 HttpAnswer Service::tokenize(HttpRequest& http) {

@@ -1,4 +1,4 @@
-// OpenAI's API over an engine: what each route of the server does.
+// OpenAI's API over engines: what each route of the server does.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 #include "engine/text/conversation.h"
 #include "serving/api/requests.h"
 #include "serving/api/small_bodies.h"
-#include "serving/engine/engine.h"
+#include "serving/engine/replicas.h"
 #include "serving/http/admission.h"
 #include "serving/http/generation_task.h"
 #include "serving/http/routes.h"
@@ -45,7 +45,7 @@ struct ServiceConfig {
 class Service {
  public:
   // All must outlive this object; chat may be nullptr: chats are refused then.
-  Service(Engine& engine, const Tokenizer& tokenizer, const ChatTemplate* chat,
+  Service(Replicas& engines, const Tokenizer& tokenizer, const ChatTemplate* chat,
           ServingMetrics& metrics, ServiceConfig config);
 
   // The table of what is answered and who may ask. This object must outlive the server.
@@ -90,7 +90,7 @@ class Service {
                                              struct GenerationWork work);
   void mention_unknown(const std::vector<std::string>& fields);
 
-  Engine& engine_;
+  Replicas& engines_;
   const Tokenizer& tokenizer_;
   ServingMetrics& metrics_;
   ServiceConfig config_;

@@ -1,59 +1,37 @@
-// What Prometheus is told, under the names that dashboards made for vLLM read. Every series has the label
-// model_name, those of the engine engine="0" too. Any thread may call.
+// What Prometheus is told: of the engines (engine_metrics.h), and of the server, whose series have the label model_name
+// only. Any thread may call.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 
-#include "serving/engine/engine.h"
-#include "transformer/flops.h"
+#include "serving/http/engine_metrics.h"
 
 namespace trireme {
 
-struct CacheInfo {
-  int64_t block_size = 0, blocks = 0;
-  std::string dtype = {};
-  bool prefix_caching = true;
-  bool speculation = false;  // its counters are there
-  InferenceCost cost = {};   // all ranks together
-  int ranks = 1;
-};
-
-// A sequence that has come to its end.
-struct FinishedSequence {
-  const char* reason = "";  // stop, length, abort or error
-  int64_t generated = 0;
-  double seconds = 0;         // since the request arrived
-  double decode_seconds = 0;  // from the first token to the last
-  // Where it has come so far: until it was first computed, from then to its first token, and to its last.
-  std::optional<double> queue_seconds = {}, prefill_seconds = {}, inference_seconds = {};
-};
+// Of adapters that sequences name (EngineCounts), with commas between them.
+using AdapterNames = std::function<std::string(const std::vector<int32_t>& slots)>;
 
 class ServingMetrics {
  public:
-  ServingMetrics(const std::string& model_name, int64_t max_model_len, const CacheInfo& cache);
+  // engines: all alike.
+  ServingMetrics(const std::string& model_name, int64_t max_model_len, const CacheInfo& cache,
+                 size_t engines = 1);
   ~ServingMetrics();
 
-  void step(const StepReport& report);
-  // A request was admitted. max_tokens: 0: as many as there is room for.
-  void admitted(int64_t n, int64_t max_tokens);
-  void prompt_computed(int64_t tokens, int64_t cached);  // once a prompt
-  void first_token(double seconds);                      // since the request arrived
-  void next_token(double seconds);                       // since the one before
-  void generated(int64_t tokens);
-  void finished(const FinishedSequence& sequence);
-  void prompt_finished(int64_t longest);  // all sequences of a prompt are: tokens of the longest
-  void weights(int64_t version);          // that are served; where they can be replaced
-  // Names with commas between them, of adapters that sequences name; `most`: that there is room for.
-  void adapters(int64_t most, const std::string& running, const std::string& waiting);
+  EngineMetrics& of(size_t engine);
+  void weights(int64_t version);               // that are served; where they can be replaced
   void weights_replaced(const char* outcome);  // done, refused or failed
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);
 
-  // The text format; gauges as of now.
-  std::string text(const EngineCounts& counts);
+  // The text format; gauges as of now, of each engine. adapters: that there is room for; 0: none can come, and nobody is
+  // asked for names.
+  std::string text(std::span<const EngineCounts> counts, int64_t adapters,
+                   const AdapterNames& names_of);
 
  private:
   struct Series;

@@ -65,9 +65,9 @@ class WeightReload::Reply final : public PendingReply {
   std::shared_ptr<Outcome> outcome_;
 };
 
-WeightReload::WeightReload(Engine& engine, ModelWeights& weights, ServingMetrics& metrics,
+WeightReload::WeightReload(Replicas& engines, ModelWeights& weights, ServingMetrics& metrics,
                            std::string path)
-    : engine_(engine), weights_(weights), metrics_(metrics) {
+    : engines_(engines), weights_(weights), metrics_(metrics) {
   const ModelWeights::Place now = weights.served();
   state_ = {.path = std::move(path), .directory = now.directory, .step = now.step};
   metrics_.weights(state_.version);
@@ -141,11 +141,22 @@ void WeightReload::load_adapter(int32_t slot, const std::string& path) {
     fail_for_now(error);
   }
   try {
-    engine_.change_weights(Handover::kBeside, [this] { weights_.use(); });
+    use_on_all(Handover::kBeside);
   } catch (const std::exception& error) {
     fail_for_now(error);
   }
   drop();
+}
+
+// Whoever is lost on the way comes back with what is staged.
+void WeightReload::use_on_all(Handover how) {
+  const bool comes_back = weights_.commit();
+  try {
+    engines_.change_weights(how, [this](size_t replica) { weights_.use(replica); });
+  } catch (const std::exception& error) {
+    if (!comes_back) throw;
+    log_warning("what is loaded is used, but not at once by all: ", error.what());
+  }
 }
 
 void WeightReload::drop() noexcept {
@@ -191,7 +202,7 @@ HttpReply WeightReload::change(const State& next, Handover how) {
   }
   std::exception_ptr failed;
   try {
-    engine_.change_weights(how, [this] { weights_.use(); });
+    use_on_all(how);
   } catch (...) {
     failed = std::current_exception();
     const std::lock_guard lock(mutex_);

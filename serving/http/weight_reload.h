@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "serving/api/requests.h"
-#include "serving/engine/engine.h"
+#include "serving/engine/replicas.h"
 #include "serving/http/exchange.h"
 #include "serving/http/serving_metrics.h"
 #include "serving/scheduler/model_weights.h"
@@ -19,7 +19,7 @@ namespace trireme {
 class WeightReload {
  public:
   // All must outlive this object. path: what is served, as it was named.
-  WeightReload(Engine& engine, ModelWeights& weights, ServingMetrics& metrics, std::string path);
+  WeightReload(Replicas& engines, ModelWeights& weights, ServingMetrics& metrics, std::string path);
   ~WeightReload();  // waits for what is under way
 
   // The answer comes when the weights have changed, or are not going to. It goes on where nobody waits for it any more.
@@ -48,9 +48,10 @@ class WeightReload {
   std::unique_ptr<PendingReply> begin(const char* doing, std::function<HttpReply()> work);
   HttpReply run(const WeightsRequest& request);
   HttpReply change(const State& next, Handover how);
+  void use_on_all(Handover how);
   void drop() noexcept;
 
-  Engine& engine_;
+  Replicas& engines_;
   ModelWeights& weights_;
   ServingMetrics& metrics_;
   mutable std::mutex mutex_;  // of all below

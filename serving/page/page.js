@@ -244,7 +244,8 @@ function draw(now, before) {
   const more = (name) => value(name) - (before.values[name] || 0);
   set("g-running", String(value("vllm:num_requests_running")));
   set("g-waiting", String(value("vllm:num_requests_waiting")));
-  const cache = value("vllm:kv_cache_usage_perc");
+  // Of caches of one size: of each replica.
+  const cache = value("vllm:kv_cache_usage_perc") / (value("vllm:cache_config_info") || 1);
   set("g-cache", `${(100 * cache).toFixed(cache < 0.1 ? 1 : 0)} %`);
   $("g-cache-bar").value = cache;
   if (before === now) return;

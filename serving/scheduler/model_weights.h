@@ -1,6 +1,7 @@
 // The weights that a server's model computes with, as whoever replaces them sees them while it serves.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -21,9 +22,13 @@ class ModelWeights {
   virtual Place stage(const std::string& path) = 0;
   // The same for an adapter, in a slot of those that come and go, in the place of what is there.
   virtual void stage_adapter(int32_t slot, const std::string& path) = 0;
-  // What is staged is computed with from now on. On the engine's thread between two steps (Engine::change_weights).
-  virtual void use() = 0;
-  // Gives up what is staged, or after use() what was served before. Not on the engine's thread.
+  // What is staged is to be used: the last thing before use(). True: ranks that are lost from now on, before use() or in
+  // it, are started again with it; false: nothing is.
+  virtual bool commit() { return false; }
+  // What is staged is computed with from now on, by one of the replicas: by all others too, each at a time of its own. On
+  // its engine's thread between two steps (Engine::change_weights).
+  virtual void use(size_t replica) = 0;
+  // Gives up what is staged, or after use() on all what was served before. Not on the engine's thread.
   virtual void drop() = 0;
   // No request names that slot any more: whoever starts again need not load what is there. On any thread, at once.
   virtual void forget_adapter(int32_t) {}

@@ -55,7 +55,7 @@ class ServedRanks(tiny_run.RunTest):
 
     def processes(self):
         """Processes of this program that run for this test, which is to say in its folder: {rank: number}; a front
-        process has the rank None."""
+        process has the rank None. The ranks of replicas count on from one to the next."""
         found = {}
         for entry in Path("/proc").iterdir():
             try:
@@ -65,7 +65,8 @@ class ServedRanks(tiny_run.RunTest):
                     continue
                 variables = dict(v.split("=", 1) for v in (entry / "environ").read_text().split("\0") if "=" in v)
                 rank = variables.get("OMPI_COMM_WORLD_RANK", variables.get("RANK"))
-                found[None if rank is None else int(rank)] = int(entry.name)
+                before = int(variables.get("TRIREME_MACHINE_RANKS", "0/").split("/")[0])
+                found[None if rank is None else before + int(rank)] = int(entry.name)
             except OSError:
                 continue
         return found

@@ -50,7 +50,7 @@ class Layouts:
 
 class Dense(Layouts, ServedRanks):
     def test_layouts_agree(self):
-        self.assert_layouts_agree([("--ranks", 2, "--tensor", 2), ("--ranks", 2, "--pipeline-parallel-size", 2),
+        self.assert_layouts_agree([("--tensor-parallel-size", 2), ("--ranks", 2, "--pipeline-parallel-size", 2),
                                    ("--ranks", 4, "--tensor-parallel-size", 2, "--pipeline", 2)])
 
     def test_echo_is_what_eval_says(self):
@@ -112,7 +112,7 @@ class Dense(Layouts, ServedRanks):
                                 (("--ranks", 4, "--tensor", 2), ["4 ranks", "hold the model once"]),
                                 (("--ranks", 2, "--tensor", 2, "--max-model-len", 512, "--kv-cache-memory-bytes", 4096),
                                  ["--max-model-len 512", "holds"]),
-                                (("--tensor", 2), "--tensor")):
+                                (("--tensor", 3), ["--tensor", "3"])):
             with self.subTest(arguments=arguments):
                 self.assert_refused("serve", "--model", "run", "--port", 0, *arguments, says=says)
         self.expect_nobody_left()

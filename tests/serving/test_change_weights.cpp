@@ -72,7 +72,7 @@ class ChangeWeights : public testing::Test {
     return result;
   }
   void change(Handover how) {
-    engine->change_weights(how, [this] { executor_->is_new = true; });
+    engine->change_weights(how, [this] { executor_->is_new = true; }).get();
   }
   // A text that has come for a change that waits.
   std::future<Told> write_behind_a_change() {
@@ -237,14 +237,14 @@ TEST_F(ChangeWeights, GoesOnWhereTheyAreRefused) {
   std::promise<void> began;
   auto before = write(kPrompt, 60, &began);
   began.get_future().wait();
-  EXPECT_THROW(engine->change_weights(Handover::kKeep, [] { throw InputError("others"); }),
+  EXPECT_THROW(engine->change_weights(Handover::kKeep, [] { throw InputError("others"); }).get(),
                InputError);
   EXPECT_EQ(before.get().tokens.size(), 60u);
   EXPECT_TRUE(write(kPrompt, 5).get().is_all(0));
 }
 
 TEST_F(ChangeWeights, FailsWithThem) {
-  EXPECT_THROW(engine->change_weights(Handover::kWait, [] { throw Error("a rank is lost"); }),
+  EXPECT_THROW(engine->change_weights(Handover::kWait, [] { throw Error("a rank is lost"); }).get(),
                Error);
   EXPECT_EQ(engine->failure(), "a rank is lost");
   EXPECT_EQ(write(kPrompt, 5).get().error, "a rank is lost");

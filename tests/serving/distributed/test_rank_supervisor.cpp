@@ -159,20 +159,80 @@ TEST(RankSupervisor, ChangesTheWeightsOfAll) {
   EXPECT_EQ(token_of(ranks, 2, 3), before);
   ranks.stage({.path = "two words"});
   EXPECT_EQ(token_of(ranks, 3, 3), before);
+  ranks.commit({.path = "two words"});
+  EXPECT_EQ(token_of(ranks, 4, 3), before);
   ranks.use();
   ranks.drop();
   const int32_t shifted = (before + 9) % static_cast<int32_t>(test::kPlanBounds.ids);
-  EXPECT_EQ(token_of(ranks, 4, 3), shifted);
-  EXPECT_THROW(ranks.execute(plan_of(5, kDie)), Error);
+  EXPECT_EQ(token_of(ranks, 5, 3), shifted);
+  EXPECT_THROW(ranks.execute(plan_of(6, kDie)), Error);
   ASSERT_TRUE(said.comes(2, kLong));
-  EXPECT_EQ(token_of(ranks, 6, 3), shifted);
-  // What other ranks have staged is of no use to these.
+  EXPECT_EQ(token_of(ranks, 7, 3), shifted);
+  // What is staged and no more is not for those that start.
   ranks.stage({.path = "x"});
-  EXPECT_THROW(ranks.execute(plan_of(7, kDie)), Error);
+  EXPECT_THROW(ranks.execute(plan_of(8, kDie)), Error);
   ASSERT_TRUE(said.comes(4, kLong));
-  EXPECT_THROW(ranks.use(), InputError);
   ranks.drop();
-  EXPECT_EQ(token_of(ranks, 8, 3), shifted);
+  EXPECT_EQ(token_of(ranks, 9, 3), shifted);
+}
+
+// Ranks of replicas are lost when they like; what is decided on is what all have in the end.
+TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
+  RankSupervisor ranks(fake_ranks());
+  ranks.wait_until_ready();
+  Said said(ranks);
+  const int32_t before = token_of(ranks, 1, 3);
+  size_t told = 0;
+  uint64_t number = 1;
+  std::string word;
+  // As soon as there are ranks that can.
+  const auto expect = [&] {
+    word += 'x';
+    const auto end = std::chrono::steady_clock::now() + kLong;
+    const auto token = [&] {
+      for (;;) {
+        try {
+          ranks.use();
+          ranks.drop();
+          return token_of(ranks, ++number, 3);
+        } catch (const Error&) {
+          if (std::chrono::steady_clock::now() > end) throw;
+          std::this_thread::sleep_for(milliseconds(5));
+        }
+      }
+    };
+    EXPECT_EQ(token(), (before + static_cast<int32_t>(word.size())) %
+                           static_cast<int32_t>(test::kPlanBounds.ids));
+  };
+  const auto lose = [&] { EXPECT_THROW(ranks.execute(plan_of(++number, kDie)), Error); };
+  {
+    SCOPED_TRACE("lost before they use what they have staged");
+    ranks.stage({.path = word + 'x'});
+    ranks.commit({.path = word + 'x'});
+    lose();
+    EXPECT_THROW(ranks.use(), Error);
+    ASSERT_TRUE(said.comes(told += 2, kLong));
+    expect();  // they have it already
+  }
+  {
+    SCOPED_TRACE("lost, and back with those of before, when it is decided");
+    ranks.stage({.path = word + 'x'});
+    lose();
+    ASSERT_TRUE(said.comes(told += 2, kLong));
+    ranks.commit({.path = word + 'x'});
+    ASSERT_TRUE(said.comes(told += 2, kLong));  // they start once more
+    expect();
+  }
+  {
+    SCOPED_TRACE("starting with those of before when it is decided");
+    lose();
+    ASSERT_TRUE(said.comes(told + 1, kLong));
+    EXPECT_THROW(ranks.stage({.path = word + 'x'}), Error);
+    ranks.drop();
+    std::this_thread::sleep_for(milliseconds(150));  // they have been told, or are about to be
+    ranks.commit({.path = word + 'x'});
+    expect();
+  }
 }
 
 // An adapter too; one that was taken away is not loaded again.
@@ -185,7 +245,9 @@ TEST(RankSupervisor, StartsRanksWithTheAdaptersOfAll) {
     return (before + by) % static_cast<int32_t>(test::kPlanBounds.ids);
   };
   for (const int32_t slot : {0, 1}) {
-    ranks.stage({.slot = slot, .path = slot == 0 ? "of five" : "12345"});
+    const StageRequest request{.slot = slot, .path = slot == 0 ? "of five" : "12345"};
+    ranks.stage(request);
+    ranks.commit(request);
     ranks.use();
     ranks.drop();
   }

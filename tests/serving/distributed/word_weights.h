@@ -23,7 +23,7 @@ class WordWeights final : public ModelWeights {
   void stage_adapter(int32_t slot, const std::string& path) override {
     (void)stage(concat(used(), " ", slot, path));
   }
-  void use() override {
+  void use(size_t) override {
     const std::lock_guard lock(mutex_);
     used_.swap(staged_);
   }

@@ -1,73 +1,16 @@
 // A whole server without a model: its texts are what RecordedTexts makes of a prompt's bytes.
 #pragma once
 
-#include <condition_variable>
+#include <deque>
 #include <memory>
-#include <mutex>
-#include <stdexcept>
 
 #include "engine/text/chat_template.h"
 #include "serving/http/server.h"
 #include "serving/http/service.h"
 #include "tests/serving/http/raw_client.h"
-#include "tests/serving/scheduler/recorded_texts.h"
+#include "tests/serving/scheduler/gated_texts.h"
 
 namespace trireme::test {
-
-// Lets steps be computed, or holds them; and may fail.
-class Gate {
- public:
-  void hold() { hold_after(0); }
-  void hold_after(int64_t steps) { set(steps); }
-  void release() { set(INT64_MAX); }
-  // So many steps have been computed, or are.
-  bool is_shut() {
-    const std::lock_guard lock(mutex_);
-    return steps_ == 0;
-  }
-  void fail() {
-    const std::lock_guard lock(mutex_);
-    fails_ = true;
-    changed_.notify_all();
-  }
-  void pass() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return steps_ > 0 || fails_; });
-    if (fails_) throw std::runtime_error("rank 3 lost");
-    --steps_;
-    ++passed_;
-  }
-  // Steps so far.
-  int64_t passed() {
-    const std::lock_guard lock(mutex_);
-    return passed_;
-  }
-
- private:
-  void set(int64_t steps) {
-    const std::lock_guard lock(mutex_);
-    steps_ = steps;
-    changed_.notify_all();
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int64_t steps_ = INT64_MAX, passed_ = 0;  // that may still be computed, that were
-  bool fails_ = false;
-};
-
-class GatedTexts final : public StepExecutor {
- public:
-  GatedTexts(Gate& gate, int64_t blocks, int64_t block_tokens)
-      : gate_(gate), texts_(blocks, block_tokens, 256) {}
-  StepOutcome execute(const StepPlan& plan) override {
-    gate_.pass();
-    return texts_.execute(plan);
-  }
-
- private:
-  Gate& gate_;
-  RecordedTexts texts_;
-};
 
 struct RecordedServerOptions {
   HttpConfig http;
@@ -79,17 +22,18 @@ struct RecordedServerOptions {
   ModelWeights* weights = nullptr;
   int64_t adapters = 0;
   int64_t blocks = 1024, block_tokens = 8;
+  size_t replicas = 1;
 };
 
 class RecordedServer {
  public:
   explicit RecordedServer(RecordedServerOptions options = {})
-      : metrics("m", options.scheduler.max_model_len,
-                {.block_size = options.block_tokens, .blocks = options.blocks, .dtype = "float32"}),
-        engine(std::make_unique<GatedTexts>(gate, options.blocks, options.block_tokens),
-               options.scheduler, options.blocks, options.block_tokens,
-               [this](const StepReport& report) { metrics.step(report); }),
-        service(engine, *tokenizer, &chat, metrics,
+      : gates(options.replicas),
+        metrics("m", options.scheduler.max_model_len,
+                {.block_size = options.block_tokens, .blocks = options.blocks, .dtype = "float32"},
+                options.replicas),
+        engines(engines_of(options)),
+        service(engines, *tokenizer, &chat, metrics,
                 {.models = {{.id = "m",
                              .created = 1,
                              .max_model_len = options.scheduler.max_model_len}},
@@ -110,7 +54,7 @@ class RecordedServer {
         [this](const RequestSummary& summary) { service.count(summary); });
   }
   ~RecordedServer() {
-    gate.release();
+    for (Gate& one : gates) one.release();
     server.reset();
   }
 
@@ -118,14 +62,16 @@ class RecordedServer {
   Response ask(const std::string& request) const { return test::ask(port(), request); }
   // Nothing of any request is left.
   bool is_quiet() const {
-    const EngineCounts counts = engine.counts();
-    return counts.scheduler.running == 0 && counts.scheduler.waiting == 0 &&
-           counts.used_blocks == 0 && server->counts().exchanges == 0 && sequences() == 0;
+    int64_t used = 0;
+    for (const EngineCounts& counts : engines.counts()) used += counts.used_blocks;
+    return in_engine() == 0 && used == 0 && server->counts().exchanges == 0 && sequences() == 0;
   }
-  // The engine has so many sequences.
+  // The engines have so many sequences.
   int64_t in_engine() const {
-    const SchedulerCounts counts = engine.counts().scheduler;
-    return counts.running + counts.waiting;
+    int64_t sequences = 0;
+    for (const EngineCounts& counts : engines.counts())
+      sequences += counts.scheduler.running + counts.scheduler.waiting;
+    return sequences;
   }
   int64_t sequences() const { return const_cast<Service&>(service).admission().sequences(); }
 
@@ -141,13 +87,26 @@ class RecordedServer {
     return out;
   }
 
-  Gate gate;
+  std::deque<Gate> gates;  // of each replica
+  Gate& gate = gates.front();
   std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
   ChatTemplate chat{"{% for m in messages %}{{ m.role }}:{{ m.content }}<|endoftext|>{% endfor %}"};
   ServingMetrics metrics;
-  Engine engine;
+  Replicas engines;
+  Engine& engine = engines[0];
   Service service;
   std::unique_ptr<HttpServer> server;
+
+ private:
+  std::vector<std::unique_ptr<Engine>> engines_of(const RecordedServerOptions& options) {
+    std::vector<std::unique_ptr<Engine>> all;
+    for (size_t i = 0; i < options.replicas; ++i)
+      all.push_back(std::make_unique<Engine>(
+          std::make_unique<GatedTexts>(gates[i], options.blocks, options.block_tokens),
+          options.scheduler, options.blocks, options.block_tokens,
+          [this, i](const StepReport& report) { metrics.of(i).step(report); }));
+    return all;
+  }
 };
 
 }  // namespace trireme::test

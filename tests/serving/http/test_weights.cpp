@@ -30,7 +30,7 @@ class FakeWeights final : public ModelWeights {
     const std::lock_guard lock(mutex);
     adapters.emplace_back(slot, path);
   }
-  void use() override {
+  void use(size_t) override {
     if (lost) throw Error("rank 3 is lost");
     if (on_use) on_use();
     ++used;
@@ -128,8 +128,7 @@ TEST_F(WeightsRoute, ReplacesThem) {
   EXPECT_EQ(complete()["system_fingerprint"], "trireme-1.0-step-7-weights-5");
   EXPECT_EQ(Json::parse(ask("GET", "/v1/models/m", "").body)["root"], "b");
   EXPECT_EQ(metric("trireme:weights_version"), 5);
-  EXPECT_EQ(metric("trireme:weight_reloads_total{engine=\"0\",model_name=\"m\",outcome=\"done\"}"),
-            4);
+  EXPECT_EQ(metric("trireme:weight_reloads_total{model_name=\"m\",outcome=\"done\"}"), 4);
 }
 
 // Rounds of a search, texts and prompts of a request: between two of them nothing is computed.
@@ -158,8 +157,7 @@ TEST_F(WeightsRoute, RefusesOthersAndGoesOn) {
   EXPECT_EQ(replace("").status, 400);
   EXPECT_EQ(weights.used, 0);
   EXPECT_EQ(complete()["system_fingerprint"], "f");
-  EXPECT_EQ(
-      metric("trireme:weight_reloads_total{engine=\"0\",model_name=\"m\",outcome=\"refused\"}"), 1);
+  EXPECT_EQ(metric("trireme:weight_reloads_total{model_name=\"m\",outcome=\"refused\"}"), 1);
 }
 
 TEST_F(WeightsRoute, DoesOneAtATime) {

@@ -1,0 +1,122 @@
+#include "serving/engine/replicas.h"
+
+#include <bit>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+namespace {
+
+ServerSet all_but(size_t replica) { return ~(ServerSet{1} << replica); }
+
+// Of its tokens as bytes.
+std::vector<uint64_t> blocks_of(const SequenceRequest& request) {
+  const std::string_view bytes(reinterpret_cast<const char*>(request.prompt.data()),
+                               request.prompt.size() * sizeof(int32_t));
+  return prefix_blocks(bytes, prefix_scope(concat(request.adapter, ":", request.salt)));
+}
+
+}  // namespace
+
+Replicas::Replicas(std::vector<std::unique_ptr<Engine>> engines, const BalanceRule& rule)
+    : choice_(engines.size(), rule), engines_(std::move(engines)) {}
+
+Replicas::~Replicas() { stop(); }
+
+// Who can compute.
+void Replicas::look() {
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    const bool able = engines_[i]->failure().empty();
+    // Whoever could not has lost its cache.
+    if (able != choice_.is_up(i)) choice_.set_up(i, able, !able);
+  }
+}
+
+Replicas::Place Replicas::find_place(std::span<const uint64_t> blocks, ServerSet others) {
+  look();
+  const std::optional<ServerChoice::Chosen> chosen = choice_.begin(blocks, others);
+  // Any will say why it cannot.
+  if (!chosen) return {static_cast<size_t>(std::countr_one(others))};
+  const size_t replica = chosen->server;
+  return {replica, std::shared_ptr<const void>(
+                       nullptr, [this, replica](const void*) { choice_.end(replica); })};
+}
+
+Replicas::Place Replicas::best_place(const SequenceRequest& request) {
+  if (size() == 1) return {};
+  return find_place(blocks_of(request), 0);
+}
+
+Replicas::Place Replicas::place_on(size_t replica) {
+  if (size() == 1) return {};
+  return find_place({}, all_but(replica));
+}
+
+// An engine drops its listener with the end of the sequence, whatever ends it.
+SequenceListener Replicas::told_by(const Place& place, SequenceListener listener) const {
+  if (size() == 1) return listener;
+  return [place, listener = std::move(listener)](SequenceEvent&& event) {
+    event.replica = place.replica;
+    listener(std::move(event));
+  };
+}
+
+SequenceId Replicas::add(SequenceRequest request, SequenceListener listener, SequenceId beside) {
+  const Place place = beside == 0 ? best_place(request) : place_on(replica_of(beside));
+  return id_of(place.replica, engines_[place.replica]->add(std::move(request),
+                                                           told_by(place, std::move(listener))));
+}
+
+std::vector<SequenceId> Replicas::add_siblings(
+    const SequenceRequest& request, size_t n,
+    const std::function<SequenceListener(size_t)>& listener_of) {
+  const Place first = best_place(request);
+  std::vector<SequenceId> ids = engines_[first.replica]->add_siblings(request, n, [&](size_t i) {
+    return told_by(i == 0 ? first : place_on(first.replica), listener_of(i));
+  });
+  for (SequenceId& id : ids) id = id_of(first.replica, id);
+  return ids;
+}
+
+void Replicas::cancel(SequenceId id) { engines_[replica_of(id)]->cancel(id / engines_.size()); }
+
+void Replicas::forget_prefixes() {
+  for (const auto& engine : engines_) engine->forget_prefixes();
+}
+
+void Replicas::change_weights(Handover how, const std::function<void(size_t)>& change) {
+  std::vector<std::future<void>> changes;
+  for (size_t i = 0; i < size(); ++i)
+    changes.push_back(engines_[i]->change_weights(how, [change, i] { change(i); }));
+  std::exception_ptr first;
+  for (std::future<void>& one : changes) {
+    try {
+      one.get();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void Replicas::stop() {
+  for (const auto& engine : engines_) engine->stop();
+}
+
+std::vector<EngineCounts> Replicas::counts() const {
+  std::vector<EngineCounts> out;
+  for (const auto& engine : engines_) out.push_back(engine->counts());
+  return out;
+}
+
+std::string Replicas::failure() const {
+  std::string first;
+  for (const auto& engine : engines_) {
+    const std::string why = engine->failure();
+    if (why.empty()) return {};
+    if (first.empty()) first = why;
+  }
+  return first;
+}
+
+}  // namespace trireme

@@ -1,0 +1,256 @@
+// Several engines as one: where sequences are computed, and what becomes of them when one engine cannot.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <future>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "engine/core/error.h"
+#include "serving/engine/replicas.h"
+#include "tests/serving/scheduler/gated_texts.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kBlocks = 200, kBlockTokens = 4;
+const BatchingConfig kConfig{.max_sequences = 8, .max_step_tokens = 64, .max_model_len = 200};
+
+struct Told {
+  std::vector<int32_t> tokens;
+  int64_t cached = 0;
+  size_t replica = 0;
+  FinishReason reason = FinishReason::kStop;
+  std::string error;
+  bool of_engine = false;
+};
+
+SequenceRequest request_of(std::vector<int32_t> prompt, std::string salt = "") {
+  return {.prompt = std::move(prompt),
+          .choice = std::make_shared<TokenChoice>(),
+          .max_tokens = 5,
+          .salt = std::move(salt)};
+}
+
+std::vector<int32_t> text_of(std::vector<int32_t> prompt) {
+  const auto length = std::ssize(prompt);
+  for (int i = 0; i < 5; ++i) prompt.push_back(test::next_of(prompt, 256));
+  return {prompt.begin() + length, prompt.end()};
+}
+
+// A beginning of two of the choice's blocks, and one token.
+std::vector<int32_t> long_prompt(int32_t last, int32_t first = 1) {
+  std::vector<int32_t> prompt(65);
+  std::iota(prompt.begin(), prompt.end(), first);
+  prompt.back() = last;
+  return prompt;
+}
+
+class ReplicasTest : public testing::Test {
+ protected:
+  static constexpr size_t kReplicas = 3;
+  ~ReplicasTest() override { release(); }
+
+  static SequenceListener listener(std::future<Told>& end) {
+    auto told = std::make_shared<Told>();
+    auto done = std::make_shared<std::promise<Told>>();
+    end = done->get_future();
+    return [told, done](SequenceEvent&& event) {
+      for (const ChosenToken& token : event.tokens) told->tokens.push_back(token.id);
+      told->cached = event.cached_prompt;
+      told->replica = event.replica;
+      told->error = event.error;
+      told->of_engine = event.of_engine;
+      if (!event.finish) return;
+      told->reason = *event.finish;
+      done->set_value(*told);
+    };
+  }
+  SequenceId add(const SequenceRequest& request, SequenceId beside = 0) {
+    return engines.add(request, listener(ends.emplace_back()), beside);
+  }
+  size_t placed(const SequenceRequest& request) { return engines.replica_of(add(request)); }
+  Told write(const SequenceRequest& request) {
+    add(request);
+    return ends.back().get();
+  }
+  void hold() {
+    for (test::Gate& gate : gates) gate.hold();
+  }
+  void release() {
+    for (test::Gate& gate : gates) gate.release();
+  }
+  void settle() {
+    for (size_t i = 0; i < kReplicas; ++i) engines[i].between_steps([] {});
+  }
+  std::vector<std::unique_ptr<Engine>> make() {
+    std::vector<std::unique_ptr<Engine>> all;
+    for (test::Gate& gate : gates)
+      all.push_back(
+          std::make_unique<Engine>(std::make_unique<test::GatedTexts>(gate, kBlocks, kBlockTokens),
+                                   kConfig, kBlocks, kBlockTokens));
+    return all;
+  }
+
+  std::deque<test::Gate> gates{kReplicas};
+  std::deque<std::future<Told>> ends;
+  Replicas engines{make(), {.absolute = 4}};
+};
+
+TEST_F(ReplicasTest, ShareOutSequences) {
+  hold();
+  std::vector<size_t> where(kReplicas);
+  for (int32_t i = 0; i < 9; ++i) ++where[placed(request_of({i}))];
+  EXPECT_EQ(where, (std::vector<size_t>{3, 3, 3}));
+  release();
+  for (int32_t i = 0; i < 9; ++i) {
+    const Told told = ends[static_cast<size_t>(i)].get();
+    EXPECT_EQ(told.tokens, text_of({i}));
+    EXPECT_EQ(told.replica, static_cast<size_t>(i) % kReplicas);
+  }
+}
+
+TEST_F(ReplicasTest, ComputeAPromptWhereItsBeginningIs) {
+  const Told first = write(request_of(long_prompt(7)));
+  EXPECT_EQ(first.cached, 0);
+  for (int32_t last = 0; last < 5; ++last) {
+    const Told again = write(request_of(long_prompt(last)));
+    EXPECT_EQ(again.replica, first.replica);
+    EXPECT_EQ(again.cached, 64);
+    EXPECT_EQ(again.tokens, text_of(long_prompt(last)));
+  }
+  // As caches keep beginnings apart: these are shared out.
+  EXPECT_NE(write(request_of(long_prompt(7), "salt")).replica, first.replica);
+  SequenceRequest of_adapter = request_of(long_prompt(7));
+  of_adapter.adapter = 0;
+  EXPECT_NE(write(of_adapter).replica, first.replica);
+  // Not at any price: one that has too much to do is helped.
+  hold();
+  std::vector<size_t> where(kReplicas);
+  for (int32_t last = 0; last < 12; ++last) ++where[placed(request_of(long_prompt(last)))];
+  EXPECT_EQ(std::ranges::count(where, 0u), 0) << where[0] << where[1] << where[2];
+}
+
+TEST_F(ReplicasTest, ComputeWhatBelongsTogetherOnOne) {
+  hold();
+  const SequenceId other = add(request_of({1}));
+  std::vector<std::future<Told>> told(4);
+  const std::vector<SequenceId> ids = engines.add_siblings(
+      request_of({5}), told.size(), [&](size_t i) { return listener(told[i]); });
+  const size_t one = engines.replica_of(ids.front());
+  EXPECT_NE(one, engines.replica_of(other));
+  for (const SequenceId id : ids) EXPECT_EQ(engines.replica_of(id), one);
+  EXPECT_EQ(engines.replica_of(add(request_of({6}), ids[2])), one);
+  // Each of them counts there.
+  EXPECT_NE(placed(request_of({7})), one);
+  EXPECT_NE(placed(request_of({8})), one);
+  EXPECT_NE(placed(request_of({9})), one);
+  release();
+  for (std::future<Told>& end : told) EXPECT_EQ(end.get().tokens, text_of({5}));
+}
+
+TEST_F(ReplicasTest, ForgetWhatIsCancelled) {
+  hold();
+  std::vector<SequenceId> ids;
+  for (int32_t i = 0; i < 6; ++i) ids.push_back(add(request_of({i})));
+  EXPECT_EQ(std::set<SequenceId>(ids.begin(), ids.end()).size(), 6u);
+  const size_t freed = engines.replica_of(ids[1]);
+  EXPECT_EQ(engines.replica_of(ids[4]), freed);
+  engines.cancel(ids[1]);
+  engines.cancel(ids[4]);
+  engines.cancel(ids[4]);
+  gates[freed].hold_after(1);
+  // What was handed in together is dropped together, after the last of it.
+  for (int i = 0; i < 2; ++i) engines[freed].between_steps([] {});
+  EXPECT_EQ(engines.counts()[freed].used_blocks, 0);
+  for (int32_t i = 0; i < 2; ++i) EXPECT_EQ(placed(request_of({i})), freed);
+  EXPECT_NE(placed(request_of({2})), freed);  // as many everywhere
+  release();
+  for (const size_t i : {0, 2, 3, 5, 6, 7})
+    EXPECT_EQ(ends[i].get().reason, FinishReason::kLength) << i;
+}
+
+TEST_F(ReplicasTest, GoOnWithoutOneThatCannot) {
+  const Told seen = write(request_of(long_prompt(1)));
+  hold();
+  std::vector<size_t> where;
+  for (int32_t i = 0; i < 6; ++i) where.push_back(placed(request_of({i})));
+  gates[seen.replica].fail();
+  for (size_t i = 0; i < where.size(); ++i) {
+    if (where[i] != seen.replica) continue;
+    const Told lost = ends[i + 1].get();
+    EXPECT_EQ(lost.reason, FinishReason::kError);
+    EXPECT_EQ(lost.error, "rank 3 lost");
+    EXPECT_TRUE(lost.of_engine);
+  }
+  EXPECT_EQ(engines.failure(), "");
+  release();
+  for (size_t i = 0; i < where.size(); ++i)
+    if (where[i] != seen.replica) {
+      EXPECT_EQ(ends[i + 1].get().tokens, text_of({static_cast<int32_t>(i)}));
+    }
+  for (int32_t i = 0; i < 6; ++i) EXPECT_NE(write(request_of({i})).replica, seen.replica);
+  const Told elsewhere = write(request_of(long_prompt(1)));
+  EXPECT_NE(elsewhere.replica, seen.replica);
+  // Once it can again it has its share, but not of what it has lost.
+  engines[seen.replica].resume();
+  settle();
+  EXPECT_EQ(write(request_of(long_prompt(2))).replica, elsewhere.replica);
+  hold();
+  std::set<size_t> all;
+  for (int32_t i = 0; i < 3; ++i) all.insert(placed(request_of({i})));
+  EXPECT_EQ(all.size(), kReplicas);
+}
+
+TEST_F(ReplicasTest, FailTogetherOnly) {
+  for (size_t i = 0; i < kReplicas; ++i) {
+    EXPECT_EQ(engines.failure(), "");
+    engines[i].interrupt(concat("lost ", i));
+  }
+  EXPECT_EQ(engines.failure(), "lost 0");
+  const Told refused = write(request_of({1}));
+  EXPECT_EQ(refused.reason, FinishReason::kError);
+  EXPECT_TRUE(refused.of_engine);
+  engines[1].resume();
+  settle();
+  EXPECT_EQ(engines.failure(), "");
+  EXPECT_EQ(write(request_of({1})).replica, 1u);
+}
+
+TEST_F(ReplicasTest, ChangeWeightsOfAll) {
+  write(request_of(long_prompt(1)));
+  std::mutex mutex;
+  std::multiset<size_t> changed;
+  const auto change = [&](size_t replica) {
+    const std::lock_guard lock(mutex);
+    changed.insert(replica);
+  };
+  engines.change_weights(Handover::kWait, change);
+  EXPECT_EQ(changed, (std::multiset<size_t>{0, 1, 2}));
+  EXPECT_EQ(write(request_of(long_prompt(1))).cached, 0);
+  // One that is lost keeps nobody else from it, and is told of.
+  engines[1].interrupt("lost");
+  EXPECT_THROW(engines.change_weights(Handover::kKeep, change), Error);
+  EXPECT_EQ(changed, (std::multiset<size_t>{0, 0, 1, 2, 2}));
+}
+
+TEST_F(ReplicasTest, StopAll) {
+  hold();
+  for (int32_t i = 0; i < 6; ++i) add(request_of({i}));
+  std::thread stops([&] { engines.stop(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  release();
+  stops.join();
+  const Told late = write(request_of({7}));
+  EXPECT_TRUE(late.reason == FinishReason::kError && late.of_engine) << late.error;
+  for (std::future<Told>& end : ends)
+    if (end.valid()) {
+      const Told told = end.get();
+      EXPECT_TRUE(told.reason == FinishReason::kLength || told.of_engine) << told.error;
+    }
+  EXPECT_NE(engines.failure(), "");
+}
+
+}  // namespace
+}  // namespace trireme
