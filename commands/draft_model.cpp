@@ -24,13 +24,12 @@ void check_same_tokens(const std::string& model, const Tokenizer& draft, const T
 
 }  // namespace
 
-DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& tokenizer, World& world)
+DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& tokenizer)
     : sequences_(options.draft_sequences), vocab_size_(tokenizer.vocab_size()) {
-  if (world.size() > 1)
-    fail_input(kOption, ": a draft model guesses for one process, and here are ", world.size(),
-               " ranks; \"method\": \"ngram\" goes with any number");
-  loaded_ = std::make_unique<LoadedModel>(options.draft, world.world(), options.dtype, "",
-                                          options.quantization);
+  run_threads(1, [&](Communicator& alone) {
+    loaded_ = std::make_unique<LoadedModel>(options.draft, alone, options.dtype, "",
+                                            options.quantization);
+  });
   const std::string& own = loaded_->run_config().data.tokenizer;
   if (own.empty())
     fail_input(kOption, ": the draft ", options.draft,
@@ -39,9 +38,11 @@ DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& token
 }
 
 void DraftModel::load(int threads, cuda::Context* gpu, int64_t length) {
+  threads_ = threads;
+  gpu_ = gpu;
   limits_.length = std::min(length, longest_sequence(loaded_->run_config().model));
-  ctx_ = std::make_unique<Ctx>(threads, "draft activations", gpu);
-  loaded_->load(*ctx_, Layout{}, limits_.length);
+  Ctx ctx(threads, "draft", gpu);
+  loaded_->load(ctx, Layout{}, limits_.length);
 }
 
 int64_t DraftModel::block_bytes(int64_t block_tokens) {
@@ -50,6 +51,7 @@ int64_t DraftModel::block_bytes(int64_t block_tokens) {
 }
 
 void DraftModel::divide_memory(const StepLimits& served) {
+  limits_.length = std::min(limits_.length, served.length);
   limits_.sequences = std::min(sequences_, served.sequences);
   limits_.tokens = served.tokens;
   limits_.block_tokens = served.block_tokens;
@@ -57,9 +59,21 @@ void DraftModel::divide_memory(const StepLimits& served) {
       std::min(served.blocks, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
 }
 
+void DraftModel::divide_memory(const StepLimits& served, int64_t bytes, size_t drafters) {
+  divide_memory(served);
+  const int64_t of_block = block_bytes(served.block_tokens);
+  const int64_t held = bytes / static_cast<int64_t>(drafters) / of_block;
+  if (held == 0)
+    fail_input("--kv-cache-memory-bytes ", bytes, ": ", served.block_tokens,
+               " tokens of the draft's cache take ", of_block, ", for each of ", drafters,
+               drafters == 1 ? " replica" : " replicas");
+  limits_.blocks = std::min(limits_.blocks, held);
+}
+
 std::unique_ptr<Drafter> DraftModel::make_drafter() {
-  return make_model_drafter(loaded_->model(), loaded_->parameters(), *ctx_,
-                            {.limits = limits_, .vocab_size = vocab_size_});
+  Ctx& ctx = *contexts_.emplace_back(std::make_unique<Ctx>(threads_, "draft activations", gpu_));
+  return make_model_drafter(loaded_->model(), loaded_->parameters(), ctx,
+                            {.limits = limits_, .vocab_size = vocab_size_}, turn_);
 }
 
 }  // namespace trireme

@@ -213,9 +213,6 @@ void read_speculation(Arguments& args) {
   args.speculation = options.config;
   args.model.draft = std::move(options.draft);
   args.model.draft_sequences = options.config.most_sequences;
-  if (!args.model.draft.empty() && args.model.ranks > 0)
-    fail_input("--speculative-config: a draft model guesses for one process, without --ranks; ",
-               "\"method\": \"ngram\" goes with any number");
 }
 
 // What vLLM's users type says nothing of ranks: as many as the sizes need.

@@ -2,7 +2,9 @@
 
 #include <future>
 
+#include "commands/draft_model.h"
 #include "commands/rank_options.h"
+#include "engine/core/cpu.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/launch.h"
@@ -47,17 +49,18 @@ RankTask task_of(const LoadedModel& loaded, const std::string& tokenizer,
 }  // namespace
 
 FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& line) {
-  {
-    WorldOptions single;
-    single.backend = "single";
-    const std::unique_ptr<World> alone = make_world(single);
-    open(options, *alone);
-    if (options.ranks % options.replicas != 0)
-      fail_input("--ranks ", options.ranks, " cannot be divided among --data-parallel-size ",
-                 options.replicas, " replicas; give a multiple, or leave --ranks out");
-    sizes_of_one_model(options.layout, loaded_->run_config().model,
-                       options.ranks / options.replicas);
-  }
+  WorldOptions single;
+  single.backend = "single";
+  alone_ = make_world(single);
+  open(options, *alone_);
+  if (options.ranks % options.replicas != 0)
+    fail_input("--ranks ", options.ranks, " cannot be divided among --data-parallel-size ",
+               options.replicas, " replicas; give a multiple, or leave --ranks out");
+  sizes_of_one_model(options.layout, loaded_->run_config().model, options.ranks / options.replicas);
+  if (options.draft.empty())
+    alone_.reset();
+  else
+    load_draft(options);
   start(options, line);
   try {
     for (const auto& group : groups_) take(group->wait_until_ready());
@@ -66,7 +69,30 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
     if (error.code() == ExitCode::kBadInput) throw ReportedError(error.what());
     throw;
   }
+  if (draft_ != nullptr)
+    draft_->divide_memory(limits_, cache_bytes(options, draft_device_.get()), replicas());
   if (replicas() > 1) device_ = concat(replicas(), " replicas, each of ", device_);
+}
+
+// Before ranks take their share of the memory. On a CPU it leaves the cores to them but for one, or so many as each of
+// them has been told to use.
+void FrontModel::load_draft(const ServedModelOptions& options) {
+  draft_ = std::make_unique<DraftModel>(options, *tokenizer_);
+  draft_device_ = open_rank_device(*alone_, options.device);
+  draft_->load(std::max(1, options.threads), draft_device_.get(), limits_.length);
+  log_info("the draft model is computed by this process, on ",
+           describe_device(draft_device_, draft_->threads()));
+}
+
+std::unique_ptr<Drafter> FrontModel::make_drafter() {
+  return draft_ != nullptr ? draft_->make_drafter() : nullptr;
+}
+
+// Its own core is whichever is free: ranks of this machine have theirs.
+void FrontModel::move_here() {
+  if (draft_ == nullptr) return;
+  pin_team(0, draft_->threads());
+  allow_cores(0, available_cores());
 }
 
 // All replicas' ranks end at the same time.
@@ -181,6 +207,7 @@ void serve_as_rank(ServedModelOptions options, const std::string& leader) {
       connect_side_channel(SideAddress::parse(leader), detect_launcher().rank, kMeeting);
   Heartbeat heartbeat(*channel);
   options.led = true;
+  options.draft.clear();  // the leader's own
   try {
     const RankTask task = receive_task(*channel, kMeeting);
     options.model = task.model;

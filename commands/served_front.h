@@ -21,7 +21,8 @@ class FrontModel final : public ServedModel {
   std::string device() const override { return device_; }
   size_t replicas() const override { return groups_.size(); }
   std::unique_ptr<StepExecutor> make_executor(size_t replica) override;
-  void move_here() override {}
+  std::unique_ptr<Drafter> make_drafter() override;
+  void move_here() override;
   void tell(Replicas* engines) override;
   bool recovers_from(const std::string& why) const override { return why == kRanksLost; }
   Place stage(const std::string& path) override;
@@ -34,10 +35,15 @@ class FrontModel final : public ServedModel {
  private:
   void start(const ServedModelOptions& options, const CommandLine& line);
   void take(const RankReady& ready);
+  void load_draft(const ServedModelOptions& options);
   void stage_on_all(StageRequest request);
 
   DType dtype_ = DType::kF32;
   std::string device_;
+  // Where there is a draft model, it has a device in this process.
+  std::unique_ptr<World> alone_;
+  RankDevice draft_device_;
+  std::unique_ptr<DraftModel> draft_;
   StageRequest staged_;  // last
   std::vector<std::unique_ptr<RankSupervisor>> groups_;
 };

@@ -22,7 +22,6 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kBlockTokens = 16;
 constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
-constexpr int64_t kHostCacheBytes = int64_t{4} << 30;
 constexpr milliseconds kMeeting{60'000};
 
 int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
@@ -45,6 +44,12 @@ std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ran
 }
 
 }  // namespace
+
+int64_t cache_bytes(const ServedModelOptions& options, cuda::Context* gpu) {
+  constexpr int64_t kOnHost = int64_t{4} << 30;
+  if (options.cache_bytes > 0) return options.cache_bytes;
+  return gpu != nullptr ? cuda::device_memory(*gpu).free() / 2 : kOnHost;
+}
 
 std::unique_ptr<Drafter> ServedModel::make_drafter() { return nullptr; }
 
@@ -71,8 +76,8 @@ RankModel::RankModel(const ServedModelOptions& options) {
   set_log_rank(world_->rank());
   open(options, *world_);
   agreed(world_->world(), [&] {
-    if (!options.draft.empty())
-      draft_ = std::make_unique<DraftModel>(options, *tokenizer_, *world_);
+    if (!options.draft.empty() && leads())
+      draft_ = std::make_unique<DraftModel>(options, *tokenizer_);
     sizes_ = sizes_of_one_model(options.layout, loaded_->run_config().model, world_->size());
   });
   load(options);
@@ -94,7 +99,9 @@ void RankModel::load(const ServedModelOptions& options) {
   threads_ = pin_rank(*world_, options.threads);
   ctx_ = std::make_unique<Ctx>(threads_, "activations", device_.get());
   agreed(world_->world(), [&] { loaded_->load(*ctx_, groups_->layout, limits_.length); });
-  if (draft_ != nullptr) draft_->load(threads_, device_.get(), limits_.length);
+  agreed(world_->world(), [&] {
+    if (draft_ != nullptr) draft_->load(threads_, device_.get(), limits_.length);
+  });
 }
 
 // How many sequences run at a time, and what their keys and values take. All ranks have as many blocks as the one
@@ -115,8 +122,7 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   check_kv_type(kept, dtype(), gpu);
   const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens) +
                            (draft_ != nullptr ? draft_->block_bytes(kBlockTokens) : 0);
-  const int64_t otherwise = gpu ? cuda::device_memory(*device_.get()).free() / 2 : kHostCacheBytes;
-  const int64_t bytes = or_default(options.cache_bytes, otherwise);
+  const int64_t bytes = cache_bytes(options, device_.get());
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
   agreed(world_->world(), [&] {
     if (held == 0)

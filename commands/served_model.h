@@ -46,6 +46,9 @@ struct ServedModelOptions {
   std::string rank_address;  // where ranks on other machines reach this one; empty: its name
 };
 
+// For keys and values in this process: what is asked for, or 4 GiB, of a GPU half of what is free.
+int64_t cache_bytes(const ServedModelOptions& options, cuda::Context* gpu);
+
 class ServedModel : public ModelWeights {
  public:
   const StepLimits& limits() const { return limits_; }
@@ -58,7 +61,7 @@ class ServedModel : public ModelWeights {
   // Once, for the engine of a replica. One process takes the machine's first GPU, which is the current one of every
   // thread.
   virtual std::unique_ptr<StepExecutor> make_executor(size_t replica) = 0;
-  // The same; nullptr where no draft model was asked for.
+  // The same for each; nullptr where no draft model was asked for.
   virtual std::unique_ptr<Drafter> make_drafter();
   // From now on what runs parallel loops is the calling thread's.
   virtual void move_here() = 0;
@@ -118,7 +121,7 @@ class RankModel final : public ServedModel {
   ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;
-  std::unique_ptr<DraftModel> draft_;     // absent: none was asked for
+  std::unique_ptr<DraftModel> draft_;     // of rank 0; absent: none was asked for
   std::unique_ptr<Followers> followers_;  // of rank 0 where there are others
   std::unique_ptr<SideChannel> leader_;   // of one of these
 };

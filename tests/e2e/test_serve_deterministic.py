@@ -116,8 +116,10 @@ class Deterministic(served_run.ServerTest):
                 ({"method": "draft_model", "num_speculative_tokens": 2}, 'needs "model"'),
                 ({**draft, "model": ""}, "not a directory"), ({**draft, "model": "nowhere"}, "nowhere"),
                 ({**draft, "prompt_lookup_max": 3}, "prompt_lookup_max goes with"),
-                (draft, "for one process, without --ranks", "--ranks", 2),
-                (draft, ["257", "61", "the model's tokenizer"], "--tokenizer", "tokenizer.json")):
+                (draft, ["257", "61", "the model's tokenizer"], "--tokenizer", "tokenizer.json"),
+                ({**draft, "model": "nowhere"}, "nowhere", "--tensor", 2),
+                (draft, ["--kv-cache-memory-bytes 4096", "for each of 2 replicas"], "--data-parallel-size", 2,
+                 "--kv-cache-memory-bytes", 4096)):
             config = config if isinstance(config, str) else json.dumps(config)
             self.assert_refused("serve", "--model", "run", "--port", 0, "--speculative-config", config, *more, says=says)
 

@@ -1,6 +1,7 @@
 """A model that several ranks serve says what the same model says in one process, and what `trireme eval` says."""
 import json
 import os
+import re
 import signal
 import unittest
 from pathlib import Path
@@ -52,6 +53,28 @@ class Dense(Layouts, ServedRanks):
     def test_layouts_agree(self):
         self.assert_layouts_agree([("--tensor-parallel-size", 2), ("--ranks", 2, "--pipeline-parallel-size", 2),
                                    ("--ranks", 4, "--tensor-parallel-size", 2, "--pipeline", 2)])
+
+    def test_a_draft_beside_ranks(self):
+        """It guesses in the process that has the requests, and changes no text."""
+        server = self.serve()
+        alone = self.answers()
+        self.stop(server)
+        draft = ("--speculative-config", json.dumps({"method": "draft_model", "model": "run", "num_speculative_tokens": 3}))
+        for layout, ranks in ((("--ranks", 2, "--tensor", 2), None), (("--pipeline", 2), 2),
+                              (("--data-parallel-size", 2), None)):
+            with self.subTest(layout=layout):
+                server = self.serve(*layout, *draft, ranks=ranks)
+                self.assert_same(self.answers(), alone)
+                text = self.ask("GET", "/metrics")[1]
+                true = re.findall(r"(?m)^vllm:spec_decode_num_accepted_tokens_total\{.*\} (\S+)$", text)
+                self.assertGreater(sum(map(float, true)), 10)
+                self.stop(server) if ranks is None else self.stop_ranks(server)
+                self.expect_nobody_left()
+
+    def stop_ranks(self, server):
+        os.kill(self.processes()[0], signal.SIGTERM)
+        server.communicate(timeout=60)
+        self.assertEqual(server.returncode, 0)
 
     def test_echo_is_what_eval_says(self):
         text = tiny_run.text(20, 9)[:33]  # one window of 32 predictions

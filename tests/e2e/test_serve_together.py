@@ -7,6 +7,7 @@ import harness
 import served_run
 
 GUESSES = ("--speculative-config", json.dumps({"method": "ngram", "num_speculative_tokens": 3}))
+DRAFT = ("--speculative-config", json.dumps({"method": "draft_model", "model": "run", "num_speculative_tokens": 3}))
 CONSTRAINTS = (None, {"regex": r"[a-f]{2,5}-\d{3}"}, None, {"choice": ["the oar", "the ship", "a quiet sea"]}, None)
 
 
@@ -39,7 +40,7 @@ class Together(served_run.ServerTest):
         wanted = list(requests(20))
         for features in ((*adapter, *GUESSES, "--quantization", "q8_0"),
                          (*adapter, *GUESSES, "--ranks", 2, "--tensor", 2),
-                         (*adapter, *GUESSES, "--quantization", "q4_0", "--ranks", 2, "--pipeline-parallel-size", 2),
+                         (*adapter, *DRAFT, "--quantization", "q4_0", "--ranks", 2, "--pipeline-parallel-size", 2),
                          (*adapter, *GUESSES, "--dtype", "bf16")):
             with self.subTest(features=features):
                 server = self.serve("--deterministic", "--max-num-batched-tokens", 24, "--max-model-len", 256, *features)

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "serving/engine/guarded_drafter.h"
 #include "tests/serving/served_texts.h"
 
 namespace trireme {
@@ -95,6 +96,41 @@ TEST(SpeculativeDecoding, WritesTheSameTextsWithADraftModel) {
                   static_cast<long long>(tokens), static_cast<long long>(counts.accepted_tokens),
                   static_cast<long long>(counts.draft_tokens));
     }
+  });
+}
+
+// Guesses, until it has no memory any more.
+class FailsLater final : public Drafter {
+ public:
+  FailsLater(std::unique_ptr<Drafter> drafter, int calls)
+      : drafter_(std::move(drafter)), left_(calls) {}
+  std::vector<std::vector<int32_t>> guess(std::span<const DraftWish> wishes) override {
+    if (--left_ < 0) throw Error("no memory");
+    return drafter_->guess(wishes);
+  }
+  void forget(const Sequence& sequence) override { drafter_->forget(sequence); }
+
+ private:
+  std::unique_ptr<Drafter> drafter_;
+  int left_;
+};
+
+TEST(SpeculativeDecoding, GoesOnWithoutADraftThatFails) {
+  const std::vector<Wish> wishes = wishes_of(8, 37);
+  run_threads(1, [&](Communicator& world) {
+    const ModelConfig config = config_of(ModelFamily::kLlama, 37);
+    Rank rank(config, {}, world, DType::kF32, kMostTokens);
+    Rank draft(config, {}, world, DType::kBF16, kMostTokens);
+    BatchingConfig how{.max_sequences = 4, .max_step_tokens = 128, .max_model_len = kMostTokens};
+    const std::vector<Text> want = served(rank, wishes, how, 120, false, true);
+    how.speculation = {.tokens = 4};
+    SchedulerCounts counts;
+    auto fails = std::make_unique<FailsLater>(test::drafter_of(draft, how), 5);
+    expect_same(served(rank, wishes, how, 60, false, true, &counts,
+                       std::make_unique<GuardedDrafter>(std::move(fails), nullptr)),
+                want);
+    EXPECT_GT(counts.accepted_tokens, 5);
+    EXPECT_LT(counts.draft_tokens, 100);
   });
 }
 

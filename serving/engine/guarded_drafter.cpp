@@ -1,0 +1,23 @@
+#include "serving/engine/guarded_drafter.h"
+
+#include "engine/observe/log.h"
+
+namespace trireme {
+
+std::vector<std::vector<int32_t>> GuardedDrafter::guess(std::span<const DraftWish> wishes) {
+  std::unique_lock<std::mutex> lock;
+  if (turn_ != nullptr) lock = std::unique_lock(*turn_);
+  try {
+    if (drafter_ != nullptr) return drafter_->guess(wishes);
+  } catch (const std::exception& error) {
+    log_warning("tokens are guessed no more: ", error.what());
+    drafter_.reset();
+  }
+  return std::vector<std::vector<int32_t>>(wishes.size());
+}
+
+void GuardedDrafter::forget(const Sequence& sequence) {
+  if (drafter_ != nullptr) drafter_->forget(sequence);
+}
+
+}  // namespace trireme
