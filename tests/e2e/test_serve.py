@@ -125,7 +125,7 @@ class Server(served_run.ServerTest):
                 self.assertEqual((answer["model"], answer["choices"][0]["text"] + "\n"), (name, text))
         self.assertEqual(self.ask("POST", "/v1/completions", {"model": "other", "prompt": PROMPT})[0], 404)
         self.stop(server)
-        for ranks in ((), ("--ranks", 2, "--tensor", 2)):
+        for ranks in ((), ("--ranks", 2, "--tensor", 2), ("--ranks", 2, "--data-parallel-size", 2)):
             with self.subTest(ranks=ranks):
                 self.come_and_go(adapters, want, ranks)
         self.run_what_is_documented(adapters)
@@ -176,7 +176,7 @@ class Server(served_run.ServerTest):
             self.assertEqual((status, said), (200, f"Success: LoRA adapter '{name}' added successfully."))
             expect_texts(name, "tiny")
             if ranks:
-                self.lose_a_rank(server)
+                self.lose_ranks(server)
                 expect_texts(name, "tiny")
             self.assertEqual(ask("/v1/load_lora_adapter", lora_name="third", lora_path=folder)[0], 503)
             self.assertEqual(ask("/v1/unload_lora_adapter", lora_name=name)[0], 200)
@@ -189,11 +189,12 @@ class Server(served_run.ServerTest):
         expect_texts("tiny")
         self.stop(server)
 
-    def lose_a_rank(self, server):
+    def lose_ranks(self, server):
         """Ranks that start again have what was loaded meanwhile."""
         children = [int(number) for file in Path(f"/proc/{server.pid}/task").glob("*/children")
                     for number in file.read_text().split()]
-        os.kill(max(children), signal.SIGKILL)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
         for wanted in (503, 200):
             self.wait_for(lambda: self.ask("GET", "/health/ready")[0], wanted)
 
