@@ -17,6 +17,8 @@ constexpr milliseconds kLong{20'000};
 
 // What a fake rank does with prompts of so many tokens, which for_each_plan() does not have.
 constexpr int64_t kHang = 37, kDie = 38, kThrow = 39;
+// How weights end that take a second to load.
+constexpr char kSlow = '~';
 
 class Moody final : public StepExecutor {
  public:
@@ -42,6 +44,7 @@ TEST(FakeRank, DISABLED_Follows) {
   const RankTask task = receive_task(*channel, kLong);
   std::string word = task.model;
   for (const std::string& adapter : task.adapters) word += adapter;
+  if (word.ends_with(kSlow)) std::this_thread::sleep_for(milliseconds(1000));
   test::WordWeights weights(word);
   weights.refuses = "others";
   Moody texts(weights);
@@ -186,8 +189,8 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   uint64_t number = 1;
   std::string word;
   // As soon as there are ranks that can.
-  const auto expect = [&] {
-    word += 'x';
+  const auto expect = [&](char more) {
+    word += more;
     const auto end = std::chrono::steady_clock::now() + kLong;
     const auto token = [&] {
       for (;;) {
@@ -212,16 +215,16 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
     lose();
     EXPECT_THROW(ranks.use(), Error);
     ASSERT_TRUE(said.comes(told += 2, kLong));
-    expect();  // they have it already
+    expect('x');  // they have it already
   }
   {
     SCOPED_TRACE("lost, and back with those of before, when it is decided");
-    ranks.stage({.path = word + 'x'});
+    ranks.stage({.path = word + kSlow});
     lose();
     ASSERT_TRUE(said.comes(told += 2, kLong));
-    ranks.commit({.path = word + 'x'});
+    ranks.commit({.path = word + kSlow});
     ASSERT_TRUE(said.comes(told += 2, kLong));  // they start once more
-    expect();
+    expect(kSlow);
   }
   {
     SCOPED_TRACE("starting with those of before when it is decided");
@@ -229,9 +232,9 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
     ASSERT_TRUE(said.comes(told + 1, kLong));
     EXPECT_THROW(ranks.stage({.path = word + 'x'}), Error);
     ranks.drop();
-    std::this_thread::sleep_for(milliseconds(150));  // they have been told, or are about to be
+    std::this_thread::sleep_for(milliseconds(600));
     ranks.commit({.path = word + 'x'});
-    expect();
+    expect('x');
   }
 }
 
