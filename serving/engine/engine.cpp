@@ -93,6 +93,13 @@ const WeightsHold* Engine::know(const std::shared_ptr<WeightsHold>& hold) {
   return hold.get();
 }
 
+void Engine::begin(const std::shared_ptr<WeightsHold>& hold) {
+  std::vector<Incoming> incoming(1);
+  incoming[0].hold = know(hold);
+  incoming[0].begins = true;
+  hand_in(std::move(incoming));
+}
+
 void Engine::cancel(SequenceId id) {
   std::vector<Incoming> incoming(1);
   incoming[0].id = id;
@@ -215,6 +222,7 @@ void Engine::accept(Incoming& one) {
     return one.work();
   }
   if (one.is_released()) return release(one.hold);
+  if (one.begins) return change_ ? held_.push_back(std::move(one)) : start(one);
   if (one.sequence == nullptr) return take_back(one.id);
   const auto hold = holds_.find(one.hold);
   std::string why = failure();
@@ -246,6 +254,7 @@ void Engine::take_back(SequenceId id) {
 void Engine::start(Incoming& one) {
   try {
     if (one.hold != nullptr) holds_.try_emplace(one.hold, false);
+    if (one.begins) return;
     scheduler_.add(one.sequence);
     adapters_ = std::max(adapters_, one.sequence->adapter + 1);
     ids_.emplace(one.sequence.get(), one.id);
@@ -412,7 +421,8 @@ void Engine::find_adapters(EngineCounts& counts) const {
 
 void Engine::publish_counts() {
   EngineCounts counts{scheduler_.counts(), pool_.used(), pool_.blocks()};
-  counts.scheduler.waiting += std::ssize(held_);
+  counts.scheduler.waiting +=
+      std::ranges::count_if(held_, [](const Incoming& one) { return one.sequence != nullptr; });
   if (adapters_ > 0) find_adapters(counts);
   const std::lock_guard lock(mutex_);
   counts_ = std::move(counts);

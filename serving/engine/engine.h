@@ -90,6 +90,8 @@ class Engine {
   // others find it. Log-probabilities of the prompt are told with the first alone, before anything of the others.
   std::vector<SequenceId> add_siblings(const SequenceRequest& request, size_t n,
                                        const std::function<SequenceListener(size_t)>& listener_of);
+  // As if a sequence of this hold had come: some may come later.
+  void begin(const std::shared_ptr<WeightsHold>& hold);
   // It ends without an event. Nothing if it has ended.
   void cancel(SequenceId id);
   // No prefix is found any more that was computed before. After the weights have changed, with nothing running.
@@ -121,7 +123,8 @@ class Engine {
     SequenceListener listener = {};
     std::function<void()> work = {};    // in the place of both
     const WeightsHold* hold = nullptr;  // of the sequence; without sequence and id: it has ended
-    bool is_released() const { return sequence == nullptr && hold != nullptr; }
+    bool begins = false;                // the hold does, without a sequence
+    bool is_released() const { return sequence == nullptr && hold != nullptr && !begins; }
   };
   struct Running {
     std::shared_ptr<Sequence> sequence;

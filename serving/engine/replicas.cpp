@@ -61,7 +61,16 @@ SequenceListener Replicas::told_by(const Place& place, SequenceListener listener
   };
 }
 
+// On all, wherever its sequences will be computed: the change of one replica never waits for what waits for the change of
+// another.
+void Replicas::begin(const std::shared_ptr<WeightsHold>& hold) {
+  if (hold == nullptr || size() == 1 || hold->is_known()) return;
+  const std::lock_guard lock(order_);
+  for (const auto& engine : engines_) engine->begin(hold);
+}
+
 SequenceId Replicas::add(SequenceRequest request, SequenceListener listener, SequenceId beside) {
+  begin(request.hold);
   const Place place = beside == 0 ? best_place(request) : place_on(replica_of(beside));
   return id_of(place.replica, engines_[place.replica]->add(std::move(request),
                                                            told_by(place, std::move(listener))));
@@ -70,6 +79,7 @@ SequenceId Replicas::add(SequenceRequest request, SequenceListener listener, Seq
 std::vector<SequenceId> Replicas::add_siblings(
     const SequenceRequest& request, size_t n,
     const std::function<SequenceListener(size_t)>& listener_of) {
+  begin(request.hold);
   const Place first = best_place(request);
   std::vector<SequenceId> ids = engines_[first.replica]->add_siblings(request, n, [&](size_t i) {
     return told_by(i == 0 ? first : place_on(first.replica), listener_of(i));
@@ -86,8 +96,11 @@ void Replicas::forget_prefixes() {
 
 void Replicas::change_weights(Handover how, const std::function<void(size_t)>& change) {
   std::vector<std::future<void>> changes;
-  for (size_t i = 0; i < size(); ++i)
-    changes.push_back(engines_[i]->change_weights(how, [change, i] { change(i); }));
+  {
+    const std::lock_guard lock(order_);
+    for (size_t i = 0; i < size(); ++i)
+      changes.push_back(engines_[i]->change_weights(how, [change, i] { change(i); }));
+  }
   std::exception_ptr first;
   for (std::future<void>& one : changes) {
     try {

@@ -51,11 +51,13 @@ class Replicas {
   Place best_place(const SequenceRequest& request);
   Place place_on(size_t replica);
   void look();
+  void begin(const std::shared_ptr<WeightsHold>& hold);
   SequenceListener told_by(const Place& place, SequenceListener listener) const;
   SequenceId id_of(size_t replica, SequenceId of_engine) const {
     return of_engine * engines_.size() + replica;
   }
 
+  std::mutex order_;  // a change of weights comes to all before a hold begins on any, or behind it
   ServerChoice choice_;
   std::vector<std::unique_ptr<Engine>> engines_;  // their listeners count in choice_
 };

@@ -22,6 +22,8 @@ class WeightsHold {
   WeightsHold(const WeightsHold&) = delete;
   WeightsHold& operator=(const WeightsHold&) = delete;
 
+  // An engine knows it.
+  bool is_known() const { return !releases_.empty(); }
   // `release` is called at the end of this hold; of each engine, which must still be there then, the first one counts.
   void on_end(const void* engine, std::function<void()> release);
 

@@ -1,6 +1,8 @@
 // Several engines as one: where sequences are computed, and what becomes of them when one engine cannot.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <deque>
 #include <future>
 #include <numeric>
@@ -233,6 +235,47 @@ TEST_F(ReplicasTest, ChangeWeightsOfAll) {
   engines[1].interrupt("lost");
   EXPECT_THROW(engines.change_weights(Handover::kKeep, change), Error);
   EXPECT_EQ(changed, (std::multiset<size_t>{0, 0, 1, 2, 2}));
+}
+
+// Two requests whose first texts are computed by one replica each, and whose second ones come to the other's while it
+// waits for them.
+TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
+  std::array<std::shared_ptr<WeightsHold>, 2> requests;
+  std::array<SequenceId, 2> texts{};
+  const auto text_of_request = [&](size_t i, SequenceId beside) {
+    SequenceRequest request = request_of({static_cast<int32_t>(i)});
+    request.hold = requests[i];
+    return add(request, beside);
+  };
+  const auto ends_now = [&] {
+    EXPECT_EQ(ends.back().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  };
+  for (size_t i = 0; i < 2; ++i) {
+    requests[i] = std::make_shared<WeightsHold>();
+    texts[i] = text_of_request(i, 0);
+    ends_now();
+  }
+  EXPECT_NE(engines.replica_of(texts[0]), engines.replica_of(texts[1]));
+  std::atomic<int> changed = 0;
+  std::future<void> change = std::async(std::launch::async, [&] {
+    engines.change_weights(Handover::kWait, [&](size_t) { ++changed; });
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(changed, 0);  // nor by the one that has nothing of them
+  const SequenceId late = add(request_of({9}));
+  for (size_t i = 0; i < 2; ++i) {
+    text_of_request(i, texts[1 - i]);
+    ends_now();
+  }
+  EXPECT_EQ(changed, 0);
+  int64_t waiting = 0;
+  for (const EngineCounts& counts : engines.counts()) waiting += counts.scheduler.waiting;
+  EXPECT_EQ(waiting, 1);
+  EXPECT_LT(engines.replica_of(late), kReplicas);
+  for (auto& request : requests) request.reset();
+  change.get();
+  EXPECT_EQ(changed, 3);
+  EXPECT_EQ(ends[2].get().tokens, text_of({9}));
 }
 
 TEST_F(ReplicasTest, StopAll) {
