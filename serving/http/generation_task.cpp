@@ -184,7 +184,8 @@ PendingReply::Part GenerationTask::take() {
     if (part.done) break;
     accept(letter, part);
   }
-  if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done) fail(lost, part);
+  if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done)
+    fail(engine_error(lost, false), part);
   if (overflown && !part.done)
     fail(ApiError(408,
                   concat("the client takes its answer too slowly: more than ", work_.limits.unread,
