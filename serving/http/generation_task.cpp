@@ -171,7 +171,8 @@ PendingReply::Part GenerationTask::take() {
   Part part;
   take_rule(part);
   if (entering_) {
-    part.work = [this, rule = *std::exchange(entering_, {})] { enter_engine(rule); };
+    part.work = [this, rule = std::move(*entering_)] { enter_engine(rule); };
+    entering_.reset();
     return part;
   }
   bool overflown = false;

@@ -213,8 +213,9 @@ class OverlapSearch {
     for (const auto& [name, schema] : properties.items()) {
       if (!value.contains(name)) continue;
       const Ways ways = ways_of(schema);
+      const Schema& member = value[name];
       if (!gave_up_ &&
-          std::ranges::none_of(ways, [&](const Schema& way) { return may_hold(value[name], way); }))
+          std::ranges::none_of(ways, [&](const Schema& way) { return may_hold(member, way); }))
         return false;
     }
     return true;
@@ -235,6 +236,7 @@ std::optional<std::pair<size_t, size_t>> find_overlap(const std::vector<Schema>&
                                                       CompileBudget& budget) {
   OverlapSearch search(find, path, budget);
   std::vector<OverlapSearch::Ways> ways;
+  ways.reserve(schemas.size());
   for (const Schema& schema : schemas) ways.push_back(search.ways_of(schema));
   for (size_t i = 0; i < ways.size(); ++i)
     for (size_t j = 0; j < ways.size(); ++j)
