@@ -98,6 +98,7 @@ void FrontModel::move_here() {
 // All replicas' ranks end at the same time.
 FrontModel::~FrontModel() {
   std::vector<std::future<void>> ends;
+  ends.reserve(groups_.size());
   for (auto& group : groups_)
     ends.push_back(std::async(std::launch::async, [&group] { group.reset(); }));
 }
@@ -160,6 +161,7 @@ void FrontModel::stage_adapter(int32_t slot, const std::string& path) {
 void FrontModel::stage_on_all(StageRequest request) {
   staged_ = std::move(request);
   std::vector<std::future<void>> stages;
+  stages.reserve(groups_.size());
   for (const auto& group : groups_)
     stages.push_back(std::async(std::launch::async, [&group, this] { group->stage(staged_); }));
   size_t lost = 0;

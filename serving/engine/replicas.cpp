@@ -118,6 +118,7 @@ void Replicas::stop() {
 
 std::vector<EngineCounts> Replicas::counts() const {
   std::vector<EngineCounts> out;
+  out.reserve(size());
   for (const auto& engine : engines_) out.push_back(engine->counts());
   return out;
 }
