@@ -279,8 +279,12 @@ LayoutError allowed_error(DType dtype) {
 
 LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
                           const LayoutResult& in_float64) {
+  // Several ranks round as much in another order: three times as much by chance, and one rank's own besides.
+  constexpr double kOtherOrder = 4;
   LayoutError allowed = allowed_error(dtype);
-  raise(allowed.gradient, 2 * compare_layouts(one_rank, in_float64, dtype).gradient);
+  const LayoutError rounding = compare_layouts(one_rank, in_float64, dtype);
+  raise(allowed.norm, kOtherOrder * rounding.norm);
+  raise(allowed.gradient, kOtherOrder * rounding.gradient);
   return allowed;
 }
 
@@ -296,7 +300,9 @@ std::string layout_difference(const LayoutResult& got, const LayoutResult& want,
   if (above(error.loss, allowed.loss))
     return concat("loss off by ", error.loss, ", gradient by ", error.gradient, " at ",
                   error.worst_gradient);
-  if (above(error.norm, allowed.norm)) return concat("gradient norm off by ", error.norm);
+  if (above(error.norm, allowed.norm))
+    return concat("gradient norm off by ", error.norm, ", gradient by ", error.gradient, " at ",
+                  error.worst_gradient);
   if (above(error.gradient, allowed.gradient))
     return concat("gradient off by ", error.gradient, " at ", error.worst_gradient);
   if (above(error.value, allowed.value)) return concat("final values off by ", error.value);

@@ -76,9 +76,9 @@ LayoutError compare_layouts(const LayoutResult& got, const LayoutResult& want, D
 
 // What rounding may do in five steps of eight layers: in float64 nothing to speak of.
 LayoutError allowed_error(DType dtype);
-// The same for models whose small gradients cancel more than that (those of normalised heads' weights): where one
-// rank in `dtype` is further than half of it from one rank in float64, twice that distance in the gradient,
-// as both results that are compared have it.
+// The same for models whose small gradients cancel more than that (those of normalised heads' weights, or of a norm
+// before experts): where one rank in `dtype` is further than a quarter of it from one rank in float64, four times that
+// distance in gradients and their norm.
 LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
                           const LayoutResult& in_float64);
 // "" or what exceeds what is allowed.
