@@ -80,7 +80,9 @@ class Replicas(served_ranks.ServedRanks):
 
         def works():
             self.assertEqual(self.ask("GET", "/health/ready")[0], 200)
-            self.complete(prompt=f"{time.monotonic()}", max_tokens=1)
+            asked = {"model": "tiny", "prompt": f"{time.monotonic()}", "max_tokens": 1}
+            # 503: it came to the replica before its loss was noticed.
+            self.assertIn(self.ask("POST", "/v1/completions", asked)[0], (200, 503))
             return self.metrics("vllm:generation_tokens_total")[replica] > before
         self.wait_until(works, BACK_WITHIN, f"replica {replica} does not come back")
 
