@@ -28,7 +28,8 @@ void check_kv_type(const KvType& type, DType weights, bool gpu);
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
 double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
-// model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll --context-parallel and --sequence-parallel too, which divide sequences.
+// model, each also under vLLM's name (--tensor-parallel-size) and without -parallel; with kAll --context-parallel and
+// --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };
 void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use);
 // How `ranks` ranks hold a model together once. InputError where they cannot, or where some would be left over: ranks

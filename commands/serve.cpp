@@ -79,10 +79,12 @@ ServiceConfig service_config(const Arguments& args, ServedModel& model, const st
   return config;
 }
 
-// Until somebody wants it to end; an Error where the model cannot be computed any more.
-void wait_for_the_end(const Replicas& engines, const ServedModel& model, HttpServer& server) {
+// Until somebody wants it to end; an Error where the model, or one replica of it, cannot be computed any more.
+void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& server) {
   while (StopSignals::count() == 0) {
-    if (const std::string why = engines.failure(); !why.empty() && !model.recovers_from(why)) {
+    for (size_t replica = 0; replica < engines.size(); ++replica) {
+      const std::string why = engines[replica].failure();
+      if (why.empty() || model.recovers_from(why)) continue;
       server.drain(milliseconds(2000));  // everybody is told
       throw Error(concat("the model cannot be computed any more: ", why));
     }

@@ -12,8 +12,7 @@ namespace trireme {
 class FrontModel final : public ServedModel {
  public:
   // Starts options.ranks processes with this command line, as many for each of options.replicas, and waits until they
-  // have loaded. InputError for what does
-  // not fit together.
+  // have loaded. InputError for what does not fit together.
   FrontModel(const ServedModelOptions& options, const CommandLine& line);
   ~FrontModel() override;
 

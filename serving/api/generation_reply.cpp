@@ -187,7 +187,10 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
     write_frame(choice, delta.text, false, nullptr, frames);
   if (!calls.empty()) write_calls(choice, calls, frames);
   if (choice.finish != nullptr) write_frame(choice, "", false, told_finish(choice), frames);
-  if (!done()) return;
+  if (done()) end_stream(frames);
+}
+
+void GenerationReply::end_stream(std::string& frames) {
   if (form_.include_usage) {
     std::string data;
     JsonWriter json(data);

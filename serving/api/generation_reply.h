@@ -81,6 +81,7 @@ class GenerationReply {
 
  private:
   struct Choice;
+  void end_stream(std::string& frames);
   void echo(Choice& choice, bool first, std::span<const ChosenToken> prompt, TextDelta& delta);
   void add_token(Choice& choice, const ChosenToken& token, bool last, TextDelta& delta);
   void add_logprobs(Choice& choice, std::vector<TokenText>& tokens);

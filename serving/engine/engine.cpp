@@ -159,7 +159,14 @@ void Engine::interrupt(const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (failure_.empty()) failure_ = why;
   }
-  hand_in_work([this, why] { end_all(why); });
+  hand_in_work([this, why] {
+    if (!is_stopped()) end_all(why);  // later it is not the engine's thread that runs this
+  });
+}
+
+bool Engine::is_stopped() const {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
 }
 
 void Engine::resume() {
@@ -260,6 +267,7 @@ void Engine::start(Incoming& one) {
     ids_.emplace(one.sequence.get(), one.id);
     running_.emplace(one.id, Running{one.sequence, one.listener});
   } catch (const std::exception& e) {  // also of memory that is not there
+    if (one.sequence == nullptr) return;
     scheduler_.cancel(*one.sequence);
     ids_.erase(one.sequence.get());
     one.listener({.finish = FinishReason::kError, .error = e.what()});
@@ -381,7 +389,10 @@ void Engine::end_all(const std::string& why) {
     if (failure_.empty()) failure_ = why;
   }
   end_sequences(why);
+  // Of what belongs to one answer some may have ended here: what is left of it may find other weights, and is refused.
+  for (auto& [hold, is_over] : holds_) is_over = true;
   std::vector<Incoming> held = std::exchange(held_, {});
+  end_holds(held);
   refuse(held, why);
   if (const std::optional<Change> change = std::exchange(change_, {}))
     change->done->set_exception(std::make_exception_ptr(Error(why)));
@@ -390,9 +401,15 @@ void Engine::end_all(const std::string& why) {
     const std::lock_guard lock(mutex_);
     incoming.swap(incoming_);
   }
-  for (const Incoming& one : incoming)
-    if (one.is_released()) release(one.hold);
+  end_holds(incoming);
   refuse(incoming, why);
+}
+
+void Engine::end_holds(const std::vector<Incoming>& incoming) {
+  for (const Incoming& one : incoming) {
+    if (one.begins && one.hold != nullptr) holds_.insert_or_assign(one.hold, true);
+    if (one.is_released()) release(one.hold);
+  }
 }
 
 void Engine::refuse(std::vector<Incoming>& incoming, const std::string& why) {

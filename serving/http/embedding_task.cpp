@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/observe/log.h"
 #include "serving/api/embeddings_reply.h"
 #include "serving/http/generation_task.h"
 
@@ -11,10 +12,10 @@ namespace trireme {
 // Of a text that has ended.
 void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions,
                         SequenceEvent& event) {
-  std::vector<float> embedding = normalised(event.embedding, dimensions);
-  const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
-  if (!finite) event.error = "the model's output is not finite";
   mailbox.put([&](Arrived& arrived) {
+    std::vector<float> embedding = normalised(event.embedding, dimensions);
+    const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
+    if (!finite) event.error = "the model's output is not finite";
     arrived.embeddings[text] = std::move(embedding);
     arrived.ended[text] = true;
     ++arrived.ends;
@@ -37,10 +38,14 @@ EmbeddingTask::EmbeddingTask(Replicas& engines, ServingMetrics& metrics, Embeddi
 }
 
 EmbeddingTask::~EmbeddingTask() {
-  mailbox_->close();
-  const std::vector<bool> ended = mailbox_->look([](Arrived& arrived) { return arrived.ended; });
-  for (size_t i = 0; i < ids_.size(); ++i)
-    if (!ended[i]) engines_.cancel(ids_[i]);
+  try {
+    mailbox_->close();
+    const std::vector<bool> ended = mailbox_->look([](Arrived& arrived) { return arrived.ended; });
+    for (size_t i = 0; i < ids_.size(); ++i)
+      if (!ended[i]) engines_.cancel(ids_[i]);
+  } catch (const std::exception& error) {
+    log_error("texts of an embeddings request are not cancelled: ", error.what());
+  }
 }
 
 void EmbeddingTask::start(std::function<void()> wake) {

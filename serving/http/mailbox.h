@@ -50,22 +50,22 @@ class Mailbox {
   // Empty: nothing is lost.
   std::string failure() const {
     const std::lock_guard lock(mutex_);
-    return failure_;
+    return lost_ ? "the server has not enough memory" : "";
   }
 
  private:
   void lose(const std::exception& error) noexcept {
+    lost_ = true;
     try {
-      failure_ = "the server has not enough memory";
-      log_error("what comes for an answer is lost: ", error.what());
       wake_();
+      log_error("what comes for an answer is lost: ", error.what());
     } catch (...) {  // the reader finds it when it looks next
     }
   }
 
   mutable std::mutex mutex_;  // of all below
   Contents contents_;
-  std::string failure_;
+  bool lost_ = false;
   std::function<void()> wake_;  // none: it is closed
 };
 

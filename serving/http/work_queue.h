@@ -1,5 +1,5 @@
-// The work of requests that takes time (reading their JSON, tokenizing, writing large answers), on a few threads: first come, first served,
-// and no more of it waits than the bounds say. What waits can be taken back.
+// The work of requests that takes time (reading their JSON, tokenizing, writing large answers), on a few threads: first
+// come, first served, and no more of it waits than the bounds say. What waits can be taken back.
 #pragma once
 
 #include <condition_variable>

@@ -4,7 +4,8 @@
 //
 // type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems, minLength,
 // maxLength, pattern, format (serving/structured/string_formats.h), minimum, maximum and the exclusive ones, anyOf,
-// oneOf whose schemas exclude each other (serving/structured/schema_overlap.h), allOf, $ref within the schema, nullable. InputError names any other keyword, and its path.
+// oneOf whose schemas exclude each other (serving/structured/schema_overlap.h), allOf, $ref within the schema, nullable.
+// InputError names any other keyword, and its path.
 #pragma once
 
 #include <string_view>

@@ -184,6 +184,18 @@ TEST_F(ChangeWeights, RefusesWhatBelongsToTextsThatAreEnded) {
   EXPECT_TRUE(write({1, 2}, 1, nullptr, search).get().is_all(1));
 }
 
+// Ranks that start again may have other weights than those that its first texts were computed with.
+TEST_F(ChangeWeights, RefusesTheRestOfWhatALossHasDivided) {
+  auto search = std::make_shared<WeightsHold>();
+  EXPECT_TRUE(write({1}, 1, nullptr, search).get().is_all(0));
+  engine->interrupt("a rank is lost");
+  engine->resume();
+  EXPECT_EQ(write({1, 2}, 1, nullptr, search).get().reason, FinishReason::kError);
+  EXPECT_TRUE(write({1, 2}, 1).get().is_all(0));
+  search = std::make_shared<WeightsHold>();
+  EXPECT_TRUE(write({1, 2}, 1, nullptr, search).get().is_all(0));
+}
+
 TEST_F(ChangeWeights, WaitsNotForWhatEndsWhileTheEngineRests) {
   auto search = std::make_shared<WeightsHold>();
   (void)write({1}, 1, nullptr, search).get();
