@@ -212,6 +212,18 @@ TRIREME_INLINE V power_of_two(typename Traits<V>::Int k) {
 template <class S>
 inline constexpr S kRoundingShift = std::is_same_v<S, double> ? S(0x1.8p52) : S(0x1.8p23);
 
+// v itself, rounded: a compiler that may fuse a product and a sum does so only where the machine can, and results that
+// must be the same everywhere (codes of 8 bits, stored and compared in every bit) would depend on it.
+template <class V>
+TRIREME_INLINE V rounded(V v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#else
+  asm("" : "+m"(v));
+#endif
+  return v;
+}
+
 // Horner's rule; c[0] belongs to the highest power.
 template <class V, class S, int N>
 TRIREME_INLINE V polynomial(V x, const S (&c)[N]) {

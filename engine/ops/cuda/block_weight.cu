@@ -122,8 +122,7 @@ __global__ void __launch_bounds__(kQuantizeThreads) quantize_rows_kernel(cpu::Qu
   const bool finite = __all_sync(0xffffffffu, x - x == 0.0f ? 1 : 0) != 0;
   const float most = warp_max(fabsf(x));
   const bool zeros = !(most > 1e-30f);  // whose inverse might overflow
-  // As the CPU's kernels, whose compiler rounds the product and the sum of the integers' rounding once.
-  const float shifted = __fmaf_rn(x, zeros ? 0.0f : 127.0f / most, kNoFraction);
+  const float shifted = __fadd_rn(__fmul_rn(x, zeros ? 0.0f : 127.0f / most), kNoFraction);
   const int code = finite ? __float_as_int(shifted) - __float_as_int(kNoFraction) : 0;
   a.codes[at * kBlock + lane] = static_cast<int8_t>(code);
   const int sum = __reduce_add_sync(0xffffffffu, code);

@@ -43,17 +43,16 @@ __device__ uint32_t exact_two(float low, float high) {
     return pack_two<T>(low, high);
 }
 
-// The code of x: what the CPU's kernels make of it in every bit, whose compiler rounds the product and the sum of
-// the integers' rounding once.
+// The code of x: what the CPU's kernels make of it in every bit. The product must not be rounded together with what
+// rounds it to a code.
 template <KvCodes kCodes>
 __device__ uint8_t code_of(float x, float inverse) {
   if constexpr (kCodes == KvCodes::kInt8) {
     constexpr float kNoFraction = 0x1.8p23f;
-    const float shifted = __fmaf_rn(x, inverse, kNoFraction);
+    const float shifted = __fadd_rn(__fmul_rn(x, inverse), kNoFraction);
     return static_cast<uint8_t>(__float_as_uint(shifted) - __float_as_uint(kNoFraction));
   } else {
     using Number = std::conditional_t<kCodes == KvCodes::kE4M3, fp8_e4m3, fp8_e5m2>;
-    // The product must not be rounded together with what the conversion adds to it.
     return Number(__fmul_rn(x, inverse)).bits;
   }
 }
