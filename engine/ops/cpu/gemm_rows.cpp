@@ -112,37 +112,31 @@ void add_tiles(Floats (*sums)[kGroup], int64_t rows, const T* w, int64_t w_strid
     add_tile<1, N>(sums + i, w, w_stride, x + i * x_stride, x_stride, columns, next);
 }
 
-// The last columns of the weight, fewer than a step.
+// One row of the weight, whose sums are number r of each row of x.
 template <class T>
-void add_rest(Floats (*sums)[kGroup], int64_t rows, const T* w, int64_t w_stride, int64_t n,
-              const float* x, int64_t x_stride, int64_t columns) {
-  T rest[kStep];
-  for (int64_t r = 0; r < n; ++r) {
-    pad_step(rest, w + r * w_stride, columns);
-    Floats one[kRows][kGroup];
-    for (int64_t i = 0; i < rows; ++i) one[i][0] = sums[i][r];
-    add_tiles<1, T>(one, rows, rest, 0, x, x_stride, kStep, nullptr);
-    for (int64_t i = 0; i < rows; ++i) sums[i][r] = one[i][0];
-  }
+void add_row(Sums& sums, int64_t r, int64_t rows, const T* w, const float* x, int64_t x_stride,
+             int64_t columns) {
+  Floats one[kRows][kGroup];
+  for (int64_t i = 0; i < rows; ++i) one[i][0] = sums[i][r];
+  add_tiles<1, T>(one, rows, w, 0, x, x_stride, columns, nullptr);
+  for (int64_t i = 0; i < rows; ++i) sums[i][r] = one[i][0];
 }
 
-// A group's rows and a piece of their columns.
+// At most a group's rows and a piece of their columns.
 template <class T>
 void add_group(Sums& sums, int64_t rows, const T* w, int64_t w_stride, int64_t n, const float* x,
                int64_t x_stride, int64_t columns, const T* next) {
   const int64_t whole = columns / kStep * kStep;
-  if (n == kGroup) {
+  if (n == kGroup)
     add_tiles<kGroup>(sums, rows, w, w_stride, x, x_stride, whole, next);
-  } else {
-    for (int64_t r = 0; r < n; ++r) {
-      Floats one[kRows][kGroup];
-      for (int64_t i = 0; i < rows; ++i) one[i][0] = sums[i][r];
-      add_tiles<1, T>(one, rows, w + r * w_stride, 0, x, x_stride, whole, nullptr);
-      for (int64_t i = 0; i < rows; ++i) sums[i][r] = one[i][0];
-    }
+  else
+    for (int64_t r = 0; r < n; ++r) add_row(sums, r, rows, w + r * w_stride, x, x_stride, whole);
+  if (whole == columns) return;
+  T rest[kStep];
+  for (int64_t r = 0; r < n; ++r) {
+    pad_step(rest, w + r * w_stride + whole, columns - whole);
+    add_row(sums, r, rows, static_cast<const T*>(rest), x + whole, x_stride, kStep);
   }
-  if (whole < columns)
-    add_rest(sums, rows, w + whole, w_stride, n, x + whole, x_stride, columns - whole);
 }
 
 // Not inlined: where each kind of tile had this arithmetic for itself, the compiler might fuse a product and a sum in
@@ -176,11 +170,9 @@ void panel(const Gemv<T>& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
     for (int64_t g = 0; g < groups; ++g) {
       const T* const w = a.w + (j + g * kGroup) * a.w_stride + c;
       const T* next = nullptr;
-      if (row > 0)
-        ;  // the first rows of x have fetched it
-      else if (g + 1 < groups)
+      if (row == 0 && g + 1 < groups)  // for later rows of x it is there
         next = w + kGroup * a.w_stride;
-      else if (c + piece < a.k)
+      else if (row == 0 && c + piece < a.k)
         next = a.w + j * a.w_stride + c + piece;
       add_group(sums[g], rows, w, a.w_stride, smaller(kGroup, n - g * kGroup), x, x_stride, width,
                 next);
