@@ -129,18 +129,18 @@ void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
 
 enum class Rows { kStreamed, kFew, kMany };
 
-// How many rows x has, for a product with a weight. kStreamed: reading the weight takes longest (gemv.h). kFew: our
-// tiles are faster than the library (gemm_rows.h). Measured: with AVX-512 the library is faster as soon as x (float32)
-// leaves the first-level cache between two rows of the weight; a type that it does not multiply would have the whole
-// weight converted for every product.
+// How many rows x has, for a product with a weight. kStreamed: one that stays in cache (gemv.h). kFew: our tiles are
+// faster than the library (gemm_rows.h). Measured: with AVX-512 the library is faster as soon as several rows of x leave
+// the first-level cache between two rows of the weight; a type that it does not multiply would have the whole weight
+// converted for every product.
 Rows rows_of(const Ctx& ctx, const GemmProblem& g) {
-  constexpr int64_t kCachedBytes = 16 << 10, kFewOfAvx512 = 4, kFewOfFloat32 = 16, kFew = 96;
+  constexpr int64_t kFewOfAvx512 = 4, kFewOfFloat32 = 16, kFew = 96;
   if (g.transpose_a || !g.transpose_b) return Rows::kMany;
-  const bool avx512 = active_isa() == Isa::kAvx512;
+  const bool cached = g.k <= cpu::kGemvBytes / 4 / g.m;
+  if (g.m == 1) return cached ? Rows::kStreamed : Rows::kFew;
   const bool multiplies = library_multiplies(*ctx.gemm, g.in);
-  if (g.m > 1 && avx512 && multiplies && (g.m > kFewOfAvx512 || g.k > kCachedBytes / 4 / g.m))
+  if (active_isa() == Isa::kAvx512 && multiplies && (g.m > kFewOfAvx512 || !cached))
     return Rows::kMany;
-  if (g.m <= (avx512 ? cpu::kGemvRowsOfAvx512 : cpu::kGemvRows)) return Rows::kStreamed;
   return g.m <= (multiplies ? kFewOfFloat32 : kFew) ? Rows::kFew : Rows::kMany;
 }
 
@@ -165,7 +165,7 @@ cpu::Gemv<T> gemv_of(const GemmProblem& g, const GemmPointers& p) {
 
 template <class T>
 void gemm_streamed(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
-  const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.m, cpu::gemv_stride(g.k)});
+  const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.k});
   if (ctx.planning()) return;
   cpu::Gemv<T> v = gemv_of<T>(g, p);
   v.x32 = x32->as<float>();

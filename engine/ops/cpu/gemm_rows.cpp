@@ -10,21 +10,31 @@ constexpr int64_t kLane = kLanes<float>;
 constexpr int64_t kStep = 2 * kLane;      // columns
 constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth a thread
 
-// Sums of a tile and their operands fit into the registers. Measured with AVX2, data in the first-level cache: 2 x 5
-// reaches the peak, 3 x 4 spills, 4 x 2 waits for its sums.
-#if defined(TRIREME_ISA_avx512)
-constexpr int kTileRows = 4;
-#else
-constexpr int kTileRows = 2;
-#endif
-constexpr int kGroup = 5;      // rows of the weight in a tile
-constexpr int kGroups = 4;     // in a panel
+constexpr int kGroups = 4;     // tiles in a panel
 constexpr int64_t kRows = 16;  // of x, that have sums at a time
 
-// Columns of a piece: of few rows more, so that what is fetched ahead of them is there in time.
-constexpr int64_t piece_of(int64_t rows) { return rows <= 2 ? 1024 : rows <= 4 ? 512 : 256; }
+// A tile's rows of x and of the weight (a group). Its sums and their operands fit into the registers, and there are as
+// many as hide the latency of the multiply-add. Measured with AVX2, data in the first-level cache: 2 x 5 reaches the
+// peak, 3 x 4 spills, which counts where the weight comes from there too, 4 x 2 waits for its sums.
+template <int kRowsOfX, int kRowsOfWeight>
+struct Tile {
+  static constexpr int kTileRows = kRowsOfX, kGroup = kRowsOfWeight;
+};
+using Tile1 = Tile<1, 8>;
+#if defined(TRIREME_ISA_avx512)
+using Tile3 = Tile<3, 5>;
+using TileMany = Tile<4, 5>;
+#else
+using Tile3 = Tile<3, 4>;
+using TileMany = Tile<2, 5>;
+#endif
+
+// Columns of a piece: of some rows as many as stay in the first-level cache. Few rows are not divided: they are loaded
+// once for a group, from the second level if need be, and whoever fetches the weight has long ways to go ahead.
+constexpr int64_t piece_of(int64_t rows) { return rows <= 4 ? int64_t{1} << 40 : 256; }
 
 using Floats = Vec<float>;
+template <int kGroup>
 using Sums = Floats[kRows][kGroup];
 
 TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -75,7 +85,7 @@ TRIREME_INLINE void add_half_step(Floats (&sums)[M][N], const T* w, int64_t w_st
   Floats rows[M];
 #pragma GCC unroll 4
   for (int i = 0; i < M; ++i) rows[i] = load(x + i * x_stride + kHalf * kLane);
-#pragma GCC unroll 5
+#pragma GCC unroll 8
   for (int r = 0; r < N; ++r) {
     const Floats weights = load_half_step<kHalf>(w + r * w_stride);
 #pragma GCC unroll 4
@@ -86,14 +96,14 @@ TRIREME_INLINE void add_half_step(Floats (&sums)[M][N], const T* w, int64_t w_st
 // sums[i][r] += products of row i of x and row r of w, in whole steps. next: what is to be read after this, of the same
 // shape as w; or nullptr.
 template <int M, int N, class T>
-void add_tile(Floats (*sums)[kGroup], const T* w, int64_t w_stride, const float* x,
-              int64_t x_stride, int64_t columns, const T* next) {
+void add_tile(Floats (*sums)[N], const T* w, int64_t w_stride, const float* x, int64_t x_stride,
+              int64_t columns, const T* next) {
   Floats here[M][N];  // in registers
   for (int i = 0; i < M; ++i)
     for (int r = 0; r < N; ++r) here[i][r] = sums[i][r];
   for (int64_t j = 0; j < columns; j += kStep) {
     if (next != nullptr && j * static_cast<int64_t>(sizeof(T)) % 64 == 0)
-#pragma GCC unroll 5
+#pragma GCC unroll 8
       for (int r = 0; r < N; ++r) __builtin_prefetch(next + r * w_stride + j, 0, 2);
     add_half_step<0>(here, w + j, w_stride, x + j, x_stride);
     add_half_step<1>(here, w + j, w_stride, x + j, x_stride);
@@ -102,8 +112,8 @@ void add_tile(Floats (*sums)[kGroup], const T* w, int64_t w_stride, const float*
     for (int r = 0; r < N; ++r) sums[i][r] = here[i][r];
 }
 
-template <int N, class T>
-void add_tiles(Floats (*sums)[kGroup], int64_t rows, const T* w, int64_t w_stride, const float* x,
+template <int kTileRows, int N, class T>
+void add_tiles(Floats (*sums)[N], int64_t rows, const T* w, int64_t w_stride, const float* x,
                int64_t x_stride, int64_t columns, const T* next) {
   int64_t i = 0;
   for (; i + kTileRows <= rows; i += kTileRows, next = nullptr)
@@ -113,29 +123,31 @@ void add_tiles(Floats (*sums)[kGroup], int64_t rows, const T* w, int64_t w_strid
 }
 
 // One row of the weight, whose sums are number r of each row of x.
-template <class T>
-void add_row(Sums& sums, int64_t r, int64_t rows, const T* w, const float* x, int64_t x_stride,
-             int64_t columns) {
-  Floats one[kRows][kGroup];
+template <int kTileRows, int kGroup, class T>
+void add_row(Sums<kGroup>& sums, int64_t r, int64_t rows, const T* w, const float* x,
+             int64_t x_stride, int64_t columns) {
+  Sums<1> one;
   for (int64_t i = 0; i < rows; ++i) one[i][0] = sums[i][r];
-  add_tiles<1, T>(one, rows, w, 0, x, x_stride, columns, nullptr);
+  add_tiles<kTileRows, 1, T>(one, rows, w, 0, x, x_stride, columns, nullptr);
   for (int64_t i = 0; i < rows; ++i) sums[i][r] = one[i][0];
 }
 
 // At most a group's rows and a piece of their columns.
-template <class T>
-void add_group(Sums& sums, int64_t rows, const T* w, int64_t w_stride, int64_t n, const float* x,
-               int64_t x_stride, int64_t columns, const T* next) {
+template <int kTileRows, int kGroup, class T>
+void add_group(Sums<kGroup>& sums, int64_t rows, const T* w, int64_t w_stride, int64_t n,
+               const float* x, int64_t x_stride, int64_t columns, const T* next) {
   const int64_t whole = columns / kStep * kStep;
   if (n == kGroup)
-    add_tiles<kGroup>(sums, rows, w, w_stride, x, x_stride, whole, next);
+    add_tiles<kTileRows, kGroup>(sums, rows, w, w_stride, x, x_stride, whole, next);
   else
-    for (int64_t r = 0; r < n; ++r) add_row(sums, r, rows, w + r * w_stride, x, x_stride, whole);
+    for (int64_t r = 0; r < n; ++r)
+      add_row<kTileRows, kGroup>(sums, r, rows, w + r * w_stride, x, x_stride, whole);
   if (whole == columns) return;
   T rest[kStep];
   for (int64_t r = 0; r < n; ++r) {
     pad_step(rest, w + r * w_stride + whole, columns - whole);
-    add_row(sums, r, rows, static_cast<const T*>(rest), x + whole, x_stride, kStep);
+    add_row<kTileRows, kGroup>(sums, r, rows, static_cast<const T*>(rest), x + whole, x_stride,
+                               kStep);
   }
 }
 
@@ -143,12 +155,12 @@ void add_group(Sums& sums, int64_t rows, const T* w, int64_t w_stride, int64_t n
 // one of them and not in another.
 template <class Out>
 [[gnu::noinline]] void finish(const auto& a, int64_t row, int64_t rows, int64_t column,
-                              int64_t columns, const Sums& sums) {
+                              int64_t columns, const Floats* sums, int64_t group) {
   const auto* bias = static_cast<const Out*>(a.bias);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       Out* y = static_cast<Out*>(a.y) + (row + i) * a.y_stride + column + j;
-      float value = a.alpha * sum(sums[i][j]);
+      float value = a.alpha * sum(sums[i * group + j]);
       if (bias != nullptr) value += load_partial(bias + column + j, 1)[0];
       if (a.accumulate) value += load_partial(y, 1)[0];
       store_partial(y, 1, splat<Floats>(value));
@@ -156,9 +168,10 @@ template <class Out>
 }
 
 // Rows `row` .. `row` + rows of x and j .. j + n of the weight, at most a panel.
-template <class T, class Out>
+template <class Tile, class T, class Out>
 void panel(const Gemv<T>& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
-  Sums sums[kGroups];
+  constexpr int kGroup = Tile::kGroup;
+  Sums<kGroup> sums[kGroups];
   const int64_t groups = (n + kGroup - 1) / kGroup;
   for (int64_t g = 0; g < groups; ++g)
     for (int64_t i = 0; i < rows; ++i)
@@ -174,19 +187,38 @@ void panel(const Gemv<T>& a, int64_t row, int64_t rows, int64_t j, int64_t n) {
         next = w + kGroup * a.w_stride;
       else if (row == 0 && c + piece < a.k)
         next = a.w + j * a.w_stride + c + piece;
-      add_group(sums[g], rows, w, a.w_stride, smaller(kGroup, n - g * kGroup), x, x_stride, width,
-                next);
+      else if (row == 0 && j + n + kGroup <= a.n)  // most likely this thread's
+        next = a.w + (j + n) * a.w_stride;
+      add_group<Tile::kTileRows, kGroup>(sums[g], rows, w, a.w_stride,
+                                         smaller(kGroup, n - g * kGroup), x, x_stride, width, next);
     }
   }
   for (int64_t g = 0; g < groups; ++g)
-    finish<Out>(a, row, rows, j + g * kGroup, smaller(kGroup, n - g * kGroup), sums[g]);
+    finish<Out>(a, row, rows, j + g * kGroup, smaller(kGroup, n - g * kGroup), sums[g][0], kGroup);
 }
 
-template <class T, class Out>
+template <class Tile, class T, class Out>
 void rows_into(const Gemv<T>& a, int64_t begin, int64_t end) {
-  for (int64_t j = begin; j < end; j += kGroups * kGroup)
+  constexpr int64_t kPanel = int64_t{kGroups} * Tile::kGroup;
+  for (int64_t j = begin; j < end; j += kPanel)
     for (int64_t row = 0; row < a.m; row += kRows)
-      panel<T, Out>(a, row, smaller(kRows, a.m - row), j, smaller(kGroups * kGroup, end - j));
+      panel<Tile, T, Out>(a, row, smaller(kRows, a.m - row), j, smaller(kPanel, end - j));
+}
+
+template <class Tile, class T>
+void multiply(const Gemv<T>& a, int64_t row_bytes, int threads) {
+  constexpr int64_t kGroup = Tile::kGroup;
+  // A piece is whole panels, so that only the last one has less.
+  const int64_t panels = kGrainBytes / (kGroups * kGroup * row_bytes * a.m) + 1;
+  parallel_pieces(threads, (a.n + kGroup - 1) / kGroup, panels * kGroups,
+                  [&a](int64_t begin, int64_t end) {
+                    begin *= kGroup;
+                    end = smaller(end * kGroup, a.n);
+                    if (a.y_float32)
+                      rows_into<Tile, T, float>(a, begin, end);
+                    else
+                      rows_into<Tile, T, T>(a, begin, end);
+                  });
 }
 
 }  // namespace
@@ -197,17 +229,11 @@ void gemm_rows(const Gemv<T>& a, int threads) {
   parallel_for(threads, a.m, kGrainBytes / row_bytes + 1, [&a](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) pack_row(a, i);
   });
-  // A piece is whole panels, so that only the last one has less.
-  const int64_t groups = (a.n + kGroup - 1) / kGroup;
-  const int64_t panels = kGrainBytes / (kGroups * kGroup * row_bytes * a.m) + 1;
-  parallel_pieces(threads, groups, panels * kGroups, [&a](int64_t begin, int64_t end) {
-    begin *= kGroup;
-    end = smaller(end * kGroup, a.n);
-    if (a.y_float32)
-      rows_into<T, float>(a, begin, end);
-    else
-      rows_into<T, T>(a, begin, end);
-  });
+  switch (a.m) {
+    case 1: return multiply<Tile1>(a, row_bytes, threads);
+    case 3: return multiply<Tile3>(a, row_bytes, threads);
+    default: return multiply<TileMany>(a, row_bytes, threads);
+  }
 }
 
 template void gemm_rows<float>(const Gemv<float>&, int);

@@ -1,12 +1,11 @@
-// y = x w^T for so few rows of x that their sums stay in registers, and a weight as stored.
+// y = x w^T for one row of x that stays in the first-level cache, and a weight as stored.
 //
-// Such products only read the weight, so the one thing that counts is to stream it: each thread walks its share of
-// the weight's rows one after the other (several rows at once is slower: the prefetcher follows one stream best) and
-// multiplies each with every row of x.
+// Such a product only reads the weight, so the one thing that counts is to stream it: each thread walks its share of the
+// weight's rows one after the other, as the prefetcher follows one stream best. (Where x leaves that cache, it takes
+// longer to come back than the weight takes to come: gemm_rows.h loads it once for several rows of the weight.)
 //
 // With V float32 in a register, column j is added to lane j % V of sum (j / V) % 4 of four, those behind the last
-// 4 V columns to the first sum; the four are added in order and the lanes as a tree. So a row of y has the same bits
-// whatever rows are beside it, and whatever thread computes it.
+// 4 V columns to the first sum; the four are added in order and the lanes as a tree, whatever thread computes it.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -14,8 +13,8 @@
 
 namespace trireme::cpu {
 
-inline constexpr int kGemvRows = 3, kGemvRowsOfAvx512 = 6;  // of x, at most
-constexpr int64_t gemv_stride(int64_t k) { return (k + 1023) / 1024 * 1024 + 256; }
+// Bytes of x in float32 that stay.
+inline constexpr int64_t kGemvBytes = 16 << 10;
 
 // T is float, bf16 or f16.
 template <class T>
@@ -25,7 +24,7 @@ struct Gemv {
   int64_t w_stride = 0;
   const T* x = nullptr;  // (m, k) with row stride `x_stride`
   int64_t x_stride = 0;
-  float* x32 = nullptr;  // scratch: m rows of gemv_stride(k)
+  float* x32 = nullptr;  // scratch: k, the row
   void* y = nullptr;     // (m, n) with row stride `y_stride`
   int64_t y_stride = 0;
   bool y_float32 = true;       // else T
@@ -34,6 +33,7 @@ struct Gemv {
   bool accumulate = false;
 };
 
+// a.m is 1.
 TRIREME_CPU_KERNEL(gemv, (const Gemv<T>& a, int threads))
 
 }  // namespace trireme::cpu
