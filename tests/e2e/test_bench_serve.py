@@ -1,6 +1,8 @@
 """`trireme bench serve`: its figures are what a server of known delays has done, and a real server bears it."""
 import json
+import re
 import statistics
+import subprocess
 
 import fake_openai
 import harness
@@ -126,6 +128,16 @@ class BenchServe(served_run.ServerTest):
         _, said = self.trireme("bench", "serve", "--base-url", f"http://127.0.0.1:{self.port}", expect=1)
         self.assertIn("status 401", said)
         self.stop(server)
+
+    def test_what_guessing_is_worth(self):
+        ran = subprocess.run([harness.SOURCE / "scripts/bench/speculation.py", "--trireme", harness.TRIREME, "--threads", "2",
+                              "--requests", "1", "--tokens", "32", "--rounds", "1"],
+                             capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        row = re.search(r"\| llama-15m \| bf16 \| 4 \| (\d+) % \| [01] of 1 \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", ran.stdout)
+        accepted, without, with_guesses, gain = map(float, row.groups())
+        self.assertGreater(accepted, 0)
+        self.assertAlmostEqual(gain, with_guesses / without, delta=0.02)
 
 
 if __name__ == "__main__":
