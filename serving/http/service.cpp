@@ -509,8 +509,9 @@ void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
   const bool automatic = request.tool_choice == ToolChoice::kAuto;
   if (automatic && request.constraint.kind == Constraint::Kind::kNone) {
     // A marker that is a token of its own must be seen to be found.
-    const int32_t marker = tokenizer_.find(tool_marker(config_.tools));
-    if (marker >= 0 && tokenizer_.is_control(marker)) form.text.show_special = true;
+    for (const std::string_view marker :
+         {std::string_view(tool_marker(config_.tools)), tool_end(config_.tools)})
+      form.text.shown.push_back(tokenizer_.find(marker));
     return;
   }
   const bool several = request.parallel_tool_calls && request.tool_choice != ToolChoice::kNamed;

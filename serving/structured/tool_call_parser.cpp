@@ -6,7 +6,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kHermesEnd = "</tool_call>";
 constexpr size_t kLongestName = 256;  // bytes of a member's name, or of a tool's
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -120,9 +119,10 @@ void ToolCallParser::behind(char c, ToolCallDelta&) {
   raw_ += c;
   const size_t begin = static_cast<size_t>(std::ranges::find_if_not(raw_, is_space) - raw_.begin());
   const std::string_view rest = std::string_view(raw_).substr(begin);
-  if (kHermesEnd.starts_with(rest) && rest != kHermesEnd) return;
+  const std::string_view end = tool_end(options_.format);
+  if (end.starts_with(rest) && rest != end) return;
   state_ = State::kContent;
-  if (rest != kHermesEnd) held_ = std::string(rest);
+  if (rest != end) held_ = std::string(rest);
   raw_.clear();
 }
 

@@ -75,6 +75,10 @@ const char* tool_marker(ToolFormat format) {
   return form == nullptr ? "" : form->marker;
 }
 
+std::string_view tool_end(ToolFormat format) {
+  return format == ToolFormat::kHermes ? "</tool_call>" : "";
+}
+
 Node tool_call_grammar(Grammar& g, std::string_view tools) {
   const Json source = parse_strict_json<Json>(tools, "the tools", {.depth = 256});
   const Form& form = *form_of(tool_format(source["format"].get<std::string>()));

@@ -23,6 +23,8 @@ ToolFormat tool_format(std::string_view name);
 const char* text(ToolFormat format);
 // What begins calls in a text; "" for kNone.
 const char* tool_marker(ToolFormat format);
+// What ends one call; "" where nothing does.
+std::string_view tool_end(ToolFormat format);
 
 // Calls of tools and nothing else, as a text of JSON says: {"format": "hermes", "parallel": true, "tools": [{"name",
 // "parameters"}]}. The marker that is a token of its own for llama3 and mistral is left out.

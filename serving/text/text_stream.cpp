@@ -39,7 +39,8 @@ TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
 void TextStream::append_bytes(int32_t id, TokenRole role, std::string& out) {
   const bool control = tokenizer_.is_control(id);
   const bool hidden = role == TokenRole::kEnd && !options_.include_stop;
-  if (control && options_.show_special && !hidden) out += tokenizer_.token(id);
+  if (control && !hidden && (options_.show_special || std::ranges::count(options_.shown, id) > 0))
+    out += tokenizer_.token(id);
   if (!control && !hidden) tokenizer_.append_bytes(id, at_start_, out);
   at_start_ = at_start_ && control;
 }

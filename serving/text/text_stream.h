@@ -27,6 +27,7 @@ struct TextStreamOptions {
   bool include_stop = false;            // stop strings, and tokens that end the text, belong to it
   int64_t min_tokens = 0;               // stop strings that end in the first ones are none
   bool show_special = false;            // control tokens are written as they are spelled
+  std::vector<int32_t> shown = {};      // these are in any case
   bool at_start = false;                // nothing precedes the text (Tokenizer::append_bytes)
   bool tell_tokens = false;             // TextDelta::tokens is filled
 };

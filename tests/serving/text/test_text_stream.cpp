@@ -128,6 +128,21 @@ TEST(TextStream, WritesSpecialTokensOnlyIfAsked) {
   }
 }
 
+TEST(TextStream, WritesSomeSpecialTokensInAnyCase) {
+  const auto tokenizer = make_byte_tokenizer();
+  const auto written = [&](std::vector<int32_t> shown, TokenRole role) {
+    TextStream stream(*tokenizer, {.shown = std::move(shown)});
+    TextDelta delta;
+    stream.push('a', TokenRole::kText, delta);
+    stream.push(256, role, delta);
+    stream.finish(delta);
+    return delta.text;
+  };
+  EXPECT_EQ(written({-1, 256}, TokenRole::kText), "a<|endoftext|>");
+  EXPECT_EQ(written({-1, 'a'}, TokenRole::kText), "a");
+  EXPECT_EQ(written({256}, TokenRole::kEnd), "a");
+}
+
 TEST(TextStream, StopsInTheTextOnlyAndNotInThePrompt) {
   const auto tokenizer = make_byte_tokenizer();
   TextStream stream(*tokenizer, {.stops = {"ab"}});
