@@ -5,6 +5,7 @@
 #include "commands/draft_model.h"
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
+#include "engine/core/host_memory.h"
 #include "engine/device/timing.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
@@ -99,6 +100,10 @@ void RankModel::load(const ServedModelOptions& options) {
   threads_ = pin_rank(*world_, options.threads);
   ctx_ = std::make_unique<Ctx>(threads_, "activations", device_.get());
   agreed(world_->world(), [&] { loaded_->load(*ctx_, groups_->layout, limits_.length); });
+  // Exact on one machine, whose replicas are all alike; of several machines the mean.
+  const int64_t all =
+      world_->world().all_reduce_scalar(loaded_->parameters().value_bytes(), ReduceOp::kSum);
+  weight_bytes_ = ceil_div(checked_mul(all, world_->local_size()), world_->size());
   agreed(world_->world(), [&] {
     if (draft_ != nullptr) draft_->load(threads_, device_.get(), limits_.length);
   });
@@ -217,10 +222,13 @@ void RankModel::stage_everywhere(const StageRequest& request, const std::functio
   throw InputError(why);
 }
 
-// On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile.
+// On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile. All ranks of a
+// machine do it at the same time: what is free is asked before any of them has taken of it.
 ModelWeights::Place RankModel::stage(const std::string& path) {
+  const int64_t free = free_host_memory();
   next_ = loaded_->open_next(path);
   stage_everywhere({.path = next_->checkpoint()}, [&] {
+    check_room_beside(weight_bytes_, free);
     Ctx ctx(1, "staged weights");
     next_->load(ctx, groups_->layout, limits_.length);
   });

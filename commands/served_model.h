@@ -118,6 +118,7 @@ class RankModel final : public ServedModel {
   std::unique_ptr<World> world_;
   RankDevice device_;  // outlives what lies on it
   int threads_ = 0;
+  int64_t weight_bytes_ = 0;  // of all ranks of this machine
   ParallelSizes sizes_;
   std::unique_ptr<Groups> groups_;
   std::unique_ptr<Ctx> ctx_;

@@ -5,6 +5,7 @@
 
 #include "engine/core/parallel_for.h"
 #include "engine/observe/log.h"
+#include "engine/observe/progress.h"
 #include "engine/ops/block_weight.h"
 #include "engine/ops/copy_rows.h"
 #include "engine/ops/optimizer_step.h"
@@ -95,6 +96,14 @@ void check_finite(Ctx& ctx, const ParameterStore& store, const std::string& whos
 }
 
 }  // namespace
+
+void check_room_beside(int64_t needed, int64_t free) {
+  if (needed <= free) return;
+  fail_input("the new weights take ", format_bytes(needed),
+             " of this machine's memory beside the old ones, and ", format_bytes(free),
+             " are free; free memory or raise the limit of the server's control group, or start "
+             "the server again with the new weights, which then lie alone");
+}
 
 LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::optional<DType> dtype,
                          const std::string& adapter, std::optional<BlockFormat> quantization,

@@ -17,6 +17,10 @@ namespace trireme {
 class Communicator;
 struct Ctx;
 
+// Before weights are loaded beside others: InputError where `free` bytes of the host's memory (engine/core/host_memory.h)
+// do not hold `needed` more, with which the kernel would end the process.
+void check_room_beside(int64_t needed, int64_t free);
+
 class LoadedModel {
  public:
   // Reads the configuration of the newest whole checkpoint of a run directory, or of that checkpoint, with

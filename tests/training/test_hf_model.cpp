@@ -260,6 +260,14 @@ TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
   EXPECT_EQ(wide.parameters().dtype(), DType::kF32);
 }
 
+TEST(LoadedModelOfOthers, OtherWeightsNeedTheirRoom) {
+  EXPECT_EQ(refusal([] { check_room_beside(5 << 20, 5 << 20); }), "");
+  expect_says(refusal([] { check_room_beside(5 << 20, (5 << 20) - 1); }),
+              {"take 5.00 MiB", "and 5.00 MiB are free", "start the server again"});
+  expect_says(refusal([] { check_room_beside(int64_t{7} << 30, 999); }),
+              {"take 7.00 GiB", "and 999 B are free"});
+}
+
 TEST(LoadedModelOfOthers, ANameOfAHubGetsTheCommand) {
   const auto world = make_world({});
   expect_says(refusal([&] { LoadedModel("some-org/some-model", world->world()); }),
