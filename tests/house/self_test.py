@@ -79,6 +79,21 @@ class Words(unittest.TestCase):
         self.assertEqual(len(check_words.check("optim/a.cpp", "// TO" "DO: later\n")), 1)
         self.assertEqual(len(check_words.check("docs/a.md", "FIX" "ME\n")), 1)
 
+    def test_co_await_within_a_choice(self):
+        bad = ["auto x = a ? co_await f() : g();", "auto x = a ? g()\n : co_await f({1, 2});", "use(a ? T{b} : co_await f());",
+               "x = co_await f() ? 1 : 2;", "x = (co_await f()) ? 1 : 2;", "if (a ? co_await f() : b) g();",
+               "run([=]() -> Task<T> { if (a) { co_return b ? co_await f() : 1; } });"]
+        for line in bad:
+            text = "Task<void> run() {\n  g(1 ? 2 : 3);\n  " + line + "\n}\n"
+            (problem,) = check_words.check("serving/a.cpp", text)
+            self.assertIn(f"a.cpp:{3 + line[:line.index('co_await')].count(chr(10))}:", problem)
+        good = ["if (a) x = co_await f(); else x = b ? 1 : 2;", "while (co_await f()) x = a ? 1 : 2;",
+                "if (co_await f()) {\n g();\n}\nx = a ? 1 : 2;", 'co_await f("a ? b : c");  // a ? b : c',
+                "spawn(a ? b : c, [=]() -> Task<T> { co_await f(); });", "x = T{a ? b : c};\nco_await f(x);",
+                "do x = a ? b : c;\nwhile (co_await f());", "co_await f(a ? b : c);", "use(T(a ? b : c), co_await f());"]
+        for line in good:
+            self.assertEqual(check_words.check("serving/a.cpp", "Task<void> run() {\n" + line + "\n}\n"), [], line)
+
     def test_length(self):
         self.assertEqual(len(check_words.check("optim/a.cpp", "int x;\n" * 601)), 1)
         self.assertEqual(check_words.check("optim/a.cpp", "int x;\n" * 600), [])
