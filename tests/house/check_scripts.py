@@ -16,6 +16,35 @@ def run(*command, **environment):
     return subprocess.run(list(map(str, command)), env={**os.environ, **environment}, cwd=ROOT, capture_output=True,
                           stdin=subprocess.DEVNULL, text=True, timeout=60, check=False)
 
+# Programs that are measured, by the name that it is started by: servers tell their speed, and what measures them asks for it.
+STAND_IN = """#!/usr/bin/env python3
+import http.server, json, pathlib, socketserver, sys, urllib.request
+name, words = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+after = lambda word: words[words.index(word) + 1]
+speed = {"trireme": 30, "llama-server": 20, "llama-bench": 25}[name]
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(speed).encode())
+if words[:2] == ["bench", "serve"]:
+    got = float(urllib.request.urlopen(after("--base-url") + "/health").read())
+    asked = int(after("--num-prompts"))
+    told = {"completed": asked - (asked > 4), "output_throughput": got, "median_ttft_ms": 100 / got, "median_itl_ms": 1}
+    pathlib.Path(after("--output")).write_text(json.dumps(told))
+elif words[:2] == ["bench", "decode"]:
+    print(json.dumps({"mean_token_ms": 1e3 / speed, "prompt_ms": 10, "share_of_floor": 0.5}))
+else:
+    model = pathlib.Path(after("-m" if name.startswith("llama") else "--model"))
+    assert model.read_bytes()[:4] == b"GGUF"
+    if name == "llama-bench":
+        print(json.dumps([{"avg_ts": speed}]))
+    elif "-np" in words and after("-np") == "7":
+        sys.exit(3)
+    else:
+        socketserver.TCPServer(("127.0.0.1", int(after("--port"))), Handler).serve_forever()
+"""
+
 
 class Scripts(unittest.TestCase):
     def setUp(self):
@@ -151,6 +180,30 @@ class Scripts(unittest.TestCase):
         held_out = "".join(name for name in list(documents)[-4:])
         self.assertIn("00001-same", held_out)
         self.assertIn("00002-same", held_out)
+
+    def compare(self, script, *arguments):
+        for name in ("trireme", "llama-server", "llama-bench"):
+            (self.folder / name).write_text(STAND_IN)
+            (self.folder / name).chmod(0o755)
+        return run(ROOT / "scripts/bench" / script, "--trireme", self.folder / "trireme", *arguments)
+
+    def test_servers_are_compared(self):
+        def serve(*arguments):
+            return self.compare("serve_vs_llama.py", "--llama-server", self.folder / "llama-server", "--rounds", "1", *arguments)
+
+        ran = serve("--clients", "1,2", "--requests", "2")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        for clients in (1, 2):
+            self.assertIn(f"| llama-15m | bf16 | {clients} | 30.0 | 20.0 | 3.3 | 5.0 | 1.0 | 1.0 | 1.50 |\n", ran.stdout)
+        self.assertIn("5 of 6 requests were completed", serve("--clients", "1", "--requests", "6").stderr)
+        self.assertIn("llama-server does not serve", serve("--clients", "7").stderr)
+
+    def test_programs_are_compared(self):
+        ran = self.compare("decode_vs_llama.py", "--llama-bench", self.folder / "llama-bench", "--rounds", "1", "--kinds", "q8_0",
+                           "--prompt", "1")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("| llama-15m | q8_0 | decode | 30.0 | 50 % | 25.0 | 1.20 |\n", ran.stdout)
+        self.assertIn("| llama-15m | q8_0 | prompt of 1 | 100.0 |  | 25.0 | 4.00 |\n", ran.stdout)
 
     def slurm_job(self, codes, restarts=0, saves=False):
         """The job script with one rank for each code: its own exit code, and whether it requeued itself."""
