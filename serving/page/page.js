@@ -133,10 +133,12 @@ async function answer(shown) {
 
 async function submit() {
   const said = $("input").value;
-  if (state.running || said.trim() === "" || !$("parameters").reportValidity()) return;
+  if (state.running || said.trim() === "") return;
+  if (!$("parameters").checkValidity()) $("settings").open = true;  // closed they would not show what is wrong
+  if (!$("parameters").reportValidity()) return;
   $("input").value = "";
   grow();
-  show({ role: "user", content: said });
+  const asked = show({ role: "user", content: said });
   const shown = show({ role: "assistant", content: "" });
   shown.element.classList.add("busy");
   busy(new AbortController());
@@ -153,6 +155,8 @@ async function submit() {
       if (error.status === 401 || error.status === 403) $("settings").open = true;
     }
   }
+  // What was not answered is not asked again with what comes next.
+  if (shown.turn.content === "") state.turns = state.turns.filter((turn) => turn !== asked.turn && turn !== shown.turn);
   busy(null);
 }
 

@@ -130,11 +130,26 @@ class Page(served_run.ServerTest):
         self.set(page, max_tokens=LENGTH)
         self.assertIn(f"more than the model's {LENGTH}", self.say(page, PROMPT))
         self.assertEqual(page.run("document.querySelectorAll('.wrong').length"), 1)
+        # What was refused is no part of what is asked next.
         self.set(page, max_tokens=4)
         self.say(page, PROMPT)
+        self.assertEqual(self.metric("vllm:prompt_tokens_total"), len(PROMPT))
         self.assertEqual(page.run("document.querySelectorAll('.wrong').length"), 1)
         self.stop(self.server)
         self.assertIn("cannot be reached", self.say(page, PROMPT))
+
+    def test_settings_that_are_refused_are_shown(self):
+        page = self.open("--chat-template", "chat.jinja", width=390, height=844, phone=True)
+        self.assertFalse(page.run("document.getElementById('settings').open"))
+        self.set(page, temperature=0.75, top_p=0.92, max_tokens=4)
+        self.assertGreater(len(self.say(page, PROMPT)), 0)
+        self.set(page, temperature=2.5)
+        page.type("#input", PROMPT)
+        page.press_enter()
+        page.wait("document.getElementById('settings').open && document.activeElement.id === 'temperature'")
+        self.assertEqual(page.run("document.querySelectorAll('.turn').length"), 2)
+        self.assertEqual(page.complaints, [])
+        self.stop(self.server)
 
     def test_it_fits_and_speaks(self):
         page = self.open("--chat-template", "chat.jinja")
