@@ -9,6 +9,7 @@
 #include "commands/bench.h"
 #include "commands/bench_support.h"
 #include "commands/rank_options.h"
+#include "commands/whole_number.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/progress.h"
 #include "engine/ops/gemm.h"
@@ -170,7 +171,7 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
       ->check(CLI::Range(1, 1 << 20));
   command.add_option("--sequence-length", o.sequence_length, "Tokens of a sequence")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command.add_option("--steps", o.steps, "Timed steps, after two that are not")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
@@ -183,7 +184,7 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
       .add_option("--step-tokens", o.step_tokens,
                   "Tokens of the step that is derived from micro-batch and update")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command.add_flag("--whole-step", o.whole_step, "Also run one step of --step-tokens");
 }
 

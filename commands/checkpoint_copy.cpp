@@ -220,7 +220,7 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
       ->add_option("--tolerance", args->tolerance,
                    "Accept values that differ by this share of the larger one, and other dtypes")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, 1e9));
 }
 
 }  // namespace trireme

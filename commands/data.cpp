@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "commands/rank_options.h"
+#include "commands/whole_number.h"
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
 #include "engine/io/token_file.h"
@@ -172,7 +173,7 @@ void add_inspect(CLI::App& parent) {
   app->add_option("--tokenizer", options->tokenizer,
                   "Show text instead of ids: \"byte\" or a SentencePiece .model");
   app->add_option("--documents", options->documents, "Documents to show")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   app->callback([options] {
     const auto tokenizer =

@@ -8,6 +8,7 @@
 
 #include "commands/commands.h"
 #include "commands/rank_options.h"
+#include "commands/whole_number.h"
 #include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
@@ -140,15 +141,15 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   command
       ->add_option("--sequence-length", o.sequence_length,
                    "Tokens a sequence (default: as trained)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command
       ->add_option("--micro-batch-size", o.micro_batch_size,
                    "Sequences at a time on each rank (default: as trained)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command
       ->add_option("--max-samples", o.max_samples,
                    "Stop after this many sequences of each set (default: all)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->excludes(task);
   add_layout_options(*command, o.layout, LayoutUse::kAll);
   command->add_flag("--json", args->json, "Print one JSON object");

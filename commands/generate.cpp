@@ -10,6 +10,7 @@
 #include "commands/generate.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
+#include "commands/whole_number.h"
 #include "engine/observe/log.h"
 #include "engine/text/conversation.h"
 #include "parallel/agree.h"
@@ -132,7 +133,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       ->type_name("PATH");
   command->add_option("--max-new-tokens", args->options.max_new_tokens, "Tokens to generate")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option("--temperature", s.temperature, "0 takes the most probable token")
       ->capture_default_str();
   command->add_option("--top-k", s.top_k, "Sample from this many tokens; 0: all")
@@ -148,14 +149,14 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
   command->add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
   command->add_option("--samples", args->samples, "Texts to generate")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->add_option(
       "--tokenizer", args->tokenizer,
       "byte, a tokenizer.json, a .model, or a directory of one (default: the model's)");
   command
       ->add_option("--threads", args->threads,
                    "Threads of each rank (default: its share of the cores)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
   command->footer(
       "Several ranks write the text of one rank up to rounding: they add in another order, and "

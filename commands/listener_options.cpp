@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "commands/stop_signals.h"
+#include "commands/whole_number.h"
 #include "engine/observe/log.h"
 
 namespace trireme {
@@ -53,7 +54,7 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
       .add_option("--shutdown-timeout", options.shutdown_seconds,
                   "Seconds that requests have to end after SIGTERM")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
 }
 
 void add_admin_key_options(CLI::App& command, ListenerOptions& options) {

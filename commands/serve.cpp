@@ -15,6 +15,7 @@
 #include "commands/speculative_config.h"
 #include "commands/stop_signals.h"
 #include "commands/version.h"
+#include "commands/whole_number.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
@@ -279,7 +280,7 @@ void add_scheduling_option(CLI::App& command, Arguments& args) {
       .add_option("--max-waiting-tokens", args.waiting_tokens,
                   "Tokens of prompts that may wait to be computed; beyond them requests are "
                   "refused for a while (default: as many as the requests have)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
 }
 
 void add_speculation_option(CLI::App& command, std::string& json) {
@@ -296,20 +297,20 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
   command
       .add_option("--max-model-len", model.max_model_len,
                   "Tokens of prompt and text together (default: the model's positions)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command
       .add_option("--max-num-seqs", model.max_num_seqs,
                   "Sequences computed at a time (default: 256); four times as many may wait")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command
       .add_option("--max-num-batched-tokens", model.max_batched_tokens,
                   "Tokens of a step, which divides long prompts (default: 512, on a GPU 2048)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command
       .add_option("--kv-cache-memory-bytes", model.cache_bytes,
                   "Keys and values (default: what all sequences may need, at most 4 GiB, on a GPU "
                   "half of what is free)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   add_kv_cache_option(command, model.kv_type);
   command.add_flag(
       "--deterministic", model.deterministic,
@@ -403,7 +404,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
   command
       ->add_option("--threads", args->model.threads,
                    "Threads of each rank (default: its share of the cores)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   command->footer(
       "SIGTERM and SIGINT: what is under way is answered to its end, nothing new is taken.\n"
       "More: docs/serving.md");

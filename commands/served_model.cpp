@@ -131,7 +131,8 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
   agreed(world_->world(), [&] {
     if (held == 0)
-      fail_input("--kv-cache-memory-bytes ", bytes, ": ", kBlockTokens, " tokens take ", of_block);
+      fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens takes ",
+                 of_block, "; give at least so many");
     if (limits_.length <= held * kBlockTokens) return;
     if (options.max_model_len > 0)
       fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",

@@ -366,7 +366,8 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     deadline_ = {};
   }
   changed_.notify_all();
-  log_info(name_, config_.ranks, " ranks are ready: ", group->ready.device);
+  log_info(name_, config_.ranks,
+           config_.ranks == 1 ? " rank is ready: " : " ranks are ready: ", group->ready.device);
   const std::lock_guard lock(listening_);
   if (listener_) listener_({});
 }

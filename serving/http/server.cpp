@@ -152,9 +152,10 @@ void HttpServer::Impl::listen() {
   const asio::ip::address address = address_of(given.host);
   if (given.keys.empty() && !given.insecure) {
     if (!address.is_loopback())
-      fail_input("others could reach ", given.host,
-                 " and there is no API key: give one, or listen ",
-                 "on 127.0.0.1, or say that it is to be open to all");
+      fail_input(
+          "others could reach ", given.host,
+          " and there is no API key: give one (--api-key-file), or listen on 127.0.0.1, or say ",
+          "that it is to be open to all (--insecure)");
     state_->local_names_only = true;
   }
   acceptor_ = std::make_unique<tcp::acceptor>(*contexts_[0]);
@@ -166,8 +167,10 @@ void HttpServer::Impl::listen() {
     acceptor_->listen(4096);
     port_ = acceptor_->local_endpoint().port();
   } catch (const boost::system::system_error& error) {
-    fail_input("cannot listen on ", given.host, ", port ", given.port, ": ",
-               error.code().message());
+    fail_input("cannot listen on ", given.host, ", port ", given.port, ": ", error.code().message(),
+               error.code() == asio::error::address_in_use
+                   ? "; give another --port, or 0 for one that is free"
+                   : "");
   }
 }
 

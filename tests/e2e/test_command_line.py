@@ -1,6 +1,7 @@
 """Help, version, completion and refused command lines."""
 import json
 import shutil
+import socket
 import subprocess
 
 import harness
@@ -46,6 +47,19 @@ class CommandLine(harness.CommandTest):
         self.assert_refused("completion", says="shell is required")
         self.assert_refused("completion", "csh", says="csh not in")
         self.assert_refused("completion", "bash", "zsh", says='unexpected argument "zsh"')
+
+    def test_numbers(self):
+        for value in ("0", "-1", "8G", "1.5"):
+            self.assert_refused("serve", "m", f"--kv-cache-memory-bytes={value}",
+                                says=f'serve: --kv-cache-memory-bytes: "{value}" is not a whole number of at least 1 (see')
+        self.assert_refused("serve", "m", "--shutdown-timeout=-1", says='"-1" is not a whole number of at least 0')
+        self.assert_refused("generate", "m", "--samples", "many", says='--samples: "many" is not a whole number')
+
+    def test_addresses(self):
+        self.assert_refused("serve", "m", "--host", "0.0.0.0", "--port", 0, says=["--api-key-file", "--insecure"])
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            self.assert_refused("route", "--server", "http://a:1", "--port", port, says=[f"port {port}: ", "another --port"])
 
     def test_options_in_a_file(self):
         self.write("all.json", json.dumps({"max_num_sequences": 4, "port": [1, 2], "insecure": 1, "api-key": ["a", {}],
