@@ -64,9 +64,11 @@ void DraftModel::divide_memory(const StepLimits& served, int64_t bytes, size_t d
   const int64_t of_block = block_bytes(served.block_tokens);
   const int64_t held = bytes / static_cast<int64_t>(drafters) / of_block;
   if (held == 0)
-    fail_input("--kv-cache-memory-bytes ", bytes, ": ", served.block_tokens,
-               " tokens of the draft's cache take ", of_block, ", for each of ", drafters,
-               drafters == 1 ? " replica" : " replicas");
+    fail_input(
+        "--kv-cache-memory-bytes ", bytes, ": ", served.block_tokens,
+        " tokens of the draft's cache take ", of_block, ", for each of ", drafters,
+        drafters == 1 ? " replica" : " replicas",
+        gpu_ != nullptr ? "; ranks with a lower --gpu-memory-utilization leave it more" : "");
   limits_.blocks = std::min(limits_.blocks, held);
 }
 

@@ -309,8 +309,19 @@ void add_size_options(CLI::App& command, ServedModelOptions& model) {
   command
       .add_option("--kv-cache-memory-bytes", model.cache_bytes,
                   "Keys and values (default: what all sequences may need, at most 4 GiB, on a GPU "
-                  "half of what is free)")
+                  "what --gpu-memory-utilization leaves)")
       ->check(whole_number(1));
+  const auto is_share = [](const std::string& word) {
+    double share = 0;
+    const bool good = CLI::detail::lexical_cast(word, share) && share > 0 && share <= 1;
+    return good ? std::string() : concat(word, ": a share above 0 and at most 1 is expected");
+  };
+  command
+      .add_option("--gpu-memory-utilization", model.gpu_share,
+                  "Share of a GPU's memory that is in use once the KV cache is there: weights, "
+                  "cache and what others have; steps take of the rest (default: 0.9)")
+      ->type_name("SHARE")
+      ->check(is_share);
   add_kv_cache_option(command, model.kv_type);
   command.add_flag(
       "--deterministic", model.deterministic,

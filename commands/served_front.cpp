@@ -5,6 +5,7 @@
 #include "commands/draft_model.h"
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
+#include "engine/device/timing.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/launch.h"
@@ -69,8 +70,7 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
     if (error.code() == ExitCode::kBadInput) throw ReportedError(error.what());
     throw;
   }
-  if (draft_ != nullptr)
-    draft_->divide_memory(limits_, cache_bytes(options, draft_device_.get()), replicas());
+  if (draft_ != nullptr) divide_memory_of_draft(options);
   if (replicas() > 1) device_ = concat(replicas(), " replicas, each of ", device_);
 }
 
@@ -82,6 +82,13 @@ void FrontModel::load_draft(const ServedModelOptions& options) {
   draft_->load(std::max(1, options.threads), draft_device_.get(), limits_.length);
   log_info("the draft model is computed by this process, on ",
            describe_device(draft_device_, draft_->threads()));
+}
+
+// Ranks on the same GPU have taken their share of it by now: half of the rest is for the steps of all.
+void FrontModel::divide_memory_of_draft(const ServedModelOptions& options) {
+  std::optional<int64_t> of_gpu;
+  if (draft_device_.get() != nullptr) of_gpu = cuda::device_memory(*draft_device_.get()).free() / 2;
+  draft_->divide_memory(limits_, cache_bytes(options, of_gpu), replicas());
 }
 
 std::unique_ptr<Drafter> FrontModel::make_drafter() {

@@ -35,6 +35,7 @@ class FrontModel final : public ServedModel {
   void start(const ServedModelOptions& options, const CommandLine& line);
   void take(const RankReady& ready);
   void load_draft(const ServedModelOptions& options);
+  void divide_memory_of_draft(const ServedModelOptions& options);
   void stage_on_all(StageRequest request);
 
   DType dtype_ = DType::kF32;

@@ -46,10 +46,9 @@ std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ran
 
 }  // namespace
 
-int64_t cache_bytes(const ServedModelOptions& options, cuda::Context* gpu) {
+int64_t cache_bytes(const ServedModelOptions& options, std::optional<int64_t> of_gpu) {
   constexpr int64_t kOnHost = int64_t{4} << 30;
-  if (options.cache_bytes > 0) return options.cache_bytes;
-  return gpu != nullptr ? cuda::device_memory(*gpu).free() / 2 : kOnHost;
+  return options.cache_bytes > 0 ? options.cache_bytes : of_gpu.value_or(kOnHost);
 }
 
 std::unique_ptr<Drafter> ServedModel::make_drafter() { return nullptr; }
@@ -95,6 +94,10 @@ RankModel::~RankModel() {
 void RankModel::load(const ServedModelOptions& options) {
   const RunConfig& trained = loaded_->run_config();
   device_ = open_rank_device(*world_, options.device, trained.comm.device_backend);
+  if (device_.get() == nullptr && options.gpu_share.has_value())
+    fail_input("--gpu-memory-utilization ", *options.gpu_share, ": this is served on a CPU",
+               device_.reason.empty() ? "" : concat(" (", device_.reason, ")"),
+               ", where --kv-cache-memory-bytes sizes the cache");
   groups_ =
       std::make_unique<Groups>(world_->world(), sizes_, kv_head_copies(trained.model, sizes_.tp));
   threads_ = pin_rank(*world_, options.threads);
@@ -127,23 +130,47 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   check_kv_type(kept, dtype(), gpu);
   const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens) +
                            (draft_ != nullptr ? draft_->block_bytes(kBlockTokens) : 0);
-  const int64_t bytes = cache_bytes(options, device_.get());
+  const int64_t bytes = cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
-  agreed(world_->world(), [&] {
-    if (held == 0)
-      fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens takes ",
-                 of_block, "; give at least so many");
-    if (limits_.length <= held * kBlockTokens) return;
-    if (options.max_model_len > 0)
-      fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
-                 held * kBlockTokens, " tokens; give more --kv-cache-memory-bytes");
-    limits_.length = held * kBlockTokens;
-    log_warning("sequences of at most ", limits_.length,
-                " tokens are served, which the KV cache of ", bytes,
-                " bytes holds: --kv-cache-memory-bytes sets its size");
-  });
+  agreed(world_->world(), [&] { check_cache(options, bytes, of_block, held); });
   limits_.blocks = std::min(held, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
   if (draft_ != nullptr) draft_->divide_memory(limits_);
+}
+
+// All ranks have loaded, and none has a cache: what is in use is everybody's weights, the libraries' memory and that of
+// others. Ranks that share a GPU, because there are fewer, share what is left.
+std::optional<int64_t> RankModel::left_of_gpu(double share) const {
+  if (device_.get() == nullptr) return std::nullopt;
+  const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
+  const int devices = cuda::device_status().devices;
+  const int ranks = 1 + (world_->local_size() - 1 - device_.get()->device) / devices;
+  const auto all = static_cast<int64_t>(share * static_cast<double>(memory.total));
+  return std::max<int64_t>(all - memory.used, 0) / ranks;
+}
+
+void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, int64_t of_block,
+                            int64_t blocks) {
+  const bool shared = device_.get() != nullptr && options.cache_bytes == 0;
+  const char* const sizes = shared ? "--gpu-memory-utilization" : "--kv-cache-memory-bytes";
+  if (bytes < of_block && shared) {
+    const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
+    fail_input("--gpu-memory-utilization ", options.gpu_share.value_or(kGpuShare), ": of ",
+               memory.total, " bytes of GPU ", device_.get()->device, " ", memory.used,
+               " are in use without a KV cache, which leaves it ", bytes, ", and ", kBlockTokens,
+               " tokens take ", of_block,
+               "; give more, fewer bits for the weights (--quantization), or divide the model over "
+               "more ranks");
+  }
+  if (bytes < of_block)
+    fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens takes ",
+               of_block, "; give at least so many");
+  if (limits_.length <= blocks * kBlockTokens) return;
+  if (options.max_model_len > 0)
+    fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
+               blocks * kBlockTokens, " tokens; give more ", sizes);
+  limits_.length = blocks * kBlockTokens;
+  log_warning("sequences of at most ", limits_.length, " tokens are served, which the KV cache of ",
+              bytes, " bytes holds: ", sizes, " sets its size");
 }
 
 void RankModel::meet(const std::string& address) {

@@ -33,8 +33,10 @@ struct ServedModelOptions {
   int64_t max_model_len = 0;       // 0: the model's, or as much as the cache holds
   int64_t max_num_seqs = 0;        // 0: 256
   int64_t max_batched_tokens = 0;  // 0: 512, of a GPU 2048
-  int64_t cache_bytes =
-      0;  // of each rank; 0: 4 GiB, of a GPU half of what is free; no more than all sequences need
+  // Of each rank; 0: 4 GiB, of a GPU what gpu_share leaves. No more than all sequences need.
+  int64_t cache_bytes = 0;
+  // Of a GPU's memory, in (0, 1], that is in use once the cache is there; absent: kGpuShare.
+  std::optional<double> gpu_share;
   bool deterministic = false;     // StepLimits::deterministic
   int ranks = 0;                  // that this process starts and outlives; 0: none, or as launched
   int replicas = 1;               // of the model, which have as many of these each
@@ -46,8 +48,11 @@ struct ServedModelOptions {
   std::string rank_address;  // where ranks on other machines reach this one; empty: its name
 };
 
-// For keys and values in this process: what is asked for, or 4 GiB, of a GPU half of what is free.
-int64_t cache_bytes(const ServedModelOptions& options, cuda::Context* gpu);
+// vLLM's --gpu-memory-utilization where nobody says it.
+constexpr double kGpuShare = 0.9;
+
+// For keys and values in this process: what is asked for, or what there is of a GPU, or 4 GiB.
+int64_t cache_bytes(const ServedModelOptions& options, std::optional<int64_t> of_gpu);
 
 class ServedModel : public ModelWeights {
  public:
@@ -111,6 +116,9 @@ class RankModel final : public ServedModel {
   void stage_everywhere(const StageRequest& request, const std::function<void()>& own);
   void load(const ServedModelOptions& options);
   void divide_memory(const ServedModelOptions& options);
+  std::optional<int64_t> left_of_gpu(double share) const;
+  void check_cache(const ServedModelOptions& options, int64_t bytes, int64_t of_block,
+                   int64_t blocks);
   void meet(const std::string& address);
   std::unique_ptr<StepExecutor> own_executor();
   PlanBounds bounds() const;

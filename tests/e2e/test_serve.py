@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import re
 import signal
 import struct
 import unittest
@@ -106,6 +107,29 @@ class Server(served_run.ServerTest):
         for choice in self.complete(max_tokens=12, echo=True, n=3)["choices"]:
             self.assertEqual(choice["text"] + "\n", printed)
         self.stop(server)
+
+    @unittest.skipUnless("TRIREME_EMULATED" in os.environ, "there is no program with the emulated GPU")
+    def test_a_share_of_a_gpu(self):
+        program = os.environ["TRIREME_EMULATED"]
+        command = ("serve", "--model", "run", "--port", 0, "--device", "cuda")
+        for share in (0, 1.01, "nan", "half"):
+            self.assert_refused(*command, "--gpu-memory-utilization", share, says="above 0 and at most 1", program=program)
+        # Ranks that share a GPU have half of what is left each. (Each emulates one of its own, so that sees its own weights.)
+        for layout, ranks in ((), 1), (("--data-parallel-size", 2), 2):
+            with self.subTest(ranks=ranks):
+                _, said = self.trireme(*command, *layout, "--gpu-memory-utilization", 1e-6, expect=2, program=program)
+                found = re.search(r"of (\d+) bytes of GPU 0 (\d+) are in use .* leaves it 0, and 16 tokens take (\d+)", said)
+                total, used, block = map(int, found.groups())
+                self.assertEqual(total, 16 << 30)
+                self.write("serve.json", json.dumps({"gpu_memory_utilization": (used + 100.5 * ranks * block) / total}))
+                server = self.serve("--config", "serve.json", "--device", "cuda", *layout, program=program)
+                said = self.stop(server)
+                self.assertIn("KV cache of 100 blocks", said)
+                self.assertIn("--gpu-memory-utilization sets its size", said)
+        # Bytes that are asked for count before it.
+        server = self.serve("--config", "serve.json", "--device", "cuda", "--kv-cache-memory-bytes", 40 * block,
+                            program=program)
+        self.assertIn("KV cache of 40 blocks", self.stop(server))
 
     def test_adapters_have_ids_of_their_own(self):
         adapters = {"upper": self.finetune_adapter("upper", str.upper),
@@ -333,6 +357,8 @@ class Server(served_run.ServerTest):
                 (("--host", "0.0.0.0"), ["0.0.0.0", "API key"]), (("--host", "nowhere.invalid"), "nowhere.invalid"),
                 (("--max-model-len", LENGTH + 1), [f"{LENGTH + 1}", f"{LENGTH} positions"]),
                 (("--max-model-len", 512, "--kv-cache-memory-bytes", 4096), ["--max-model-len 512", "holds"]),
+                (("--gpu-memory-utilization", 0.5, "--device", "cpu"),
+                 ["--gpu-memory-utilization 0.5", "CPU", "--kv-cache-memory-bytes"]),
                 (("--ssl-keyfile", "key.pem"), "--ssl-certfile"), (("--adapter", "nowhere"), "nowhere")):
             with self.subTest(arguments=arguments):
                 self.assert_refused("serve", "--model", "run", "--port", 0, *arguments, says=says)
