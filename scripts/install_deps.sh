@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/lib/packages.sh
+. scripts/lib/openai_client.sh
 
 purpose=build
 install=yes
@@ -20,8 +21,14 @@ for argument in "$@"; do
   esac
 done
 
+# What tests need beside packages.
+finish() {
+  [ "$purpose" != test ] || install_openai_client "$install"
+  exit 0
+}
+
 missing=$(missing_packages "$purpose")
-[ -n "$missing" ] || exit 0
+[ -n "$missing" ] || finish
 
 debian=$(cut -d'|' -f1 <<<"$missing" | tr '\n' ' ')
 fedora=$(cut -d'|' -f2 <<<"$missing" | grep -v '^-$' | sort -u | tr '\n' ' ')
@@ -61,3 +68,4 @@ for step in "update" "install -y --no-install-recommends $debian"; do
     refuse "apt-get ${step%% *} failed (its output is above)"
   fi
 done
+finish

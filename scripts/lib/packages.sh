@@ -28,6 +28,7 @@ libjs-dygraphs|-|build|charts of the HTML report
 libgtest-dev|gtest-devel|test|unit tests
 libbenchmark-dev|google-benchmark-devel|test|micro-benchmarks
 python3|python3|test|house checks and end-to-end tests
+python3-venv|python3|test|OpenAI's client, in an environment of its own
 iproute2|iproute|test|training over two network namespaces
 clang-format-14|clang-tools-extra|test|source format check
 clang-tidy-16|clang-tools-extra|test|static analysis, in test.sh --all

@@ -1,23 +1,32 @@
-"""`trireme serve` asked by OpenAI's own Python client. Needs its package (pip install openai): where it is absent the
-tests are skipped, and say so; tests/e2e/test_serve.py asks the same server without it."""
+"""`trireme serve` asked by OpenAI's own Python client, which `scripts/install_deps.sh test` installs where it can be had:
+elsewhere this is skipped, with exit code 77; tests/e2e/test_serve.py asks the same server without it."""
+import http.client
+import importlib.util
 import json
+import os
+import signal
+import sys
 import threading
-import unittest
+import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import harness
 import served_run
 
-try:
-    import openai
-    import pydantic
-except ImportError:
-    openai = None
+if importlib.util.find_spec("openai") is None:
+    environment = harness.SOURCE / "build/openai-client"
+    python = environment / "bin/python"
+    if python.exists() and sys.prefix != str(environment):
+        os.execv(python, [str(python), "-B", *sys.argv])
+    print("skipped: the Python package openai is not installed (scripts/install_deps.sh test)")
+    sys.exit(77)
+
+import openai  # noqa: E402
+import pydantic  # noqa: E402
 
 PROMPT = served_run.PROMPT
 
 
-@unittest.skipIf(openai is None, "the Python package openai is not installed")
 class Client(served_run.ServerTest):
     def client(self, **options):
         client = openai.OpenAI(**{"base_url": f"http://127.0.0.1:{self.port}/v1", "api_key": "none", **options})
@@ -128,22 +137,26 @@ class Client(served_run.ServerTest):
         stream.close()
         self.stop(server)
 
-    def test_retries(self):
-        """A refusal for want of room is asked again, when the server says; one that cannot get better is not."""
+    def test_an_error_of_a_stream(self):
+        """What has begun with 200 cannot end with another status: an event says so, and the client raises."""
         server = self.serve()
+        stream = self.client().completions.create(model="tiny", prompt=PROMPT, max_tokens=served_run.LENGTH - 50,
+                                                  stream=True, extra_body={"ignore_eos": True})
+        with self.assertRaises(openai.APIError) as caught:
+            for i, _ in enumerate(stream):
+                if i in (5, 20):  # the second one does not wait for who is under way
+                    server.send_signal(signal.SIGTERM)
+        self.assertEqual(caught.exception.code, "engine_failure")
+        server.communicate(timeout=60)
+
+    def proxied(self, ask):
+        """A client whose requests are answered by ask(path, body, number), and the statuses that it has had."""
         answers = []
 
         class Proxy(BaseHTTPRequestHandler):
-            """Says what the server says to one who finds it full, twice, then lets the request through."""
-
             def do_POST(handler):  # noqa: N805
                 body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
-                held = None
-                if len(answers) < 2:
-                    held, answer = self.stream(prompt="a", n=40, max_tokens=4000, ignore_eos=True)
-                    next(self.events(answer))
-                connection = self.connect("POST", handler.path, body)
-                got = connection.getresponse()
+                got = ask(handler.path, body, len(answers))
                 text = got.read()
                 answers.append(got.status)
                 handler.send_response(got.status)
@@ -153,9 +166,6 @@ class Client(served_run.ServerTest):
                 handler.send_header("Content-Length", str(len(text)))
                 handler.end_headers()
                 handler.wfile.write(text)
-                if held:
-                    answer.close()
-                    held.close()
 
             def log_message(self, *_):
                 pass
@@ -163,13 +173,62 @@ class Client(served_run.ServerTest):
         self.addCleanup(proxy.server_close)
         threading.Thread(target=proxy.serve_forever, daemon=True).start()
         self.addCleanup(proxy.shutdown)
-        client = self.client(base_url=f"http://127.0.0.1:{proxy.server_port}/v1")
+        return self.client(base_url=f"http://127.0.0.1:{proxy.server_port}/v1"), answers
+
+    def test_retries(self):
+        """A refusal for want of room is asked again, when the server says; one that cannot get better is not."""
+        server = self.serve()
+
+        def ask(path, body, number):
+            """The first two find the server full."""
+            held = ()
+            if number < 2:
+                held = self.stream(prompt="a", n=40, max_tokens=4000, ignore_eos=True)
+                next(self.events(held[1]))
+            got = self.connect("POST", path, body).getresponse()
+            for one in reversed(held):
+                one.close()
+            return got
+        client, answers = self.proxied(ask)
         text = client.completions.create(model="tiny", prompt=PROMPT, temperature=0, max_tokens=5)
         self.assertEqual((answers, text.usage.completion_tokens), ([429, 429, 200], 5))
         with self.assertRaises(openai.BadRequestError):
             client.completions.create(model="tiny", prompt=PROMPT, n=100)
         self.assertEqual(answers[3:], [400])
+        with self.assertRaises(openai.InternalServerError):  # 500 and above, with x-should-retry: false
+            client.completions.create(model="tiny", prompt=PROMPT, suffix="not here")
+        self.assertEqual(answers[4:], [501])
         self.stop(server)
+
+    def test_retries_elsewhere(self):
+        """Who meets a server that is ending asks again, and is answered by the one in its place."""
+        first = self.serve()
+        late = self.connect("GET", "/health")
+        late.getresponse().read()
+        held = self.stream(prompt="a", max_tokens=4000, ignore_eos=True)
+        next(self.events(held[1]))
+        second = self.serve()
+
+        def ask(path, body, number):
+            if number > 0:
+                return self.connect("POST", path, body).getresponse()
+            text = json.dumps(body).encode()
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            late.sock.sendall(head.encode())  # or it would be let go as idle
+            time.sleep(0.2)
+            first.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            late.sock.sendall(f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
+            got = http.client.HTTPResponse(late.sock)
+            got.begin()
+            return got
+        client, answers = self.proxied(ask)
+        text = client.completions.create(model="tiny", prompt=PROMPT, temperature=0, max_tokens=5)
+        self.assertEqual((answers, text.usage.completion_tokens), ([503, 200], 5))
+        for one in reversed(held):
+            one.close()
+        self.stop(second)
+        first.communicate(timeout=60)
 
 
 if __name__ == "__main__":

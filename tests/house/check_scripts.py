@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The shell scripts parse, explain themselves, refuse what they do not know, and act on exit codes."""
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -120,6 +121,26 @@ class Scripts(unittest.TestCase):
                 self.assertIn(text, refused.stderr)
         self.stub("dpkg-query", "printf installed")
         self.assertEqual(self.run_stubbed(ROOT / "scripts/install_deps.sh", "test", "--no-install").returncode, 0)
+
+    def test_openais_client_is_installed_once_where_it_can_be(self):
+        """In a copy of the scripts, by a python3 that makes what it is told to, or does not."""
+        shutil.copytree(ROOT / "scripts", self.folder / "copy/scripts")
+        install = self.folder / "copy/scripts/install_deps.sh"
+        version = re.search(r"kOpenaiVersion=(\S+)", (ROOT / "scripts/lib/openai_client.sh").read_text())[1]
+        self.stub("dpkg-query", "printf installed")
+        self.stub("python3", "echo no index >&2; exit 1")
+        for more, says in ((["--no-install"], "--no-install was given"), ([], "no index")):
+            refused = self.run_stubbed(install, "test", *more)
+            self.assertEqual(refused.returncode, 0)  # one test is skipped
+            self.assertRegex(refused.stderr, rf"\A.*e2e/openai will be skipped.*{says}\n\Z")
+        self.assertFalse((self.folder / "copy/build/openai-client").exists())
+        self.stub("python3", f'echo "$@" >>"{self.folder}/made"; mkdir -p "$3/bin"\n'
+                             f'printf "#!/bin/bash\necho {version}\n" >"$3/bin/python"; chmod +x "$3/bin/python"')
+        for _ in range(2):
+            made = self.run_stubbed(install, "test")
+            self.assertEqual((made.returncode, made.stderr), (0, ""))
+        self.assertEqual((self.folder / "made").read_text(), "-m venv build/openai-client\n")
+        self.assertEqual(self.run_stubbed(install, "build").stdout, "")
 
     def test_quickstart_refuses_before_it_works(self):
         for arguments, says in ((["--text", "/no/such/file"], "/no/such/file"), (["--text"], "needs a path"),
