@@ -45,6 +45,18 @@ def completion(**fields):
     return request("POST", "/v1/completions", {**GOOD, **fields})
 
 
+def connect(port, source="127.0.0.1", receive_buffer=None):
+    connection = socket.socket()
+    if receive_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    if source != "127.0.0.1":
+        connection.bind((source, 0))
+    connection.settimeout(60)
+    connection.connect(("127.0.0.1", port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
 class Reader:
     """Answers from a socket, one after the other."""
 
@@ -99,8 +111,9 @@ class Reader:
 
 
 class HostileTest(harness.unittest.TestCase):
-    """A group of drills on one server, started with `arguments`."""
+    """A group of drills on one server, started with `arguments`, on a model that differs from the tiny one by `model`."""
     arguments = ()
+    model = {}
     key = None
 
     @classmethod
@@ -110,7 +123,7 @@ class HostileTest(harness.unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="trireme-hostile-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
-        make_model(cls.folder)
+        make_model(cls.folder, cls.model)
         cls.server = cls.start_server(*cls.arguments)
         cls.addClassCleanup(cls.end)
         case = cls()
@@ -160,15 +173,8 @@ class HostileTest(harness.unittest.TestCase):
     # What is asked.
 
     def connect(self, source="127.0.0.1", receive_buffer=None):
-        connection = socket.socket()
+        connection = connect(self.port, source, receive_buffer)
         self.addCleanup(connection.close)
-        if receive_buffer:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        if source != "127.0.0.1":
-            connection.bind((source, 0))
-        connection.settimeout(60)
-        connection.connect(("127.0.0.1", self.port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
     def send(self, data):
@@ -250,7 +256,7 @@ def reset(connection):
     connection.close()
 
 
-def make_model(folder):
+def make_model(folder, changes):
     def run(*arguments):
         done = subprocess.run([harness.TRIREME, *arguments], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -258,8 +264,7 @@ def make_model(folder):
     for name, seed in (("train", 1), ("valid", 2)):
         (folder / f"{name}.txt").write_text(tiny_run.text(300, seed))
         run("data", "prepare", "--input", f"{name}.txt", "--output", name)
-    config = tiny_run.config()
-    config = tiny_run.config(model={**config["model"], "max_position_embeddings": LENGTH}, train_steps=20,
-                             checkpoint={}, evaluation={"eval_iters": 0})
+    model = {**tiny_run.config()["model"], "max_position_embeddings": LENGTH, **changes}
+    config = tiny_run.config(model=model, train_steps=5 if changes else 20, checkpoint={}, evaluation={"eval_iters": 0})
     (folder / "run.json").write_text(json.dumps(config))
     run("pretrain", "--config", "run.json")
