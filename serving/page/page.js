@@ -125,9 +125,10 @@ async function answer(shown) {
   if (!ended) throw new RefusedError(502, "the answer broke off");
   if (first === null) return "no text";
   const facts = [`first token after ${duration((first - started) / 1e3)}`];
-  const tokens = usage ? usage.completion_tokens : 0, seconds = (performance.now() - first) / 1e3;
+  // Over the whole answer: tokens that come together would make the time after the first one nothing.
+  const tokens = usage ? usage.completion_tokens : 0, seconds = (performance.now() - started) / 1e3;
   if (tokens > 0) facts.unshift(tokens === 1 ? "1 token" : `${tokens} tokens`);
-  if (tokens > 1 && seconds > 0) facts.push(`${rate((tokens - 1) / seconds)} tokens/s`);
+  if (tokens > 1) facts.push(`${rate(tokens / seconds)} tokens/s`);
   return facts.join(", ");
 }
 

@@ -31,11 +31,11 @@ class Screenshots(test_page.Page):
         self.set(page, max_tokens=3200)
         page.type("#input", "rowing as one")
         page.press_enter()
-        page.wait("document.getElementById('g-running').textContent === '1'")
+        page.wait("poll().then(() => document.getElementById('g-running').textContent === '1')")
         for name, (width, height, phone, dark) in SIZES.items():
             page.show(width, height, phone=phone, dark=dark)
             page.run(f"document.getElementById('settings').open = {'false' if phone else 'true'}; "
-                     "document.getElementById('log').scrollTop = 1e9")
+                     "document.getElementById('log').scrollTop = 0")
             page.wait(f"innerWidth === {width}")
             (Path(sys.argv[1]) / f"{name}.png").write_bytes(page.screenshot())
         self.stop(self.server)
