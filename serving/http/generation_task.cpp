@@ -96,10 +96,12 @@ GenerationTask::~GenerationTask() {
   }
 }
 
+// Those too that no engine has yet, since their grammar is not compiled or their prompt not copied: they are counted with
+// the first engine.
 void GenerationTask::cancel_all() {
   for (size_t i = 0; i < choices_.size(); ++i) {
-    if (choices_[i].id == 0 || choices_[i].ended) continue;
-    engines_.cancel(choices_[i].id);
+    if (choices_[i].ended) continue;
+    if (choices_[i].id != 0) engines_.cancel(choices_[i].id);
     end(i, "abort", Clock::now());
   }
 }
@@ -162,6 +164,7 @@ void GenerationTask::take_rule(Part& part) {
       mailbox_->look([](Arrived& arrived) { return std::exchange(arrived.compiled, {}); });
   if (!compiled) return;
   if (compiled->rule != nullptr) return enter(compiled->rule);
+  choices_.clear();  // refused as any other field is: there was no sequence
   fail(ApiError(400, concat(work_.grammar_param, ": ", compiled->error), work_.grammar_param,
                 "invalid_value"),
        part);

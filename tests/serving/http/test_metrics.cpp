@@ -102,5 +102,46 @@ TEST_F(Metrics, CountChoicesOfAPromptAndEmbeddings) {
   EXPECT_EQ(value("prompt_tokens_total"), 3 + 2 + 2 + 1);
 }
 
+// Wherever they are when their client leaves: each is counted, and once.
+TEST_F(Metrics, CountWhoLeavesBeforeAnEngineHasIt) {
+  const Routes routes = server.service.routes();
+  std::string none;
+  const auto asked = [&](const std::string& more) {
+    HttpRequest request;
+    request.body = R"({"model":"m","max_tokens":3,)" + more;
+    return routes.find("POST", "/v1/completions", none)->handle(request).pending;
+  };
+  const auto aborted = [&] {
+    look();
+    const std::string series =
+        "vllm:request_success_total{engine=\"0\",finished_reason=\"abort\",model_name=\"m\"} ";
+    return std::stod(text.substr(text.find(series) + series.size()));
+  };
+  const std::string of_long = R"("n":40,"prompt":")" + std::string(450, 'p') + "\"}";
+  ASSERT_GT(40 * 450 * int64_t{sizeof(int32_t)}, kQuickBytes);
+  asked(of_long).reset();  // a worker has read it, and nobody waits for it any more
+  EXPECT_EQ(aborted(), 40);
+  auto waiting = asked(of_long);
+  waiting->start([] {});
+  const auto work = waiting->take().work;
+  ASSERT_TRUE(work);  // which no worker comes to
+  waiting.reset();
+  EXPECT_EQ(aborted(), 80);
+  auto entered = asked(of_long);
+  entered->start([] {});
+  server.gate.hold();
+  entered->take().work();
+  entered.reset();
+  EXPECT_EQ(aborted(), 120);
+  server.gate.release();
+  EXPECT_EQ(server
+                .ask(post("/v1/completions", R"({"model":"m","prompt":"a","structured_outputs":)"
+                                             R"({"regex":"(?=a)b"}})"))
+                .status,
+            400);
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+  EXPECT_EQ(aborted(), 120);
+}
+
 }  // namespace
 }  // namespace trireme
