@@ -1,8 +1,6 @@
 #include "parallel/launch.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -15,7 +13,7 @@
 
 #include "engine/core/cpu.h"
 #include "parallel/comm/launcher_environment.h"
-#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/reserved_port.h"
 
 namespace trireme {
 namespace {
@@ -38,18 +36,6 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   for (std::string& word : words) out.push_back(word.data());
   out.push_back(nullptr);
   return out;
-}
-
-int free_loopback_port() {
-  const Socket probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* as_any = reinterpret_cast<sockaddr*>(&address);
-  if (bind(probe.fd(), as_any, length) != 0 || getsockname(probe.fd(), as_any, &length) != 0)
-    throw Error(concat("no port is free on the loopback interface: ", std::strerror(errno)));
-  return ntohs(address.sin_port);
 }
 
 std::vector<std::string> srun_command(int ranks, const std::vector<std::string>& command,
@@ -174,7 +160,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
     line.insert(line.begin() + 1, {"-x", kLeaderVariable});  // to other machines too
     return {{std::move(line), {told}}};
   }
-  const std::string port = text(free_loopback_port());
+  const auto port = std::make_shared<const ReservedPort>();
   std::vector<RankCommand> out;
   out.reserve(static_cast<size_t>(ranks));
   const std::string all = concat(place.number * ranks, "/", place.groups * ranks);
@@ -183,10 +169,11 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                    {told,
                     {kMachineRanksVariable, all},
                     {"MASTER_ADDR", "127.0.0.1"},
-                    {"MASTER_PORT", port},
+                    {"MASTER_PORT", text(port->number())},
                     {"RANK", text(rank)},
                     {"WORLD_SIZE", text(ranks)},
-                    {"TORCHELASTIC_USE_AGENT_STORE", "False"}}});
+                    {"TORCHELASTIC_USE_AGENT_STORE", "False"}},
+                   port});
   return out;
 }
 

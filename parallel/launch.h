@@ -1,9 +1,16 @@
 // --ranks N: starts this command line again under mpirun; and where each rank's threads run.
 #pragma once
 
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "parallel/comm/world.h"
 
 namespace trireme {
+
+class ReservedPort;  // parallel/comm/reserved_port.h
 
 // What the mpirun command line depends on; tests give their own.
 struct LaunchHost {
@@ -42,9 +49,10 @@ void check_groups(RankLauncher launcher, int groups);
 struct RankCommand {
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> variables;
+  // Where local ranks meet: nobody else is given it, other groups included, while one of their commands is kept.
+  std::shared_ptr<const ReservedPort> port = {};
 };
-// One entry for each process that this one has to start. Local ranks meet at a port of the loopback interface that
-// is free when this is called.
+// One entry for each process that this one has to start. Local ranks meet at a port of the loopback interface.
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
                                        const std::string& leader, const GroupPlace& place = {});

@@ -223,9 +223,9 @@ std::string RankSupervisor::run_group() {
       SideListener listener =
           here ? SideListener::on_this_machine() : SideListener::on_address(config_.address);
       group->on_this_machine = here;
-      group->processes = std::make_unique<RankProcesses>(
-          rank_commands(config_.launcher, config_.ranks, config_.command, listener.address().line(),
-                        config_.place));
+      group->commands = rank_commands(config_.launcher, config_.ranks, config_.command,
+                                      listener.address().line(), config_.place);
+      group->processes = std::make_unique<RankProcesses>(group->commands);
       meet(*group, listener);
     }
     watch(group);

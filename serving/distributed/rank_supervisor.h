@@ -76,6 +76,7 @@ class RankSupervisor {
  private:
   // Ranks from one start to their end.
   struct Group {
+    std::vector<RankCommand> commands;  // which keep the port where they meet
     std::unique_ptr<RankProcesses> processes;
     std::vector<std::unique_ptr<SideChannel>> channels;
     std::vector<int> numbers;        // their processes

@@ -1,4 +1,6 @@
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -9,6 +11,7 @@
 
 #include "engine/core/cpu.h"
 #include "parallel/comm/launcher_environment.h"
+#include "parallel/comm/tcp_socket.h"
 #include "parallel/launch.h"
 #include "tests/support/scratch_directory.h"
 
@@ -136,6 +139,31 @@ TEST(RankCommands, StartRanksOnThisMachineThatMeetThere) {
     EXPECT_EQ(value_of(command, "MASTER_PORT"), value_of(commands[0], "MASTER_PORT"));
     EXPECT_EQ(value_of(command, kLeaderVariable), "a secret");
   }
+}
+
+// Whether somebody can listen on a port of the loopback interface.
+bool can_listen(int port, bool reuses) {
+  const Socket one(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int yes = reuses ? 1 : 0;
+  setsockopt(one.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  return bind(one.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+         listen(one.fd(), 1) == 0;
+}
+
+// Groups that start at the same time, and whatever else asks for a port, are given others.
+TEST(RankCommands, KeepThePortOfTheirRanks) {
+  auto commands = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret");
+  const int port = std::stoi(value_of(commands[0], "MASTER_PORT"));
+  EXPECT_FALSE(can_listen(port, false));
+  EXPECT_TRUE(can_listen(port, true)) << "as rank 0 does";
+  commands.pop_back();
+  EXPECT_FALSE(can_listen(port, false));
+  commands.clear();
+  EXPECT_TRUE(can_listen(port, false));
 }
 
 // The secret is for the environment: anybody may read another's command line.

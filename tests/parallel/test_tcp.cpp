@@ -10,11 +10,11 @@
 #include <fstream>
 
 #include "parallel/comm/rank_state.h"
+#include "parallel/comm/reserved_port.h"
 #include "parallel/comm/tcp_socket.h"
 #include "parallel/comm/world.h"
 #include "tests/parallel/collective_checks.h"
 #include "tests/support/compare.h"
-#include "tests/support/reserved_port.h"
 
 namespace trireme {
 namespace {
@@ -26,7 +26,7 @@ using test::TestTensor;
 std::string run_processes(int ranks, CommOptions options,
                           const std::function<std::string(World&)>& fn, int killed = -1) {
   options.timeout_s = 20;
-  const test::ReservedPort port;
+  const ReservedPort port;
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return "no pipe";
   std::vector<pid_t> children;
@@ -138,7 +138,7 @@ TEST(Tcp, AKilledProcessIsNamedByItsPeers) {
 }
 
 TEST(Tcp, OfTwoProcessesWithOneRankOneIsSentAway) {
-  const test::ReservedPort port;
+  const ReservedPort port;
   std::vector<int> ended;
   std::vector<pid_t> children;
   for (int rank : {0, 1, 1}) {
@@ -166,7 +166,7 @@ TEST(Tcp, OfTwoProcessesWithOneRankOneIsSentAway) {
 }
 
 TEST(Tcp, AMissingRankEndsInATimeout) {
-  const test::ReservedPort port;
+  const ReservedPort port;
   const TcpOptions alone{"localhost", port.number(), 0, 2, 0.3};
   EXPECT_THROW(make_tcp_transport(alone), Error);
   const TcpOptions lost{"localhost", port.number(), 1, 2, 0.3};

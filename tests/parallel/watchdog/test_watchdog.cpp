@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "parallel/comm/rank_state.h"
+#include "parallel/comm/reserved_port.h"
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
-#include "tests/support/reserved_port.h"
 
 namespace trireme {
 namespace {
@@ -59,7 +59,7 @@ struct Circumstances {
 // One process per rank, connected over the loopback interface; exit code 0 when fn returns.
 Ended run_processes(int ranks, const std::function<void(World&, Liveness&)>& fn,
                     const Circumstances& circumstances = {}) {
-  const test::ReservedPort port;
+  const ReservedPort port;
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
   std::vector<pid_t> children;
