@@ -11,6 +11,7 @@ from pathlib import Path
 
 import harness
 import served_ranks
+import test_zero
 import tiny_run
 
 KEY = "an-admins"
@@ -20,7 +21,7 @@ STEPS = 200
 
 
 class Weights(harness.CommandTest):
-    """Three runs: `run` and `other` are of one model, `wide` is not."""
+    """Runs: `run` and `other` are of one model, `wide` is not; `large` has 25 million bytes of weights."""
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="trireme-e2e-")
@@ -29,16 +30,17 @@ class Weights(harness.CommandTest):
 
     def setUp(self):
         super().setUp()
-        if not (self.models / "wide").exists():
+        if not (self.models / "large").exists():
             self.train()
-        for name in ("run", "other", "wide"):
+        for name in ("run", "other", "wide", "large"):
             (self.folder / name).symlink_to(self.models / name)
 
     def train(self):
         self.write("train.txt", tiny_run.text(2000, 1))
         self.trireme("data", "prepare", "--input", "train.txt", "--output", "train")
         for name, seed, steps, changes in (("run", 7, STEPS, {}), ("other", 8, STEPS, {}),
-                                           ("wide", 9, 5, {"hidden_size": 64, "head_dim": 8})):
+                                           ("wide", 9, 5, {"hidden_size": 64, "head_dim": 8}),
+                                           ("large", 9, 5, {"vocab_size": 200_000})):
             config = tiny_run.config(model={**served_ranks.LLAMA, **changes}, seed=seed, train_steps=steps,
                                      output_dir=str(self.models / name), checkpoint={}, evaluation={"eval_iters": 0})
             config["data"]["valid_data_path"] = "train"
@@ -134,6 +136,22 @@ class Weights(harness.CommandTest):
         _, state = self.ask("GET", "/admin/weights", key=KEY)
         self.assertEqual((state["step"], state["version"], state["replacing"]), (STEPS, 4, None))
         self.assertEqual(self.ask("POST", "/admin/weights", {"model": "other"})[0], 401)
+        self.stop(server)
+
+    def test_without_memory_for_them(self):
+        group = test_zero.MemoryLimit(self, 16 << 20)
+        (self.folder / "large").replace(self.folder / "run")
+        server = self.serve(*ARGUMENTS)
+        text = self.text()
+        (group.folder / "cgroup.procs").write_text(str(server.pid))  # what it has taken so far counts elsewhere
+        status, answer = self.replace()
+        self.assertEqual(status, 400, answer)
+        self.assertRegex(answer["error"]["message"], r"take 24\.\d+ MiB .* and \d+\.\d+ MiB are free; .*control group")
+        self.assertEqual(self.text(), text)
+        group.file.write_text(str(1 << 30))
+        status, answer = self.replace()
+        self.assertEqual((status, answer.get("version")), (200, 2), answer)
+        self.assertEqual(self.text(), text)
         self.stop(server)
 
     def test_in_fewer_bits(self):

@@ -27,7 +27,8 @@ class MemoryLimit:
             raise unittest.SkipTest(f"no control group can be made: {error}") from error
         test.addCleanup(self.folder.rmdir)
         try:
-            (self.folder / file).write_text(str(limit))
+            self.file = self.folder / file
+            self.file.write_text(str(limit))
         except OSError as error:
             raise unittest.SkipTest(f"the control group takes no memory limit: {error}") from error
 
