@@ -13,6 +13,7 @@
 #include "commands/bench_support.h"
 #include "commands/rank_options.h"
 #include "parallel/parameter_store.h"
+#include "serving/distributed/plan_codec.h"
 #include "serving/engine/engine.h"
 #include "serving/engine/model_executor.h"
 
@@ -49,7 +50,7 @@ SequenceRequest request_of(int64_t prompt, int64_t tokens) {
   return request;
 }
 
-// All of a step but the model, sampling and masks.
+// All of a step but the model, sampling and masks; also what it takes to tell other ranks its plan.
 class HostOnly final : public StepExecutor {
  public:
   explicit HostOnly(const StepLimits& limits)
@@ -57,6 +58,7 @@ class HostOnly final : public StepExecutor {
   StepOutcome execute(const StepPlan& plan) override {
     builder_.take(plan);
     builder_.write(ctx_, batch_, plan, 0, plan.sequences.size(), 0, rows_);
+    bytes_ = encode_plan(plan);
     StepOutcome outcome;
     outcome.number = plan.number;
     outcome.chosen.assign(rows_.size(), ChosenToken{.id = 1});
@@ -68,6 +70,7 @@ class HostOnly final : public StepExecutor {
   BatchBuilder builder_;
   StepBatch batch_;
   std::vector<LogitRow> rows_;
+  std::vector<std::byte> bytes_;
 };
 
 struct HostTimes {

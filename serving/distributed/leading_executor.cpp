@@ -1,5 +1,7 @@
 #include "serving/distributed/leading_executor.h"
 
+#include <chrono>
+
 #include "serving/distributed/plan_codec.h"
 
 namespace trireme {
@@ -7,7 +9,10 @@ namespace trireme {
 LeadingExecutor::~LeadingExecutor() { followers_.end(); }
 
 StepOutcome LeadingExecutor::execute(const StepPlan& plan) {
+  const auto begin = std::chrono::steady_clock::now();
   followers_.send(MessageKind::kPlan, plan.number, encode_plan(plan));
+  const std::chrono::duration<double> told = std::chrono::steady_clock::now() - begin;
+  tell_seconds_ = told.count();
   return own_->execute(plan);
 }
 

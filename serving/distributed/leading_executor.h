@@ -18,10 +18,12 @@ class LeadingExecutor final : public StepExecutor {
 
   // Error(kLostRank) when one of the others has gone: nothing can be computed from then on.
   StepOutcome execute(const StepPlan& plan) override;
+  double tell_seconds() const override { return tell_seconds_; }
 
  private:
   std::unique_ptr<StepExecutor> own_;
   Followers& followers_;
+  double tell_seconds_ = 0;
 };
 
 }  // namespace trireme

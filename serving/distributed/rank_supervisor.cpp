@@ -64,9 +64,11 @@ RankGroupCounts RankSupervisor::counts() const {
 StepOutcome RankSupervisor::execute(const StepPlan& plan) {
   const std::shared_ptr<Group> group = begin_step(plan);
   try {
+    const auto begin = Clock::now();
     const std::vector<std::byte> bytes = encode_plan(plan);
     for (const auto& channel : group->channels)
       channel->send(MessageKind::kPlan, plan.number, bytes);
+    tell_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
     return decode_outcome(wait_for_outcome(*group), plan, group->ready.bounds.ids);
   } catch (const std::exception& error) {
     // Whatever it is: ranks that have begun a step without the others are of no use, and start again.

@@ -59,6 +59,7 @@ class RankSupervisor {
   // Error(kLostRank) with kRanksLost when a rank is lost meanwhile, or was before and all are not ready again; whatever
   // else goes wrong has the ranks start again too.
   StepOutcome execute(const StepPlan& plan);
+  double tell_seconds() const { return tell_seconds_; }  // StepExecutor's
   RankGroupCounts counts() const;
 
   // As of ModelWeights. stage(): InputError with what one of the ranks says, Error(kLostRank) when they are lost
@@ -117,8 +118,9 @@ class RankSupervisor {
   bool pause(std::chrono::milliseconds time);  // false: the end was asked for
 
   RankGroupConfig config_;
-  const std::string name_;  // for the log; empty where there are no other groups
-  std::mutex listening_;    // of the listener, while it is called
+  const std::string name_;   // for the log; empty where there are no other groups
+  double tell_seconds_ = 0;  // the engine's thread's
+  std::mutex listening_;     // of the listener, while it is called
   Listener listener_;
 
   mutable std::mutex mutex_;  // of all below
@@ -142,6 +144,7 @@ class RemoteExecutor final : public StepExecutor {
  public:
   explicit RemoteExecutor(RankSupervisor& ranks) : ranks_(ranks) {}
   StepOutcome execute(const StepPlan& plan) override { return ranks_.execute(plan); }
+  double tell_seconds() const override { return ranks_.tell_seconds(); }
 
  private:
   RankSupervisor& ranks_;

@@ -325,7 +325,8 @@ void Engine::step() {
     if (!executor_->survives_failures() || ++failures_ >= kMostFailures) throw;
     return fail_step(plan, e.what());
   }
-  report.execute_seconds = seconds_since(last);
+  report.tell_seconds = executor_->tell_seconds();
+  report.execute_seconds = seconds_since(last) - report.tell_seconds;
   std::vector<Progress> all = scheduler_.done(plan, std::move(result));
   publish_counts();  // whoever is told an end may look at them at once
   for (Progress& progress : all) {
@@ -333,7 +334,7 @@ void Engine::step() {
     if (tokens > 0 && progress.sequence->generated() <= tokens) ++report.first_tokens;
     tell(progress);
   }
-  report.tell_seconds = seconds_since(last);
+  report.tell_seconds += seconds_since(last);
   scheduler_.took(std::chrono::duration<double>(last - begin).count());
   publish_counts();
   if (on_step_) on_step_(report);

@@ -49,6 +49,7 @@ struct StepReport {
   int64_t first_tokens = 0;  // chosen, of texts that begin
   int64_t keys = 0;          // that its tokens attend to, summed over the tokens
   int64_t cached = 0;        // tokens whose keys it reads, summed over its sequences
+  // tell: ranks what to do, and clients what came of it.
   double plan_seconds = 0, draft_seconds = 0, execute_seconds = 0, tell_seconds = 0;
 };
 

@@ -129,8 +129,9 @@ struct EngineMetrics::Series {
                                    "From then to a sequence's last token.", kLatency);
   Histogram& iteration = histogram("vllm:iteration_tokens_total",
                                    "Tokens of prompts and generated tokens of a step.", kIteration);
-  Histogram& host = histogram("trireme:step_host_seconds",
-                              "Of a step: planning it and telling what came of it.", kHost);
+  Histogram& host =
+      histogram("trireme:step_host_seconds",
+                "Of a step: planning it, telling ranks, and telling what came of it.", kHost);
   Histogram& execute =
       histogram("trireme:step_execute_seconds", "Of a step: the model.", kInterToken);
   Histogram* request_prompt = nullptr;

@@ -88,6 +88,8 @@ class StepExecutor {
  public:
   virtual ~StepExecutor() = default;
   virtual StepOutcome execute(const StepPlan& plan) = 0;
+  // Seconds of the last execute() in which this process did not compute or wait, but told other ranks the plan.
+  virtual double tell_seconds() const { return 0; }
   // When execute() has thrown, only the sequences of its plan are lost: the next plan may go on with others.
   virtual bool survives_failures() const { return false; }
 };

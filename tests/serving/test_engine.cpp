@@ -177,6 +177,35 @@ class Failing final : public StepExecutor {
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
+// Tells others its plans, which takes it this long.
+class Telling final : public StepExecutor {
+ public:
+  static constexpr std::chrono::milliseconds kTelling{20};
+  StepOutcome execute(const StepPlan& plan) override {
+    std::this_thread::sleep_for(kTelling);
+    return texts_.execute(plan);
+  }
+  double tell_seconds() const override { return std::chrono::duration<double>(kTelling).count(); }
+
+ private:
+  test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
+};
+
+// The host's part of a step, and not the model's.
+TEST(Engine, CountsTellingRanksAsTelling) {
+  std::vector<StepReport> steps;
+  Engine engine(std::make_unique<Telling>(), kConfig, kBlocks, kBlockTokens,
+                [&](const StepReport& report) { steps.push_back(report); });
+  Heard heard;
+  engine.add(request_of({1, 2}, 3), heard.listener());
+  EXPECT_EQ(heard.wait(), FinishReason::kLength);
+  engine.stop();
+  ASSERT_EQ(steps.size(), 3u);
+  std::ranges::sort(steps, {}, &StepReport::execute_seconds);
+  EXPECT_LT(steps.front().execute_seconds, 0.02);
+  for (const StepReport& step : steps) EXPECT_GE(step.tell_seconds, 0.02);
+}
+
 TEST(Engine, EndsEverySequenceWhenAStepFails) {
   Engine engine(std::make_unique<Failing>(), kConfig, kBlocks, kBlockTokens);
   std::vector<Heard> heard(3);

@@ -116,6 +116,7 @@ TEST(RankSupervisor, BringsBackWhatItsRanksCompute) {
   RemoteExecutor executor(ranks);
   test::for_each_plan(20, [&](const StepPlan& plan, const StepOutcome& outcome) {
     EXPECT_EQ(encode_outcome(executor.execute(plan)), encode_outcome(outcome));
+    EXPECT_GT(executor.tell_seconds(), 0);
   });
   EXPECT_EQ(ranks.counts().starts, 1);
 }

@@ -257,6 +257,7 @@ TEST(RankLoop, FollowsALeader) {
   auto executor = std::make_unique<LeadingExecutor>(std::move(own), followers);
   test::for_each_plan(20, [&](const StepPlan& plan, const StepOutcome& outcome) {
     EXPECT_EQ(encode_outcome(executor->execute(plan)), encode_outcome(outcome));
+    EXPECT_GT(executor->tell_seconds(), 0);
   });
   const int64_t tokens = leader.tokens;
   executor.reset();
