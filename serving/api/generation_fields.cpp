@@ -215,7 +215,8 @@ void check_beam_search(const GenerationRequest& r, int64_t beams) {
   refuse(!r.stop.empty(), "stop");
   refuse(r.constraint.kind != Constraint::Kind::kNone, r.constraint.param.c_str());
   if (beams > kMostBeams)
-    fail_field("n", "a beam search has at most ", kMostBeams, " beams, not ", beams);
+    fail_field(beams > r.n ? "best_of" : "n", "a beam search has at most ", kMostBeams,
+               " beams, not ", beams);
 }
 
 void check_generation(const GenerationRequest& r, const ApiJson& object,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
@@ -180,6 +181,45 @@ TEST(ChatTemplate, KeepsItsLimits) {
   EXPECT_THROW(render(deep + "{{ n.a == [n.a[0]] }}", Json::object(), many), InputError);
   // A list that holds itself cannot be made, and so cannot be printed for ever.
   EXPECT_THROW(render("{% set l = [] %}{{ l.append(l) }}"), InputError);
+}
+
+// The last step, block and call that there may be, and one more.
+TEST(ChatTemplate, KeepsItsLimitsExactly) {
+  const auto refused = [](const std::string& source, const TemplateLimits& limits) -> std::string {
+    try {
+      render(source, Json::object(), limits);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  const auto expect_bound = [&](const std::function<std::string(int)>& source, int most,
+                                const TemplateLimits& limits, const char* why) {
+    EXPECT_EQ(refused(source(most), limits), "nothing") << why;
+    EXPECT_NE(refused(source(most + 1), limits).find(why), std::string::npos)
+        << why << ": " << refused(source(most + 1), limits);
+  };
+  const auto loop = [](int turns) {
+    return concat("{% for i in range(", turns, ") %}{% endfor %}");
+  };
+  const auto blocks = [](int depth) {
+    std::string begins, ends;
+    for (int i = 0; i < depth; ++i) begins += "{% if true %}", ends += "{% endif %}";
+    return begins + "x" + ends;
+  };
+  const auto calls = [](int depth) {
+    return concat("{% macro m(n) %}{{ m(n - 1) if n > 1 else 'x' }}{% endmacro %}{{ m(", depth,
+                  ") }}");
+  };
+  const auto bytes = [](int count) { return std::string(static_cast<size_t>(count), 'x'); };
+  const TemplateLimits limits;
+  EXPECT_EQ(limits.steps, 1'000'000);
+  EXPECT_EQ(limits.depth, 100);
+  EXPECT_EQ(limits.output, 64 << 20);
+  expect_bound(loop, 333, {.steps = 1002}, "more than 1002 steps");  // three a turn, and three more
+  expect_bound(blocks, 99, limits, "deeper than 100");
+  expect_bound(calls, 49, limits, "deeper than 100");
+  expect_bound(bytes, 1000, {.output = 1000}, "more than 1000 bytes");
 }
 
 TEST(ChatTemplate, IsFoundWhereModelsKeepIt) {

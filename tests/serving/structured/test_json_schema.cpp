@@ -294,6 +294,47 @@ TEST(Hostile, RepetitionsOfRepetitionsAreNesting) {
   expect(Kind::kGrammar, "root ::= (\"a\"?)+*", {"", "aa"}, {"b"});
 }
 
+// What is inside so many others: the outermost schema, and the text of a rule, are the first level.
+std::string nested(Kind kind, int depth) {
+  const auto times = [](int count, std::string_view text) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  if (kind == Kind::kJsonSchema)
+    return concat(times(depth, R"({"type":"array","items":)"), "true", times(depth, "}"));
+  const std::string groups = concat(times(depth, "("), "\"a\"", times(depth, ")"));
+  return kind == Kind::kRegex ? groups : concat("root ::= ", groups);
+}
+
+TEST(Hostile, NestingIsBoundedAtItsDepth) {
+  EXPECT_EQ(GrammarLimits{}.depth, 64);
+  for (const auto& [kind, most] :
+       {std::pair{Kind::kJsonSchema, 64}, {Kind::kRegex, 64}, {Kind::kGrammar, 63}}) {
+    EXPECT_EQ(refused(kind, nested(kind, most)), "nothing");
+    EXPECT_EQ(refused(kind, nested(kind, most + 1)), "it is nested deeper than 64");
+  }
+}
+
+TEST(Hostile, AutomataAreBoundedAtTheirStates) {
+  // Each of the characters takes one, and the end.
+  const auto refused_with = [](int64_t states, int characters) -> std::string {
+    try {
+      CompiledGrammar::compile({Kind::kRegex, concat("a{", characters, "}")},
+                               trie_of(byte_tokens()), {.states = states});
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(GrammarLimits{}.states, 30'000);
+  for (const int states : {100, 1000}) {
+    EXPECT_EQ(refused_with(states, states - 1), "nothing");
+    EXPECT_EQ(refused_with(states, states),
+              concat("its automaton has more than ", states, " states: make it simpler"));
+  }
+}
+
 TEST(Hostile, LongTextsWithEqualEndsAreCompiled) {
   const std::string end(3000, 'x');
   const auto grammar =
