@@ -34,14 +34,17 @@ void add_device_option(CLI::App& command, std::string& device) {
 }
 
 void add_dtype_option(CLI::App& command, std::optional<DType>& dtype) {
-  static const std::map<std::string, DType> kNames = {
-      {"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}};
+  static const std::map<std::string, std::optional<DType>> kNames = {
+      {"auto", {}},           {"fp32", DType::kF32},    {"float32", DType::kF32},
+      {"float", DType::kF32}, {"bf16", DType::kBF16},   {"bfloat16", DType::kBF16},
+      {"fp16", DType::kF16},  {"float16", DType::kF16}, {"half", DType::kF16}};
   command
       .add_option_function<std::string>(
           "--dtype", [&dtype](const std::string& name) { dtype = kNames.at(name); },
-          "Type of weights and products: fp32, bf16 or fp16 (default: the checkpoint's)")
+          "Type of weights and products: fp32, bf16, fp16, or vLLM's words for these: float32 "
+          "(float), bfloat16, float16 (half); auto, the default: the checkpoint's")
       ->type_name("TYPE")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+      ->check(CLI::IsMember(&kNames));
 }
 
 void add_quantization_option(CLI::App& command, std::optional<BlockFormat>& format) {
