@@ -140,11 +140,13 @@ void add_serving_fields(FieldTable<Request>& t) {
       .range(0, static_cast<double>(kMostTopLogprobs));
   t.boolean("return_tokens_as_token_ids", &G::tokens_as_ids, "false",
             "Log-probabilities name tokens as \"token_id:17\".");
+  t.boolean(
+      "return_token_ids", &G::token_ids, "false",
+      "Answers have token_ids, those of each text, and prompt_token_ids; streams what is new.");
   for (const char* name : {"guided_json", "guided_regex", "guided_choice", "guided_grammar"})
     t.unavailable(name, {}, "use structured_outputs");
   t.unavailable("truncate_prompt_tokens", {}, "prompts are not cut");
   t.unavailable("truncation_side", {}, "prompts are not cut");
-  t.unavailable("return_token_ids", {"false"}, "ids in responses");
   t.unavailable("return_prompt_text", {"false"}, "the prompt in responses");
   t.unavailable("thinking_token_budget", {}, "a bound of its own for reasoning");
   t.unavailable("kv_transfer_params", {}, "prefill and decoding on different servers");

@@ -16,6 +16,7 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kBytesOfToken = 100;  // with its log-probability, as JSON
+constexpr int64_t kBytesOfId = 7;
 
 // Of a token of the prompt so many of the most probable: logprobs with echo and prompt_logprobs may ask for others.
 ChosenToken with_top(ChosenToken token, int32_t most) {
@@ -31,6 +32,8 @@ ReplyForm common_form(const GenerationRequest& request) {
   form.top_logprobs = request.top_logprobs;
   form.prompt_logprobs = request.prompt_logprobs;
   form.tokens_as_ids = request.tokens_as_ids;
+  form.token_ids = request.token_ids;
+  form.stop_ids = request.stop_token_ids;
   form.n = request.n;
   form.text = {.stops = request.stop,
                .include_stop = request.include_stop,
@@ -77,6 +80,9 @@ struct GenerationReply::Choice {
   int64_t generated = 0;
   int64_t cached_prompt = 0;
   const char* finish = nullptr;
+  std::optional<int32_t> stop_id;  // that has ended it, of ReplyForm::stop_ids
+  std::vector<int32_t> ids;        // of its text, with token_ids; of a stream those not told yet
+  bool prompt_told = false;        // of a stream: its ids
   // Of tokens whose shares of the text are not told yet, in their order.
   std::deque<ChosenToken> waiting;
   // Told, with their texts: of the event that is being written, or of the whole answer.
@@ -158,13 +164,19 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
     const int64_t copies = form_.chat ? 1 : form_.told > 0 ? form_.told : form_.n;
     held_ += copies * std::ssize(prompt) * kBytesOfToken * (1 + form_.prompt_logprobs);
   }
+  const int64_t before = choice.generated;
   if (!form_.without_text)
     for (size_t i = 0; i < tokens.size() && !choice.stream.stopped(); ++i)
       add_token(choice, tokens[i], finish == FinishReason::kStop && i + 1 == tokens.size(), delta);
-  if (choice.stream.stopped())
+  if (form_.token_ids && !form_.stream) hold_ids(choice, first, choice.generated - before);
+  if (choice.stream.stopped()) {
     end(choice, "stop");
-  else if (finish)
+  } else if (finish) {
     end(choice, form_.without_text || finish == FinishReason::kLength ? "length" : "stop");
+    const bool by_token = finish == FinishReason::kStop && choice.generated > before;
+    if (by_token && std::ranges::find(form_.stop_ids, tokens.back().id) != form_.stop_ids.end())
+      choice.stop_id = tokens.back().id;
+  }
   if (choice.finish != nullptr && !choice.stream.stopped()) choice.stream.finish(delta);
   std::vector<ToolCallDelta::Call> calls;
   if (form_.tools.format != ToolFormat::kNone) find_calls(choice, delta.text, calls);
@@ -206,7 +218,7 @@ void GenerationReply::end_stream(std::string& frames) {
 // What of an echoed prompt is known now. Its first token has no log-probability.
 void GenerationReply::echo(Choice& choice, bool first, std::span<const ChosenToken> prompt,
                            TextDelta& delta) {
-  const std::vector<int32_t>& ids = prompts_[choice.index / static_cast<size_t>(form_.n)];
+  const std::vector<int32_t>& ids = prompt_of(choice);
   if (form_.top_logprobs < 0) {
     if (first)
       for (const int32_t id : ids) choice.stream.push(id, TokenRole::kPrompt, delta);
@@ -226,6 +238,7 @@ void GenerationReply::add_token(Choice& choice, const ChosenToken& token, bool l
                                 TextDelta& delta) {
   ++choice.generated;
   choice.logprob += token.logprob;
+  if (form_.token_ids) choice.ids.push_back(token.id);
   if (form_.top_logprobs >= 0) choice.waiting.push_back(token);
   choice.stream.push(token.id, last ? TokenRole::kEnd : TokenRole::kText, delta);
 }
@@ -243,6 +256,17 @@ void GenerationReply::add_logprobs(Choice& choice, std::vector<TokenText>& token
 void GenerationReply::end(Choice& choice, const char* reason) {
   choice.finish = reason;
   --open_;
+}
+
+// A chat tells the ids of its prompt once, a completion with every choice.
+void GenerationReply::hold_ids(const Choice& choice, bool first, int64_t tokens) {
+  if (first && (!form_.chat || choice.index == 0))
+    held_ += std::ssize(prompt_of(choice)) * kBytesOfId;
+  held_ += tokens * kBytesOfId;
+}
+
+const std::vector<int32_t>& GenerationReply::prompt_of(const Choice& choice) const {
+  return prompts_[choice.index / static_cast<size_t>(form_.n)];
 }
 
 // A text with calls has ended because of them.
@@ -312,7 +336,10 @@ void GenerationReply::write_frame(Choice& choice, const std::string& text, bool 
     json.null();
   else
     json.string(finish);
+  if (finish != nullptr) write_stop_reason(json, choice);
+  if (form_.token_ids && !role) write_new_ids(json, choice);
   json.end_object().end_array();
+  if (form_.token_ids && role) write_ids(json, "prompt_token_ids", prompt_of(choice));
   if (form_.include_usage) {
     json.key("usage");
     if (form_.usage_in_each)
@@ -322,6 +349,28 @@ void GenerationReply::write_frame(Choice& choice, const std::string& text, bool 
   }
   json.end_object();
   frames += sse_frame(data);
+}
+
+// The stop string or the token that has ended the text, where the client has named it; OpenAI's answers have no such
+// member, so others have none either.
+void GenerationReply::write_stop_reason(JsonWriter& json, const Choice& choice) {
+  if (choice.stream.stopped())
+    json.key("stop_reason").string(choice.stream.stop());
+  else if (choice.stop_id)
+    json.key("stop_reason").integer(*choice.stop_id);
+}
+
+void GenerationReply::write_ids(JsonWriter& json, const char* name, std::span<const int32_t> ids) {
+  json.key(name).begin_array();
+  for (const int32_t id : ids) json.integer(id);
+  json.end_array();
+}
+
+// Of a stream: since the last event of the choice. A completion's first has its prompt's too.
+void GenerationReply::write_new_ids(JsonWriter& json, Choice& choice) const {
+  if (!form_.chat && !std::exchange(choice.prompt_told, true))
+    write_ids(json, "prompt_token_ids", prompt_of(choice));
+  write_ids(json, "token_ids", std::exchange(choice.ids, {}));
 }
 
 // Equal for equal answers, and as long as the family's templates want it.
@@ -404,6 +453,7 @@ std::string GenerationReply::body() const {
     json.key("prompt_logprobs");
     write_prompt_logprobs(json, choices_[0]->prompt, tokenizer_);
   }
+  if (form_.chat && form_.token_ids) write_ids(json, "prompt_token_ids", prompts_.front());
   json.end_object();
   return out;
 }
@@ -442,6 +492,11 @@ void GenerationReply::write_choice(JsonWriter& json, const Choice& choice, size_
   else
     json.null();
   json.key("finish_reason").string(told_finish(choice));
+  write_stop_reason(json, choice);
+  if (form_.token_ids) {
+    if (!form_.chat) write_ids(json, "prompt_token_ids", prompt_of(choice));
+    write_ids(json, "token_ids", choice.ids);
+  }
   if (!form_.chat && form_.prompt_logprobs >= 0) {
     const size_t first = choice.index - choice.index % static_cast<size_t>(form_.n);
     json.key("prompt_logprobs");

@@ -41,7 +41,9 @@ struct ReplyForm {
       false;  // of max_tokens = 0: the token that was computed all the same is not told
   int32_t top_logprobs = -1, prompt_logprobs = -1;
   bool tokens_as_ids = false;
-  int64_t n = 1;     // choices of each prompt that are computed
+  bool token_ids = false;              // those of prompts and texts are told
+  std::vector<int32_t> stop_ids = {};  // those of tokens that end a text which the client has named
+  int64_t n = 1;                       // choices of each prompt that are computed
   int64_t told = 0;  // of them, those with the highest log-probability per token; 0: all
   TextStreamOptions text = {};
   ToolCallOptions tools = {};  // of chats: what of the texts is calls
@@ -86,6 +88,8 @@ class GenerationReply {
   void add_token(Choice& choice, const ChosenToken& token, bool last, TextDelta& delta);
   void add_logprobs(Choice& choice, std::vector<TokenText>& tokens);
   void end(Choice& choice, const char* reason);
+  void hold_ids(const Choice& choice, bool first, int64_t tokens);
+  const std::vector<int32_t>& prompt_of(const Choice& choice) const;
   static const char* told_finish(const Choice& choice);
   void find_calls(Choice& choice, std::string& text, std::vector<ToolCallDelta::Call>& calls);
   void write_calls(Choice& choice, const std::vector<ToolCallDelta::Call>& calls,
@@ -97,6 +101,9 @@ class GenerationReply {
   void begin_json(class JsonWriter& json) const;
   std::vector<size_t> told_choices() const;
   void write_choice(JsonWriter& json, const Choice& choice, size_t index) const;
+  static void write_stop_reason(JsonWriter& json, const Choice& choice);
+  static void write_ids(JsonWriter& json, const char* name, std::span<const int32_t> ids);
+  void write_new_ids(JsonWriter& json, Choice& choice) const;
   void write_logprobs(JsonWriter& json, const Choice& choice) const;
   void write_chat_logprobs(JsonWriter& json, const Choice& choice) const;
   void write_completion_logprobs(JsonWriter& json, const Choice& choice) const;

@@ -60,6 +60,7 @@ struct GenerationRequest {
   int32_t top_logprobs = -1;     // so many beside each token's own; -1: no log-probabilities at all
   int32_t prompt_logprobs = -1;  // the same of the prompt's tokens, told apart from the text
   bool tokens_as_ids = false;    // "token_id:17" in log-probabilities
+  bool token_ids = false;        // those of prompts and texts beside them
   bool stream = false, include_usage = false, usage_in_each = false;
   int64_t priority = 0;
   std::string cache_salt;

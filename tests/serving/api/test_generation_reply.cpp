@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -203,7 +204,79 @@ TEST(GenerationReply, EndsAtAStopStringAndIgnoresWhatFollows) {
   EXPECT_EQ(told.frames, before);
   EXPECT_EQ(told.reply.completion_tokens(0), 3);
   EXPECT_STREQ(told.reply.finish_reason(0), "stop");
-  EXPECT_EQ(told.frames.find('X'), std::string::npos);
+  const std::vector<std::string> events = told.events();
+  for (size_t i = 0; i + 1 < events.size(); ++i)
+    EXPECT_EQ(Json::parse(events[i])["choices"][0]["delta"].dump().find('X'), std::string::npos);
+}
+
+// The member is vLLM's; an answer that ended otherwise is OpenAI's byte for byte.
+TEST(GenerationReply, NamesTheStopThatTheClientAskedFor) {
+  const auto last_of = [](bool chat, bool stream, const std::function<void(Told&)>& tell) {
+    ReplyForm form{.chat = chat, .stream = stream, .stop_ids = {'.'}};
+    form.text.stops = {"AB", "XY"};
+    Told told(form);
+    tell(told);
+    const std::vector<std::string> events = told.events();
+    return Json::parse(stream ? events.at(events.size() - 2) : told.reply.body())["choices"][0];
+  };
+  for (const bool chat : {false, true}) {
+    for (const bool stream : {false, true}) {
+      SCOPED_TRACE(concat("chat ", chat, ", stream ", stream));
+      const Json by_text = last_of(chat, stream, [](Told& told) {
+        for (const char c : {'a', 'X', 'Y'}) told.letter(c);
+      });
+      EXPECT_EQ(by_text["finish_reason"], "stop");
+      EXPECT_EQ(by_text["stop_reason"], "XY");
+      const Json by_token =
+          last_of(chat, stream, [](Told& told) { told.letter('.', FinishReason::kStop); });
+      EXPECT_EQ(by_token["finish_reason"], "stop");
+      EXPECT_EQ(by_token["stop_reason"], '.');
+      for (const auto& [letter, finish] :
+           {std::pair{'!', FinishReason::kStop}, {'.', FinishReason::kLength}}) {
+        const Json other = last_of(chat, stream, [&](Told& told) { told.letter(letter, finish); });
+        EXPECT_TRUE(other.contains("finish_reason"));
+        EXPECT_FALSE(other.contains("stop_reason")) << letter;
+      }
+    }
+  }
+}
+
+// Together those of a stream's events are those of the whole answer: also of text that is held back, or is none.
+TEST(GenerationReply, TellsIdsOfTokens) {
+  for (const bool chat : {false, true}) {
+    for (const bool stream : {false, true}) {
+      SCOPED_TRACE(concat("chat ", chat, ", stream ", stream));
+      ReplyForm form{.chat = chat, .stream = stream, .token_ids = true, .n = 2};
+      form.text.stops = {"XYZ"};
+      Told told(form);
+      for (const char c : {'a', 'X', 'Y'}) told.letter(c, {}, 0);
+      told.letter('b', {}, 1);
+      told.letter('c', FinishReason::kLength, 0);
+      told.letter('.', FinishReason::kStop, 1);
+      std::map<int, std::vector<int32_t>> ids, prompts;
+      const auto take = [&](const Json& answer) {
+        for (const Json& choice : answer["choices"]) {
+          const int index = choice["index"];
+          for (const int32_t id : choice.value("token_ids", Json::array()))
+            ids[index].push_back(id);
+          const Json& of_prompt = chat ? answer : choice;
+          if (!of_prompt.contains("prompt_token_ids")) continue;
+          EXPECT_TRUE(prompts[index].empty()) << "twice";
+          prompts[index] = of_prompt["prompt_token_ids"].get<std::vector<int32_t>>();
+        }
+      };
+      const std::vector<std::string> events = told.events();
+      for (size_t i = 0; i + 1 < events.size(); ++i) take(Json::parse(events[i]));
+      if (!stream) take(Json::parse(told.reply.body()));
+      EXPECT_EQ(ids[0], (std::vector<int32_t>{'a', 'X', 'Y', 'c'}));
+      EXPECT_EQ(ids[1], (std::vector<int32_t>{'b', '.'}));
+      EXPECT_EQ(prompts[0], (std::vector<int32_t>{'h', 'i'}));
+      EXPECT_EQ(prompts[1], prompts[0]);
+    }
+  }
+  Told not_asked(ReplyForm{});
+  not_asked.letter('a', FinishReason::kLength);
+  EXPECT_EQ(not_asked.reply.body().find("token_ids"), std::string::npos);
 }
 
 TEST(GenerationReply, MixesChoicesByTheirIndex) {
