@@ -39,6 +39,7 @@ struct Arguments {
   std::vector<std::string> modules;  // names of model.modules
   std::string chat_template, policy = "fcfs", tool_format;
   int64_t waiting_tokens = INT64_MAX;
+  bool old_metrics = false;
   std::string speculative;  // JSON, of which comes
   SpeculationConfig speculation;
 };
@@ -121,6 +122,7 @@ CacheInfo cache_info(const Arguments& args, ServedModel& model) {
       .blocks = model.limits().blocks,
       .dtype = text(kept),
       .speculation = args.speculation.tokens > 0,
+      .old_names = args.old_metrics,
       .cost = inference_cost(shape, quantized_weight_bytes(args.model.quantization, model.dtype()),
                              row_bytes(kept, shape.head_dim)),
       .ranks = ranks / static_cast<int>(model.replicas())};
@@ -266,6 +268,9 @@ void add_server_options(CLI::App& command, Arguments& args) {
                   "The model's id in requests (repeatable; default: as --model names it)")
       ->take_all()
       ->allow_extra_args(false);
+  command.add_flag(
+      "--show-hidden-metrics", args.old_metrics,
+      "Tell Prometheus under vLLM's old names too, which dashboards may still ask for");
   add_listener_options(command, args.listener);
   add_admin_key_options(command, args.listener);
 }

@@ -68,6 +68,20 @@ struct EngineMetrics::Series {
           "vllm:mm_cache_queries_total", "vllm:mm_cache_hits_total"})
       counter(name, "0: there is no such cache.");
   }
+  // The same values as under the names of today.
+  void add_old_names() {
+    old_itl = &histogram("vllm:time_per_output_token_seconds",
+                         "Old name of vllm:inter_token_latency_seconds.", kInterToken);
+    old_usage = &gauge("vllm:gpu_cache_usage_perc", "Old name of vllm:kv_cache_usage_perc.");
+    gauge("vllm:num_requests_swapped", "0: nothing is swapped.");
+    // In the documents, and as Python's client wrote them.
+    for (const std::string end : {"", "_total"}) {
+      old_queries.push_back(&counter(("vllm:gpu_prefix_cache_queries" + end).c_str(),
+                                     "Old name of vllm:prefix_cache_queries_total."));
+      old_hits.push_back(&counter(("vllm:gpu_prefix_cache_hits" + end).c_str(),
+                                  "Old name of vllm:prefix_cache_hits_total."));
+    }
+  }
   Labels with(Labels more) const {
     more.insert(labels.begin(), labels.end());
     return more;
@@ -141,7 +155,11 @@ struct EngineMetrics::Series {
   Histogram* params_n = nullptr;
   Histogram* params_max_tokens = nullptr;
   std::map<std::string, Counter*> success;
-  // Where adapters come and go: one series, whose labels change.
+  // Where old names are asked for.
+  Histogram* old_itl = nullptr;
+  Gauge* old_usage = nullptr;
+  std::vector<Counter*> old_queries, old_hits;
+  // Where there are adapters: one series, whose labels change.
   prometheus::Family<Gauge>* adapter_info = nullptr;
   Gauge* adapters = nullptr;
 };
@@ -176,6 +194,7 @@ EngineMetrics::EngineMetrics(prometheus::Registry& registry, const std::string& 
            {"enable_prefix_caching", cache.prefix_caching ? "True" : "False"}})
       .Set(1);
   s.add_what_is_not_there();
+  if (cache.old_names) s.add_old_names();
   if (cache.speculation) {
     s.drafts = &s.counter("vllm:spec_decode_num_drafts_total", "Steps of sequences with guesses.");
     s.draft_tokens =
@@ -225,7 +244,10 @@ void EngineMetrics::prompt_computed(int64_t tokens, int64_t cached) {
 }
 
 void EngineMetrics::first_token(double seconds) { series_->ttft.Observe(seconds); }
-void EngineMetrics::next_token(double seconds) { series_->itl.Observe(seconds); }
+void EngineMetrics::next_token(double seconds) {
+  series_->itl.Observe(seconds);
+  if (series_->old_itl != nullptr) series_->old_itl->Observe(seconds);
+}
 
 void EngineMetrics::generated(int64_t tokens) {
   series_->generation_tokens.Increment(static_cast<double>(tokens));
@@ -268,13 +290,17 @@ void EngineMetrics::set(const EngineCounts& counts) {
   s.waiting.Set(static_cast<double>(counts.scheduler.waiting));
   s.waiting_capacity.Set(static_cast<double>(counts.scheduler.waiting));
   s.waiting_deferred.Set(0);
-  s.cache_usage.Set(counts.blocks == 0 ? 0
-                                       : static_cast<double>(counts.used_blocks) /
-                                             static_cast<double>(counts.blocks));
+  const double usage = counts.blocks == 0 ? 0
+                                          : static_cast<double>(counts.used_blocks) /
+                                                static_cast<double>(counts.blocks);
+  s.cache_usage.Set(usage);
+  if (s.old_usage != nullptr) s.old_usage->Set(usage);
   Series::raise(s.preemptions, counts.scheduler.preemptions);
   Series::raise(s.failed_steps, counts.scheduler.failed_steps);
   Series::raise(s.queries, counts.scheduler.prefix_queries);
   Series::raise(s.hits, counts.scheduler.prefix_hits);
+  for (Counter* old : s.old_queries) Series::raise(*old, counts.scheduler.prefix_queries);
+  for (Counter* old : s.old_hits) Series::raise(*old, counts.scheduler.prefix_hits);
   if (s.drafts != nullptr) {
     Series::raise(*s.drafts, counts.scheduler.drafts);
     Series::raise(*s.draft_tokens, counts.scheduler.draft_tokens);

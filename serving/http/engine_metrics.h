@@ -22,6 +22,7 @@ struct CacheInfo {
   std::string dtype = {};
   bool prefix_caching = true;
   bool speculation = false;  // its counters are there
+  bool old_names = false;    // those of earlier vLLM too, which dashboards still ask for
   InferenceCost cost = {};   // all ranks of the engine together
   int ranks = 1;
 };

@@ -25,7 +25,9 @@ class ServedIds::Lease {
 ServedIds::ServedIds(const std::vector<ModelCard>& cards, int64_t slots,
                      std::function<void(int32_t)> freed)
     : slots_(slots) {
-  in_slots_->all.resize(static_cast<size_t>(slots));
+  const auto fixed =
+      std::ranges::count_if(cards, [](const ModelCard& c) { return c.adapter >= 0; });
+  in_slots_->all.resize(static_cast<size_t>(slots > 0 ? slots : fixed));
   in_slots_->freed = std::move(freed);
   for (const ModelCard& card : cards) add(card);
 }
@@ -71,9 +73,9 @@ int32_t ServedIds::free_slot(const std::string& name) const {
 void ServedIds::add(const ModelCard& card) {
   ServedId one{.card = card};
   const std::lock_guard lock(mutex_);
-  if (card.adapter >= 0) one.generation = ++generations_;
-  if (card.adapter >= 0 && slots_ > 0) {
-    one.lease = std::make_shared<const Lease>(in_slots_, card.adapter);
+  if (card.adapter >= 0) {
+    one.generation = ++generations_;
+    if (slots_ > 0) one.lease = std::make_shared<const Lease>(in_slots_, card.adapter);
     const std::lock_guard held(in_slots_->mutex);
     in_slots_->all.at(static_cast<size_t>(card.adapter)) = {card.id, true};
   }

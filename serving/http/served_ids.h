@@ -33,6 +33,8 @@ class ServedIds {
   std::vector<ModelCard> cards() const;
   std::string name_of(int32_t slot) const;  // of the adapter that was there last; "": none was
   int64_t slots() const { return slots_; }
+  // Adapters that there is room for, or as many as are served from the beginning where none can come.
+  int64_t places() const { return std::ssize(in_slots_->all); }
 
   // A slot that nobody computes with, for a name that is free: ApiError (400, or 503 where all are taken). It stays
   // free until add(): one call of both at a time.

@@ -234,7 +234,7 @@ HttpAnswer Service::unload_adapter(HttpRequest& http) {
 
 std::string Service::metrics_text() const {
   const std::vector<EngineCounts> counts = engines_.counts();
-  return metrics_.text(counts, ids_.slots(), [&](const std::vector<int32_t>& slots) {
+  return metrics_.text(counts, ids_.places(), [&](const std::vector<int32_t>& slots) {
     std::string out;
     for (const int32_t slot : slots) out += concat(out.empty() ? "" : ",", ids_.name_of(slot));
     return valid_utf8(out);

@@ -28,8 +28,8 @@ class ServingMetrics {
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);
 
-  // The text format; gauges as of now, of each engine. adapters: that there is room for; 0: none can come, and nobody is
-  // asked for names.
+  // The text format; gauges as of now, of each engine. adapters: that there is room for; 0: none, and nobody is asked for
+  // names.
   std::string text(std::span<const EngineCounts> counts, int64_t adapters,
                    const AdapterNames& names_of);
 

@@ -131,6 +131,14 @@ class Server(served_run.ServerTest):
                             program=program)
         self.assertIn("KV cache of 40 blocks", self.stop(server))
 
+    def test_types_have_vllms_words_too(self):
+        self.write("serve.json", json.dumps({"dtype": "half", "show_hidden_metrics": True}))
+        for arguments, want in ((), "float16"), (("--dtype", "auto"), "float32"), (("--dtype", "bfloat16"), "bfloat16"):
+            server = self.serve("--config", "serve.json", *arguments)
+            self.assertEqual(self.metric("vllm:gpu_cache_usage_perc"), 0)
+            self.assertIn(f"model run as tiny, {want}, weights in {want}, on ", self.stop(server))
+        self.assert_refused("serve", "run", "--dtype", "float64", says=["--dtype", "float64", "bfloat16"])
+
     def test_adapters_have_ids_of_their_own(self):
         adapters = {"upper": self.finetune_adapter("upper", str.upper),
                     "backwards": self.finetune_adapter("backwards", lambda word: word[::-1])}
@@ -144,6 +152,8 @@ class Server(served_run.ServerTest):
         self.assertEqual({model["id"]: model["parent"] for model in models["data"]},
                          {"tiny": None, "upper": "tiny", "backwards": "tiny"})
         for _ in range(2):  # the second time with the prompt in the cache
+            told = re.search(r"\nvllm:lora_requests_info{([^}]*)}", self.ask("GET", "/metrics")[1])
+            self.assertIn('max_lora="2"', told[1])
             for name, text in want.items():
                 answer = self.complete(model=name, max_tokens=20, echo=True, ignore_eos=True)
                 self.assertEqual((answer["model"], answer["choices"][0]["text"] + "\n"), (name, text))

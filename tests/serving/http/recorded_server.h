@@ -21,6 +21,8 @@ struct RecordedServerOptions {
   AnswerLimits answers;
   ModelWeights* weights = nullptr;
   int64_t adapters = 0;
+  bool old_names = false;                 // of metrics
+  std::vector<std::string> modules = {};  // ids of adapters from the beginning
   int64_t blocks = 1024, block_tokens = 8;
   size_t replicas = 1;
 };
@@ -30,13 +32,14 @@ class RecordedServer {
   explicit RecordedServer(RecordedServerOptions options = {})
       : gates(options.replicas),
         metrics("m", options.scheduler.max_model_len,
-                {.block_size = options.block_tokens, .blocks = options.blocks, .dtype = "float32"},
+                {.block_size = options.block_tokens,
+                 .blocks = options.blocks,
+                 .dtype = "float32",
+                 .old_names = options.old_names},
                 options.replicas),
         engines(engines_of(options)),
         service(engines, *tokenizer, &chat, metrics,
-                {.models = {{.id = "m",
-                             .created = 1,
-                             .max_model_len = options.scheduler.max_model_len}},
+                {.models = cards_of(options),
                  .version = "1.0",
                  .fingerprint = "f",
                  .max_model_len = options.scheduler.max_model_len,
@@ -98,6 +101,17 @@ class RecordedServer {
   std::unique_ptr<HttpServer> server;
 
  private:
+  static std::vector<ModelCard> cards_of(const RecordedServerOptions& options) {
+    std::vector<ModelCard> all{
+        {.id = "m", .created = 1, .max_model_len = options.scheduler.max_model_len}};
+    for (const std::string& name : options.modules)
+      all.push_back({.id = name,
+                     .created = 1,
+                     .max_model_len = options.scheduler.max_model_len,
+                     .parent = "m",
+                     .adapter = static_cast<int32_t>(all.size() - 1)});
+    return all;
+  }
   std::vector<std::unique_ptr<Engine>> engines_of(const RecordedServerOptions& options) {
     std::vector<std::unique_ptr<Engine>> all;
     for (size_t i = 0; i < options.replicas; ++i)

@@ -64,7 +64,8 @@ TEST(ServedIds, TellNobodyOfSlotsBehindTheirEnd) {
 TEST(ServedIds, WithoutRoomAreThoseOfTheBeginning) {
   const ServedIds ids({kModel[0], card("a", 0)}, 0, [](int32_t) { FAIL(); });
   EXPECT_EQ(ids.find("a")->card.adapter, 0);
-  EXPECT_EQ(ids.name_of(0), "");
+  EXPECT_EQ(ids.name_of(0), "a");
+  EXPECT_EQ(ids.places(), 1);
   EXPECT_EQ(status_of([&] { (void)ids.free_slot("b"); }), 503);
 }
 
