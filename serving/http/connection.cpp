@@ -39,7 +39,7 @@ PendingReply::Part part_of(const PendingReply& pending, const std::string& id, b
     return call();
   } catch (const std::exception& error) {
     const ApiError told = api_error_of(error, id);
-    if (begun) return {.events = pending.error_event(told), .done = true};
+    if (begun) return {.events = pending.error_event(told), .done = true, .failed = true};
     return {.whole = reply_of(told), .done = true};
   }
 }
@@ -553,12 +553,12 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange,
       const ApiError error = deadline_error();
       if (!begun) co_return co_await reply(exchange, reply_of(error));
       part.events += pending->error_event(error);
-      part.done = true;
+      part.done = part.failed = true;
     }
     if (part.whole) co_return co_await reply(exchange, *part.whole);
     if (part.events.empty() && now >= ping) part.events = ": ping\n\n";
     if (!part.events.empty() || (part.done && begun)) {
-      if (!chunks) exchange.keep = false;
+      if (!chunks || part.failed) exchange.keep = false;
       std::string bytes;
       if (!begun)
         bytes = head_of(exchange, 200, "text/event-stream; charset=utf-8", {},

@@ -74,6 +74,7 @@ class PendingReply {
     std::optional<HttpReply> whole = {};  // the whole answer, nothing was there before
     std::string events = {};              // of a stream, in the order they come
     bool done = false;
+    bool failed = false;  // the events end with an error: the connection is closed behind them
     // In the place of all the above, and before an event of a stream: what takes long. A worker does it, and take() is
     // called again then, or this object ends; what it throws ends the answer with an error.
     std::function<void()> work = {};

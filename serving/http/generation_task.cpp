@@ -284,7 +284,8 @@ void GenerationTask::fail_sequence(const SequenceEvent& event, Part& part) {
 
 void GenerationTask::fail(const ApiError& error, Part& part) {
   part.done = true;
-  if (work_.stream && (begun_ || !part.events.empty()))
+  part.failed = work_.stream && (begun_ || !part.events.empty());
+  if (part.failed)
     part.events += error_event(error);
   else
     part.whole = reply_of(error);

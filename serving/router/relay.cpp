@@ -128,12 +128,13 @@ bool Relay::is_cancelled() {
 }
 
 // False: the client is gone.
-bool Relay::put_events(const std::string& events, bool done) {
+bool Relay::put_events(const std::string& events, bool done, bool failed) {
   const std::lock_guard lock(mutex_);
   if (cancelled_) return false;
   passed_ = passed_ || !events.empty();
   part_.events += events;
   part_.done = done;
+  part_.failed = failed;
   wake_();
   return true;
 }
@@ -148,7 +149,7 @@ void Relay::put_whole(HttpReply reply) {
 
 void Relay::fail(const ApiError& error) {
   if (passed_)
-    put_events(concat("data: ", error_body(error), "\n\n"), true);
+    put_events(concat("data: ", error_body(error), "\n\n"), true, true);
   else
     put_whole(trireme::reply_of(error));
 }

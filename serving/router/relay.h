@@ -69,7 +69,7 @@ class Relay : public std::enable_shared_from_this<Relay> {
   Awaitable<void> pass_events();
   Awaitable<std::string> read_whole();
   void hold(const std::string& bytes);
-  bool put_events(const std::string& events, bool done);
+  bool put_events(const std::string& events, bool done, bool failed = false);
   void put_whole(HttpReply reply);
   void fail(const ApiError& error);
   bool is_cancelled();

@@ -464,6 +464,7 @@ TEST(Service, EndsStreamsWithAnErrorWhenTheEngineFails) {
   server.gate.fail();
   const Response r = streaming.response();
   EXPECT_TRUE(r.complete);
+  EXPECT_TRUE(streaming.is_closed());
   const std::vector<std::string> events = events_of(r.body);
   EXPECT_EQ(
       events.back(),
