@@ -7,6 +7,11 @@
 // published block before it and its own tokens, compared token by token, so that equal hashes never mix two
 // texts up. Beginnings with different salts have nothing in common.
 //
+// Nothing is copied on write: shared are published blocks, which are full and not written to any more. What follows the
+// last of them, fewer tokens than a block has or (so that there are logits) a whole block, is computed again by each who
+// goes on from there, the texts of one prompt and beams: at most block_tokens rows of a step, which reads all weights
+// in any case.
+//
 // Costs: everything is O(1) per block. Not for several threads.
 #pragma once
 
