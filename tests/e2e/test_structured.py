@@ -5,6 +5,7 @@ import time
 
 import harness
 import served_run
+import tiny_run
 
 TEMPLATE = """{% for t in tools or [] %}{{ t | tojson }} <tool_call>
 {% endfor %}{% for m in messages %}{{ m.role }}: {{ m.content }}
@@ -68,6 +69,38 @@ class Structured(served_run.ServerTest):
             parts = [part for d in deltas for part in d["delta"].get("tool_calls", [])]
             self.assertEqual(parts[0]["function"], {"name": call["function"]["name"], "arguments": ""})
             self.assertEqual("".join(p["function"]["arguments"] for p in parts), call["function"]["arguments"])
+
+    def test_a_model_calls_by_itself(self):
+        """Where calls are left to the model (auto) one that has learned nothing else calls, whatever it is asked."""
+        said = '<tool_call>{"name":"now","arguments":{}}</tool_call>'
+        self.write("said.jsonl", (json.dumps({"text": said}) + "\n") * 200)
+        self.trireme("data", "prepare", "--input", "said.jsonl", "--output", "train", "--append-eod", "--overwrite")
+        model = {**tiny_run.config()["model"], "max_position_embeddings": 256, "hidden_size": 64, "intermediate_size": 128}
+        data = {"train_data_path": "train", "valid_data_path": "train", "tokenizer": "byte"}
+        self.configure(output_dir="caller", sequence_length=64, train_steps=150, checkpoint={}, evaluation={"eval_iters": 0},
+                       model=model, data=data)
+        self.pretrain()
+        (self.folder / "run").rename(self.folder / "other")
+        (self.folder / "caller").rename(self.folder / "run")
+        self.write("chat.jinja", "{% for m in messages %}{{ eos_token }}{% endfor %}")
+        server = self.serve("--tool-call-parser", "hermes", "--chat-template", "chat.jinja")
+        asked = {"temperature": 0, "max_tokens": 80, "tools": [WEATHER, NOW]}
+        text, call = (self.chat(tool_choice=choice, **asked)[1]["choices"][0] for choice in ("none", "auto"))
+        self.assertEqual((text["message"]["content"], text["finish_reason"]), (said, "stop"))
+        self.assertEqual((call["message"]["content"], call["finish_reason"]), (None, "tool_calls"))
+        (one,) = call["message"]["tool_calls"]
+        self.assertEqual((one["type"], one["function"]), ("function", {"name": "now", "arguments": "{}"}))
+        _, answer = self.stream("/v1/chat/completions", messages=[{"role": "user", "content": "How is the sea?"}], **asked)
+        *events, last = self.events(answer)
+        self.assertEqual(last, "[DONE]")
+        deltas = [json.loads(event)["choices"][0] for event in events]
+        self.assertEqual("".join(d["delta"].get("content") or "" for d in deltas), "")
+        parts = [part for d in deltas for part in d["delta"].get("tool_calls", [])]
+        self.assertEqual([part["index"] for part in parts], [0] * len(parts))
+        self.assertEqual(parts[0]["function"], {"name": "now", "arguments": ""})
+        self.assertEqual("".join(part["function"]["arguments"] for part in parts), "{}")
+        self.assertEqual(deltas[-1]["finish_reason"], "tool_calls")
+        self.stop(server)
 
     def check_hostile(self):
         """Drill 18: each is answered within 3 seconds, and others are answered meanwhile."""
