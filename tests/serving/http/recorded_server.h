@@ -25,12 +25,15 @@ struct RecordedServerOptions {
   std::vector<std::string> modules = {};  // ids of adapters from the beginning
   int64_t blocks = 1024, block_tokens = 8;
   size_t replicas = 1;
+  std::vector<int32_t> script = {};  // RecordedTexts::script
+  std::shared_ptr<const Tokenizer> tokenizer = make_byte_tokenizer();
 };
 
 class RecordedServer {
  public:
   explicit RecordedServer(RecordedServerOptions options = {})
       : gates(options.replicas),
+        tokenizer(options.tokenizer),
         metrics("m", options.scheduler.max_model_len,
                 {.block_size = options.block_tokens,
                  .blocks = options.blocks,
@@ -92,7 +95,7 @@ class RecordedServer {
 
   std::deque<Gate> gates;  // of each replica
   Gate& gate = gates.front();
-  std::unique_ptr<Tokenizer> tokenizer = make_byte_tokenizer();
+  std::shared_ptr<const Tokenizer> tokenizer;
   ChatTemplate chat{"{% for m in messages %}{{ m.role }}:{{ m.content }}<|endoftext|>{% endfor %}"};
   ServingMetrics metrics;
   Replicas engines;
@@ -116,7 +119,8 @@ class RecordedServer {
     std::vector<std::unique_ptr<Engine>> all;
     for (size_t i = 0; i < options.replicas; ++i)
       all.push_back(std::make_unique<Engine>(
-          std::make_unique<GatedTexts>(gates[i], options.blocks, options.block_tokens),
+          std::make_unique<GatedTexts>(gates[i], options.blocks, options.block_tokens,
+                                       options.script),
           options.scheduler, options.blocks, options.block_tokens,
           [this, i](const StepReport& report) { metrics.of(i).step(report); }));
     return all;

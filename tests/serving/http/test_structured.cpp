@@ -1,4 +1,5 @@
 // Texts that must be something, from outside: the executor draws from all that is allowed.
+#include <array>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -219,6 +220,95 @@ TEST(StructuredOutput, ToolsStandBesideAFormat) {
              R"("parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}],)"
              R"("response_format":{"type":"json_object"},"max_tokens":300})"));
     EXPECT_EQ(Json::parse(must.body)["choices"][0]["finish_reason"], "tool_calls") << must.body;
+  }
+}
+
+// Bytes, and the marks of calls and another as tokens of their own, which have no text.
+class MarkTokenizer final : public Tokenizer {
+ public:
+  static constexpr int32_t kFirst = 257, kOther = 259;
+  std::string name() const override { return "marks"; }
+  int64_t vocab_size() const override { return kOther + 1; }
+  int32_t bos_id() const override { return bytes_->bos_id(); }
+  int32_t eod_id() const override { return bytes_->eod_id(); }
+  bool is_control(int32_t id) const override { return id >= kFirst || bytes_->is_control(id); }
+  void append_bytes(int32_t id, bool at_start, std::string& out) const override {
+    if (id < kFirst) bytes_->append_bytes(id, at_start, out);
+  }
+  int32_t find(std::string_view token) const override {
+    const auto at = std::ranges::find(kMarks, token);
+    return at == kMarks.end() ? bytes_->find(token)
+                              : kFirst + static_cast<int32_t>(at - kMarks.begin());
+  }
+  std::string token(int32_t id) const override {
+    return id < kFirst ? bytes_->token(id)
+                       : std::string(kMarks.at(static_cast<size_t>(id - kFirst)));
+  }
+
+ protected:
+  std::vector<int32_t> encode_text(std::string_view text,
+                                   const EncodeOptions& options) const override {
+    return bytes_->encode(text, options);
+  }
+
+ private:
+  static constexpr std::array<std::string_view, 3> kMarks = {"<tool_call>", "</tool_call>",
+                                                             "<think>"};
+  std::unique_ptr<Tokenizer> bytes_ = make_byte_tokenizer();
+};
+
+// A model that calls where it need not is understood, whether the marks are text or tokens of their own, and what other
+// tokens have no text has none here either.
+TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
+  const std::string call = R"({"name": "f", "arguments": {"a": 1}})";
+  const auto ids_of = [](const std::string& text) {
+    return std::vector<int32_t>(text.begin(), text.end());
+  };
+  for (const bool tokens : {false, true}) {
+    SCOPED_TRACE(tokens ? "tokens" : "text");
+    RecordedServerOptions options;
+    options.tools = ToolFormat::kHermes;
+    if (tokens) {
+      options.tokenizer = std::make_shared<MarkTokenizer>();
+      options.script = ids_of(call);
+      options.script.insert(options.script.begin(), {MarkTokenizer::kOther, MarkTokenizer::kFirst});
+      options.script.push_back(MarkTokenizer::kFirst + 1);
+    } else {
+      options.script = ids_of("<tool_call>" + call + "</tool_call>");
+    }
+    options.script.push_back(256);
+    RecordedServer server(options);
+    const auto body = [](const char* more) {
+      return concat(R"({"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":99,)",
+                    R"("tools":[{"type":"function","function":{"name":"f"}}])", more, "}");
+    };
+    const Response r = server.ask(post("/v1/chat/completions", body(R"(,"tool_choice":"auto")")));
+    ASSERT_EQ(r.status, 200) << r.body;
+    const Json one = Json::parse(r.body)["choices"][0];
+    EXPECT_EQ(one["finish_reason"], "tool_calls");
+    EXPECT_TRUE(one["message"]["content"].is_null()) << r.body;
+    ASSERT_EQ(one["message"]["tool_calls"].size(), 1u);
+    EXPECT_EQ(one["message"]["tool_calls"][0]["function"].dump(),
+              R"_({"name":"f","arguments":"{\"a\": 1}"})_");
+    // Whoever wants none gets the text as it stands, without what has none.
+    const Response text =
+        server.ask(post("/v1/chat/completions", body(R"(,"tool_choice":"none")")));
+    const Json said = Json::parse(text.body)["choices"][0];
+    EXPECT_EQ(said["finish_reason"], "stop");
+    EXPECT_EQ(said["message"]["content"],
+              tokens ? call : concat("<tool_call>", call, "</tool_call>"));
+    const Response streamed = server.ask(post("/v1/chat/completions", body(R"(,"stream":true)")));
+    std::string arguments, content;
+    for (size_t at = 0; (at = streamed.body.find("data: {", at)) != std::string::npos; at += 6) {
+      const Json event =
+          Json::parse(streamed.body.substr(at + 6, streamed.body.find("\n\n", at) - at - 6));
+      const Json delta = event["choices"][0]["delta"];
+      content += delta.value("content", "");
+      if (delta.contains("tool_calls"))
+        arguments += delta["tool_calls"][0]["function"]["arguments"].get<std::string>();
+    }
+    EXPECT_EQ(arguments, R"({"a": 1})");
+    EXPECT_EQ(content, "");
   }
 }
 

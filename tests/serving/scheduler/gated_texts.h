@@ -53,8 +53,10 @@ class Gate {
 
 class GatedTexts final : public StepExecutor {
  public:
-  GatedTexts(Gate& gate, int64_t blocks, int64_t block_tokens)
-      : gate_(gate), texts_(blocks, block_tokens, 256) {}
+  GatedTexts(Gate& gate, int64_t blocks, int64_t block_tokens, std::vector<int32_t> script = {})
+      : gate_(gate), texts_(blocks, block_tokens, 256) {
+    texts_.script = std::move(script);
+  }
   StepOutcome execute(const StepPlan& plan) override {
     gate_.pass();
     return texts_.execute(plan);

@@ -31,6 +31,7 @@ class RecordedTexts final : public StepExecutor {
     for (const SlotStart& start : plan.starts) {
       tables_[start.slot].clear();
       choices_[start.slot] = start.choice;
+      prompts_[start.slot] = start.prompt_tokens;
     }
     tokens += std::ssize(plan.tokens);
     most_sequences = std::max(most_sequences, std::ssize(plan.sequences));
@@ -46,6 +47,8 @@ class RecordedTexts final : public StepExecutor {
     return result;
   }
 
+  std::vector<int32_t> script =
+      {};  // of every text, in the place of what the hash says; its last token again and again
   int64_t tokens = 0;  // computed so far
   std::ptrdiff_t most_sequences = 0;
 
@@ -56,7 +59,12 @@ class RecordedTexts final : public StepExecutor {
   size_t at(const std::vector<int32_t>& table, int64_t token) const {
     return row(table.at(static_cast<size_t>(token / block_tokens_)), token % block_tokens_);
   }
-  // The token that the hash says, or the next one behind it that the mask allows.
+  int32_t next(const SequenceStep& step, std::span<const int32_t> text) const {
+    if (script.empty()) return next_of(text, vocabulary_);
+    const size_t written = text.size() - static_cast<size_t>(prompts_.at(step.slot));
+    return script[std::min(written, script.size() - 1)];
+  }
+  // The token that comes next, or the next one behind it that the mask allows.
   int32_t allowed(const StepPlan& plan, const SequenceStep& step, int32_t id,
                   int32_t guess = 0) const {
     if (step.mask < 0) return id;
@@ -82,15 +90,14 @@ class RecordedTexts final : public StepExecutor {
     if (step.samples) {
       // Behind 254 and one token more nothing may come.
       const bool all_forbidden = text.front() == 254 && text.size() > 1;
-      const int32_t id =
-          all_forbidden ? kNothingLeft : allowed(plan, step, next_of(text, vocabulary_));
+      const int32_t id = all_forbidden ? kNothingLeft : allowed(plan, step, next(step, text));
       result.chosen.push_back({id, -1.5, id < 0 ? std::vector<TokenLogprob>{} : top_of(step, id)});
     }
     for (int64_t i = step.past + step.tokens - step.guesses; i < step.past + step.tokens; ++i) {
       if (result.chosen.back().id != cache_[at(tables_[step.slot], i)]) break;
       text.push_back(result.chosen.back().id);
       const auto guess = static_cast<int32_t>(i + 1 - (step.past + step.tokens - step.guesses));
-      result.chosen.push_back({allowed(plan, step, next_of(text, vocabulary_), guess), -1.5, {}});
+      result.chosen.push_back({allowed(plan, step, next(step, text), guess), -1.5, {}});
     }
     if (step.asked == 0) return;
     std::vector<ChosenToken>& asked = result.prompt.emplace_back();
@@ -115,6 +122,7 @@ class RecordedTexts final : public StepExecutor {
   std::vector<int32_t> cache_;
   std::map<int32_t, std::vector<int32_t>> tables_;
   std::map<int32_t, std::shared_ptr<const TokenChoice>> choices_;
+  std::map<int32_t, int64_t> prompts_;  // tokens of them
 };
 
 }  // namespace trireme::test
