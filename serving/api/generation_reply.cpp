@@ -169,14 +169,7 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
     for (size_t i = 0; i < tokens.size() && !choice.stream.stopped(); ++i)
       add_token(choice, tokens[i], finish == FinishReason::kStop && i + 1 == tokens.size(), delta);
   if (form_.token_ids && !form_.stream) hold_ids(choice, first, choice.generated - before);
-  if (choice.stream.stopped()) {
-    end(choice, "stop");
-  } else if (finish) {
-    end(choice, form_.without_text || finish == FinishReason::kLength ? "length" : "stop");
-    const bool by_token = finish == FinishReason::kStop && choice.generated > before;
-    if (by_token && std::ranges::find(form_.stop_ids, tokens.back().id) != form_.stop_ids.end())
-      choice.stop_id = tokens.back().id;
-  }
+  if (choice.stream.stopped() || finish) end(choice, finish, tokens);
   if (choice.finish != nullptr && !choice.stream.stopped()) choice.stream.finish(delta);
   std::vector<ToolCallDelta::Call> calls;
   if (form_.tools.format != ToolFormat::kNone) find_calls(choice, delta.text, calls);
@@ -253,9 +246,14 @@ void GenerationReply::add_logprobs(Choice& choice, std::vector<TokenText>& token
   }
 }
 
-void GenerationReply::end(Choice& choice, const char* reason) {
-  choice.finish = reason;
+// By a stop string, or as the engine says, whose last tokens these are.
+void GenerationReply::end(Choice& choice, std::optional<FinishReason> finish,
+                          std::span<const ChosenToken> tokens) {
   --open_;
+  const bool by_length = form_.without_text || finish == FinishReason::kLength;
+  choice.finish = by_length && !choice.stream.stopped() ? "length" : "stop";
+  if (by_length || finish != FinishReason::kStop || tokens.empty()) return;
+  if (std::ranges::count(form_.stop_ids, tokens.back().id) > 0) choice.stop_id = tokens.back().id;
 }
 
 // A chat tells the ids of its prompt once, a completion with every choice.

@@ -87,7 +87,7 @@ class GenerationReply {
   void echo(Choice& choice, bool first, std::span<const ChosenToken> prompt, TextDelta& delta);
   void add_token(Choice& choice, const ChosenToken& token, bool last, TextDelta& delta);
   void add_logprobs(Choice& choice, std::vector<TokenText>& tokens);
-  void end(Choice& choice, const char* reason);
+  void end(Choice& choice, std::optional<FinishReason> finish, std::span<const ChosenToken> tokens);
   void hold_ids(const Choice& choice, bool first, int64_t tokens);
   const std::vector<int32_t>& prompt_of(const Choice& choice) const;
   static const char* told_finish(const Choice& choice);
