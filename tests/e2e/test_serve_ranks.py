@@ -7,10 +7,11 @@ import signal
 import time
 import unittest
 
+from harness import PATIENCE
 from served_ranks import LLAMA, PROMPT, ServedRanks
 
 LENGTH = 4096
-TOLD_WITHIN, NOT_READY_WITHIN, READY_WITHIN = 3, 1, 30
+TOLD_WITHIN, NOT_READY_WITHIN, READY_WITHIN = 3 * PATIENCE, 1 * PATIENCE, 30 * PATIENCE
 FOUR = ("--ranks", 4, "--tensor", 2, "--pipeline", 2)
 TWO = ("--ranks", 2, "--tensor", 2)
 

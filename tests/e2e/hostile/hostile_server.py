@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import harness  # noqa: E402
 import tiny_run  # noqa: E402
+from harness import SANITIZED  # noqa: E402
 
 LENGTH = 2048
 VOCABULARY = 257
-SANITIZED = "TRIREME_SANITIZED" in os.environ  # ten times as slow, and its allocator keeps what is freed
 KEPT_BYTES = 96 << 20  # by an allocator, at most
 GOOD = {"model": "tiny", "prompt": "the oar of a ship", "temperature": 0, "max_tokens": 24}
 
