@@ -40,7 +40,7 @@ std::vector<std::string> without_keys(const std::vector<std::string>& command) {
 // With room for adapters, those of all slots; without it the ranks' own command line names them.
 RankTask task_of(const LoadedModel& loaded, const std::string& tokenizer,
                  const ServedModelOptions& options) {
-  RankTask task{loaded.checkpoint(), tokenizer, {}};
+  RankTask task{.model = loaded.checkpoint(), .tokenizer = tokenizer, .adapters = {}};
   if (options.room.slots == 0) return task;
   task.adapters = options.modules;
   task.adapters.resize(static_cast<size_t>(options.room.slots));
@@ -222,6 +222,7 @@ void serve_as_rank(ServedModelOptions options, const std::string& leader) {
     options.model = task.model;
     options.tokenizer = task.tokenizer;
     if (!task.adapters.empty()) options.modules = task.adapters;
+    options.blocks = task.blocks;
     RankModel(options).follow(*channel, heartbeat);
   } catch (const Error& error) {
     try {

@@ -130,7 +130,9 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
   check_kv_type(kept, dtype(), gpu);
   const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens) +
                            (draft_ != nullptr ? draft_->block_bytes(kBlockTokens) : 0);
-  const int64_t bytes = cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
+  const int64_t bytes =
+      options.blocks > 0 ? checked_mul(options.blocks, of_block)
+                         : cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
   const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
   agreed(world_->world(), [&] { check_cache(options, bytes, of_block, held); });
   limits_.blocks = std::min(held, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));

@@ -35,6 +35,7 @@ struct ServedModelOptions {
   int64_t max_batched_tokens = 0;  // 0: 512, of a GPU 2048
   // Of each rank; 0: 4 GiB, of a GPU what gpu_share leaves. No more than all sequences need.
   int64_t cache_bytes = 0;
+  int64_t blocks = 0;  // of the cache, whatever the former says; 0: what they hold
   // Of a GPU's memory, in (0, 1], that is in use once the cache is there; absent: kGpuShare.
   std::optional<double> gpu_share;
   bool deterministic = false;     // StepLimits::deterministic

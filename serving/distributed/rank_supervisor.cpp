@@ -265,6 +265,8 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
     const std::lock_guard lock(mutex_);
     ++starts_;
     task = config_.task;
+    // What others have taken of a GPU meanwhile (the draft's cache) would leave less by the rule of the first start.
+    if (first_) task.blocks = first_->bounds.blocks;
     group.task = task_;
   }
   group.channels.resize(static_cast<size_t>(config_.ranks));

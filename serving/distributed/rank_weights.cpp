@@ -34,6 +34,7 @@ void send_task(SideChannel& rank, const RankTask& task) {
   writer.put(task.model);
   writer.put(task.tokenizer);
   writer.put(task.adapters);
+  writer.put(task.blocks);
   rank.send(MessageKind::kTask, 0, writer.take());
 }
 
@@ -51,6 +52,7 @@ RankTask receive_task(SideChannel& leader, std::chrono::milliseconds limit) {
   reader.get(task.model);
   reader.get(task.tokenizer);
   reader.get(task.adapters);
+  reader.get(task.blocks);
   reader.expect_end();
   return task;
 }

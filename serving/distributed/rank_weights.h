@@ -23,6 +23,8 @@ struct RankTask {
   std::string model;                  // a checkpoint, or files of others
   std::string tokenizer;              // its path, or "byte"
   std::vector<std::string> adapters;  // of the slots; "": none. Empty: as the command line says
+  // Of its cache: as many as before, where it starts again; 0: what there is memory for.
+  int64_t blocks = 0;
 };
 void send_task(SideChannel& rank, const RankTask& task);
 // Error(kLostRank) where nothing is told for so long; BadMessage for something else.

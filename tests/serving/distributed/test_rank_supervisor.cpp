@@ -22,17 +22,18 @@ constexpr char kSlow = '~';
 
 class Moody final : public StepExecutor {
  public:
-  explicit Moody(const test::WordWeights& weights) : texts_(weights) {}
+  Moody(const test::WordWeights& weights, int64_t blocks) : texts_(weights), blocks_(blocks) {}
   StepOutcome execute(const StepPlan& plan) override {
     const int64_t prompt = plan.starts.empty() ? 0 : plan.starts.front().prompt_tokens;
     if (prompt == kHang) std::this_thread::sleep_for(std::chrono::hours(1));
     if (prompt == kDie) raise(SIGKILL);
-    if (prompt == kThrow) throw Error("a fault of its own");
+    if (prompt == kThrow) throw Error(concat("a fault of its own, told of ", blocks_, " blocks"));
     return texts_.execute(plan);
   }
 
  private:
   test::WordTexts texts_;
+  int64_t blocks_;
 };
 
 // Not a test: what the processes that a supervisor starts run.
@@ -47,7 +48,7 @@ TEST(FakeRank, DISABLED_Follows) {
   if (word.ends_with(kSlow)) std::this_thread::sleep_for(milliseconds(1000));
   test::WordWeights weights(word);
   weights.refuses = "others";
-  Moody texts(weights);
+  Moody texts(weights, task.blocks);
   channel->send(MessageKind::kReady, 0,
                 encode_ready({.bounds = test::kPlanBounds, .dtype = "fp32", .device = "nothing"}));
   try {
@@ -129,8 +130,9 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
   uint64_t number = 0;
   size_t told = 0;
   for (const auto& [prompt, why] :
-       {std::pair(kDie, "rank"), std::pair(kThrow, "a fault of its own"),
-        std::pair(kHang, "not computed by rank 0, 1")}) {
+       {std::pair(kDie, std::string("rank")),
+        std::pair(kThrow, concat("told of ", test::kPlanBounds.blocks, " blocks")),
+        std::pair(kHang, std::string("not computed by rank 0, 1"))}) {
     SCOPED_TRACE(why);
     // Steps of its size are known to be short.
     const StepOutcome before = ranks.execute(plan_of(++number, 3));

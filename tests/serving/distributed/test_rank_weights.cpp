@@ -23,11 +23,12 @@ struct Ends {
 
 TEST(RankTask, ArrivesAsItWas) {
   Ends ends;
-  send_task(*ends.leader, {"run/step-3", "byte", {"", "adapter"}});
+  send_task(*ends.leader, {"run/step-3", "byte", {"", "adapter"}, 7});
   const RankTask task = receive_task(*ends.follower, std::chrono::seconds(20));
   EXPECT_EQ(task.model, "run/step-3");
   EXPECT_EQ(task.tokenizer, "byte");
   EXPECT_EQ(task.adapters, (std::vector<std::string>{"", "adapter"}));
+  EXPECT_EQ(task.blocks, 7);
   // As many as there can be, each as long as it can be.
   const RankTask long_one{"run", "byte", std::vector(256, std::string(4096, 'a'))};
   std::thread sender([&] { send_task(*ends.leader, long_one); });
