@@ -187,6 +187,7 @@ PendingReply::Part GenerationTask::take() {
   for (const Letter& letter : letters) {
     if (part.done) break;
     accept(letter, part);
+    check_size(part);
   }
   if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done)
     fail(engine_error(lost, false), part);
@@ -292,11 +293,16 @@ void GenerationTask::fail(const ApiError& error, Part& part) {
   cancel_all();
 }
 
-// Log-probabilities of a long text are many times as large as the text.
+// Log-probabilities of a long text are many times as large as the text. Of a stream it is the events that are to be
+// written now: what is told of a prompt (echo, its ids) comes with each of its choices.
 void GenerationTask::check_size(Part& part) {
-  if (work_.stream || part.done || held_.set(work_.reply.held_bytes())) return;
-  fail(size_error(held_, "have it streamed, or ask for fewer tokens or log-probabilities",
-                  "logprobs"),
+  const int64_t bytes = work_.stream ? std::ssize(part.events) : work_.reply.held_bytes();
+  if (part.done || held_.set(bytes)) return;
+  part.events.clear();
+  fail(work_.stream
+           ? size_error(held_, "ask for fewer choices at a time", "n")
+           : size_error(held_, "have it streamed, or ask for fewer tokens or log-probabilities",
+                        "logprobs"),
        part);
 }
 

@@ -394,7 +394,15 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   EXPECT_EQ(of_prompt(1), 200);
   EXPECT_EQ(of_prompt(8), 400);
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
-  options.answers.all = 10'000;
+  // Of a stream what is to be written at a time.
+  const std::string longer(450, 'p');
+  options.answers = {.whole = 1'500, .always = 500, .all = 100'000};
+  RecordedServer narrow(options);
+  for (const auto& [more, status] :
+       {std::pair(R"(,"stream":true)", 200), {R"(,"stream":true,"return_token_ids":true)", 400}})
+    EXPECT_EQ(narrow.ask(post("/v1/completions", completion(1, more, longer))).status, status);
+  EXPECT_TRUE(eventually([&] { return narrow.is_quiet(); }));
+  options.answers = {.whole = 60'000, .always = 20'000, .all = 10'000};
   RecordedServer small(options);
   const Response r = small.ask(post("/v1/completions", completion(20, R"(,"logprobs":20)")));
   EXPECT_EQ(r.status, 503);
