@@ -253,7 +253,8 @@ void RankModel::stage_everywhere(const StageRequest& request, const std::functio
 }
 
 // On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile. All ranks of a
-// machine do it at the same time: what is free is asked before any of them has taken of it.
+// machine do it at nearly the same time, and each asks first what is free: where it is tight, one that comes later may
+// refuse although there was room.
 ModelWeights::Place RankModel::stage(const std::string& path) {
   const int64_t free = free_host_memory();
   next_ = loaded_->open_next(path);

@@ -22,7 +22,7 @@ constexpr GroupFiles kFirst{"sys/fs/cgroup/memory", "memory.limit_in_bytes",
 constexpr GroupFiles kSecond{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file",
                              "active_file"};
 
-// The whole file; absent: it is not there, or no number ("max").
+// What the file begins with; absent: it is not there, or that is no number ("max").
 std::optional<int64_t> number_in(const fs::path& file) {
   std::ifstream in(file);
   int64_t number = 0;

@@ -11,6 +11,7 @@
 namespace trireme {
 
 ReservedPort::ReservedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  if (socket_.fd() < 0) throw Error(concat("no socket can be made: ", std::strerror(errno)));
   const int yes = 1;
   setsockopt(socket_.fd(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
