@@ -8,44 +8,15 @@ sequences as there are clients. `trireme bench serve` asks one of them and then 
 and texts of a fixed length; the ratio is the median of the rounds' ratios.
 """
 import argparse
-import contextlib
 import json
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from decode_vs_llama import SOURCE, run, write_gguf
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@contextlib.contextmanager
-def served(command, port, log):
-    process = subprocess.Popen([str(c) for c in command], stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 120
-        while True:
-            with contextlib.suppress(urllib.error.URLError, OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
-                break
-            if process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{command[0]} does not serve: see {log.name}")
-            time.sleep(0.2)
-        yield
-    finally:
-        process.terminate()
-        process.wait(60)
+from local_server import free_port, served
 
 
 def rate(args, port, clients, folder):

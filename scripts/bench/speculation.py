@@ -21,7 +21,7 @@ import urllib.request
 from pathlib import Path
 
 from decode_vs_llama import SOURCE, write_gguf
-from serve_vs_llama import free_port, served
+from local_server import free_port, served
 
 
 def write_texts(port, args):
