@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Checks and measures Trireme on this machine's GPU, without a network and without installing anything.
 #
-#   scripts/gpu_check.sh [--phase facts|ops|models|speed|peers|all] [--build DIR] [--again] [--rehearse]
+#   scripts/gpu_check.sh [--phase facts|ops|models|speed|serve|peers|all] [--build DIR] [--again] [--rehearse]
 #
 # Builds for this GPU's architecture first, unless --build names a build folder. Each phase takes less than 9
 # minutes and writes a line of JSON for each result into $OUT (default: results/) as soon as it is known; called
 # again it goes on where it stopped, with --again from the start. In the end all lines are in gpu.json there, and
 # the tables in gpu.md. Exit code: 0 all well, 1 something failed or differs, 2 bad input, 3 call it again to go on.
 #   --rehearse   everything on the CPU with tiny shapes: tries the script, measures nothing
+# The phase serve needs 19 GB where temporary files lie ($TMPDIR), and asks vLLM too where a program vllm is found.
 # A folder ./offline-bundle made by scripts/offline_bundle.sh is used where it lies.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,15 +26,15 @@ while [ $# -gt 0 ]; do
       ;;
     --again) options+=(--again) ;;
     --rehearse) rehearse=yes && options+=(--rehearse) ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "gpu_check.sh: unknown argument \"$1\" (see --help)" >&2 && exit 2 ;;
   esac
   shift
 done
 case "$phase" in
-  facts | ops | models | speed | peers) phases=("$phase") ;;
-  all) phases=(facts ops models speed peers) ;;
-  *) echo "gpu_check.sh: no phase \"$phase\": facts, ops, models, speed, peers or all" >&2 && exit 2 ;;
+  facts | ops | models | speed | serve | peers) phases=("$phase") ;;
+  all) phases=(facts ops models speed serve peers) ;;
+  *) echo "gpu_check.sh: no phase \"$phase\": facts, ops, models, speed, serve, peers or all" >&2 && exit 2 ;;
 esac
 out=${OUT:-results}
 mkdir -p "$out"

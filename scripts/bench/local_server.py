@@ -34,7 +34,7 @@ def ready(url):
 
 @contextlib.contextmanager
 def served(command, port, log, seconds=120, environment=None):
-    """Seconds until it answered. It is ended behind the block, by force after a minute."""
+    """Seconds until it answered. It is ended behind the block, by force after 20 s."""
     begin = time.monotonic()
     process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
                                preexec_fn=end_with_parent)
@@ -49,7 +49,7 @@ def served(command, port, log, seconds=120, environment=None):
     finally:
         process.terminate()
         try:
-            process.wait(60)
+            process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -34,3 +34,17 @@ REHEARSED_DECODE = [("quickstart", "cache int8", ["--kv-cache-dtype", "int8"]),
                     ("quickstart", "weights q8_0", ["--quantization", "q8_0"])]
 REHEARSED_FP8 = "llama-15m"  # products in fp8 want multiples of 16
 REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64
+
+# The serve phase: models, clients of closed loops, requests of each client, tokens of prompts and of texts.
+SERVE, SERVE_CLIENTS = ["llama-1b", "llama-8b"], [1, 8, 32, 128]
+SERVE_LOAD = {"requests": 4, "least": 8, "prompt": 512, "tokens": 128, "length": 32768}
+SERVE_CHECKED = SERVE[0]
+GPU_SHARE = 0.9  # --gpu-memory-utilization, of both servers
+# Of log-probabilities against the CPU's; greedy texts may part where the two most probable tokens are closer than the margin.
+# float32: as between layouts. bfloat16: on a CPU it differs from float32 by 0.035, so two ways to round by twice that.
+SERVE_TOLERANCES = {"fp32": {"logprob": 1e-4, "margin": 1e-3}, "bf16": {"logprob": 0.1, "margin": 0.1}}
+SERVE_PROMPTS, SERVE_TEXT, SERVE_TOGETHER = [5, 64, 300], 32, 7  # tokens; texts of one prompt at a time
+
+REHEARSED_SERVE_CLIENTS = [1, 2]
+REHEARSED_SERVE_LOAD = {"requests": 2, "least": 2, "prompt": 16, "tokens": 8, "length": 128}
+REHEARSED_SERVE_PROMPTS, REHEARSED_SERVE_TEXT = [3, 20], 8

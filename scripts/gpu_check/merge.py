@@ -11,7 +11,7 @@ from pathlib import Path
 
 from phase import read_rows
 
-PHASES = ["facts", "ops", "models", "speed", "peers"]
+PHASES = ["facts", "ops", "models", "speed", "serve", "peers"]
 
 
 def merged(folder):

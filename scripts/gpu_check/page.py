@@ -11,23 +11,11 @@ import sys
 from pathlib import Path
 
 import cases
+import serving_tables
+from cells import NOT_RUN, number, percent, table
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-NOT_RUN = "not run"
-
-
-def number(value, pattern="{:,.0f}"):
-    return NOT_RUN if value is None else pattern.format(value)
-
-
-def percent(value):
-    return number(None if value is None else 100 * value, "{:.0f} %")
-
-
-def table(head, rows):
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    return lines + [f"| {' | '.join(map(str, row))} |" for row in rows] + [""]
 
 
 class Page:
@@ -45,7 +33,7 @@ class Page:
         row = self.phases.get(phase, {}).get("rows", {}).get(identity)
         if row is None:
             return NOT_RUN
-        return f"failed: {row['failure'].splitlines()[-1][:120]}" if "failure" in row else "ok"
+        return f"failed: {row['failure'].splitlines()[-1][:120].replace('|', '/')}" if "failure" in row else "ok"
 
     def head(self):
         lines = ["# Performance on a GPU", "",
@@ -160,8 +148,8 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
                          number(r.get("token_ms"), "{:.2f}"), percent(r.get("share_of_floor")),
                          number(r.get("tokens_per_second"), "{:.0f}")])
         return ["## Decoding", "",
-                "One sequence, prompt of 512 tokens and bfloat16 where nothing else is said, against reading weights, keys and values once at the measured copy",
-                "rate (`trireme bench decode`). Batches of 8 and 64 wait for an engine that decodes several sequences.", "",
+                "One sequence, prompt of 512 tokens and bfloat16 where nothing else is said, against reading weights, keys and values once",
+                "at the measured copy rate (`trireme bench decode`). Several sequences at a time are [served](#serving).", "",
                 *table(["model", "batch", "floor, ms", "predicted share", "a token, ms", "share", "tokens/s"], rows)]
 
     def checks(self):
@@ -185,13 +173,15 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
             row, state = self.row("facts", name), self.state("facts", name)
             rows.append([what, self.predicted["checks"][name],
                          state if not row else "yes" if row.get("ok") else "NO"])
+        rows += serving_tables.checks(self)
         sanitizer = self.row("facts", "sanitizer")
         rows.append(["compute-sanitizer", "", NOT_RUN if not sanitizer else
                      sanitizer.get("says") or f"unavailable: {sanitizer.get('why', '')[:120]}"])
         return ["## Checks", "", *table(["what", "predicted", "outcome"], rows)]
 
     def text(self):
-        parts = [self.head(), self.ceilings(), self.training(), self.float8(), self.peers(), self.ops(), self.decode(), self.checks()]
+        parts = [self.head(), self.ceilings(), self.training(), self.float8(), self.peers(), self.ops(), self.decode(),
+                 serving_tables.serving(self), serving_tables.memory(self), serving_tables.beside(self), self.checks()]
         return "\n".join(line.replace("\n", " ") for part in parts for line in part).rstrip() + "\n"
 
 
