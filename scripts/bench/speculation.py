@@ -21,7 +21,7 @@ import urllib.request
 from pathlib import Path
 
 from decode_vs_llama import SOURCE, write_gguf
-from local_server import free_port, served
+from local_server import free_port, open_here, served
 
 
 def write_texts(port, args):
@@ -33,7 +33,7 @@ def write_texts(port, args):
         call = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(),
                                       {"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(call, timeout=600) as answer:
+            with open_here(call, timeout=600) as answer:
                 result = json.load(answer)
         except urllib.error.HTTPError as error:
             sys.exit(f"{error}: {error.read().decode()}")
@@ -43,7 +43,7 @@ def write_texts(port, args):
 
 
 def counted(port, name):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with open_here(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         page = answer.read().decode()
     return sum(float(value) for value in re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE))
 

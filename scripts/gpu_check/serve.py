@@ -92,15 +92,18 @@ def measure(phase, checkpoints, maker, model):
         phase.add(own, {"failure": str(failure)[-2000:]})
 
 
-def answers(url, prompts, length):
+def answers(phase, url, prompts, length):
     """Log-probabilities of prompts; greedy texts behind them; log-probabilities of those texts, read as a whole; and texts of the
     first prompt that were written beside each other."""
-    told = servers.ask(url, prompt=prompts, max_tokens=0, echo=True, logprobs=0)
+    def ask(**body):
+        return servers.ask(url, min(200, phase.left), **body)
+
+    told = ask(prompt=prompts, max_tokens=0, echo=True, logprobs=0)
     asked = {"max_tokens": length, "ignore_eos": True, "logprobs": 2, "return_tokens_as_token_ids": True}
-    texts = [choice["logprobs"] for choice in servers.ask(url, prompt=prompts, **asked)]
+    texts = [choice["logprobs"] for choice in ask(prompt=prompts, **asked)]
     written = [[int(token.rpartition(":")[2]) for token in text["tokens"]] for text in texts]
-    whole = servers.ask(url, prompt=[p + t for p, t in zip(prompts, written)], max_tokens=0, echo=True, logprobs=0)
-    together = servers.ask(url, prompt=prompts[0], n=cases.SERVE_TOGETHER, **asked)
+    whole = ask(prompt=[p + t for p, t in zip(prompts, written)], max_tokens=0, echo=True, logprobs=0)
+    together = ask(prompt=prompts[0], n=cases.SERVE_TOGETHER, **asked)
     return {"prompts": [choice["logprobs"]["token_logprobs"][1:] for choice in told], "texts": texts,
             "whole": [choice["logprobs"]["token_logprobs"][-length:] for choice in whole],
             "together": [choice["logprobs"] for choice in together]}
@@ -150,7 +153,7 @@ def check(phase, checkpoints, dtype):
     found = []
     for maker, device in (("trireme", "cpu"), ("emulated" if small else "trireme", "cuda")):
         with servers.server(phase, maker, path, options, dtype, device) as running:
-            found.append(answers(running.url, prompts, text))
+            found.append(answers(phase, running.url, prompts, text))
     want, got = found
     return {"model": model, **judge(got, want, dtype)}
 

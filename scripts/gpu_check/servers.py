@@ -1,6 +1,7 @@
 """What the serve phase does with a server: starts it, asks it, reads what it tells of itself."""
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ import cases
 from phase import ROOT, Failure, OutOfTime
 
 sys.path.insert(0, str(ROOT / "scripts/bench"))
-from local_server import NotServing, free_port, served  # noqa: E402
+from local_server import NotServing, free_port, open_here, served  # noqa: E402
 from make_hf_checkpoint import tensors, write_checkpoint  # noqa: E402
 
 START_SECONDS = {"trireme": 120, "emulated": 120, "vllm": 360}  # vLLM compiles and records first
@@ -55,13 +56,7 @@ def shape(name):
 
 
 def parameters(model):
-    total = 0
-    for _, sizes in tensors(model):
-        count = 1
-        for size in sizes:
-            count *= size
-        total += count
-    return total
+    return sum(math.prod(sizes) for _, sizes in tensors(model))
 
 
 def kv_bytes_of_token(model):
@@ -116,12 +111,12 @@ def last_words(path):
     return Path(path).read_text(encoding="utf-8", errors="replace").strip()[-1000:] or "nothing was said"
 
 
-def ask(url, **body):
-    """The choices of a completion, chosen greedily."""
+def ask(url, seconds, **body):
+    """The choices of a completion, chosen greedily; Failure after so many seconds."""
     request = urllib.request.Request(url + "/v1/completions", json.dumps({"model": MODEL_ID, "temperature": 0, **body}).encode(),
                                      {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=200) as answer:
+        with open_here(request, timeout=max(1, seconds)) as answer:
             return json.load(answer)["choices"]
     except urllib.error.HTTPError as error:
         raise Failure(f"{error}: {error.read().decode(errors='replace')[:500]}") from error
@@ -132,7 +127,7 @@ def ask(url, **body):
 def metrics(url):
     """({name: sum over its series}, {name: labels of its first series})."""
     try:
-        with urllib.request.urlopen(url + "/metrics", timeout=30) as answer:
+        with open_here(url + "/metrics", timeout=30) as answer:
             page = answer.read().decode()
     except OSError as error:
         raise Failure(f"{url}/metrics: {error}") from error
