@@ -167,18 +167,22 @@ class Overload(hostile_server.HostileTest):
         others.join()
         self.wait_for_quiet()
         steady = sorted(steady + self.stream(SEQUENCES, OVERLOAD_SECONDS / 6)[0])
-        of_99, steady_of_99 = (all_gaps[len(all_gaps) * 99 // 100] for all_gaps in (gaps, steady))
         print(f"{clients} clients, {OVERLOAD_SECONDS:g} s: {counts} and {whole} streams; refused in "
               f"{waits[len(waits) // 2] * 1e3:.1f} ms (median), {waits[len(waits) * 99 // 100] * 1e3:.1f} ms (99 of 100)")
+        self.assertGreater(counts.get(200, 0), 0)
+        self.assertGreater(len(waits), 0)
+        if not SANITIZED:  # where none of those that are timed may have been taken
+            self.assertLess(after, before + (16 << 20))
+            self.compare(gaps, steady)
+
+    def compare(self, gaps, steady):
+        """Sorted times between tokens through the overload, and of as many clients as there are places."""
+        of_99, steady_of_99 = (all_gaps[len(all_gaps) * 99 // 100] for all_gaps in (gaps, steady))
         print(f"between tokens: {of_99 * 1e3:.2f} ms (99 of 100 of {len(gaps)}; median {gaps[len(gaps) // 2] * 1e3:.2f}), "
               f"{SEQUENCES} clients alone {steady_of_99 * 1e3:.2f} ms (of {len(steady)}; "
               f"{steady[len(steady) // 2] * 1e3:.2f}): {of_99 / steady_of_99:.2f} times")
-        self.assertGreater(counts.get(200, 0), 0)
-        self.assertGreater(len(waits), 0)
-        if not SANITIZED:
-            self.assertLess(after, before + (16 << 20))
-            # Other tests of a suite come and go within its seconds, and hold the processors.
-            self.assertLess(of_99, 1.5 * steady_of_99 if OVERLOAD_SECONDS >= 60 else 4 * steady_of_99 + 0.1)
+        # Other tests of a suite come and go within its seconds, and hold the processors.
+        self.assertLess(of_99, 1.5 * steady_of_99 if OVERLOAD_SECONDS >= 60 else 4 * steady_of_99 + 0.1)
 
 
 class End(hostile_server.HostileTest):
