@@ -36,6 +36,9 @@ def documented(section):
 
 
 class ServerTest(tiny_run.RunTest):
+    """Every test has a folder `run` of a model that was trained once."""
+    model, train_steps = {**tiny_run.config()["model"], "max_position_embeddings": LENGTH}, 300
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="trireme-e2e-")
@@ -43,19 +46,17 @@ class ServerTest(tiny_run.RunTest):
         cls.trained = Path(folder.name) / "run"
 
     def setUp(self):
-        """Trains once; every test has the run."""
         if self.trained.exists():
             harness.CommandTest.setUp(self)
             shutil.copytree(self.trained, self.folder / "run")
             return
         super().setUp()
-        model = {**tiny_run.config()["model"], "max_position_embeddings": LENGTH}
-        self.configure(model=model, train_steps=300, checkpoint={}, evaluation={"eval_iters": 0})
+        self.configure(model=self.model, train_steps=self.train_steps, checkpoint={}, evaluation={"eval_iters": 0})
         self.pretrain()
         shutil.copytree(self.folder / "run", self.trained)
 
     def serve(self, *arguments, **options):
-        """The server's process; self.port is where it listens."""
+        """The process that was started; self.port is where the server listens. ranks=N: under mpirun."""
         server = self.start("serve", "--model", "run", "--port", 0, "--served-model-name", "tiny", "--threads", 1,
                             "--max-num-seqs", 8, *arguments, **options)
         line = server.stdout.readline()
