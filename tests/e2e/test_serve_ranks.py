@@ -1,9 +1,15 @@
 """A rank that is lost or stuck costs the requests under way, and nothing else: the server says so soon, keeps its
-listener, and is ready again by itself."""
+listener, and is ready again by itself. Prints how soon. CI has a sample, in which each rank is lost once and each phase
+has both signals. An argument is the seed of another sample, or "all": every rank killed and stopped in prompts and in
+texts, 16 times the same server, and 8 times while it stops."""
 import http.client
+import itertools
 import json
 import os
+import random
 import signal
+import sys
+import threading
 import time
 import unittest
 
@@ -14,10 +20,43 @@ LENGTH = 4096
 TOLD_WITHIN, NOT_READY_WITHIN, READY_WITHIN = 3 * PATIENCE, 1 * PATIENCE, 30 * PATIENCE
 FOUR = ("--ranks", 4, "--tensor", 2, "--pipeline", 2)
 TWO = ("--ranks", 2, "--tensor", 2)
+PHASES, SIGNALS, RANKS = ("a prompt", "texts"), (signal.SIGKILL, signal.SIGSTOP), range(4)
+SAMPLE = "1"  # its seed, or "all"
+
+
+def losses(*dimensions):
+    """Tuples of a rank and one value of each dimension: all there are, or in a sample each combination of the others with
+    another rank."""
+    if SAMPLE == "all":
+        return list(itertools.product(RANKS, *dimensions))
+    ranks = random.Random(int(SAMPLE)).sample(RANKS, len(RANKS))
+    return [(rank, *others) for rank, others in zip(ranks, itertools.product(*dimensions), strict=False)]
+
+
+class Client(threading.Thread):
+    """Reads one answer to its end, and knows when that was."""
+
+    def __init__(self, connection):
+        super().__init__(daemon=True)
+        self.connection, self.failure = connection, None
+        self.start()
+
+    def run(self):
+        try:
+            self.answer = self.connection.getresponse()
+            self.text = self.answer.read().decode()
+        except (OSError, http.client.HTTPException) as failure:  # a stream that has no end among them
+            self.failure = failure
+        self.ended = time.monotonic()
 
 
 class LostRanks(ServedRanks):
     model, train_steps = {**LLAMA, "max_position_embeddings": LENGTH}, 50
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        print("losses:", SAMPLE if SAMPLE == "all" else f"the sample of seed {SAMPLE}", flush=True)
 
     def readiness(self):
         return self.ask("GET", "/health/ready")[0]
@@ -33,32 +72,52 @@ class LostRanks(ServedRanks):
         os.kill(process, how)
         return time.monotonic()
 
-    def expect_error(self, answer, since):
-        """What is read of an answer ends with an error, soon."""
-        text = answer.read().decode()
-        self.assertLess(time.monotonic() - since, TOLD_WITHIN)
-        if answer.status == 200:
-            text = text.rstrip("\n").rsplit("data: ", 1)[1]
-        else:
-            self.assertEqual(answer.status, 503, text)
-            self.assertIsNotNone(answer.headers["Retry-After"])
-        error = json.loads(text)["error"]
-        self.assertEqual(error["code"], "engine_failure", error)
-        self.assertIn("rank", error["message"])
+    def client(self, **fields):
+        return Client(self.connect("POST", "/v1/completions", {"model": "tiny", "temperature": 0, **fields}))
 
-    def prefill(self):
-        """Prompts that take thousands of steps to read."""
-        connection = self.connect("POST", "/v1/completions", {
-            "model": "tiny", "prompt": [[i] * (LENGTH - 10) for i in range(8)], "max_tokens": 1, "stream": True})
-        self.wait_until(lambda: self.metric("vllm:num_requests_running") > 0, 10, "nothing runs")
-        self.assertEqual(self.metric("vllm:generation_tokens_total"), self.generated)
-        return connection.getresponse
+    def expect_errors(self, clients, since):
+        """What each reads ends with an error, soon; says how that came, and when to the last of them."""
+        for client in clients:
+            client.join(since + TOLD_WITHIN + 1 - time.monotonic())
+            self.assertFalse(client.is_alive(), "a client hears nothing")
+            self.assertIsNone(client.failure)
+            answer, text = client.answer, client.text
+            if answer.status == 200:
+                self.assertTrue(text.endswith("\n\n"), text)
+                *events, text = [event.removeprefix("data: ") for event in text.removesuffix("\n\n").split("\n\n")]
+                for event in events:
+                    self.assertIsNone(json.loads(event)["choices"][0]["finish_reason"])
+            else:
+                self.assertEqual(answer.status, 503, text)
+                self.assertIsNotNone(answer.headers["Retry-After"])
+            error = json.loads(text)["error"]
+            self.assertEqual((error["code"], sorted(error)), ("engine_failure", ["code", "message", "param", "type"]))
+            self.assertIn("rank", error["message"])
+        told = max(client.ended for client in clients) - since
+        self.assertLess(told, TOLD_WITHIN)
+        forms = ("error frame" if client.answer.status == 200 else "503" for client in clients)
+        return f"{' and '.join(forms)} after {told:.3f} s"
 
-    def decode(self):
-        """Texts that have begun."""
-        _, answer = self.stream(prompt=PROMPT, max_tokens=LENGTH - 50, ignore_eos=True, n=4)
-        next(self.events(answer))
-        return lambda: answer
+    def reading_prompts(self):
+        """A client of prompts that take thousands of steps, the first of which is being read, and one that waits."""
+        self.assertEqual(self.metric("vllm:num_requests_running"), 0)
+        before = self.metric("vllm:generation_tokens_total")
+        clients = [self.client(prompt=[[i] * (LENGTH - 10) for i in range(8)], max_tokens=1, stream=True)]
+        self.wait_until(lambda: self.metric("vllm:num_requests_running") > 0, 10 * PATIENCE, "nothing runs")
+        clients.append(self.client(prompt=PROMPT, max_tokens=1))
+        self.wait_until(lambda: self.metric("vllm:num_requests_waiting") == 8, 10 * PATIENCE, "nobody waits")
+        self.assertEqual(self.metric("vllm:generation_tokens_total"), before)
+        return clients
+
+    def writing_texts(self):
+        """Clients whose texts have begun, streamed and not."""
+        before = self.metric("vllm:generation_tokens_total")
+        fields = {"prompt": PROMPT, "max_tokens": LENGTH - 50, "ignore_eos": True}
+        clients = [self.client(n=4, stream=True, **fields), self.client(n=4, **fields)]
+        self.wait_until(lambda: self.metric("vllm:num_requests_running") == 8, 10 * PATIENCE, "nothing runs")
+        self.wait_until(lambda: self.metric("vllm:generation_tokens_total") > before + 40, 10 * PATIENCE, "nothing is written")
+        self.assertTrue(all(client.is_alive() for client in clients))
+        return clients
 
     def golden(self):
         """A text, and how many tokens of its prompt were in the cache."""
@@ -75,13 +134,16 @@ class LostRanks(ServedRanks):
         for gauge in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"):
             self.assertEqual(self.metric(gauge), 0, gauge)
 
-    def lose(self, work, rank, how, golden):
-        self.generated = self.metric("vllm:generation_tokens_total")
+    def lose(self, rank, phase, how, golden):
         before = self.processes()
-        answer = work()
+        clients = self.reading_prompts() if phase == "a prompt" else self.writing_texts()
         since = self.hurt(before[rank], how)
         self.wait_until(lambda: self.readiness() == 503, NOT_READY_WITHIN, "it still says that it is ready")
-        self.expect_error(answer(), since)
+        not_ready = time.monotonic() - since
+        told = self.expect_errors(clients, since)
+        self.wait_until(lambda: self.readiness() == 200, READY_WITHIN, "it does not come back")
+        print(f"rank {rank}, {how.name} in {phase}: {told}, not ready after {not_ready:.3f} s, "
+              f"ready again after {time.monotonic() - since:.3f} s", flush=True)
         self.expect_ready_again(golden)
         # All ranks are others; the process with the listener is the same.
         self.assertEqual(set(before.values()) & set(self.processes().values()), {before[None]})
@@ -89,12 +151,9 @@ class LostRanks(ServedRanks):
     def test_it_outlives_its_ranks(self):
         server = self.serve(*FOUR, "--max-num-batched-tokens", 8)
         golden, _ = self.golden()
-        for name, work, rank, how in (("killed in a prompt", self.prefill, 0, signal.SIGKILL),
-                                      ("stopped in a prompt", self.prefill, 3, signal.SIGSTOP),
-                                      ("killed in texts", self.decode, 2, signal.SIGKILL),
-                                      ("stopped in texts", self.decode, 1, signal.SIGSTOP)):
-            with self.subTest(name):
-                self.lose(work, rank, how, golden)
+        for rank, phase, how in losses(PHASES, SIGNALS):
+            with self.subTest(rank=rank, phase=phase, how=how.name):
+                self.lose(rank, phase, how, golden)
         # With nothing under way.
         self.hurt(self.processes()[1], signal.SIGKILL)
         self.wait_until(lambda: self.readiness() == 503, NOT_READY_WITHIN, "it still says that it is ready")
@@ -105,15 +164,19 @@ class LostRanks(ServedRanks):
         self.expect_nobody_left()
 
     def test_a_rank_lost_while_it_stops(self):
-        for how in (signal.SIGKILL, signal.SIGSTOP):
-            with self.subTest(how=how):
-                server = self.serve(*TWO)
+        for rank, how in losses(SIGNALS):
+            with self.subTest(rank=rank, how=how.name):
+                server = self.serve(*FOUR)
                 processes = self.processes()
-                answer = self.decode()()
+                clients = self.writing_texts()
                 server.send_signal(signal.SIGTERM)
                 self.wait_until(self.refuses, 5, "it does not stop")
-                self.expect_error(answer, self.hurt(processes[1], how))
+                self.assertTrue(all(client.is_alive() for client in clients))
+                since = self.hurt(processes[rank], how)
+                told = self.expect_errors(clients, since)
                 _, stderr = server.communicate(timeout=20)
+                print(f"rank {rank}, {how.name} while the server stops: {told}, ended after "
+                      f"{time.monotonic() - since:.3f} s", flush=True)
                 self.assertEqual(server.returncode, 0, stderr)
                 self.expect_nobody_left()
 
@@ -126,7 +189,7 @@ class LostRanks(ServedRanks):
     def test_ranks_of_a_launcher_end_together(self):
         server = self.serve(*FOUR[2:], ranks=4)
         processes = self.processes()
-        self.decode()
+        self.writing_texts()
         self.hurt(processes[3], signal.SIGKILL)
         server.communicate(timeout=20)
         self.assertNotEqual(server.returncode, 0)
@@ -139,8 +202,8 @@ class LostRanks(ServedRanks):
                 golden, _ = self.golden()
                 if launcher == "mpirun":
                     processes = self.processes()
-                    answer = self.decode()()
-                    self.expect_error(answer, self.hurt(processes[1], signal.SIGKILL))
+                    clients = self.writing_texts()
+                    self.expect_errors(clients, self.hurt(processes[1], signal.SIGKILL))
                     self.expect_ready_again(golden)
                 server.kill()
                 server.wait(10)
@@ -148,4 +211,6 @@ class LostRanks(ServedRanks):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 1 and (sys.argv[-1] == "all" or sys.argv[-1].isdigit()):
+        SAMPLE = sys.argv.pop()
     unittest.main(verbosity=2)
