@@ -1,9 +1,23 @@
-"""`trireme serve --deterministic`: a storm of requests writes bit for bit what each of them writes alone."""
+"""`trireme serve --deterministic`: a storm of requests writes bit for bit what each of them writes alone. CI has the
+storm of 64 in one process, and one of 12 over ranks of each model. An argument is the seed that chooses other ranks, or
+"all": 64 requests in every layout."""
 import concurrent.futures
 import json
+import random
+import re
+import sys
+import time
 
 import harness
 import served_run
+from served_ranks import MIXTRAL
+
+SAMPLE = "1"  # its seed, or "all"
+MIXED = ({}, {"n": 2}, {"echo": True}, {"structured_outputs": {"regex": r"[a-f]{9,30}-\d{3}"}}, {},
+         {"frequency_penalty": 0.5, "repetition_penalty": 1.1}, {"stop": ["oar", "sea"]})
+# Tokens of a prompt: read whole where it is alone, and in the storm by and by.
+WHOLE, CHUNK = 256, 24
+BLOCKS, BLOCK_BYTES = 18, 4096  # of one rank
 
 
 def requests(count):
@@ -14,48 +28,118 @@ def requests(count):
                "ignore_eos": True, "echo": number % 8 == 5, **sampling}
 
 
+def mixed_requests(count):
+    """Of all kinds, each greedy and drawn. Three of eight have short prompts and long texts, which the cache has no room for
+    when they begin together."""
+    for number, fields in enumerate(requests(count)):
+        kind = MIXED[number % len(MIXED)]
+        tokens = 100 if number % 8 in (0, 1, 5) else fields["max_tokens"]
+        yield {**fields, "max_tokens": tokens, "echo": False, "ignore_eos": "structured_outputs" not in kind, **kind}
+
+
 class Deterministic(served_run.ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        print("layouts:", SAMPLE if SAMPLE == "all" else f"the sample of seed {SAMPLE}", flush=True)
+
     def answer(self, fields):
-        """Text and log-probabilities, streamed or not."""
+        """Texts and log-probabilities of the choices, streamed or not."""
         if not fields.get("stream"):
-            choice = self.complete(**fields)["choices"][0]
-            return choice["text"], choice["logprobs"]
+            return {c["index"]: (c["text"], c["logprobs"], c["finish_reason"]) for c in self.complete(**fields)["choices"]}
         connection, answer = self.stream(**fields)
-        text, logprobs = "", {}
+        choices = {}
         for event in self.events(answer):
-            choice = {} if event == "[DONE]" else json.loads(event)["choices"][0]
-            text += choice.get("text", "")
-            for name, values in (choice.get("logprobs") or {}).items():
-                logprobs.setdefault(name, []).extend(values)
+            for choice in [] if event == "[DONE]" else json.loads(event)["choices"]:
+                text, logprobs, _ = choices.setdefault(choice["index"], ("", {}, None))
+                for name, values in (choice["logprobs"] or {}).items():
+                    logprobs.setdefault(name, []).extend(values)
+                choices[choice["index"]] = (text + choice["text"], logprobs, choice["finish_reason"])
         connection.close()
-        return text, logprobs
+        return choices
 
-    def leave(self, fields):
-        """Goes away after the first event."""
-        connection, answer = self.stream(**{**fields, "max_tokens": 60})
-        next(self.events(answer))
-        answer.close()
+    def leave(self, fields, seconds):
+        """Goes away after the first event of a stream, or so soon after asking for a whole answer."""
+        fields = {**fields, "max_tokens": 60}
+        if seconds is None:
+            connection, answer = self.stream(**fields)
+            next(self.events(answer))
+            answer.close()
+        else:
+            connection = self.connect("POST", "/v1/completions", {"model": "tiny", "temperature": 0, **fields})
+            time.sleep(seconds)
         connection.close()
 
-    def test_a_storm_of_requests(self):
-        server = self.serve("--deterministic", "--max-num-batched-tokens", 24,
-                            "--max-model-len", 256, "--kv-cache-memory-bytes", 18 * 4096)
-        wanted = list(requests(64))
-        alone = [self.answer({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)]
+    def alone(self, wanted, *arguments):
+        """What a server says to one request after the other: whole prompts, nothing cached, nothing preempted."""
+        server = self.serve(*arguments, "--max-num-batched-tokens", WHOLE)
+        answers = {}
+        for shared in (False, True):  # several texts share their prompt
+            answers |= {n: self.answer({**fields, "cache_salt": f"alone {n}"}) for n, fields in enumerate(wanted)
+                        if shared == ("n" in fields)}
+            self.assertEqual(self.metric("vllm:prefix_cache_hits_total") > 0, shared)
         self.assertEqual(self.metric("vllm:num_preemptions_total"), 0)
-        self.assertEqual(self.metric("vllm:prefix_cache_hits_total"), 0)
-        with concurrent.futures.ThreadPoolExecutor(36) as threads:
-            gone = [threads.submit(self.leave, fields) for fields in wanted[::5]]
-            got = [threads.submit(self.answer, {**fields, "stream": n % 3 == 0}) for n, fields in enumerate(wanted)]
-            for one in gone:
-                one.result()
-            for number, (one, want) in enumerate(zip(got, alone, strict=True)):
-                self.assertEqual(one.result(), want, wanted[number])
-        self.assertGreater(self.metric("vllm:num_preemptions_total"), 0)
-        self.assertGreater(self.metric("vllm:prefix_cache_hits_total"), 0)
-        self.wait_for(lambda: self.metric("vllm:num_requests_running"), 0)
-        self.assertEqual(self.metric("vllm:kv_cache_usage_perc"), 0)
         self.stop(server)
+        return [answers[n] for n in range(len(wanted))]
+
+    def together(self, wanted):
+        """What it says when they come as one, and others who leave; how many sequences these were."""
+        source = random.Random(len(wanted))
+        leaving = [(fields, source.choice((None, None, 0, source.random() / 2))) for fields in wanted[::4]]
+        # Who waits to be computed is bounded, and of some requests two texts are.
+        with concurrent.futures.ThreadPoolExecutor(28) as threads:
+            tasks = [(self.answer, {**fields, "stream": n % 3 == 0}) for n, fields in enumerate(wanted)]
+            for n, one in enumerate(leaving):
+                tasks.insert(5 * n, (self.leave, *one))
+            futures = [threads.submit(*task) for task in tasks]
+            answers = [future.result() for future, task in zip(futures, tasks) if task[0] == self.answer]
+        for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"):
+            self.wait_for(lambda: self.metric(name), 0)
+        aborted = re.search(r'(?m)^vllm:request_success_total\{.*finished_reason="abort".*\} (\d+)$',
+                            self.ask("GET", "/metrics")[1])
+        self.assertGreaterEqual(int(aborted[1]), sum(seconds is None for _, seconds in leaving) // 2)
+        return answers, aborted[1]
+
+    def storm(self, count, ranks=1, layout=()):
+        wanted = list(mixed_requests(count))
+        self.assertGreater(max(len(fields["prompt"]) for fields in wanted), 5 * CHUNK)
+        long = {"prompt": 30 * served_run.PROMPT[:8], "max_tokens": 10, "ignore_eos": True, "logprobs": 1}
+        arguments = ("--deterministic", "--max-model-len", WHOLE, *layout)
+        *alone, long_alone = self.alone([*wanted, long], *arguments)
+        server = self.serve(*arguments, "--max-num-batched-tokens", CHUNK,
+                            "--kv-cache-memory-bytes", BLOCKS * BLOCK_BYTES // ranks)
+        began = time.monotonic()
+        got, aborted = self.together(wanted)
+        seconds = time.monotonic() - began
+        for one, want, fields in zip(got, alone, wanted, strict=True):
+            self.assertEqual(one, want, fields)
+        preempted, hits = self.metric("vllm:num_preemptions_total"), self.metric("vllm:prefix_cache_hits_total")
+        print(f"{self.model['model_type']}, {' '.join(map(str, layout)) or 'one process'}: {count} requests in "
+              f"{seconds:.1f} s, {aborted} texts left by their clients, {preempted:g} preemptions, {hits:g} tokens of prompts cached: "
+              "equal bit for bit, 0 blocks in use", flush=True)
+        self.assertGreater(preempted, 0)
+        self.assertGreater(hits, 0)
+        # What needs nearly all blocks has them.
+        self.assertEqual(self.answer(long), long_alone)
+        self.assertEqual(self.metric("vllm:num_preemptions_total"), preempted)
+        self.stop(server)
+
+    def storms(self, layouts):
+        count = 64
+        if SAMPLE != "all":
+            count, layouts = 12, [random.Random(int(SAMPLE)).choice(layouts)]
+        for ranks, layout in layouts:
+            with self.subTest(layout=layout):
+                self.storm(count, ranks, layout)
+
+
+class Dense(Deterministic):
+    def test_a_storm_of_requests(self):
+        self.storm(64)
+
+    def test_storms_over_ranks(self):
+        self.storms([(2, ("--tensor-parallel-size", 2)), (2, ("--pipeline-parallel-size", 2)),
+                     (4, ("--tensor-parallel-size", 2, "--pipeline-parallel-size", 2))])
 
     def test_guesses_change_nothing(self):
         """Speculative decoding writes the same texts, here over a cache in 8 bits, and some of what it guesses is true."""
@@ -124,5 +208,17 @@ class Deterministic(served_run.ServerTest):
             self.assert_refused("serve", "--model", "run", "--port", 0, "--speculative-config", config, *more, says=says)
 
 
+class Experts(Deterministic):
+    model, train_steps = MIXTRAL, 60
+
+    def test_storms(self):
+        experts = ("--tensor-parallel-size", 2, "--expert-parallel-size", 2)
+        if SAMPLE == "all":
+            self.storm(64)
+        self.storms([(2, experts), (4, (*experts, "--pipeline-parallel-size", 2))])
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1 and (sys.argv[-1] == "all" or sys.argv[-1].isdigit()):
+        SAMPLE = sys.argv.pop()
     harness.main()
