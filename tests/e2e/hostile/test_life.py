@@ -56,10 +56,10 @@ class Life(hostile_server.HostileTest):
 
 
 def storm(port, clients, golden, parent):
-    """A process of clients that ask again as soon as they are answered, behind the server and those who are timed where
-    processors are short. The parent hears that all of them are there, and when it has said that it is enough, how many
-    answers of each status came, and the seconds until each refusal."""
-    os.nice(5)
+    """A process of clients that ask again as soon as they are answered. They would be on other machines, so they have what
+    the server and those who are timed leave of this one's processors. The parent hears that all of them are there, and
+    when it has said that it is enough, how many answers of each status came, and the seconds until each refusal."""
+    os.nice(19)
     counts, waits = {}, []
     poll = selectors.DefaultSelector()
 
