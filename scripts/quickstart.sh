@@ -53,7 +53,7 @@ list_texts() {
   if [ ${#texts[@]} -gt 0 ]; then
     find "${texts[@]}" -type f -size +0 -print0
   else
-    find /usr/share/common-licenses docs README.md -type f -size +0 -print0
+    find_own_texts
   fi | sort -z
 }
 

@@ -1,6 +1,13 @@
 # Sourced by quickstart.sh.
 # shellcheck shell=bash
 
+# Where nobody gives a text: this machine's licences and the repository's documents, of which some are pictures and settings
+# of other programs. Names, each ended by a NUL.
+find_own_texts() {
+  find /usr/share/common-licenses -type f -size +0 -print0
+  find README.md docs -name '*.md' -type f -print0
+}
+
 # Cuts the texts whose names come in on standard input, each ended by a NUL, into documents in folder $1: what
 # validation keeps apart are documents. A text of any size gives 7 to 20 of them (above 20 MB: of 1 MiB each), cut at
 # line ends, and inside lines that are long for it at a space, or between two characters. Names begin with the number of

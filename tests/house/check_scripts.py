@@ -179,6 +179,17 @@ class Scripts(unittest.TestCase):
                        cwd=ROOT, input=names, check=True, timeout=60)
         return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
+    def test_own_texts_are_texts(self):
+        """Whatever else comes to the documents: JSON would be read as lines of it, and end the quickstart."""
+        found = subprocess.run(["bash", "-euc", ". scripts/lib/documents.sh; find_own_texts"], cwd=ROOT, check=True,
+                               capture_output=True, timeout=60).stdout
+        paths = [Path(name.decode()) for name in found.split(b"\0")[:-1]]
+        self.assertIn(Path("README.md"), paths)
+        self.assertIn(Path("docs/serving.md"), paths)
+        self.assertEqual([path for path in paths if path.suffix in (".json", ".jsonl", ".gz", ".zst")], [])
+        for path in paths:
+            (ROOT / path).read_text(encoding="utf-8")
+
     def test_texts_become_documents(self):
         lines = "".join(f"line {i} of some length\n" for i in range(50))
         for content in (lines, lines * 100, "word " * 400 + "\n", "\u20ac\u00e4" * 500 + "\n", "a\n" + "b" * 3000 + "\n"):
