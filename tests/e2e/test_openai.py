@@ -140,7 +140,8 @@ class Client(served_run.ServerTest):
     def test_an_error_of_a_stream(self):
         """What has begun with 200 cannot end with another status: an event says so, and the client raises."""
         server = self.serve()
-        stream = self.client().completions.create(model="tiny", prompt=PROMPT, max_tokens=served_run.LENGTH - 50,
+        # Sixteen long texts: more than what lies between the two can hold, however slowly the client reads.
+        stream = self.client().completions.create(model="tiny", prompt=PROMPT, max_tokens=served_run.LENGTH - 50, n=16,
                                                   stream=True, extra_body={"ignore_eos": True})
         with self.assertRaises(openai.APIError) as caught:
             for i, _ in enumerate(stream):
