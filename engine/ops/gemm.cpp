@@ -136,8 +136,8 @@ enum class Rows { kStreamed, kFew, kMany };
 Rows rows_of(const Ctx& ctx, const GemmProblem& g) {
   constexpr int64_t kFewOfAvx512 = 4, kFewOfFloat32 = 16, kFew = 96;
   if (g.transpose_a || !g.transpose_b) return Rows::kMany;
+  if (g.m == 1) return g.k <= cpu::kGemvBytes / dtype_size(g.in) ? Rows::kStreamed : Rows::kFew;
   const bool cached = g.k <= cpu::kGemvBytes / 4 / g.m;
-  if (g.m == 1) return cached ? Rows::kStreamed : Rows::kFew;
   const bool multiplies = library_multiplies(*ctx.gemm, g.in);
   if (active_isa() == Isa::kAvx512 && multiplies && (g.m > kFewOfAvx512 || !cached))
     return Rows::kMany;
@@ -165,11 +165,8 @@ cpu::Gemv<T> gemv_of(const GemmProblem& g, const GemmPointers& p) {
 
 template <class T>
 void gemm_streamed(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
-  const Activation x32 = ctx.allocate("gemm.x32", DType::kF32, {g.k});
   if (ctx.planning()) return;
-  cpu::Gemv<T> v = gemv_of<T>(g, p);
-  v.x32 = x32->as<float>();
-  TRIREME_KERNEL(gemv<T>)(v, ctx.threads);
+  TRIREME_KERNEL(gemv<T>)(gemv_of<T>(g, p), ctx.threads);
 }
 
 // Any number of rows, with the bits that each would have alone.

@@ -1,13 +1,12 @@
 #include "engine/ops/cpu/gemm_rows.h"
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cpu/simd.h"
+#include "engine/ops/cpu/steps.h"
 
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
 constexpr int64_t kLane = kLanes<float>;
-constexpr int64_t kStep = 2 * kLane;      // columns
 constexpr int64_t kGrainBytes = 1 << 15;  // of weight: less is not worth a thread
 
 constexpr int kGroups = 4;     // tiles in a panel
@@ -38,24 +37,6 @@ template <int kGroup>
 using Sums = Floats[kRows][kGroup];
 
 TRIREME_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// Half of a step in float32: of bfloat16 the even or the odd columns, which are one instruction apart, else the first or
-// the second ones.
-template <int kHalf, class T>
-TRIREME_INLINE Floats load_half_step(const T* p) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    Vec<uint32_t> two;
-    __builtin_memcpy(&two, p, sizeof two);
-    return __builtin_bit_cast(Floats, kHalf == 0 ? two << 16 : two & 0xffff0000u);
-  } else {
-    return load(p + kHalf * kLane);
-  }
-}
-
-template <class T>
-TRIREME_INLINE void pad_step(T (&step)[kStep], const T* p, int64_t n) {
-  for (int64_t i = 0; i < kStep; ++i) step[i] = i < n ? p[i] : T{};
-}
 
 // Row i of x in float32. Of `rows` rows that have sums together piece after piece lies; within one, row after row.
 template <class T>

@@ -1,35 +1,40 @@
 #include "engine/ops/cpu/gemv.h"
 
 #include "engine/core/parallel_for.h"
-#include "engine/ops/cpu/load_wide.h"
-#include "engine/ops/cpu/vector_loop.h"
+#include "engine/ops/cpu/steps.h"
 
 namespace trireme::cpu::TRIREME_ISA {
 namespace {
 
 constexpr int64_t kPieceBytes = 1 << 16;  // of weight: less is not worth waking a thread
-constexpr int64_t kLane = kLanes<float>;
-constexpr int kSums = 4;  // independent ones of a row: they hide the latency of the multiply-add
+constexpr int kSums = 8;  // independent ones: they hide the latency of the multiply-add
 using Floats = Vec<float>;
 
-// sums += products of w and x, in the order that the header gives.
 template <class T>
-TRIREME_INLINE void add_products(Floats (&sums)[kSums], const T* w, const float* x, int64_t k) {
-  int64_t j = 0;
-  for (; j + kSums * kLane <= k; j += kSums * kLane)
-#pragma GCC unroll 4
-    for (int u = 0; u < kSums; ++u) {
-      const int64_t at = j + u * kLane;
-      sums[u] += load_wide(w + at) * load(x + at);
-    }
-  for (; j + kLane <= k; j += kLane) sums[0] += load_wide(w + j) * load(x + j);
-  if (j < k) sums[0] += load_partial(w + j, k - j) * load_partial(x + j, k - j);
+TRIREME_INLINE void add_step(Floats& first, Floats& second, const T* w, const T* x) {
+  const Step of_w = load_step(w), of_x = load_step(x);
+  first += of_w.first * of_x.first;
+  second += of_w.second * of_x.second;
 }
 
-TRIREME_INLINE float total(const Floats (&sums)[kSums]) {
-  Floats all = sums[0];
-  for (int u = 1; u < kSums; ++u) all += sums[u];
-  return sum(all);
+// The sum of products of w and x, in the order that the header gives.
+template <class T>
+TRIREME_INLINE float dot(const T* w, const T* x, int64_t k) {
+  Floats sums[kSums] = {};
+  int64_t j = 0;
+  for (; j + kSums / 2 * kStep <= k; j += kSums / 2 * kStep)
+#pragma GCC unroll 4
+    for (int u = 0; u < kSums; u += 2)
+      add_step(sums[u], sums[u + 1], w + j + u / 2 * kStep, x + j + u / 2 * kStep);
+  for (; j + kStep <= k; j += kStep) add_step(sums[0], sums[1], w + j, x + j);
+  if (j < k) {
+    T rest_of_w[kStep], rest_of_x[kStep];
+    pad_step(rest_of_w, w + j, k - j);
+    pad_step(rest_of_x, x + j, k - j);
+    add_step(sums[0], sums[1], rest_of_w, rest_of_x);
+  }
+  return sum(((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+             ((sums[4] + sums[5]) + (sums[6] + sums[7])));
 }
 
 // The weight's rows one after the other.
@@ -37,10 +42,8 @@ template <class T, class Out>
 void stream(const Gemv<T>& a, int64_t begin, int64_t end) {
   const auto* const bias = static_cast<const Out*>(a.bias);
   for (int64_t j = begin; j < end; ++j) {
-    Floats sums[kSums] = {};
-    add_products(sums, a.w + j * a.w_stride, a.x32, a.k);
     Out* const y = static_cast<Out*>(a.y) + j;
-    float value = total(sums) * a.alpha;
+    float value = dot(a.w + j * a.w_stride, a.x, a.k) * a.alpha;
     if (bias != nullptr) value += load_partial(bias + j, 1)[0];
     if (a.accumulate) value += load_partial(y, 1)[0];
     store_partial(y, 1, splat<Floats>(value));
@@ -51,9 +54,6 @@ void stream(const Gemv<T>& a, int64_t begin, int64_t end) {
 
 template <class T>
 void gemv(const Gemv<T>& a, int threads) {
-  for_vectors<float>(a.k, [&a](int64_t j, auto lanes) {
-    store_lanes(a.x32 + j, lanes, load_lanes(a.x + j, lanes));
-  });
   const int64_t row_bytes = a.k * static_cast<int64_t>(sizeof(T)) + 1;
   parallel_pieces(threads, a.n, kPieceBytes / row_bytes + 1, [&a](int64_t begin, int64_t end) {
     if (a.y_float32)

@@ -1,11 +1,12 @@
 // y = x w^T for one row of x that stays in the first-level cache, and a weight as stored.
 //
 // Such a product only reads the weight, so the one thing that counts is to stream it: each thread walks its share of the
-// weight's rows one after the other, as the prefetcher follows one stream best. (Where x leaves that cache, it takes
-// longer to come back than the weight takes to come: gemm_rows.h loads it once for several rows of the weight.)
+// weight's rows one after the other, as the prefetcher follows one stream best, and x stays as it is stored, so that its
+// copy takes no more of the cache than it must. (Where x leaves that cache, it takes longer to come back than the weight
+// takes to come: gemm_rows.h loads it once for several rows of the weight.)
 //
-// With V float32 in a register, column j is added to lane j % V of sum (j / V) % 4 of four, those behind the last
-// 4 V columns to the first sum; the four are added in order and the lanes as a tree, whatever thread computes it.
+// Steps (steps.h) i, i + 4, i + 8, ... have two sums of their own, one for each half, those behind the last 4 steps join
+// the first two; the eight are added in pairs, and the lanes as a tree, whatever thread computes it.
 #pragma once
 
 #include "engine/core/dtype.h"
@@ -13,7 +14,7 @@
 
 namespace trireme::cpu {
 
-// Bytes of x in float32 that stay.
+// Bytes of x that stay.
 inline constexpr int64_t kGemvBytes = 16 << 10;
 
 // T is float, bf16 or f16.
@@ -24,7 +25,7 @@ struct Gemv {
   int64_t w_stride = 0;
   const T* x = nullptr;  // (m, k) with row stride `x_stride`
   int64_t x_stride = 0;
-  float* x32 = nullptr;  // scratch: k, the row
+  float* x32 = nullptr;  // scratch of gemm_rows.h
   void* y = nullptr;     // (m, n) with row stride `y_stride`
   int64_t y_stride = 0;
   bool y_float32 = true;       // else T

@@ -168,8 +168,11 @@ TEST_F(GemmKernels, MatchPlainSumsOnEveryInstructionSet) {
   for (const Isa isa : isas()) {
     set_active_isa(isa);
     for (const Types& t : kTypes)
-      for (const auto [m, n, k] :
-           {std::array<int64_t, 3>{1, 33, 1000}, {1, 43, 4211}, {3, 50, 127}, {4, 9, 65}}) {
+      for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 33, 1000},
+                                   {1, 43, 4211},
+                                   {1, 9, 8211},
+                                   {3, 50, 127},
+                                   {4, 9, 65}}) {
         expect_product(ctx, t, {m, n, k, false, true, false, true});
         expect_product(ctx, t, {m, n, k, false, true, true, false, 0.5f});
       }
