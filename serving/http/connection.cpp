@@ -143,6 +143,7 @@ void Connection::start(bool tls) {
 void Connection::leave_when_idle() {
   asio::post(wake_.get_executor(), [self = shared_from_this()] {
     self->leave_ = true;
+    if (self->idle_ && self->first_) self->arm(self->time_for_head());
     self->notify();
   });
 }
@@ -230,7 +231,7 @@ void Connection::start_read() {
 
 Connection::Awaitable<bool> Connection::fill() {
   const uint64_t before = arrived_;
-  while (arrived_ == before && !gone_ && !expired_ && !(idle_ && leave_)) {
+  while (arrived_ == before && !gone_ && !expired_ && !(idle_ && leave_ && !first_)) {
     start_read();
     co_await wait();
   }
@@ -322,10 +323,17 @@ Connection::Awaitable<bool> Connection::serve() {
   co_return co_await answer(exchange, reader);
 }
 
+// Until its first byte. Who has just connected when the server begins to drain cannot know of it: he is told.
+std::chrono::milliseconds Connection::time_for_head() const {
+  const HttpLimits& limits = state_->config.limits;
+  if (!first_) return limits.idle_time;
+  return leave_ ? std::min(limits.unasked_time, limits.head_time) : limits.head_time;
+}
+
 // False: there is none.
 Connection::Awaitable<bool> Connection::read_head(RequestReader& reader) {
   const HttpLimits& limits = state_->config.limits;
-  arm(first_ ? limits.head_time : limits.idle_time);
+  arm(time_for_head());
   if (in_.empty() && in_.capacity() > kIdleBytes) std::string().swap(in_);
   bool begun = false;
   idle_ = true;

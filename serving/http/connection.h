@@ -65,7 +65,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
              std::unique_ptr<HttpTransport> transport);
   ~Connection();
   void start(bool tls);
-  // From any thread: it is closed, unless a request has begun.
+  // From any thread: it is closed, unless a request has begun; where none has come yet, after limits.unasked_time.
   void leave_when_idle();
 
  private:
@@ -78,6 +78,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Awaitable<void> run(bool tls);
   Awaitable<bool> serve();
+  std::chrono::milliseconds time_for_head() const;
   Awaitable<bool> read_head(RequestReader& reader);
   Awaitable<bool> read_body(RequestReader& reader, Exchange& exchange);
   Awaitable<bool> discard_body(RequestReader& reader);
@@ -121,7 +122,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool streaming_ = false;  // what is written is computed for a peer that is there
   size_t written_ = 0;
   bool first_ = true;                  // request
-  bool idle_ = false, leave_ = false;  // between requests; when it is, it ends
+  bool idle_ = false, leave_ = false;  // between requests; when it is, it ends or ends soon
 };
 
 }  // namespace trireme

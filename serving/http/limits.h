@@ -22,6 +22,7 @@ struct HttpLimits {
   std::chrono::milliseconds head_time{10'000};   // from the first byte; 408
   std::chrono::milliseconds body_time{30'000};   // 408
   std::chrono::milliseconds idle_time{60'000};   // between requests
+  std::chrono::milliseconds unasked_time{1000};  // for a first request, once the server drains
   std::chrono::milliseconds stall_time{30'000};  // a client that takes nothing of its answer
   std::chrono::milliseconds ping_time{15'000};   // a silent stream gets a comment
 

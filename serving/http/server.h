@@ -60,8 +60,9 @@ class HttpServer {
 
   int port() const;
   HttpCounts counts() const;
-  // From now on connections are closed after their answers, and at once those between requests. Waits until no
-  // answer is pending, or until the limit; says which. What is refused meanwhile is for the routes to decide.
+  // From now on connections are closed after their answers, and at once those between requests. One that has not been
+  // asked anything is left limits.unasked_time, as its first request may be on the way. Waits until no answer is
+  // pending, or until the limit; says which. What is refused meanwhile is for the routes to decide.
   bool drain(std::chrono::milliseconds limit);
   // Closes everything; answers under way are cut off.
   void stop();

@@ -523,7 +523,9 @@ TEST(HttpServer, SeesWhoLeavesBehindRequestsThatWait) {
 }
 
 TEST(HttpServer, ClosesIdleConnectionsWhenItDrains) {
-  RecordedServer server;
+  RecordedServerOptions options;
+  options.http.limits.unasked_time = milliseconds(20);
+  RecordedServer server(options);
   RawClient silent(server.port()), idle(server.port()), busy(server.port());
   idle.send(get("/health/live"));
   EXPECT_EQ(idle.response().status, 200);
@@ -539,6 +541,29 @@ TEST(HttpServer, ClosesIdleConnectionsWhenItDrains) {
   EXPECT_EQ(r.status, 200);
   EXPECT_EQ(r.headers.at("Connection"), "close");
   EXPECT_TRUE(busy.is_closed());
+}
+
+// Who has been answered before is let go at once, who has not is told why with his first request.
+TEST(HttpServer, AnswersAFirstRequestThatComesWhileItDrains) {
+  RecordedServerOptions options;
+  options.http.limits.unasked_time = milliseconds(kPatienceMs);
+  options.http.limits.head_time = milliseconds(2 * kPatienceMs);
+  RecordedServer server(options);
+  RawClient idle(server.port()), late(server.port());
+  idle.send(get("/health/live"));
+  EXPECT_EQ(idle.response().status, 200);
+  ASSERT_TRUE(eventually([&] { return server.server->counts().connections == 2; }));
+  std::this_thread::sleep_for(milliseconds(50));  // until it waits for the request's head
+  server.service.admission().close("shutting_down", "the server is shutting down");
+  EXPECT_TRUE(server.server->drain(milliseconds(0)));
+  EXPECT_TRUE(idle.is_closed());
+  std::this_thread::sleep_for(milliseconds(50));  // and it has heard of the end
+  late.send(post("/v1/completions", kGoodBody));
+  const Response r = late.response();
+  ASSERT_EQ(r.status, 503);
+  EXPECT_EQ(error_code_of(r), "shutting_down");
+  EXPECT_EQ(r.headers.at("Connection"), "close");
+  EXPECT_TRUE(late.is_closed());
 }
 
 }  // namespace
