@@ -58,7 +58,8 @@ class ConnectionPlace {
 };
 
 // Runs in the one thread of its socket's context. All of its waiting is for `wake_`: reads, writes, timers and
-// other threads set what they have to tell and wake it.
+// other threads set what they have to tell and wake it. Its life and what it reads of requests is in connection.cpp, how
+// they are answered in connection_answers.cpp, and what both wait for in connection_waiting.cpp.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(std::shared_ptr<ServerState> state, std::unique_ptr<ConnectionPlace> place,
@@ -76,6 +77,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   struct Exchange;  // one that is answered
   struct Lent;      // an answer at the workers'
 
+  static constexpr size_t kReadBytes = 8 << 10;
+
   Awaitable<void> run(bool tls);
   Awaitable<bool> serve();
   std::chrono::milliseconds time_for_head() const;
@@ -85,6 +88,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool has_small_body(const RequestReader& reader, const Exchange& exchange) const;
   void check_head(Exchange& exchange);
   bool asks_to_go_on(const Exchange& exchange) const;
+  Awaitable<void> close();
+
   Awaitable<bool> answer(Exchange& exchange, RequestReader& reader);
   Awaitable<bool> work(Exchange& exchange, const std::shared_ptr<Job>& job);
   Awaitable<bool> reply(Exchange& exchange, const HttpReply& whole);
@@ -92,7 +97,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<void> lend(std::shared_ptr<Lent> lent, Clock::time_point end);
   std::string head_of(Exchange& exchange, int status, const std::string& type,
                       const Headers& headers, const std::string& framing) const;
-  Awaitable<void> close();
 
   void notify();
   Awaitable<void> wait(Clock::time_point until = Clock::time_point::max());
