@@ -1,4 +1,7 @@
 // OpenAI's API over engines: what each route of the server does.
+//
+// Routes and what is only looked up are in service.cpp, requests that engines compute in service_generation.cpp, their
+// prompts in service_prompts.cpp, and what an admin changes in service_weights.cpp.
 #pragma once
 
 #include <memory>
