@@ -54,6 +54,8 @@ ReplyForm form_of(const ChatRequest& request);
 // An event of a server-sent stream.
 std::string sse_frame(std::string_view data);
 
+// What comes of a choice is taken apart in generation_reply.cpp, the events of a stream are written in
+// generation_reply_events.cpp, whole answers, and what both have in common, in generation_reply_body.cpp.
 class GenerationReply {
  public:
   // prompts: as they were computed; choice i belongs to prompt i / n. The tokenizer must outlive this object.
