@@ -17,6 +17,7 @@
 #include "commands/version.h"
 #include "commands/whole_number.h"
 #include "engine/core/cpu.h"
+#include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/comm/launcher_environment.h"
@@ -140,7 +141,10 @@ Replicas start_engines(const Arguments& args, ServedModel& model, ServingMetrics
     engines.push_back(std::make_unique<Engine>(
         model.make_executor(replica), config, limits.blocks, limits.block_tokens,
         [&told](const StepReport& report) { told.step(report); }, model.make_drafter()));
-    engines.back()->between_steps([&] { model.move_here(); });
+    engines.back()->between_steps([&] {
+      if (model.replicas() > 1) name_thread("engine", replica);
+      model.move_here();
+    });
   }
   // As SGLang's router has it (64) for as many sequences as run by default.
   const BalanceRule rule{.absolute = std::max<int64_t>(limits.sequences / 4, 1)};

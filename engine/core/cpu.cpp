@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/thread_name.h"
 
 namespace trireme {
 namespace {
@@ -124,6 +125,8 @@ void pin_team(int first, int threads) {
   omp_set_num_threads(threads);
 #pragma omp parallel num_threads(threads)
   {
+    if (const int member = omp_get_thread_num(); member > 0)
+      name_thread("compute", static_cast<size_t>(member));
     const auto slot = static_cast<size_t>(first + omp_get_thread_num()) % g_cores.size();
     cpu_set_t set;
     CPU_ZERO(&set);

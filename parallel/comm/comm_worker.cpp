@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/core/cpu.h"
+#include "engine/core/thread_name.h"
 
 namespace trireme {
 namespace {
@@ -202,6 +203,7 @@ void CommWorker::ensure_thread() {
 }
 
 void CommWorker::loop() {
+  name_thread("comm");
   std::unique_lock lock(mutex_);
   if (core_count_ > 0) allow_cores(first_core_, core_count_);
   const auto due = [this] {

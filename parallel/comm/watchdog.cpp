@@ -10,6 +10,8 @@
 #include <csignal>
 #include <system_error>
 
+#include "engine/core/thread_name.h"
+
 namespace trireme {
 namespace {
 
@@ -155,6 +157,7 @@ bool Watchdog::sleep(double seconds) const {
 }
 
 void Watchdog::loop() {
+  name_thread("watchdog");
   block_all_signals();
   auto last = Clock::now(), beaten = last;
   double pause = 0;

@@ -2,6 +2,8 @@
 
 #include <csignal>
 
+#include "engine/core/thread_name.h"
+
 namespace trireme {
 namespace {
 
@@ -47,6 +49,7 @@ void Heartbeat::loop() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  name_thread("heartbeat");
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, kBeatPeriod, [&] { return stop_; })) {
     try {

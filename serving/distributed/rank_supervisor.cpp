@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 
 namespace trireme {
@@ -198,6 +199,7 @@ void RankSupervisor::loop() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  name_thread("ranks", static_cast<size_t>(config_.place.number));
   milliseconds next = kFirstPause;
   for (;;) {
     const std::string why = run_group();

@@ -1,6 +1,7 @@
 #include "serving/distributed/rank_weights.h"
 
 #include "engine/core/cpu.h"
+#include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 #include "serving/distributed/records.h"
 
@@ -94,6 +95,7 @@ bool WeightsFollower::take(const Message& message) {
 
 void WeightsFollower::begin(std::function<void()> work) {
   worker_ = std::thread([work = std::move(work)] {
+    name_thread("loader");
     // The core that this thread comes from computes steps.
     allow_cores(0, available_cores());
     try {

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "engine/core/error.h"
+#include "engine/core/thread_name.h"
 
 namespace trireme {
 namespace {
@@ -191,6 +192,7 @@ void Engine::hand_in(std::vector<Incoming> incoming) {
 }
 
 void Engine::loop() {
+  name_thread("engine");
   while (take_incoming()) {
     change_if_due();
     if (!failure().empty() || scheduler_.idle()) continue;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "engine/core/file_limit.h"
+#include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 #include "serving/http/connection.h"
 
@@ -105,7 +106,7 @@ class HttpServer::Impl {
  private:
   using Context = asio::io_context;
   void listen();
-  static void run(Context& context);
+  static void run(Context& context, size_t number);
   asio::awaitable<void> accept_connections();
   void welcome(tcp::socket socket, const tcp::endpoint& peer);
 
@@ -132,11 +133,13 @@ HttpServer::Impl::Impl(HttpConfig config, Routes routes,
   listen();
   raise_file_limit(given.limits.connections + 256);
   asio::co_spawn(*contexts_[0], accept_connections(), asio::detached);
-  for (const auto& context : contexts_) threads_.emplace_back([&context] { run(*context); });
+  for (size_t i = 0; i < contexts_.size(); ++i)
+    threads_.emplace_back([&context = *contexts_[i], i] { run(context, i); });
 }
 
 // What a handler throws, memory that is not there as a rule, ends nothing but the handler.
-void HttpServer::Impl::run(Context& context) {
+void HttpServer::Impl::run(Context& context, size_t number) {
+  name_thread("http", number);
   for (bool done = false; !done;) {
     try {
       context.run();

@@ -1,5 +1,6 @@
 #include "serving/http/weight_reload.h"
 
+#include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 #include "serving/api/json_writer.h"
 
@@ -96,6 +97,7 @@ std::unique_ptr<PendingReply> WeightReload::begin(const char* doing,
   const auto outcome = std::make_shared<Outcome>();
   auto reply = std::make_unique<Reply>(outcome);
   thread_ = std::thread([this, work = std::move(work), outcome] {
+    name_thread("loader");
     HttpReply made = work();
     {
       const std::lock_guard held(mutex_);

@@ -1,11 +1,16 @@
 #include "serving/http/work_queue.h"
 
+#include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 
 namespace trireme {
 
 WorkQueue::WorkQueue(int threads, const WorkLimits& limits) : limits_(limits) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  for (int i = 0; i < threads; ++i)
+    threads_.emplace_back([this, i] {
+      name_thread("worker", static_cast<size_t>(i));
+      run();
+    });
 }
 
 WorkQueue::~WorkQueue() { stop(); }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
 #include "serving/api/json_writer.h"
 #include "serving/router/forwarding.h"
@@ -94,6 +95,7 @@ Router::Impl::Impl(RouterConfig its_config)
 
 // What a handler throws, memory that is not there as a rule, ends nothing but the handler.
 void Router::Impl::run() {
+  name_thread("router");
   for (bool done = false; !done;) {
     try {
       context_->run();

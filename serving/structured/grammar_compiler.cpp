@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/core/thread_name.h"
+
 namespace trireme {
 namespace {
 
@@ -19,7 +21,11 @@ int64_t bytes_of(const GrammarSource& source) {
 GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenTrie> trie, const GrammarLimits& limits,
                                  int threads, int64_t bytes)
     : trie_(std::move(trie)), limits_(limits), bytes_(bytes) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  for (int i = 0; i < threads; ++i)
+    threads_.emplace_back([this, i] {
+      name_thread("grammar", static_cast<size_t>(i));
+      work();
+    });
 }
 
 GrammarCompiler::~GrammarCompiler() {

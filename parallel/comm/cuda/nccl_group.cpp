@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/core/thread_name.h"
 #include "parallel/comm/operation.h"
 
 namespace trireme::cuda {
@@ -60,6 +61,7 @@ void NcclWatch::abort_all() noexcept {
 }
 
 void NcclWatch::loop() {
+  name_thread("nccl-watch");
   try {
     use_device(gpu_);
   } catch (const std::exception& error) {
