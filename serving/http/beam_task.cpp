@@ -18,10 +18,12 @@ BeamTask::BeamTask(Replicas& engines, ServingMetrics& metrics, BeamWork work)
   prompt_tokens_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
 }
 
-BeamTask::~BeamTask() {
+BeamTask::~BeamTask() { leave("abort"); }
+
+void BeamTask::leave(const char* reason) noexcept {
   try {
     mailbox_->close();
-    give_up("abort");
+    give_up(reason);
   } catch (const std::exception& error) {
     log_error("a beam search is not cancelled: ", error.what());
   }

@@ -34,6 +34,7 @@ class BeamTask final : public PendingReply {
 
   void start(std::function<void()> wake) override;
   Part take() override;
+  void failed() noexcept override { leave("error"); }
   std::string error_event(const ApiError& error) const override;
 
  private:
@@ -63,6 +64,7 @@ class BeamTask final : public PendingReply {
   void accept(Letter& letter);
   void finish(size_t number);
   void count(size_t choice, const Search& search);
+  void leave(const char* reason) noexcept;
   void give_up(const char* reason);
   EngineMetrics& metrics_of(const Search& search) const;
 

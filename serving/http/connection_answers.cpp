@@ -17,13 +17,14 @@ ApiError deadline_error() {
   return {504, "the request's own time has passed", "", "deadline_exceeded"};
 }
 
-// Calls one of them; what it throws ends the answer.
+// Calls its start() or take(), or throws what its work threw; what is thrown ends the answer.
 template <class Call>
-PendingReply::Part part_of(const PendingReply& pending, const std::string& id, bool begun,
+PendingReply::Part part_of(PendingReply& pending, const std::string& id, bool begun,
                            const Call& call) {
   try {
     return call();
   } catch (const std::exception& error) {
+    pending.failed();
     const ApiError told = api_error_of(error, id);
     if (begun) return {.events = pending.error_event(told), .done = true, .failed = true};
     return {.whole = reply_of(told), .done = true};

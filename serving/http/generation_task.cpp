@@ -87,22 +87,25 @@ GenerationTask::GenerationTask(Replicas& engines, ServingMetrics& metrics, Gener
   prompt_tokens_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
 }
 
-GenerationTask::~GenerationTask() {
+GenerationTask::~GenerationTask() { leave("abort"); }
+
+void GenerationTask::leave(const char* reason) noexcept {
   try {
     mailbox_->close();
-    cancel_all();
+    cancel_all(reason);
   } catch (const std::exception& error) {
     log_error("a request is not cancelled: ", error.what());
   }
 }
 
 // Those too that no engine has yet, since their grammar is not compiled or their prompt not copied: they are counted with
-// the first engine.
-void GenerationTask::cancel_all() {
+// the first engine. reason: abort where nobody waits any more, or another sequence has failed; error where the server
+// has failed to compute them.
+void GenerationTask::cancel_all(const char* reason) {
   for (size_t i = 0; i < choices_.size(); ++i) {
     if (choices_[i].ended) continue;
     if (choices_[i].id != 0) engines_.cancel(choices_[i].id);
-    end(i, "abort", Clock::now());
+    end(i, reason, Clock::now());
   }
 }
 
@@ -190,7 +193,7 @@ PendingReply::Part GenerationTask::take() {
     check_size(part);
   }
   if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done)
-    fail(engine_error(lost, false), part);
+    fail(engine_error(lost, false), part, "error");
   if (overflown && !part.done)
     fail(ApiError(408,
                   concat("the client takes its answer too slowly: more than ", work_.limits.unread,
@@ -283,14 +286,14 @@ void GenerationTask::fail_sequence(const SequenceEvent& event, Part& part) {
   fail(error, part);
 }
 
-void GenerationTask::fail(const ApiError& error, Part& part) {
+void GenerationTask::fail(const ApiError& error, Part& part, const char* reason) {
   part.done = true;
   part.failed = work_.stream && (begun_ || !part.events.empty());
   if (part.failed)
     part.events += error_event(error);
   else
     part.whole = reply_of(error);
-  cancel_all();
+  cancel_all(reason);
 }
 
 // Log-probabilities of a long text are many times as large as the text. Of a stream it is the events that are to be

@@ -61,6 +61,7 @@ class GenerationTask final : public PendingReply {
 
   void start(std::function<void()> wake) override;
   Part take() override;
+  void failed() noexcept override { leave("error"); }
   std::string error_event(const ApiError& error) const override;
 
  private:
@@ -88,8 +89,9 @@ class GenerationTask final : public PendingReply {
   void count_prompt(size_t prompt) const;
   EngineMetrics& metrics_of(const Choice& choice) const;
   void fail_sequence(const SequenceEvent& event, Part& part);
-  void fail(const ApiError& error, Part& part);
-  void cancel_all();
+  void fail(const ApiError& error, Part& part, const char* reason = "abort");
+  void leave(const char* reason) noexcept;
+  void cancel_all(const char* reason);
 
   Replicas& engines_;
   ServingMetrics& metrics_;

@@ -179,45 +179,81 @@ TEST_F(Metrics, CountChoicesOfAPromptAndEmbeddings) {
   EXPECT_EQ(value("prompt_tokens_total"), 3 + 2 + 2 + 1);
 }
 
-// Wherever they are when their client leaves: each is counted, and once.
-TEST_F(Metrics, CountWhoLeavesBeforeAnEngineHasIt) {
-  const Routes routes = server.service.routes();
-  std::string none;
-  const auto asked = [&](const std::string& more) {
+// On their way to an engine.
+class MetricsOnTheWay : public Metrics {
+ protected:
+  std::unique_ptr<PendingReply> asked(const std::string& more) {
     HttpRequest request;
     request.body = R"({"model":"m","max_tokens":3,)" + more;
+    std::string none;
     return routes.find("POST", "/v1/completions", none)->handle(request).pending;
-  };
-  const auto aborted = [&] {
+  }
+  // Sequences that ended, by their reasons: those that stopped, of the right length, aborted, failed.
+  std::vector<double> ends() {
     look();
-    const std::string series =
-        "vllm:request_success_total{engine=\"0\",finished_reason=\"abort\",model_name=\"m\"} ";
-    return std::stod(text.substr(text.find(series) + series.size()));
-  };
+    std::vector<double> out;
+    for (const char* reason : {"stop", "length", "abort", "error"}) {
+      const std::string series =
+          concat("vllm:request_success_total{engine=\"0\",finished_reason=\"", reason,
+                 "\",model_name=\"m\"} ");
+      out.push_back(std::stod(text.substr(text.find(series) + series.size())));
+    }
+    return out;
+  }
+  using Ends = std::vector<double>;
+
+  const Routes routes = server.service.routes();
   const std::string of_long = R"("n":40,"prompt":")" + std::string(450, 'p') + "\"}";
+};
+
+// Wherever they are when their client leaves: each is counted, and once.
+TEST_F(MetricsOnTheWay, CountWhoLeaves) {
   ASSERT_GT(40 * 450 * int64_t{sizeof(int32_t)}, kQuickBytes);
   asked(of_long).reset();  // a worker has read it, and nobody waits for it any more
-  EXPECT_EQ(aborted(), 40);
+  EXPECT_EQ(ends(), (Ends{0, 0, 40, 0}));
   auto waiting = asked(of_long);
   waiting->start([] {});
   const auto work = waiting->take().work;
   ASSERT_TRUE(work);  // which no worker comes to
   waiting.reset();
-  EXPECT_EQ(aborted(), 80);
+  EXPECT_EQ(ends(), (Ends{0, 0, 80, 0}));
   auto entered = asked(of_long);
   entered->start([] {});
   server.gate.hold();
   entered->take().work();
   entered.reset();
-  EXPECT_EQ(aborted(), 120);
+  EXPECT_EQ(ends(), (Ends{0, 0, 120, 0}));
   server.gate.release();
-  EXPECT_EQ(server
-                .ask(post("/v1/completions", R"({"model":"m","prompt":"a","structured_outputs":)"
-                                             R"({"regex":"(?=a)b"}})"))
-                .status,
-            400);
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
-  EXPECT_EQ(aborted(), 120);
+}
+
+// What the server could not bring to an engine has not been cancelled.
+TEST_F(MetricsOnTheWay, CountWhatFailsAsErrors) {
+  auto failing = asked(of_long);
+  failing->start([] {});
+  ASSERT_TRUE(failing->take().work);
+  failing->failed();
+  EXPECT_EQ(ends(), (Ends{0, 0, 0, 40}));
+  failing.reset();
+  EXPECT_EQ(ends(), (Ends{0, 0, 0, 40}));
+  auto beams = asked(R"("n":2,"use_beam_search":true,"temperature":0,"prompt":"p"})");
+  beams->failed();
+  beams.reset();
+  EXPECT_EQ(ends(), (Ends{0, 0, 0, 42}));
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
+// As those of vLLM that its frontend refuses.
+TEST_F(MetricsOnTheWay, CountNothingThatIsRefused) {
+  const auto status = [&](const std::string& body) {
+    return server.ask(post("/v1/completions", body)).status;
+  };
+  EXPECT_EQ(status(R"({"model":"an-adapter","prompt":"a"})"), 404);
+  EXPECT_EQ(status(R"({"model":"m","prompt":")" + std::string(600, 'p') + "\"}"), 400);
+  EXPECT_EQ(status(R"({"model":"m","prompt":"a","structured_outputs":{"regex":"(?=a)b"}})"), 400);
+  EXPECT_EQ(status(R"({"model":"m","prompt":"a","max_tokens":3,"ignore_eos":true})"), 200);
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+  EXPECT_EQ(ends(), (Ends{0, 1, 0, 0}));
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace {
 // Gives one part after the other.
 class Parts final : public PendingReply {
  public:
-  explicit Parts(std::vector<Part> parts) : parts_(std::move(parts)) {}
+  Parts(std::vector<Part> parts, std::atomic<int>& failures)
+      : parts_(std::move(parts)), failures_(failures) {}
   void start(std::function<void()> wake) override {
     if (parts_.empty()) throw std::runtime_error("a secret");
     wake_ = std::move(wake);
@@ -24,24 +25,29 @@ class Parts final : public PendingReply {
     if (!part.done) wake_();
     return part;
   }
+  void failed() noexcept override { ++failures_; }
   std::string error_event(const ApiError& error) const override {
     return concat("data: ", error.error_code(), "\n\n");
   }
 
  private:
   std::vector<Part> parts_;
+  std::atomic<int>& failures_;
   size_t next_ = 0;
   std::function<void()> wake_;
 };
 
-std::string answer(const std::vector<PendingReply::Part>& parts) {
+// failures: how often the answer is told that it has failed.
+std::string answer(const std::vector<PendingReply::Part>& parts, int failures = 0) {
+  std::atomic<int> told = 0;
   Routes routes;
   routes.add({.method = "GET", .path = "/", .handle = [&](HttpRequest&) {
-                return HttpAnswer{{}, std::make_unique<Parts>(parts)};
+                return HttpAnswer{{}, std::make_unique<Parts>(parts, told)};
               }});
   HttpServer server({.port = 0}, std::move(routes));
   const test::Response response =
       test::ask(server.port(), "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(told, failures);
   return response.complete ? response.body : "incomplete: " + response.body;
 }
 
@@ -55,10 +61,10 @@ TEST(PendingReply, AStreamEndsWithItsLastEventOrAfterIt) {
 
 // Who waits is told, and not what it was.
 TEST(PendingReply, WhatItThrowsIsAnError) {
-  EXPECT_EQ(answer({{.events = "data: a\n\n"}}), "data: a\n\ndata: internal_error\n\n");
+  EXPECT_EQ(answer({{.events = "data: a\n\n"}}, 1), "data: a\n\ndata: internal_error\n\n");
   for (const std::vector<PendingReply::Part>& parts :
        {std::vector<PendingReply::Part>{}, std::vector<PendingReply::Part>{{}}}) {
-    const std::string body = answer(parts);
+    const std::string body = answer(parts, 1);
     EXPECT_NE(body.find(R"("code":"internal_error")"), std::string::npos) << body;
     EXPECT_EQ(body.find("secret"), std::string::npos) << body;
   }
@@ -164,7 +170,7 @@ TEST_F(PendingWork, HasNoMoreTimeThanItsRequest) {
 
 TEST(PendingReply, WorkThatFailsIsAnError) {
   const PendingReply::Part work{.work = [] { throw std::runtime_error("a secret"); }};
-  const std::string body = answer({work, {.whole = HttpReply{.body = "whole"}, .done = true}});
+  const std::string body = answer({work, {.whole = HttpReply{.body = "whole"}, .done = true}}, 1);
   EXPECT_NE(body.find(R"("code":"internal_error")"), std::string::npos) << body;
   EXPECT_EQ(body.find("secret"), std::string::npos) << body;
 }
