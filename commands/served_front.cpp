@@ -1,6 +1,7 @@
 #include "commands/served_front.h"
 
 #include <future>
+#include <optional>
 
 #include "commands/draft_model.h"
 #include "commands/rank_options.h"
@@ -16,6 +17,7 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::milliseconds kMeeting{60'000};
+constexpr std::chrono::milliseconds kLook{5};  // at each replica that still loads
 
 DType dtype_named(const std::string& name) {
   for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
@@ -64,10 +66,13 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
     load_draft(options);
   start(options, line);
   try {
-    for (const auto& group : groups_) take(group->wait_until_ready());
+    wait_until_ready();
   } catch (const Error& error) {
-    // A rank has said it.
-    if (error.code() == ExitCode::kBadInput) throw ReportedError(error.what());
+    // Which rank and why, before the others have ended, which may take seconds.
+    if (replicas() > 1) log_error(error.what());
+    end_groups();
+    if (error.code() == ExitCode::kBadInput)
+      throw ReportedError(error.what());  // a rank has said it
     throw;
   }
   if (draft_ != nullptr) divide_memory_of_draft(options);
@@ -102,8 +107,23 @@ void FrontModel::move_here() {
   allow_cores(0, available_cores());
 }
 
+// What one replica fails by is known at once, whatever the others still load.
+void FrontModel::wait_until_ready() {
+  std::vector<std::optional<RankReady>> ready(groups_.size());
+  for (size_t missing = ready.size(); missing > 0;) {
+    for (size_t replica = 0; replica < ready.size(); ++replica) {
+      if (ready[replica]) continue;
+      ready[replica] = groups_[replica]->wait_until_ready(kLook);
+      if (ready[replica]) --missing;
+    }
+  }
+  for (const std::optional<RankReady>& one : ready) take(*one);
+}
+
+FrontModel::~FrontModel() { end_groups(); }
+
 // All replicas' ranks end at the same time.
-FrontModel::~FrontModel() {
+void FrontModel::end_groups() {
   std::vector<std::future<void>> ends;
   ends.reserve(groups_.size());
   for (auto& group : groups_)

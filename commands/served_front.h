@@ -33,6 +33,8 @@ class FrontModel final : public ServedModel {
 
  private:
   void start(const ServedModelOptions& options, const CommandLine& line);
+  void wait_until_ready();
+  void end_groups();
   void take(const RankReady& ready);
   void load_draft(const ServedModelOptions& options);
   void divide_memory_of_draft(const ServedModelOptions& options);

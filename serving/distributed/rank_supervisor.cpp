@@ -44,10 +44,16 @@ RankSupervisor::~RankSupervisor() {
 }
 
 RankReady RankSupervisor::wait_until_ready() {
+  for (;;)
+    if (const std::optional<RankReady> ready = wait_until_ready(kMeeting)) return *ready;
+}
+
+std::optional<RankReady> RankSupervisor::wait_until_ready(milliseconds limit) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return first_.has_value() || failed_ != ExitCode::kDone; });
-  if (!first_) throw Error(why_, failed_);
-  return *first_;
+  const auto known = [&] { return first_.has_value() || failed_ != ExitCode::kDone; };
+  if (!changed_.wait_for(lock, limit, known)) return {};
+  if (!first_) throw Error(concat(name_, why_), failed_);
+  return first_;
 }
 
 void RankSupervisor::listen(Listener listener) {

@@ -52,8 +52,10 @@ class RankSupervisor {
   RankSupervisor& operator=(const RankSupervisor&) = delete;
 
   // Waits for the first start. Where it fails it is not tried again: Error with the exit code of the rank that failed,
-  // which has said why.
+  // which has said why; it names the replica where there are others.
   RankReady wait_until_ready();
+  // The same, but no longer than that; absent: they are still being started.
+  std::optional<RankReady> wait_until_ready(std::chrono::milliseconds limit);
   // From now on; once this returns the one before is not called any more.
   void listen(Listener listener);
   // Error(kLostRank) with kRanksLost when a rank is lost meanwhile, or was before and all are not ready again; whatever

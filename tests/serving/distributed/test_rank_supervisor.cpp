@@ -277,6 +277,25 @@ TEST(RankSupervisor, SaysHowTheFirstStartFailed) {
   EXPECT_THROW(ranks.execute(plan_of(1, 3)), Error);
 }
 
+// One of several replicas says which it is, and does so while another one has not come so far.
+TEST(RankSupervisor, SaysWhichReplicaFailedBeforeTheOthersAreReady) {
+  RankSupervisor slow({.command = {"/bin/sleep", "60"}, .place = {.number = 0, .groups = 2}});
+  RankSupervisor failed(
+      {.command = {"/bin/sh", "-c", "exit 1"}, .place = {.number = 1, .groups = 2}});
+  std::string why;
+  for (int looks = 0; why.empty() && looks < 400; ++looks) {
+    EXPECT_FALSE(slow.wait_until_ready(milliseconds(25)));
+    try {
+      EXPECT_FALSE(failed.wait_until_ready(milliseconds(25)));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kFailure);
+      why = error.what();
+    }
+  }
+  EXPECT_TRUE(why.starts_with("replica 1: ")) << why;
+  EXPECT_NE(why.find("exit code 1"), std::string::npos) << why;
+}
+
 // Ranks that never come are not waited for when the end is asked for.
 TEST(RankSupervisor, EndsWhileItsRanksStart) {
   const auto begin = std::chrono::steady_clock::now();
