@@ -383,7 +383,10 @@ void Engine::end_sequences(const std::string& why) {
   scheduler_.forget_steps();
   publish_counts();
   for (const auto& [id, one] : running)
-    one.listener({.finish = FinishReason::kError, .error = why, .of_engine = true});
+    one.listener({.begun = one.sequence->begun,
+                  .finish = FinishReason::kError,
+                  .error = why,
+                  .of_engine = true});
 }
 
 void Engine::end_all(const std::string& why) {

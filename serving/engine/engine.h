@@ -25,11 +25,12 @@ namespace trireme {
 
 // What has come of a sequence since the last time.
 struct SequenceEvent {
-  std::vector<ChosenToken> prompt = {};              // log-probabilities of tokens of the prompt
-  std::vector<ChosenToken> tokens = {};              // of the text; the one that ends it included
-  std::vector<float> embedding = {};                 // of the prompt, with the end
-  int64_t cached_prompt = 0;                         // tokens of the prompt that were in the cache
-  std::chrono::steady_clock::time_point begun = {};  // when it was first computed
+  std::vector<ChosenToken> prompt = {};  // log-probabilities of tokens of the prompt
+  std::vector<ChosenToken> tokens = {};  // of the text; the one that ends it included
+  std::vector<float> embedding = {};     // of the prompt, with the end
+  int64_t cached_prompt = 0;             // tokens of the prompt that were in the cache
+  // When it was first computed; none: never yet.
+  std::chrono::steady_clock::time_point begun = {};
   std::optional<FinishReason> finish = {};
   std::string error = {};  // with kError: what has happened
   // With kError: to the engine, and not by what was asked for. It may be asked for again.

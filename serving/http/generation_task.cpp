@@ -144,7 +144,7 @@ void GenerationTask::enter(const std::shared_ptr<const TextRule>& rule) {
 
 void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
   const size_t n = work_.n;
-  entered_ = Clock::now();
+  if (!moved_) entered_ = Clock::now();
   // All are handed in here, but not at once.
   const auto hold = work_.prompts.size() > 1 ? std::make_shared<WeightsHold>() : nullptr;
   for (size_t p = 0; p < work_.prompts.size(); ++p) {
@@ -158,8 +158,21 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
     mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
   }
-  work_.prompts = {};  // the engines have them
-  metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
+  // The engines have them. One text is kept for another replica until it is begun.
+  if (moved_ || choices_.size() > 1 || engines_.size() == 1) work_.prompts = {};
+  if (!moved_) metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
+}
+
+PendingReply::Part GenerationTask::enter_by_worker() {
+  return {.work = [this, rule = *std::exchange(entering_, {})] { enter_engine(rule); }};
+}
+
+// A text that was lost with its replica, and was not begun there: so it is not what the replica was lost by, and nothing of
+// it has been told. Of several texts some may have been begun.
+bool GenerationTask::can_move(const SequenceEvent& event) const {
+  const bool waited = event.of_engine && event.begun == Clock::time_point{};
+  return waited && event.error != kWeightsChange && !work_.prompts.empty() && !moved_ &&
+         engines_.failure().empty();
 }
 
 void GenerationTask::take_rule(Part& part) {
@@ -176,11 +189,7 @@ void GenerationTask::take_rule(Part& part) {
 PendingReply::Part GenerationTask::take() {
   Part part;
   take_rule(part);
-  if (entering_) {
-    part.work = [this, rule = std::move(*entering_)] { enter_engine(rule); };
-    entering_.reset();
-    return part;
-  }
+  if (entering_) return enter_by_worker();
   bool overflown = false;
   const std::vector<Letter> letters = mailbox_->look([&](Arrived& arrived) {
     overflown = arrived.overflown;
@@ -192,6 +201,7 @@ PendingReply::Part GenerationTask::take() {
     accept(letter, part);
     check_size(part);
   }
+  if (entering_) return enter_by_worker();
   if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done)
     fail(engine_error(lost, false), part, "error");
   if (overflown && !part.done)
@@ -213,6 +223,11 @@ void GenerationTask::accept(const Letter& letter, Part& part) {
   Choice& choice = choices_[letter.choice];
   if (choice.ended) return;
   const SequenceEvent& event = letter.event;
+  if (can_move(event)) {
+    moved_ = true;
+    return enter(work_.prompts.front().rule);
+  }
+  work_.prompts = {};
   if (event.finish == FinishReason::kError) {
     end(letter.choice, "error", letter.when);
     return fail_sequence(event, part);

@@ -81,6 +81,8 @@ class GenerationTask final : public PendingReply {
   int64_t bytes_to_copy() const;
   void enter(const std::shared_ptr<const TextRule>& rule);
   void enter_engine(const std::shared_ptr<const TextRule>& rule);
+  Part enter_by_worker();
+  bool can_move(const SequenceEvent& event) const;
   void take_rule(Part& part);
   void accept(const Letter& letter, Part& part);
   void check_size(Part& part);
@@ -105,6 +107,7 @@ class GenerationTask final : public PendingReply {
   std::optional<std::shared_ptr<const TextRule>> entering_;  // by a worker, with this rule
   int64_t prompt_tokens_ = 0;                                // not computed yet
   bool begun_ = false;                                       // an event of the stream has been told
+  bool moved_ = false;  // to another replica than the one that it came to
 };
 
 }  // namespace trireme

@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 
 class TwoReplicas : public testing::Test {
  protected:
+  explicit TwoReplicas(const RecordedServerOptions& given = options()) : server(given) {}
   static std::string body(const std::string& prompt, int tokens, const std::string& more = "") {
     return concat(R"({"model":"m","temperature":0,"ignore_eos":true,"max_tokens":)", tokens,
                   R"(,"prompt":)", prompt, more, "}");
@@ -56,7 +57,7 @@ class TwoReplicas : public testing::Test {
     two.replicas = 2;
     return two;
   }
-  RecordedServer server{options()};
+  RecordedServer server;
 };
 
 TEST_F(TwoReplicas, ShareAnswers) {
@@ -108,6 +109,87 @@ TEST_F(TwoReplicas, LoseTheAnswersOfOneOnly) {
   for (const size_t engine : {0, 1}) server.engines[engine].interrupt("both are lost");
   EXPECT_EQ(server.ask(get("/health/ready")).status, 503);
   EXPECT_EQ(complete("[7]", 5).status, 503);
+}
+
+// Three that compute one sequence at a time, and do.
+class BusyReplicas : public TwoReplicas {
+ protected:
+  BusyReplicas() : TwoReplicas(busy()) {
+    for (Gate& gate : server.gates) {
+      gate.hold_after(5);
+      running.push_back(ask(concat("[", running.size() + 1, "]"), 400));
+      EXPECT_TRUE(eventually([&] { return gate.is_shut(); }));
+    }
+  }
+  static RecordedServerOptions busy() {
+    RecordedServerOptions three = options();
+    three.replicas = 3;
+    three.scheduler.max_sequences = 1;
+    return three;
+  }
+  std::unique_ptr<RawClient> ask(const std::string& prompt, int tokens, const char* more = "") {
+    auto client = std::make_unique<RawClient>(server.port());
+    client->send(post("/v1/completions", body(prompt, tokens, more)));
+    return client;
+  }
+  // Where somebody waits: its number. An engine looks between two steps at what has come.
+  size_t waits_at() {
+    size_t found = 3;
+    EXPECT_TRUE(eventually([&] {
+      for (size_t engine = 0; engine < 3; ++engine) {
+        server.gates[engine].hold_after(1);
+        if (metric("num_requests_waiting", engine) > 0) found = engine;
+      }
+      return found < 3;
+    }));
+    return found;
+  }
+  size_t lose_where_it_waits() {
+    const size_t lost = waits_at();
+    server.gates[lost].fail();
+    EXPECT_EQ(running[lost]->response().status, 503);
+    return lost;
+  }
+  void expect_moved(const char* more) {
+    const auto client = ask("[5,6]", 20, more);
+    const size_t lost = lose_where_it_waits(), other = waits_at();
+    EXPECT_NE(other, lost);
+    server.gates[other].release();
+    EXPECT_EQ(running[other]->response().status, 200);
+    const Response r = client->response();
+    EXPECT_EQ(r.status, 200) << r.body;
+    EXPECT_NE(r.body.find(R"("finish_reason":"length")"), std::string::npos) << r.body;
+    EXPECT_EQ(metric("request_success_total", lost, R"(finished_reason="error",)"), 1);
+    EXPECT_EQ(metric("request_success_total", other, R"(finished_reason="error",)"), 0);
+    EXPECT_EQ(metric("request_success_total", other, R"(finished_reason="length",)"), 2);
+    EXPECT_EQ(metric("generation_tokens_total", other), 400 + 20);
+    double entered = 0;
+    for (size_t engine = 0; engine < 3; ++engine)
+      entered += metric("request_params_n_count", engine);
+    EXPECT_EQ(entered, 4);
+  }
+
+  std::vector<std::unique_ptr<RawClient>> running;
+};
+
+TEST_F(BusyReplicas, MoveWhatWaitsOnALostOne) { expect_moved(""); }
+
+TEST_F(BusyReplicas, MoveAStreamThatWaitsOnALostOne) { expect_moved(R"(,"stream":true)"); }
+
+// Of several texts some may have been begun.
+TEST_F(BusyReplicas, MoveOneTextOnly) {
+  const auto client = ask("[5,6]", 20, R"(,"n":2)");
+  lose_where_it_waits();
+  const Response r = client->response();
+  EXPECT_EQ(r.status, 503) << r.body;
+  EXPECT_EQ(r.headers.at("Retry-After"), "1");
+}
+
+TEST_F(BusyReplicas, MoveItOnce) {
+  const auto client = ask("[5,6]", 20);
+  const size_t first = lose_where_it_waits(), second = lose_where_it_waits();
+  EXPECT_NE(first, second);
+  EXPECT_EQ(client->response().status, 503);
 }
 
 }  // namespace
