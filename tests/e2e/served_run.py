@@ -14,7 +14,7 @@ import harness
 import tiny_run
 
 PROMPT = "the oar of a"
-LENGTH = 4096
+LENGTH = 16384  # a text of it takes many times as long as this process may lie still
 WORDS = "the oar of a ship with three ranks rowing as one over a quiet sea by night".split()
 
 
@@ -94,6 +94,18 @@ class ServerTest(tiny_run.RunTest):
         self.assertEqual(answer.status, 200)
         return connection, answer
 
+    def hold(self, texts=1, **fields):
+        """The connection of a request whose texts are at no end before it is closed: so many run or wait from here on. Nothing
+        is streamed, so that nothing piles up."""
+        held = self.connect("POST", "/v1/completions", {"model": "tiny", "prompt": "a", "n": texts, "max_tokens": LENGTH - 20,
+                                                        "ignore_eos": True, **fields})
+        self.wait_for(lambda: self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting"), texts)
+        return held
+
+    def let_go(self, held):
+        held.close()
+        self.wait_for(lambda: self.metric("vllm:num_requests_running") + self.metric("vllm:num_requests_waiting"), 0)
+
     @staticmethod
     def events(answer):
         for line in answer:
@@ -106,7 +118,7 @@ class ServerTest(tiny_run.RunTest):
         self.assertEqual(len(values), 1, f"{name} in\n{text}")
         return float(values[0])
 
-    def wait_for(self, what, want=True, seconds=30):
+    def wait_for(self, what, want=True, seconds=60 * harness.PATIENCE):
         """Until what() is as wanted, which it must be before long."""
         deadline = time.monotonic() + seconds
         while (found := what()) != want and time.monotonic() < deadline:
@@ -115,9 +127,16 @@ class ServerTest(tiny_run.RunTest):
 
     def stop(self, server, expect=0):
         server.send_signal(signal.SIGTERM)
-        _, stderr = server.communicate(timeout=60)
+        _, stderr = server.communicate(timeout=120)
         self.assertEqual(server.returncode, expect, stderr)
         return stderr
+
+    def shuts_down(self):
+        """Whether the server has taken a signal that ends it: until then another one may be taken for the same."""
+        try:
+            return self.ask("GET", "/health/ready")[0] == 503
+        except (OSError, http.client.HTTPException):
+            return False  # the signal came between the connection and its request
 
     def finetune_adapter(self, name, answer):
         self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")
