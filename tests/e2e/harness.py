@@ -1,7 +1,9 @@
 """Runs the real binary: what the end-to-end tests share. TRIREME names the binary."""
 import os
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -21,6 +23,17 @@ def can_mount_tmpfs():
         if mounted.returncode == 0:
             subprocess.run(["umount", folder], check=True)
         return mounted.returncode == 0
+
+
+def has_read(connection):
+    """Whether the process at the other end, on this machine, has taken all that was sent to it."""
+    ends = [f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}"
+            for host, port in (connection.getpeername(), connection.getsockname())]
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1:3] == ends:
+            return int(fields[4].split(":")[1], 16) == 0
+    return False
 
 
 class CommandTest(unittest.TestCase):

@@ -131,12 +131,16 @@ class ServerTest(tiny_run.RunTest):
         self.assertEqual(server.returncode, expect, stderr)
         return stderr
 
-    def shuts_down(self):
-        """Whether the server has taken a signal that ends it: until then another one may be taken for the same."""
+    def shuts_down(self, port=None):
+        """Whether the server (at that port) has taken a signal that ends it: until then a second one may be taken for it."""
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=60)
         try:
-            return self.ask("GET", "/health/ready")[0] == 503
+            connection.request("GET", "/health/ready")
+            return connection.getresponse().status == 503
         except (OSError, http.client.HTTPException):
             return False  # the signal came between the connection and its request
+        finally:
+            connection.close()
 
     def finetune_adapter(self, name, answer):
         self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}")

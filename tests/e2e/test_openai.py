@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import harness
@@ -36,12 +35,6 @@ class Client(served_run.ServerTest):
     def serve(self, *arguments, **options):
         self.write("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}")
         return super().serve("--chat-template", "chat.jinja", *arguments, **options)
-
-    def shuts_down(self):
-        try:
-            return self.ask("GET", "/health/ready")[0] == 503
-        except (OSError, http.client.HTTPException):
-            return False  # the signal came between the connection and its request
 
     def test_texts(self):
         server = self.serve()
@@ -146,9 +139,9 @@ class Client(served_run.ServerTest):
     def test_an_error_of_a_stream(self):
         """What has begun with 200 cannot end with another status: an event says so, and the client raises."""
         server = self.serve()
-        # Sixteen long texts: more than what lies between the two can hold, however slowly the client reads.
-        stream = self.client().completions.create(model="tiny", prompt=PROMPT, max_tokens=served_run.LENGTH - 50, n=16,
-                                                  stream=True, extra_body={"ignore_eos": True})
+        # Its text takes many seconds, and is less than what may lie between the two, however slowly the client reads.
+        stream = self.client().completions.create(model="tiny", prompt=PROMPT, max_tokens=served_run.LENGTH - 50, stream=True,
+                                                  extra_body={"ignore_eos": True})
         pieces = iter(stream)
         next(pieces)
         server.send_signal(signal.SIGTERM)
@@ -158,7 +151,7 @@ class Client(served_run.ServerTest):
             for _ in pieces:
                 pass
         self.assertEqual(caught.exception.code, "engine_failure")
-        server.communicate(timeout=60)
+        server.communicate(timeout=120)
 
     def proxied(self, ask):
         """A client whose requests are answered by ask(path, body, number), and the statuses that it has had."""
@@ -192,13 +185,10 @@ class Client(served_run.ServerTest):
 
         def ask(path, body, number):
             """The first two find the server full."""
-            held = ()
-            if number < 2:
-                held = self.stream(prompt="a", n=40, max_tokens=4000, ignore_eos=True)
-                next(self.events(held[1]))
+            held = self.hold(40) if number < 2 else None
             got = self.connect("POST", path, body).getresponse()
-            for one in reversed(held):
-                one.close()
+            if held:
+                self.let_go(held)
             return got
         client, answers = self.proxied(ask)
         text = client.completions.create(model="tiny", prompt=PROMPT, temperature=0, max_tokens=5)
@@ -216,8 +206,8 @@ class Client(served_run.ServerTest):
         first = self.serve()
         late = self.connect("GET", "/health")
         late.getresponse().read()
-        held = self.stream(prompt="a", max_tokens=4000, ignore_eos=True)
-        next(self.events(held[1]))
+        held = self.hold()
+        port = self.port
         second = self.serve()
 
         def ask(path, body, number):
@@ -225,10 +215,10 @@ class Client(served_run.ServerTest):
                 return self.connect("POST", path, body).getresponse()
             text = json.dumps(body).encode()
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            late.sock.sendall(head.encode())  # or it would be let go as idle
-            time.sleep(0.2)
+            late.sock.sendall(head.encode())
+            self.wait_for(lambda: harness.has_read(late.sock))  # or it would be let go as idle
             first.send_signal(signal.SIGTERM)
-            time.sleep(0.2)
+            self.wait_for(lambda: self.shuts_down(port))
             late.sock.sendall(f"Content-Length: {len(text)}\r\n\r\n".encode() + text)
             got = http.client.HTTPResponse(late.sock)
             got.begin()
@@ -236,10 +226,9 @@ class Client(served_run.ServerTest):
         client, answers = self.proxied(ask)
         text = client.completions.create(model="tiny", prompt=PROMPT, temperature=0, max_tokens=5)
         self.assertEqual((answers, text.usage.completion_tokens), ([503, 200], 5))
-        for one in reversed(held):
-            one.close()
+        held.close()
         self.stop(second)
-        first.communicate(timeout=60)
+        first.communicate(timeout=120)
 
 
 if __name__ == "__main__":
