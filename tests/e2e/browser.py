@@ -18,7 +18,7 @@ class BrowserError(Exception):
 class Browser:
     """One page. What it logs as an error, throws or is refused by its security policy is in self.complaints."""
 
-    def __init__(self, timeout=30):
+    def __init__(self, timeout=120):
         self.timeout, self.next_id, self.buffer, self.complaints = timeout, 0, b"", []
         self.profile = tempfile.TemporaryDirectory(prefix="trireme-browser-", ignore_cleanup_errors=True)
         to_browser, self.write_end = os.pipe()

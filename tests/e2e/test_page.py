@@ -81,7 +81,7 @@ class Page(served_run.ServerTest):
         # The gauges know of it by the next look.
         page.wait("/ms$/.test(document.getElementById('g-ttft').textContent)")
         page.wait("/ms$/.test(document.getElementById('g-itl').textContent)")
-        self.assertEqual(page.run("document.getElementById('g-running').textContent"), "0")
+        page.wait("document.getElementById('g-running').textContent === '0'")
         self.assertRegex(page.run("document.getElementById('g-cache').textContent"), r"^\d+(\.\d)? %$")
         page.click("#clear")
         self.assertEqual(page.run("document.querySelectorAll('.turn').length"), 0)

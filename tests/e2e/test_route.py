@@ -5,7 +5,6 @@ import re
 import signal
 import socket
 import threading
-import time
 
 import fake_openai
 import harness
@@ -20,19 +19,20 @@ class RouteTest(served_run.ServerTest):
         self.addCleanup(server.close)
         return server
 
-    def route(self, *urls, arguments=(), health_timeout=1):
-        """The router's process; self.port is where it listens."""
+    def route(self, *urls, arguments=(), health_timeout=60, up=None, key=None):
+        """The router's process; self.port is where it listens. Once so many servers are up: all of them, or `up`."""
         servers = [word for url in urls for word in ("--server", url)]
         router = self.start("route", "--port", 0, "--health-interval", 0.1, "--health-timeout", health_timeout, *servers, *arguments)
         line = router.stdout.readline()
         found = re.fullmatch(r"listening on http://127\.0\.0\.1:(\d+)\n", line)
         self.assertTrue(found, line + (router.stderr.read() if router.poll() is not None else ""))
         self.port = int(found[1])
+        self.wait_for(lambda: self.series("trireme:router_server_up", key), len(urls) if up is None else up)
         return router
 
-    def series(self, name, **labels):
+    def series(self, name, key=None, **labels):
         """The sum of the values of all series of that name with these labels."""
-        _, text = self.ask("GET", "/metrics")
+        _, text = self.ask("GET", "/metrics", key=key)
         total = 0
         for found in re.finditer(rf"(?m)^{re.escape(name)}\{{(.*)\}} (\S+)$", text):
             if all(f'{key}="{value}"' in found[1] for key, value in labels.items()):
@@ -69,7 +69,7 @@ class Route(RouteTest):
         self.assertEqual(sum(hit > 0 for hit in hits), 3, "each server has a group")
         self.assertEqual(self.series("trireme:router_affinity_total", result="hit"), 9)
         self.assertEqual(self.series("trireme:router_affinity_total", result="miss"), 3)
-        self.assertEqual(self.series("trireme:router_attempts_total", end="answered"), 12)
+        self.wait_for(lambda: self.series("trireme:router_attempts_total", end="answered"), 12)
         # The router adds nothing to a text.
         self.assertEqual(self.stop(router).count("warning"), 0)
         self.port = int(servers[0][1].rsplit(":", 1)[1])
@@ -87,11 +87,11 @@ class Route(RouteTest):
         victim, url = servers[1]
         self.wait_for(lambda: self.series("trireme:router_attempts_total", server=url, end="answered") >= 4)
         victim.send_signal(signal.SIGKILL)
-        bench.join(120)
+        bench.join()
         result = json.loads((self.folder / "result.json").read_text())
-        self.assertEqual(self.series("trireme:router_server_up", server=url), 0)
+        self.wait_for(lambda: self.series("trireme:router_server_up", server=url), 0)
         self.assertEqual(self.series("trireme:router_server_up"), 2)
-        self.assertEqual(self.series("trireme:router_requests_running"), 0)
+        self.wait_for(lambda: self.series("trireme:router_requests_running"), 0)
         self.assertEqual(self.series("http_requests_total", status="5xx"), 0)
         log = self.stop(router)
         failed = [i for i, error in enumerate(result["errors"]) if error]
@@ -113,12 +113,12 @@ class Route(RouteTest):
         *_, usage, last = events
         self.assertEqual((json.loads(usage)["usage"]["completion_tokens"], last), (600, "[DONE]"))
         connection.close()
-        _, stderr = router.communicate(timeout=30)
+        _, stderr = router.communicate(timeout=120)
         self.assertEqual(router.returncode, 0, stderr)
         self.assertIsNone(server.poll())
 
     def test_who_goes_away_is_forgotten_by_the_server_too(self):
-        server = self.fake([0, *(0.05 * i for i in range(1, 400))])
+        server = self.fake([0, *(0.25 * i for i in range(1, 400))])
         router = self.route(server.url)
         connection, answer = self.stream(prompt="x", max_tokens=400)
         next(self.events(answer))
@@ -130,20 +130,21 @@ class Route(RouteTest):
         self.stop(router)
 
     def test_tokens_are_not_held_back(self):
-        server = self.fake([0.1, 0.6])
+        server = self.fake([0, 0], stalls_after=1)  # the second one never comes
         router = self.route(server.url)
-        start = time.monotonic()
-        _, answer = self.stream(prompt="x")
-        next(self.events(answer))
-        self.assertLess(time.monotonic() - start, 0.5)
+        connection, answer = self.stream(prompt="x")
+        self.assertEqual(json.loads(next(self.events(answer)))["choices"][0]["text"], " 0")
+        answer.close()
+        connection.close()
         self.stop(router)
 
     def test_another_server_is_asked(self):
         full, good = self.fake([], status=503), self.fake([0.01, 0.02])
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            gone = f"http://127.0.0.1:{free.getsockname()[1]}"
-        router = self.route(full.url, gone, good.url)
+        refuses = socket.socket()  # bound, so that nobody else has the port, but it does not listen
+        self.addCleanup(refuses.close)
+        refuses.bind(("127.0.0.1", 0))
+        gone = f"http://127.0.0.1:{refuses.getsockname()[1]}"
+        router = self.route(full.url, gone, good.url, up=2)
         for _ in range(4):
             _, answer = self.stream(prompt="x")
             self.assertEqual(len(list(self.events(answer))), 4)
@@ -170,11 +171,12 @@ class Route(RouteTest):
     def test_a_server_that_hangs_is_left(self):
         good = self.fake([0.01])
         with socket.create_server(("127.0.0.1", 0)) as hangs:
-            router = self.route(f"http://127.0.0.1:{hangs.getsockname()[1]}", good.url, health_timeout=0.3)
-            self.assertEqual(self.series("trireme:router_server_up"), 1)
+            url = f"http://127.0.0.1:{hangs.getsockname()[1]}"
+            router = self.route(url, good.url, health_timeout=0.3, up=1)
+            self.assertEqual(self.series("trireme:router_server_up", server=url), 0)
             self.stop(router)
         stalls = self.fake([0, 0.01, 0.02], stalls_after=1)
-        router = self.route(stalls.url, arguments=("--timeout", 1))
+        router = self.route(stalls.url, arguments=("--timeout", 5))
         _, answer = self.stream(prompt="x")
         *_, last = self.events(answer)
         self.assertEqual(json.loads(last)["error"]["code"], "server_timeout")
@@ -182,7 +184,7 @@ class Route(RouteTest):
 
     def test_heads_are_written_anew(self):
         server = self.fake([0.01])
-        router = self.route(server.url, arguments=("--api-key", "key"))
+        router = self.route(server.url, arguments=("--api-key", "key"), key="key")
         self.assertEqual(self.ask("POST", "/v1/completions", {})[0], 401)
         self.assertEqual(self.ask("GET", "/metrics")[0], 401)
         body = b'{"prompt": "x"}'
