@@ -42,11 +42,18 @@ class ServedRanks(served_run.ServerTest):
             threads = [thread for process in self.processes().values()
                        for thread in Path(f"/proc/{process}/task").iterdir()]
             return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
-        before = spent()
+        before, began = spent(), time.monotonic()
         time.sleep(seconds)
-        return (spent() - before) / seconds
+        return (spent() - before) / (time.monotonic() - began)
 
-    def expect_nobody_left(self, seconds=10):
+    def came_anew(self, before, ranks=None):
+        """Whether these ranks (all, but a front process) are others than they were, and all are there. It stays so, while the
+        moment in which the server is not ready may be missed."""
+        now = self.processes()
+        ranks = before.keys() - {None} if ranks is None else ranks
+        return now.keys() == before.keys() and all(now[rank] != before[rank] for rank in ranks)
+
+    def expect_nobody_left(self, seconds=60 * harness.PATIENCE):
         end = time.monotonic() + seconds
         while self.processes() and time.monotonic() < end:
             time.sleep(0.02)

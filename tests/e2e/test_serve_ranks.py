@@ -16,8 +16,10 @@ import unittest
 from harness import PATIENCE
 from served_ranks import LLAMA, PROMPT, ServedRanks
 
-LENGTH = 4096
-TOLD_WITHIN, NOT_READY_WITHIN, READY_WITHIN = 3 * PATIENCE, 1 * PATIENCE, 30 * PATIENCE
+LENGTH = 32768
+# What is printed is more than ten times as soon: there are machines on which a process lies still for seconds. That a loss is
+# known at once is a matter of arithmetic, tests/serving/distributed/test_rank_watch.cpp.
+TOLD_WITHIN, NOT_READY_WITHIN, READY_WITHIN = 15 * PATIENCE, 15 * PATIENCE, 60 * PATIENCE
 FOUR = ("--ranks", 4, "--tensor", 2, "--pipeline", 2)
 TWO = ("--ranks", 2, "--tensor", 2)
 PHASES, SIGNALS, RANKS = ("a prompt", "texts"), (signal.SIGKILL, signal.SIGSTOP), range(4)
@@ -103,9 +105,9 @@ class LostRanks(ServedRanks):
         self.assertEqual(self.metric("vllm:num_requests_running"), 0)
         before = self.metric("vllm:generation_tokens_total")
         clients = [self.client(prompt=[[i] * (LENGTH - 10) for i in range(8)], max_tokens=1, stream=True)]
-        self.wait_until(lambda: self.metric("vllm:num_requests_running") > 0, 10 * PATIENCE, "nothing runs")
+        self.wait_until(lambda: self.metric("vllm:num_requests_running") > 0, 60 * PATIENCE, "nothing runs")
         clients.append(self.client(prompt=PROMPT, max_tokens=1))
-        self.wait_until(lambda: self.metric("vllm:num_requests_waiting") == 8, 10 * PATIENCE, "nobody waits")
+        self.wait_until(lambda: self.metric("vllm:num_requests_waiting") == 8, 60 * PATIENCE, "nobody waits")
         self.assertEqual(self.metric("vllm:generation_tokens_total"), before)
         return clients
 
@@ -114,8 +116,8 @@ class LostRanks(ServedRanks):
         before = self.metric("vllm:generation_tokens_total")
         fields = {"prompt": PROMPT, "max_tokens": LENGTH - 50, "ignore_eos": True}
         clients = [self.client(n=4, stream=True, **fields), self.client(n=4, **fields)]
-        self.wait_until(lambda: self.metric("vllm:num_requests_running") == 8, 10 * PATIENCE, "nothing runs")
-        self.wait_until(lambda: self.metric("vllm:generation_tokens_total") > before + 40, 10 * PATIENCE, "nothing is written")
+        self.wait_until(lambda: self.metric("vllm:num_requests_running") == 8, 60 * PATIENCE, "nothing runs")
+        self.wait_until(lambda: self.metric("vllm:generation_tokens_total") > before + 40, 60 * PATIENCE, "nothing is written")
         self.assertTrue(all(client.is_alive() for client in clients))
         return clients
 
@@ -138,10 +140,11 @@ class LostRanks(ServedRanks):
         before = self.processes()
         clients = self.reading_prompts() if phase == "a prompt" else self.writing_texts()
         since = self.hurt(before[rank], how)
-        self.wait_until(lambda: self.readiness() == 503, NOT_READY_WITHIN, "it still says that it is ready")
+        self.wait_until(lambda: self.readiness() == 503 or self.came_anew(before), NOT_READY_WITHIN,
+                        "it still says that it is ready")
         not_ready = time.monotonic() - since
         told = self.expect_errors(clients, since)
-        self.wait_until(lambda: self.readiness() == 200, READY_WITHIN, "it does not come back")
+        self.wait_until(lambda: self.came_anew(before) and self.readiness() == 200, READY_WITHIN, "it does not come back")
         print(f"rank {rank}, {how.name} in {phase}: {told}, not ready after {not_ready:.3f} s, "
               f"ready again after {time.monotonic() - since:.3f} s", flush=True)
         self.expect_ready_again(golden)
@@ -154,11 +157,15 @@ class LostRanks(ServedRanks):
         for rank, phase, how in losses(PHASES, SIGNALS):
             with self.subTest(rank=rank, phase=phase, how=how.name):
                 self.lose(rank, phase, how, golden)
-        # With nothing under way.
-        self.hurt(self.processes()[1], signal.SIGKILL)
-        self.wait_until(lambda: self.readiness() == 503, NOT_READY_WITHIN, "it still says that it is ready")
-        status, error = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a"})
-        self.assertEqual((status, error["error"]["code"]), (503, "engine_failure"))
+        # With nothing under way: who asks then is told, unless he is so late that all are there again.
+        before = self.processes()
+        self.hurt(before[1], signal.SIGKILL)
+        status, answer = self.ask("POST", "/v1/completions", {"model": "tiny", "prompt": "a"})
+        if status == 200:
+            self.assertTrue(self.came_anew(before), answer)
+        else:
+            self.assertEqual((status, answer["error"]["code"]), (503, "engine_failure"))
+        self.wait_until(lambda: self.came_anew(before), READY_WITHIN, "it does not start them again")
         self.expect_ready_again(golden)
         self.stop(server)
         self.expect_nobody_left()
@@ -170,11 +177,11 @@ class LostRanks(ServedRanks):
                 processes = self.processes()
                 clients = self.writing_texts()
                 server.send_signal(signal.SIGTERM)
-                self.wait_until(self.refuses, 5, "it does not stop")
+                self.wait_until(self.refuses, 60 * PATIENCE, "it does not stop")
                 self.assertTrue(all(client.is_alive() for client in clients))
                 since = self.hurt(processes[rank], how)
                 told = self.expect_errors(clients, since)
-                _, stderr = server.communicate(timeout=20)
+                _, stderr = server.communicate(timeout=120)
                 print(f"rank {rank}, {how.name} while the server stops: {told}, ended after "
                       f"{time.monotonic() - since:.3f} s", flush=True)
                 self.assertEqual(server.returncode, 0, stderr)
@@ -191,7 +198,7 @@ class LostRanks(ServedRanks):
         processes = self.processes()
         self.writing_texts()
         self.hurt(processes[3], signal.SIGKILL)
-        server.communicate(timeout=20)
+        server.communicate(timeout=120)
         self.assertNotEqual(server.returncode, 0)
         self.expect_nobody_left()
 
@@ -201,12 +208,13 @@ class LostRanks(ServedRanks):
                 server = self.serve(*TWO, "--launcher", launcher)
                 golden, _ = self.golden()
                 if launcher == "mpirun":
-                    processes = self.processes()
+                    before = self.processes()
                     clients = self.writing_texts()
-                    self.expect_errors(clients, self.hurt(processes[1], signal.SIGKILL))
+                    self.expect_errors(clients, self.hurt(before[1], signal.SIGKILL))
+                    self.wait_until(lambda: self.came_anew(before), READY_WITHIN, "it does not start them again")
                     self.expect_ready_again(golden)
                 server.kill()
-                server.wait(10)
+                server.wait(60)
                 self.expect_nobody_left()
 
 

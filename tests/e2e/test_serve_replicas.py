@@ -1,10 +1,13 @@
 """A model that is there twice behind one listener: both replicas answer, as one process does; one that is lost costs its
 own requests only, and comes back with the weights that are served by then."""
 import concurrent.futures
+import contextlib
+import http.client
 import json
 import os
 import re
 import signal
+import socket
 import threading
 import time
 import unittest
@@ -14,11 +17,11 @@ import served_ranks
 import tiny_run
 from served_ranks import LLAMA, PROMPT
 
-LENGTH = 2048
+LENGTH = 32768
 KEY = "an-admins"
 TWO = ("--data-parallel-size", 2)
 PROMPTS = [PROMPT, "t", tiny_run.text(40, 3), "rowing as one over a quiet sea by night " * 3, "a ship", "ranks"]
-NOTICED_WITHIN, BACK_WITHIN = 3, 30
+NOTICED_WITHIN, BACK_WITHIN = 15, 60
 
 
 class Replicas(served_ranks.ServedRanks):
@@ -86,16 +89,22 @@ class Replicas(served_ranks.ServedRanks):
             return self.metrics("vllm:generation_tokens_total")[replica] > before
         self.wait_until(works, BACK_WITHIN, f"replica {replica} does not come back")
 
-    def read(self, answer):
-        return answer.read().decode().rstrip("\n").rsplit("data: ", 1)[1]
-
     def lose_one_of_two(self, texts):
-        """Long texts on both; those of one replica end with an error, those of the other at their own ends."""
-        streams = [self.stream(prompt=[[i]], max_tokens=LENGTH - 50, ignore_eos=True)[1] for i in range(6)]
-        for stream in streams:
-            stream.readline()
-        running = self.metrics("vllm:num_requests_running")
-        self.assertEqual(running, [3, 3])
+        """Long texts on both, streamed and not; those of one replica end with an error, those of the other go on."""
+        clients = [self.connect("POST", "/v1/completions", {"model": "tiny", "prompt": [[i]], "max_tokens": LENGTH - 50,
+                                                            "ignore_eos": True, "stream": i < 3}) for i in range(6)]
+        ends, sockets = [], [client.sock for client in clients]
+
+        def read(client):
+            with contextlib.suppress(OSError, ValueError, http.client.HTTPException):  # who goes on is left
+                for line in client.getresponse():
+                    line = line.removeprefix(b"data: ")
+                    if line.startswith((b'{"error"', b"[DONE]")):
+                        ends.append(line.decode())
+        readers = [threading.Thread(target=read, args=(client,)) for client in clients]
+        for reader in readers:
+            reader.start()
+        self.wait_until(lambda: self.metrics("vllm:num_requests_running") == [3, 3], 60, "not three on each")
         ready, done = [], threading.Event()
 
         def watch():
@@ -106,19 +115,24 @@ class Replicas(served_ranks.ServedRanks):
         self.lose(1)
         self.wait_until(lambda: self.metrics("vllm:num_requests_running")[1] == 0, NOTICED_WITHIN, "nobody notices")
         self.assertEqual(self.texts(), texts)  # by the other one
-        ends = [self.read(stream) for stream in streams]
+        self.wait_until(lambda: len(ends) == 3, 60, "not all are told")
         self.expect_back(1)
         done.set()
         watcher.join()
-        self.assertEqual(ends.count("[DONE]"), 3, ends)
+        self.assertEqual(self.metrics("vllm:num_requests_running")[0], 3)
         for end in ends:
-            if end != "[DONE]":
-                self.assertEqual(json.loads(end)["error"]["code"], "engine_failure")
+            self.assertEqual(json.loads(end)["error"]["code"], "engine_failure")
         self.assertEqual(set(ready), {200})
         # The ranks of the other one are those of before.
         now, size = self.processes(), (len(self.ranks) - 1) // 2
         for rank, process in self.ranks.items():
             self.assertEqual(now[rank] == process, rank is None or rank < size, rank)
+        for leaving in sockets:
+            with contextlib.suppress(OSError):  # the server has closed it
+                leaving.shutdown(socket.SHUT_RDWR)
+        for reader in readers:
+            reader.join()
+        self.assertEqual(len(ends), 3)
 
     def replace_while_one_is_lost(self, model):
         self.lose(0)
