@@ -73,7 +73,7 @@ class Dense(Layouts, ServedRanks):
 
     def stop_ranks(self, server):
         os.kill(self.processes()[0], signal.SIGTERM)
-        server.communicate(timeout=60)
+        server.communicate(timeout=120)
         self.assertEqual(server.returncode, 0)
 
     def test_echo_is_what_eval_says(self):
@@ -126,7 +126,7 @@ class Dense(Layouts, ServedRanks):
         os.kill(processes[2], signal.SIGTERM)
         self.complete(max_tokens=5)
         os.kill(processes[0], signal.SIGTERM)
-        _, stderr = server.communicate(timeout=60)
+        _, stderr = server.communicate(timeout=120)
         self.assertEqual(server.returncode, 0, stderr)
         self.expect_nobody_left()
 

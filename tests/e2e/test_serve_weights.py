@@ -18,6 +18,7 @@ KEY = "an-admins"
 PROMPT = served_ranks.PROMPT
 ARGUMENTS = ("--admin-api-key", KEY)
 STEPS = 200
+LENGTH = 16384  # a text of it is at no end before the weights have changed
 
 
 class Weights(harness.CommandTest):
@@ -41,7 +42,8 @@ class Weights(harness.CommandTest):
         for name, seed, steps, changes in (("run", 7, STEPS, {}), ("other", 8, STEPS, {}),
                                            ("wide", 9, 5, {"hidden_size": 64, "head_dim": 8}),
                                            ("large", 9, 5, {"vocab_size": 200_000})):
-            config = tiny_run.config(model={**served_ranks.LLAMA, **changes}, seed=seed, train_steps=steps,
+            model = {**served_ranks.LLAMA, "max_position_embeddings": LENGTH, **changes}
+            config = tiny_run.config(model=model, seed=seed, train_steps=steps,
                                      output_dir=str(self.models / name), checkpoint={}, evaluation={"eval_iters": 0})
             config["data"]["valid_data_path"] = "train"
             self.write("run.json", json.dumps(config))
@@ -49,7 +51,7 @@ class Weights(harness.CommandTest):
 
     serve, connect, ask = served_ranks.ServedRanks.serve, served_ranks.ServedRanks.connect, served_ranks.ServedRanks.ask
     processes, stop = served_ranks.ServedRanks.processes, served_ranks.ServedRanks.stop
-    expect_nobody_left = served_ranks.ServedRanks.expect_nobody_left
+    came_anew, expect_nobody_left = served_ranks.ServedRanks.came_anew, served_ranks.ServedRanks.expect_nobody_left
 
     def written(self, model, *arguments):
         text, _ = self.trireme("generate", model, "--prompt", PROMPT, "--temperature", 0, "--max-new-tokens", 30, *arguments)
@@ -77,14 +79,21 @@ class Weights(harness.CommandTest):
                 status, answer = self.complete()
                 answers.append((began, before and not asked.is_set(), status, answer))
 
-        clients = [threading.Thread(target=client) for _ in range(4)]
+        def wait_for(condition):
+            end = time.monotonic() + 120
+            while not condition():
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+
+        clients = [threading.Thread(target=client, daemon=True) for _ in range(4)]
+        self.addCleanup(done.set)
         for one in clients:
             one.start()
-        time.sleep(0.2)
+        wait_for(lambda: any(before for _, before, _, _ in answers))
         asked.set()
         status, answer = self.replace(model="other")
         replaced = time.monotonic()
-        time.sleep(0.2)
+        wait_for(lambda: any(began > replaced for began, _, _, _ in answers))
         done.set()
         for one in clients:
             one.join()
@@ -120,9 +129,9 @@ class Weights(harness.CommandTest):
     def test_in_one_process(self):
         server, old, new = self.check()
         # Back again, under texts that go on and on.
-        for mode in ("abort", "keep"):
+        for mode, tokens in (("abort", LENGTH - 50), ("keep", 1000)):
             connection = self.connect("POST", "/v1/completions", {
-                "model": "tiny", "prompt": PROMPT, "max_tokens": 400, "ignore_eos": True, "stream": True}, KEY)
+                "model": "tiny", "prompt": PROMPT, "max_tokens": tokens, "ignore_eos": True, "stream": True}, KEY)
             answer = connection.getresponse()
             answer.readline()
             status, state = self.replace(model="run", mode=mode)
@@ -170,17 +179,17 @@ class Weights(harness.CommandTest):
 
     def stop_leader(self, server):
         os.kill(self.processes()[0], signal.SIGTERM)
-        server.communicate(timeout=60)
+        server.communicate(timeout=120)
         self.assertEqual(server.returncode, 0)
 
     def test_ranks_that_start_again_have_them_too(self):
         server, _, new = self.check("--ranks", 2, "--pipeline", 2)
-        os.kill(self.processes()[1], signal.SIGKILL)
-        end = time.monotonic() + 30
-        while self.ask("GET", "/health/ready")[0] == 200 and time.monotonic() < end:
-            time.sleep(0.01)
-        while self.ask("GET", "/health/ready")[0] != 200 and time.monotonic() < end:
-            time.sleep(0.05)
+        before = self.processes()
+        os.kill(before[1], signal.SIGKILL)
+        end = time.monotonic() + 120
+        while not self.came_anew(before) or self.ask("GET", "/health/ready")[0] != 200:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
         self.assertEqual(self.text(), new)
         self.stop(server)
         self.expect_nobody_left()
