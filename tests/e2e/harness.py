@@ -5,6 +5,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -34,6 +36,26 @@ def has_read(connection):
         if fields[1:3] == ends:
             return int(fields[4].split(":")[1], 16) == 0
     return False
+
+
+class Noise:
+    """The longest that a thread of ours overslept: how far this machine is from prompt."""
+
+    def __enter__(self):
+        self.worst, self.stop = 0.0, threading.Event()
+        self.thread = threading.Thread(target=self._measure, daemon=True)
+        self.thread.start()
+        return self
+
+    def _measure(self):
+        while not self.stop.is_set():
+            begin = time.monotonic()
+            time.sleep(0.01)
+            self.worst = max(self.worst, time.monotonic() - begin - 0.01)
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
 
 
 class CommandTest(unittest.TestCase):

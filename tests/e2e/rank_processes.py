@@ -27,26 +27,6 @@ class Lines:
             self.lines.append((time.monotonic(), line.rstrip("\n")))
 
 
-class Noise:
-    """The longest that a thread of ours overslept: how far this machine is from prompt."""
-
-    def __enter__(self):
-        self.worst, self.stop = 0.0, threading.Event()
-        self.thread = threading.Thread(target=self._measure, daemon=True)
-        self.thread.start()
-        return self
-
-    def _measure(self):
-        while not self.stop.is_set():
-            begin = time.monotonic()
-            time.sleep(0.01)
-            self.worst = max(self.worst, time.monotonic() - begin - 0.01)
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
-
-
 class RankRunTest(tiny_run.RunTest):
     """start_mpi() or start_tcp() fills self.pids (by rank), self.roots (what to wait for) and self.outputs."""
 

@@ -9,7 +9,7 @@ import time
 
 import harness
 import tiny_run
-from rank_processes import RANKS, Noise, RankRunTest
+from rank_processes import RANKS, RankRunTest
 
 VICTIM = 2
 # Seconds between mpirun's SIGTERM and SIGKILL to the survivors, in which it passes no output on. Without
@@ -50,7 +50,7 @@ class LostRank(RankRunTest):
         if pause > 0:  # so long that all others wait for it in an operation
             self.send(VICTIM, signal.SIGSTOP)
             time.sleep(pause)
-        with Noise() as noise:
+        with harness.Noise() as noise:
             since = time.monotonic()
             self.send(VICTIM, signal.SIGKILL)
             codes = self.end(30)
@@ -66,7 +66,7 @@ class LostRank(RankRunTest):
 
     def stop(self, launcher, **changes):
         self.start_run(launcher, **changes)
-        with Noise() as noise:
+        with harness.Noise() as noise:
             since = time.monotonic()
             self.send(VICTIM, signal.SIGSTOP)
             codes = self.end(60, but=VICTIM)
@@ -93,7 +93,7 @@ class LostRank(RankRunTest):
     def test_written_before_mpirun_ends_the_ranks(self):
         """What mpirun holds back has been said in time."""
         self.start_run("mpi_to_files")
-        with Noise() as noise:
+        with harness.Noise() as noise:
             since = time.time()
             self.send(VICTIM, signal.SIGKILL)
             self.end(30)

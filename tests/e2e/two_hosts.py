@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import harness
-from rank_processes import Lines, Noise, RankRunTest
+from rank_processes import Lines, RankRunTest
 
 HOSTS = [os.environ["TRIREME_HOST_A"], os.environ["TRIREME_HOST_B"]]
 ADDRESSES = [os.environ["TRIREME_ADDRESS_A"], os.environ["TRIREME_ADDRESS_B"]]
@@ -92,7 +92,7 @@ class TwoHosts(RankRunTest):
         """Signals a rank in the middle of a run; the others must name it in time."""
         self.ranks = ranks
         self.start_run("hosts")
-        with Noise() as noise:
+        with harness.Noise() as noise:
             since = time.monotonic()
             self.send(victim, number)
             self.expect_all_named(since, limit, says, noise, [r for r in range(ranks) if r != victim],
@@ -128,7 +128,7 @@ class TwoHosts(RankRunTest):
         self.ranks = 2
         self.start_run("hosts")
         cable = ["ip", "-n", HOSTS[1], "link", "set", os.environ["TRIREME_CABLE"]]
-        with Noise() as noise:
+        with harness.Noise() as noise:
             since = time.monotonic()
             subprocess.run([*cable, "down"], check=True)
             self.addCleanup(subprocess.run, [*cable, "up"], check=True)
@@ -143,7 +143,7 @@ class TwoHosts(RankRunTest):
         self.ranks = 2
         self.start_run("mpi_hosts", comm={"timeout": 5})
         cable = ["ip", "-n", HOSTS[1], "link", "set", os.environ["TRIREME_CABLE"]]
-        with Noise() as noise:
+        with harness.Noise() as noise:
             since = time.monotonic()
             subprocess.run([*cable, "down"], check=True)
             self.addCleanup(subprocess.run, [*cable, "up"], check=True)

@@ -11,7 +11,7 @@ import time
 import unittest
 
 import hostile_server
-from hostile_server import SANITIZED, Reader, completion, connect, reset
+from hostile_server import HOLDING, SANITIZED, Reader, completion, connect, harness, reset
 
 OVERLOAD_SECONDS = 6.0
 SEQUENCES = 8
@@ -21,6 +21,7 @@ REFUSED_PAUSE = 0.02
 
 class Life(hostile_server.HostileTest):
     arguments = ("--max-num-seqs", SEQUENCES)
+    model = {"max_position_embeddings": HOLDING}
 
     def test_25_two_thousand_who_leave(self):
         """In about a second, stream and not, wherever their requests are by then."""
@@ -45,20 +46,20 @@ class Life(hostile_server.HostileTest):
         self.assertEqual(self.status(n=places, max_tokens=1), 200)
         self.assertEqual(self.status(n=places + 1, max_tokens=1), 400)  # would never have a place
         self.wait_for_quiet()
-        held = self.connect()
-        held.sendall(completion(n=places, max_tokens=1500, ignore_eos=True, stream=True))
+        held = self.hold(places)
         self.assertTrue(self.wait_for(lambda: self.metric("vllm:num_requests_running") == SEQUENCES))
         self.assertEqual(self.metric("vllm:num_requests_waiting"), 4 * SEQUENCES)
         self.assertEqual(self.status(max_tokens=1), 429)
         self.assertEqual(self.ask(hostile_server.request("GET", "/health/ready"))[0], 200)
-        reset(held)
+        reset(held.connection)
         self.wait_for_quiet()  # its places are free again a moment later
 
 
 def storm(port, clients, golden, parent):
     """A process of clients that ask again as soon as they are answered. They would be on other machines, so they have what
-    the server and those who are timed leave of this one's processors. The parent hears that all of them are there, and
-    when it has said that it is enough, how many answers of each status came, and the seconds until each refusal."""
+    the server and those who are timed leave of this one's processors. The parent hears that all of them are there, then that
+    one was answered and one refused, and when it has said that it is enough, how many answers of each status came, and the
+    seconds until each refusal."""
     os.nice(19)
     counts, waits = {}, []
     poll = selectors.DefaultSelector()
@@ -71,7 +72,11 @@ def storm(port, clients, golden, parent):
         poll.register(connection, selectors.EVENT_READ, None)
         ask(connection)
     parent.send("all are there")
+    told = False
     while not parent.poll():
+        if not told and waits and 200 in counts:
+            parent.send("both have come")
+            told = True
         for key, _ in poll.select(1):
             reader, began = key.data
             status, headers, body = reader.answer()
@@ -126,15 +131,15 @@ class Overload(hostile_server.HostileTest):
     model = {} if SANITIZED else {"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 6,
                                   "num_attention_heads": 6, "num_key_value_heads": 6}
 
-    def stream(self, clients, seconds):
+    def stream(self, clients, seconds, enough=lambda: True):
         """The sorted times between tokens of so many clients, how many texts they had, and the server's memory at half
-        time."""
+        time. It goes on until there are times, and enough."""
         poll, gaps, whole, before = selectors.DefaultSelector(), [], 0, None
         streams = [TimedStream(self.connect(f"127.0.0.{2 + i % 8}"), gaps) for i in range(clients)]
         for one in streams:
             poll.register(one.connection, selectors.EVENT_READ, one)
         began = now = time.monotonic()
-        while now < began + seconds:
+        while now < began + seconds or (not (enough() and (SANITIZED or len(gaps) > 200)) and now < began + 60 + seconds):
             for key, _ in poll.select(REFUSED_PAUSE):
                 whole += key.data.take()
             now = time.monotonic()
@@ -160,8 +165,11 @@ class Overload(hostile_server.HostileTest):
         others.start()
         there.close()
         here.recv()  # EOFError: it has failed, and said why
-        gaps, whole, before = self.stream(timed, OVERLOAD_SECONDS)
+        with harness.Noise() as noise:
+            gaps, whole, before = self.stream(timed, OVERLOAD_SECONDS, here.poll)
         after = self.resident()
+        self.assertTrue(here.poll(), "in the storm nobody was answered, or nobody refused")
+        here.recv()
         here.send("enough")
         counts, waits = here.recv()
         others.join()
@@ -169,25 +177,24 @@ class Overload(hostile_server.HostileTest):
         steady = sorted(steady + self.stream(SEQUENCES, OVERLOAD_SECONDS / 6)[0])
         print(f"{clients} clients, {OVERLOAD_SECONDS:g} s: {counts} and {whole} streams; refused in "
               f"{waits[len(waits) // 2] * 1e3:.1f} ms (median), {waits[len(waits) * 99 // 100] * 1e3:.1f} ms (99 of 100)")
-        self.assertGreater(counts.get(200, 0), 0)
-        self.assertGreater(len(waits), 0)
         if not SANITIZED:  # where none of those that are timed may have been taken
             self.assertLess(after, before + (16 << 20))
-            self.compare(gaps, steady)
+            self.compare(gaps, steady, noise.worst)
 
-    def compare(self, gaps, steady):
+    def compare(self, gaps, steady, noise):
         """Sorted times between tokens through the overload, and of as many clients as there are places."""
         of_99, steady_of_99 = (all_gaps[len(all_gaps) * 99 // 100] for all_gaps in (gaps, steady))
         print(f"between tokens: {of_99 * 1e3:.2f} ms (99 of 100 of {len(gaps)}; median {gaps[len(gaps) // 2] * 1e3:.2f}), "
               f"{SEQUENCES} clients alone {steady_of_99 * 1e3:.2f} ms (of {len(steady)}; "
               f"{steady[len(steady) // 2] * 1e3:.2f}): {of_99 / steady_of_99:.2f} times")
         # Other tests of a suite come and go within its seconds, and hold the processors.
-        self.assertLess(of_99, 1.5 * steady_of_99 if OVERLOAD_SECONDS >= 60 else 4 * steady_of_99 + 0.1)
+        self.assertLess(of_99, 1.5 * steady_of_99 if OVERLOAD_SECONDS >= 60 else 4 * steady_of_99 + 0.1 + noise)
 
 
 class End(hostile_server.HostileTest):
     """Its server ends with each test."""
-    arguments = ("--max-num-seqs", 64)
+    arguments = ("--max-num-seqs", 65)
+    model = {"max_position_embeddings": HOLDING}
 
     def assert_well(self):
         self.assertEqual(self.server.returncode, 0, self.log())
@@ -197,6 +204,7 @@ class End(hostile_server.HostileTest):
         if self.server.poll() is not None:
             self.server.stdout.close()
             self.start_server(*self.arguments)
+        self.held = self.hold(1)  # the server does not end before, however fast it writes what it streams
         self.streams = []
         for i in range(64):
             connection = self.connect(f"127.0.0.{2 + i % 8}")
@@ -220,26 +228,30 @@ class End(hostile_server.HostileTest):
         """Who is being answered is answered to the end, who asks now hears 503, and who is idle is let go at once."""
         late = Reader(self.connect())
         late.connection.sendall(completion()[:50])
-        self.assertTrue(self.wait_for(lambda: self.metric("vllm:num_requests_running") == 64))
+        self.assertTrue(self.wait_for(lambda: harness.has_read(late.connection)))  # or it would be idle too
         self.server.send_signal(signal.SIGTERM)
         began = time.monotonic()
         self.assertTrue(self.idle.ends())
-        self.assertLess(time.monotonic() - began, 2)
+        self.assertLess(time.monotonic() - began, 30)  # half of the time after which it is closed for itself
         late.connection.sendall(completion()[50:])
         status, headers, body = late.answer()
         self.assertEqual((status, json.loads(body)["error"]["code"], headers["connection"]),
                          (503, "shutting_down", "close"))
         self.assertEqual(set(self.ends()), {"[DONE]"})
-        self.server.wait(60)
+        self.assertIsNone(self.server.poll())
+        self.held.connection.close()
+        self.server.wait(120)
 
     def test_28_two_signals(self):
-        for _ in range(2):
-            self.server.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
+        self.server.send_signal(signal.SIGTERM)
+        self.assertTrue(self.wait_for(self.shuts_down))
+        self.server.send_signal(signal.SIGTERM)
+        status, _, body = self.held.answer()
+        self.assertEqual((status, json.loads(body)["error"]["code"]), (503, "engine_failure"))
         for last in self.ends():
             if last != "[DONE]":
                 self.assertEqual(json.loads(last)["error"]["code"], "engine_failure")
-        self.server.wait(20)
+        self.server.wait(120)
 
 
 if __name__ == "__main__":

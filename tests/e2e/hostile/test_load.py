@@ -8,7 +8,7 @@ import time
 import unittest
 
 import hostile_server
-from hostile_server import completion, request
+from hostile_server import Reader, completion, harness, request
 
 STREAMS = 2000
 HOST = "trireme:step_host_seconds"
@@ -55,9 +55,10 @@ class Load(hostile_server.HostileTest):
         poll = self.open_streams(STREAMS, max_tokens=24)
         opened = time.monotonic() - began
         self.assertEqual(self.threads(), before)
-        asked = time.monotonic()
-        self.assertEqual(self.ask(request("GET", "/health"))[0], 200)
-        health = time.monotonic() - asked
+        with harness.Noise() as noise:
+            asked = time.monotonic()
+            self.assertEqual(self.ask(request("GET", "/health"))[0], 200)
+            health = time.monotonic() - asked
         whole = self.read(poll, lambda: False)
         seconds = time.monotonic() - began
         self.assertEqual(len(whole), STREAMS)
@@ -69,11 +70,13 @@ class Load(hostile_server.HostileTest):
             self.assertEqual(text, self.golden[0]["text"])
         print(f"{STREAMS} streams opened in {opened:.1f} s, done in {seconds:.1f} s, {before} threads, "
               f"/health {health * 1e3:.1f} ms")
-        self.assertLess(health, 5)
+        self.assertLess(health, 10 + 4 * noise.worst)
 
     def test_an_idle_server_rests(self):
         connections = [self.connect(f"127.0.0.{2 + i % 8}") for i in range(200)]
-        time.sleep(0.5)
+        for connection in connections:  # from its answer on each is idle
+            connection.sendall(request("GET", "/health"))
+            self.assertEqual(Reader(connection).answer()[0], 200)
         began, used = time.monotonic(), self.cpu_seconds()
         time.sleep(4)
         share = (self.cpu_seconds() - used) / (time.monotonic() - began)
