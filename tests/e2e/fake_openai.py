@@ -73,16 +73,23 @@ class FakeServer:
             self.sent.append(times)
             self.under_way += 1
             self.most_under_way = max(self.most_under_way, self.under_way)
+        over = threading.Event()
+
+        def end():
+            """Before the last bytes are sent, behind which the client may come again at once."""
+            with self.lock:
+                self.under_way -= not over.is_set()
+                over.set()
         try:
             if self.status != 200:
+                end()
                 handler.answer(self.status, {"error": {"message": "the fake is full"}})
             else:
-                self.stream(handler, body, times)
+                self.stream(handler, body, times, end)
         finally:
-            with self.lock:
-                self.under_way -= 1
+            end()
 
-    def stream(self, handler, body, times):
+    def stream(self, handler, body, times, end):
         handler.send_response(200)
         handler.send_header("Content-Type", "text/event-stream; charset=utf-8")
         handler.send_header("Transfer-Encoding", "chunked")
@@ -102,11 +109,12 @@ class FakeServer:
                 return
             time.sleep(max(0, times[0] + after - time.monotonic()))
             choice = {"delta": {"content": f" {i}"}} if chat else {"text": f" {i}"}
-            end = "length" if i + 1 == len(self.token_times) else None
+            reason = "length" if i + 1 == len(self.token_times) else None
             times.append(time.monotonic())
-            send(json.dumps({"choices": [{"index": 0, **choice, "finish_reason": end}]}))
+            send(json.dumps({"choices": [{"index": 0, **choice, "finish_reason": reason}]}))
         if self.usage:
             count = len(self.token_times)
             send(json.dumps({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": count}}))
         send("[DONE]")
+        end()
         handler.wfile.write(b"0\r\n\r\n")

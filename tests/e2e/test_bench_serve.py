@@ -8,8 +8,13 @@ import fake_openai
 import harness
 import served_run
 
-# How much later than it was sent a token may be seen, at the median; the machine may be busy.
-LATE = 0.05
+# How much later than it was sent a token may be seen, at the median. The machine may be busy: once in TRIES is enough, as what
+# is measured wrongly is wrong every time.
+LATE, TRIES = 0.05, 12
+
+
+class Late(AssertionError):
+    pass
 
 
 class BenchServe(served_run.ServerTest):
@@ -24,6 +29,20 @@ class BenchServe(served_run.ServerTest):
                                      *arguments, expect=expect)
         return json.loads((self.folder / "result.json").read_text()), printed, said
 
+    @staticmethod
+    def assert_in_time(got, wanted, late):
+        if abs(got - wanted) > late:
+            raise Late(f"{got} s, not {wanted} s")
+
+    @staticmethod
+    def until_in_time(check):
+        for left in reversed(range(TRIES)):
+            try:
+                return check()
+            except Late:
+                if left == 0:
+                    raise
+
     def assert_times_are(self, server, result, skip):
         """The times of the results against the fake's own, whose first `skip` requests were the warm-up."""
         sent = server.sent[skip:]
@@ -33,7 +52,7 @@ class BenchServe(served_run.ServerTest):
         got_itl = [gap for gaps in result["itls"] for gap in gaps]
         self.assertEqual(len(got_itl), len(wanted_itl))
         for got, wanted in ((result["ttfts"], wanted_ttft), (got_itl, wanted_itl)):
-            self.assertAlmostEqual(statistics.median(got), statistics.median(wanted), delta=LATE)
+            self.assert_in_time(statistics.median(got), statistics.median(wanted), LATE)
         self.assertAlmostEqual(result["median_ttft_ms"], 1e3 * statistics.median(result["ttfts"]), places=6)
         self.assertAlmostEqual(result["mean_itl_ms"], 1e3 * statistics.mean(got_itl), places=6)
         tpots = [(e2e - ttft) / (n - 1) for e2e, ttft, n in zip(result["e2els"], result["ttfts"], result["output_lens"],
@@ -41,9 +60,12 @@ class BenchServe(served_run.ServerTest):
         self.assertAlmostEqual(result["mean_tpot_ms"], 1e3 * statistics.mean(tpots), places=6)
 
     def test_a_closed_loop_of_known_delays(self):
+        self.until_in_time(self.closed_loop)
+
+    def closed_loop(self):
         server = self.fake([0.2, 0.25, 0.4])
         result, printed, _ = self.bench(server.url, "--num-prompts", 8, "--max-concurrency", 4, "--input-len", 5,
-                                        "--output-len", 3, "--goodput", "ttft:5000", "tpot:5000")
+                                        "--output-len", 3, "--goodput", "ttft:100000", "tpot:100000")
         self.assertEqual((result["completed"], result["failed"], result["num_warmups"]), (8, 0, 4))
         self.assertEqual(server.most_under_way, 4)
         self.assertEqual(result["model_id"], "fake")
@@ -63,6 +85,9 @@ class BenchServe(served_run.ServerTest):
         self.assertNotEqual(server.requests[0]["prompt"], server.requests[-1]["prompt"])
 
     def test_arrivals_are_a_poisson_process(self):
+        self.until_in_time(self.arrivals)
+
+    def arrivals(self):
         server = self.fake([0.3, 0.31])
         result, _, _ = self.bench(server.url, "--num-prompts", 40, "--request-rate", 40, "--num-warmups", 0, "--backend",
                                   "openai-chat", "--goodput", "ttft:1", "--extra-body", '{"top_k": 3}',
@@ -72,7 +97,7 @@ class BenchServe(served_run.ServerTest):
         self.assertEqual(result["request_goodput"], 0)
         # The last of 40 comes after a second, and its answer takes another 0.31.
         self.assertGreaterEqual(result["duration"], 1.3)
-        self.assertAlmostEqual(max(result["sent"]), 1, delta=2 * LATE)
+        self.assert_in_time(max(result["sent"]), 1, 2 * LATE)
         self.assertGreater(server.most_under_way, 4)  # nobody waits for another
         self.assertEqual(server.requests[0]["top_k"], 3)
         self.assertEqual(server.requests[0]["messages"][0]["role"], "user")
@@ -85,8 +110,8 @@ class BenchServe(served_run.ServerTest):
         self.assertEqual((result["completed"], result["failed"]), (0, 3))
         self.assertIn("3 of 3 requests failed: status 503: the fake is full", said)
         stalled = self.fake([0, 0.01, 0.02], stalls_after=2)
-        result, _, said = self.bench(stalled.url, "--num-prompts", 2, "--num-warmups", 0, "--timeout", 1, expect=1)
-        self.assertIn("waiting for more of an answer took longer than 1 s", said)
+        result, _, said = self.bench(stalled.url, "--num-prompts", 2, "--num-warmups", 0, "--timeout", 5, expect=1)
+        self.assertIn("waiting for more of an answer took longer than 5 s", said)
         silent = self.fake([0.01, 0.02], usage=False)
         result, _, said = self.bench(silent.url, "--num-prompts", 2, "--input-len", 6)
         self.assertEqual((result["total_input_tokens"], result["total_output_tokens"]), (12, 4))
@@ -132,7 +157,7 @@ class BenchServe(served_run.ServerTest):
     def test_what_guessing_is_worth(self):
         ran = subprocess.run([harness.SOURCE / "scripts/bench/speculation.py", "--trireme", harness.TRIREME, "--threads", "2",
                               "--requests", "1", "--tokens", "32", "--rounds", "1"],
-                             capture_output=True, text=True, timeout=120, check=False)
+                             capture_output=True, text=True, timeout=500, check=False)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         row = re.search(r"\| llama-15m \| bf16 \| 4 \| (\d+) % \| [01] of 1 \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", ran.stdout)
         accepted, without, with_guesses, gain = map(float, row.groups())
