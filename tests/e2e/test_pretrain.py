@@ -1,6 +1,7 @@
 """Training runs from outside: what they write, signals, resuming, ranks, evaluation, generation."""
 import json
 import pathlib
+import shutil
 import signal
 import time
 
@@ -10,13 +11,15 @@ import tiny_run
 
 class Pretrain(tiny_run.RunTest):
     def wait_for_steps(self, process, steps):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         path = self.folder / "run" / "metrics.jsonl"
-        while time.monotonic() < deadline and process.poll() is None:
-            if path.exists() and path.read_text().count("\n") >= steps:
-                return
+        ended = False
+        while not path.exists() or path.read_text().count("\n") < steps:
+            if ended or time.monotonic() > deadline:
+                process.kill()
+                self.fail(f"no {steps} steps: {process.communicate()}")
             time.sleep(0.01)
-        self.fail(f"no {steps} steps: {process.communicate()}")
+            ended = process.poll() is not None
 
     def test_run_directory(self):
         self.pretrain()
@@ -75,13 +78,13 @@ class Pretrain(tiny_run.RunTest):
 
     def test_stop_by_signal_and_resume(self):
         self.pretrain("--set", "output_dir=whole")
-        self.configure(train_steps=400, output_dir="run")
+        self.configure(train_steps=100_000, output_dir="run")  # which nobody waits for
         process = self.start("pretrain", "--config", "run.json")
         self.wait_for_steps(process, 3)
         process.send_signal(signal.SIGUSR1)  # saves and goes on
         self.wait_for_steps(process, 30)
         process.send_signal(signal.SIGUSR2)  # saves and stops
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         self.assertEqual(process.returncode, 3)
         stopped = self.records()[-1]["step"]
         self.assertIn(f"step-{stopped:08d}", [p.name for p in (self.folder / "run/checkpoints").iterdir()])
@@ -89,16 +92,20 @@ class Pretrain(tiny_run.RunTest):
         self.assert_refused("pretrain", "--config", "run.json", says=["holds another run", "--resume auto"])
 
     def test_a_signal_before_the_first_step_waits_for_it(self):
-        self.configure(train_steps=400)
-        process = self.start("pretrain", "--config", "run.json")
-        deadline = time.monotonic() + 60
-        caught = 0
-        while time.monotonic() < deadline and process.poll() is None and not caught >> (signal.SIGUSR2 - 1) & 1:
-            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-            caught = int(status.split("SigCgt:")[1].split()[0], 16)
-        self.assertFalse((self.folder / "run").exists())
-        process.send_signal(signal.SIGUSR2)
-        process.communicate(timeout=60)
+        self.configure(train_steps=100_000)
+        for _ in range(50):
+            process = self.start("pretrain", "--config", "run.json")
+            caught = 0
+            while process.poll() is None and not caught >> (signal.SIGUSR2 - 1) & 1:
+                status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+                caught = int(status.split("SigCgt:")[1].split()[0], 16) if "SigCgt:" in status else 0
+            process.send_signal(signal.SIGUSR2)
+            if not (self.folder / "run").exists():
+                break
+            process.kill()  # too late: its steps may have begun
+            process.wait()
+            shutil.rmtree(self.folder / "run")
+        process.communicate(timeout=120)
         self.assertEqual(process.returncode, 3)
         self.assertEqual([r["step"] for r in self.records()], [1])
 
