@@ -11,14 +11,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
 
 namespace trireme::test {
 
-inline constexpr int kPatienceMs = 20'000;
+inline constexpr int kPatienceMs = 60'000;
 
 template <class Condition>
 bool eventually(const Condition& condition) {
@@ -94,6 +97,31 @@ class RawClient {
   bool is_closed() {
     while (receive()) {
     }
+    return has_more();
+  }
+  // Whether the server, a process on this machine, has taken all that was sent.
+  bool is_read() const {
+    sockaddr_in own{}, peer{};
+    socklen_t bytes = sizeof own;
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&own), &bytes);
+    getpeername(fd_, reinterpret_cast<sockaddr*>(&peer), &bytes);
+    const auto end = [](const sockaddr_in& address) {
+      char text[16];
+      snprintf(text, sizeof text, "%08X:%04X", address.sin_addr.s_addr, ntohs(address.sin_port));
+      return std::string(text);
+    };
+    // Each line: number, the end's address, the other's, state, bytes to be sent:to be read.
+    std::ifstream lines("/proc/net/tcp");
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string number, at, other, state, queues;
+      words >> number >> at >> other >> state >> queues;
+      if (at == end(peer) && other == end(own)) return queues.ends_with(":00000000");
+    }
+    return false;
+  }
+  // Whether something has come, or the end.
+  bool has_more() const {
     pollfd wanted{fd_, POLLIN, 0};
     return poll(&wanted, 1, 0) == 1;
   }

@@ -315,15 +315,22 @@ TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
 // While grammars that are hard are compiled, others are answered.
 TEST(StructuredOutput, HardGrammarsHoldNobodyUp) {
   RecordedServer server;
-  RawClient hard(server.port());
-  hard.send(post(
-      "/v1/completions",
-      request(R"_("structured_outputs":{"regex":"(((((a{1000}){1000}){1000}){1000}){1000})"})_")));
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 5; ++i)
-    EXPECT_EQ(choices(server, request(R"("structured_outputs":{"choice":["a"]})"))[0]["text"], "a");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
-  EXPECT_EQ(hard.response().status, 400);
+  // Who waited for it would take two seconds every time; a machine that lies still does not.
+  auto took = std::chrono::steady_clock::duration::max();
+  for (int tries = 0; tries < 10 && took >= std::chrono::seconds(2); ++tries) {
+    RawClient hard(server.port());
+    hard.send(post(
+        "/v1/completions",
+        request(
+            R"_("structured_outputs":{"regex":"(((((a{1000}){1000}){1000}){1000}){1000})"})_")));
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < 5; ++i)
+      EXPECT_EQ(choices(server, request(R"("structured_outputs":{"choice":["a"]})"))[0]["text"],
+                "a");
+    took = std::chrono::steady_clock::now() - begin;
+    EXPECT_EQ(hard.response().status, 400);
+  }
+  EXPECT_LT(took, std::chrono::seconds(2));
 }
 
 }  // namespace
