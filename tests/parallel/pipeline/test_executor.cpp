@@ -18,7 +18,7 @@ using test::ToyStage;
 
 CommOptions options() {
   CommOptions o;
-  o.timeout_s = 20;
+  o.timeout_s = 120;
   return o;
 }
 
@@ -129,7 +129,7 @@ TEST(Executor, AStageThatThrowsEndsThePipeline) {
   };
   EXPECT_THROW(run_threads(3, rank, options()), Error);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(took.count(), 15);
+  EXPECT_LT(took.count(), 60);  // not the longest wait for a peer
   EXPECT_EQ(errors[1], "the stage is on fire");
   for (const size_t r : {0u, 2u})
     EXPECT_NE(errors[r].find("the stage is on fire"), std::string::npos) << errors[r];
@@ -145,7 +145,7 @@ class OpenStage final : public ToyStage {
     return ToyStage::forward(chunk, micro_batch, std::move(input));
   }
   Activation backward_input(int chunk, int micro_batch, Activation d_output) override {
-    over_.wait_for(std::chrono::seconds(10));
+    over_.wait_for(std::chrono::seconds(60));
     return ToyStage::backward_input(chunk, micro_batch, std::move(d_output));
   }
 

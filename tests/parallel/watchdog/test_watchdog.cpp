@@ -127,8 +127,11 @@ TEST(Watchdog, SaysNothingOfARunThatEndsWell) {
 }
 
 TEST(Watchdog, EndsARankThatCannotLeave) {
-  const Ended ended = run_processes(2, [](World& world, Liveness&) {
+  const Meeting meeting;
+  const Ended ended = run_processes(2, [&](World& world, Liveness&) {
     world.world().barrier();
+    meeting.come();  // the other is between two operations
+    meeting.wait_for(2);
     if (world.rank() == 1) kill(getpid(), SIGKILL);
     for (;;) pause();  // as inside a library that waits for the dead rank
   });
