@@ -19,6 +19,7 @@ const BatchingConfig kConfig{.max_sequences = 4, .max_step_tokens = 16, .max_mod
 class TwoWeights final : public StepExecutor {
  public:
   StepOutcome execute(const StepPlan& plan) override {
+    for (++steps_; steps_ > most_steps;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::microseconds(step_time));
     StepOutcome outcome = texts_.execute(plan);
     for (ChosenToken& token : outcome.chosen) token.id = token.id / 2 * 2 + (is_new ? 1 : 0);
@@ -26,8 +27,10 @@ class TwoWeights final : public StepExecutor {
   }
   bool is_new = false;
   std::atomic<int> step_time = 200;  // microseconds
+  std::atomic<int64_t> most_steps = INT64_MAX;
 
  private:
+  int64_t steps_ = 0;
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
@@ -74,18 +77,31 @@ class ChangeWeights : public testing::Test {
   void change(Handover how) {
     engine->change_weights(how, [this] { executor_->is_new = true; }).get();
   }
+  // While a text is in its second step.
+  void change_under_way(Handover how) {
+    std::future<void> changed = engine->change_weights(how, [this] { executor_->is_new = true; });
+    executor_->most_steps = INT64_MAX;
+    changed.get();
+  }
+  // Whether a text of a step or two still waits, once it could have been computed.
+  bool waits(const std::future<Told>& text) const {
+    for (int step = 0; step < 8; ++step) engine->between_steps([] {});
+    return text.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  }
   // A text that has come for a change that waits.
   std::future<Told> write_behind_a_change() {
     std::future<Told> text;
-    for (int tries = 0; tries < 100; ++tries) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (std::chrono::steady_clock::now() < end) {
       text = write({9, 9}, 1);
-      if (text.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) return text;
+      if (waits(text)) return text;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ADD_FAILURE() << "the change waits for nothing";
     return text;
   }
   static bool comes(const auto& future) {
-    return future.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+    return future.wait_for(std::chrono::seconds(60)) == std::future_status::ready;
   }
 
   std::unique_ptr<Engine> engine;
@@ -102,8 +118,10 @@ TEST_F(ChangeWeights, WaitsForWhatHasComeBefore) {
   for (int32_t i = 0; i < 10; ++i) before.push_back(write({i, 1}, 40));
   std::atomic<bool> changed = false;
   std::thread asks([&] {
-    for (int32_t i = 0; !changed; ++i) {
+    for (int32_t i = 0;; ++i) {
+      const bool last = changed;
       beside.push_back(write({i % 40, 2, i / 40 % 40}, 20));
+      if (last) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
@@ -163,9 +181,6 @@ TEST_F(ChangeWeights, WaitsForWhatBelongsTogether) {
     ASSERT_TRUE(comes(one) && comes(other));
     EXPECT_TRUE(one.get().is_all(0) && other.get().is_all(0));
   }
-  const auto waits = [](const std::future<Told>& one) {
-    return one.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready;
-  };
   EXPECT_TRUE(waits(behind) && waits(first_of_late) && waits(second_of_late));
   search.reset();
   ASSERT_TRUE(comes(asked) && comes(behind) && comes(first_of_late) && comes(second_of_late));
@@ -218,12 +233,11 @@ TEST_F(ChangeWeights, WaitsNotForWhatEndsWhileTheEngineRests) {
 }
 
 TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
-  executor_->step_time = 20'000;
+  executor_->most_steps = 1;
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();
-  change(Handover::kAbort);
-  executor_->step_time = 0;
+  change_under_way(Handover::kAbort);
   const Told lost = before.get();
   EXPECT_EQ(lost.reason, FinishReason::kError);
   EXPECT_EQ(lost.error, kWeightsChange);
@@ -232,12 +246,11 @@ TEST_F(ChangeWeights, EndsWhatRunsWhereItIsTold) {
 }
 
 TEST_F(ChangeWeights, KeepsWhatRunsWhereItIsTold) {
-  executor_->step_time = 20'000;
+  executor_->most_steps = 1;
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();
-  change(Handover::kKeep);
-  executor_->step_time = 0;
+  change_under_way(Handover::kKeep);
   const Told told = before.get();
   EXPECT_EQ(told.tokens.size(), 90u);
   EXPECT_EQ(told.tokens.front() % 2, 0);
@@ -264,7 +277,7 @@ TEST_F(ChangeWeights, FailsWithThem) {
 }
 
 TEST_F(ChangeWeights, StopsWhereItEnds) {
-  executor_->step_time = 20'000;
+  executor_->step_time = 200'000;  // 90 of them: its end does not come first
   std::promise<void> began;
   auto before = write(kPrompt, 90, &began);
   began.get_future().wait();

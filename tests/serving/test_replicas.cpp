@@ -248,7 +248,7 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
     return add(request, beside);
   };
   const auto ends_now = [&] {
-    EXPECT_EQ(ends.back().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    EXPECT_EQ(ends.back().wait_for(std::chrono::seconds(60)), std::future_status::ready);
   };
   for (size_t i = 0; i < 2; ++i) {
     requests[i] = std::make_shared<WeightsHold>();
@@ -260,9 +260,16 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   std::future<void> change = std::async(std::launch::async, [&] {
     engines.change_weights(Handover::kWait, [&](size_t) { ++changed; });
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  // Until a text waits for it, which would otherwise be computed in a few steps.
+  SequenceId late = 0;
+  const auto waits = [&] {
+    late = add(request_of({9}));
+    for (int step = 0; step < 8; ++step) settle();
+    return ends.back().wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  };
+  while (!waits()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::future<Told>& told_late = ends.back();
   EXPECT_EQ(changed, 0);  // nor by the one that has nothing of them
-  const SequenceId late = add(request_of({9}));
   for (size_t i = 0; i < 2; ++i) {
     text_of_request(i, texts[1 - i]);
     ends_now();
@@ -275,7 +282,7 @@ TEST_F(ReplicasTest, ChangeWeightsBehindWholeRequests) {
   for (auto& request : requests) request.reset();
   change.get();
   EXPECT_EQ(changed, 3);
-  EXPECT_EQ(ends[2].get().tokens, text_of({9}));
+  EXPECT_EQ(told_late.get().tokens, text_of({9}));
 }
 
 TEST_F(ReplicasTest, StopAll) {
