@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLong{20'000};
+constexpr milliseconds kLong{120'000};
 
 // What a fake rank does with prompts of so many tokens, which for_each_plan() does not have.
 constexpr int64_t kHang = 37, kDie = 38, kThrow = 39;
@@ -138,8 +138,8 @@ TEST(RankSupervisor, StartsLostRanksAgain) {
     const StepOutcome before = ranks.execute(plan_of(++number, 3));
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THROW(ranks.execute(plan_of(++number, prompt)), Error);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin,
-              milliseconds(prompt == kHang ? 6000 : 3000));
+    // The first of its size would have a minute.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(40));
     ASSERT_TRUE(said.comes(told += 2, kLong));
     EXPECT_NE(said.all[told - 2].find(why), std::string::npos) << said.all[told - 2];
     EXPECT_EQ(said.all[told - 1], "");
@@ -231,10 +231,20 @@ TEST(RankSupervisor, ComesBackWithWhatIsDecidedOn) {
   }
   {
     SCOPED_TRACE("starting with those of before when it is decided");
-    lose();
-    ASSERT_TRUE(said.comes(told + 1, kLong));
-    EXPECT_THROW(ranks.stage({.path = word + 'x'}), Error);
-    ranks.drop();
+    // In the second that it takes to load this thread may lie still: then they are all there again, and lost again.
+    bool starting = false;
+    for (int tries = 0; tries < 20 && !starting; ++tries) {
+      lose();
+      ASSERT_TRUE(said.comes(told + 1, kLong));
+      try {
+        ranks.stage({.path = word + 'x'});
+        ASSERT_TRUE(said.comes(told += 2, kLong));
+      } catch (const Error&) {
+        starting = true;
+      }
+      ranks.drop();
+    }
+    EXPECT_TRUE(starting);
     std::this_thread::sleep_for(milliseconds(600));
     ranks.commit({.path = word + 'x'});
     expect('x');
@@ -299,8 +309,8 @@ TEST(RankSupervisor, SaysWhichReplicaFailedBeforeTheOthersAreReady) {
 // Ranks that never come are not waited for when the end is asked for.
 TEST(RankSupervisor, EndsWhileItsRanksStart) {
   const auto begin = std::chrono::steady_clock::now();
-  { const RankSupervisor ranks({.ranks = 2, .command = {"/bin/sleep", "60"}}); }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+  { const RankSupervisor ranks({.ranks = 2, .command = {"/bin/sleep", "600"}}); }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
 }
 
 }  // namespace

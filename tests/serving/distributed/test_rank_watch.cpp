@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 constexpr SilenceLimits kLimits{.stopped = milliseconds(300), .silent = milliseconds(2000)};
 
-const std::vector<RankCommand> kSleep = {{.words = {"/bin/sleep", "60"}, .variables = {}}};
+const std::vector<RankCommand> kSleep = {{.words = {"/bin/sleep", "600"}, .variables = {}}};
 
 struct Watched {
   explicit Watched(bool here)
@@ -68,7 +68,7 @@ TEST(RankWatch, SeesAStoppedProcessAtOnce) {
   EXPECT_EQ(watch.look(now += milliseconds(200)), "");  // silent, but it runs
   kill(process, SIGSTOP);
   std::string why;
-  for (int i = 0; i < 100 && why.empty(); ++i) {
+  for (int i = 0; i < 12'000 && why.empty(); ++i) {
     why = watch.look(now);
     std::this_thread::sleep_for(milliseconds(5));
   }
@@ -95,13 +95,13 @@ TEST(RankProcesses, SayHowTheyEnded) {
   RankProcesses processes(
       {{.words = {"/bin/sh", "-c", "exit 2"}, .variables = {}},
        {.words = {"/bin/sh", "-c", "exit $NUMBER"}, .variables = {{"NUMBER", "2"}}}});
-  EXPECT_TRUE(processes.wait(milliseconds(20'000)));
+  EXPECT_TRUE(processes.wait(milliseconds(120'000)));
   EXPECT_NE(processes.ended().find("exit code 2"), std::string::npos);
   EXPECT_EQ(processes.exit_code(), 2);
   RankProcesses one(kSleep);
   EXPECT_FALSE(one.wait(milliseconds(10)));
   kill(one.numbers().front(), SIGKILL);
-  EXPECT_TRUE(one.wait(milliseconds(20'000)));
+  EXPECT_TRUE(one.wait(milliseconds(120'000)));
   EXPECT_NE(one.ended().find("signal 9"), std::string::npos);
   EXPECT_EQ(one.exit_code(), -1);
 }
@@ -113,7 +113,7 @@ TEST(RankProcesses, InheritNothingButTheOutputs) {
   RankProcesses sleeper(kSleep);
   close(ends[1]);
   pollfd other{ends[0], POLLIN, 0};
-  EXPECT_EQ(poll(&other, 1, 5000), 1);  // nobody else can write to it
+  EXPECT_EQ(poll(&other, 1, 60'000), 1);  // nobody else can write to it
   EXPECT_EQ(other.revents, POLLHUP);
   close(ends[0]);
 }

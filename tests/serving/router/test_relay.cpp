@@ -74,10 +74,11 @@ class OneServer {
     server_ = std::make_unique<HttpServer>(HttpConfig{.port = 0}, std::move(routes));
     router_ = std::make_unique<Router>(RouterConfig{
         .servers = {parse_server_address(concat("http://127.0.0.1:", server_->port()), "server")},
+        .health_timeout = std::chrono::seconds(60),
         .answers = answers});
     front_ =
         std::make_unique<HttpServer>(HttpConfig{.port = 0, .limits = limits}, router_->routes());
-    EXPECT_TRUE(router_->wait_for_a_server(std::chrono::seconds(20)));
+    EXPECT_TRUE(router_->wait_for_a_server(std::chrono::seconds(60)));
   }
   ~OneServer() {
     release.go();
