@@ -89,7 +89,7 @@ class CommandTest(unittest.TestCase):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
-    def trireme(self, *arguments, expect=0, timeout=120, **options):
+    def trireme(self, *arguments, expect=0, timeout=300, **options):
         """Runs to the end and returns (stdout, stderr); the exit code must be `expect`."""
         process = self.start(*arguments, **options)
         stdout, stderr = process.communicate(timeout=timeout)

@@ -67,16 +67,19 @@ class RankRunTest(tiny_run.RunTest):
         return found
 
     def start_tcp(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        # Held until the end, so that nobody else has it: rank 0 may listen there all the same.
+        probe = socket.socket()
+        self.addCleanup(probe.close)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
         self.roots = [self.start("pretrain", "--config", "run.json", environment={
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(r), "WORLD_SIZE": str(RANKS)})
             for r in range(RANKS)]
         self.outputs = [Lines(root) for root in self.roots]
         self.pids = {r: root.pid for r, root in enumerate(self.roots)}
 
-    def wait_for(self, condition, seconds=120):
+    def wait_for(self, condition, seconds=240):
         end = time.monotonic() + seconds
         while not condition():
             self.assertLess(time.monotonic(), end, "waited in vain: " + self.everything())
@@ -102,7 +105,7 @@ class RankRunTest(tiny_run.RunTest):
                 self.fail("a rank hangs:\n" + self.everything())
         for rank, output in enumerate(self.outputs):
             if rank in codes:
-                output.thread.join(timeout=10)
+                output.thread.join(timeout=60)
         return codes
 
     def running(self):
@@ -117,7 +120,7 @@ class RankRunTest(tiny_run.RunTest):
                 alive.append(rank)
         return alive
 
-    def expect_running(self, ranks, seconds=10):
+    def expect_running(self, ranks, seconds=60):
         """Soon: mpirun does not wait for the ends of all."""
         end = time.monotonic() + seconds
         while self.running() != ranks and time.monotonic() < end:

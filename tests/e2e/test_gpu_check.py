@@ -137,7 +137,7 @@ class GpuCheck(harness.CommandTest):
 
     def test_no_server_outlives_the_phase(self):
         # Out of time a moment after the first server has come.
-        self.assertEqual(self.start_serving("--seconds", "5.5").wait(60), 3)
+        self.assertEqual(self.start_serving("--seconds", "5.5").wait(300), 3)
         self.assertEqual((self.servers(), list((self.folder / "tmp").iterdir())), ([], []))
         killed = self.start_serving("--again")
         self.wait_for(self.servers)
@@ -146,7 +146,7 @@ class GpuCheck(harness.CommandTest):
         self.wait_for(lambda: not self.servers())
 
     def wait_for(self, what):
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not what():
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)

@@ -46,7 +46,7 @@ class ShippedConfigs(tiny_run.RunTest):
                                     "--kv-cache-memory-bytes", 1 << 20)
                 self.assertIn("listening on http://127.0.0.1:", server.stdout.readline())
                 server.terminate()
-                self.assertEqual(server.wait(60), 0)
+                self.assertEqual(server.wait(120), 0)
                 self.assertIn(f"{json.loads(file.read_text())['max_num_seqs']} at a time", server.stderr.read())
 
     def test_each_finetunes(self):
