@@ -133,7 +133,7 @@ class BadRun(tiny_run.RunTest):
         self.configure(train_batch_size=8, gradient_accumulation_steps=2)
         before = self.snapshot()
         process = self.start("pretrain", "--config", "run.json", ranks=3)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=240)
         self.assertEqual(process.returncode, 2, stderr)
         self.assertIn("train_batch_size", stderr)
         self.assertEqual(stderr.count("trireme: error: "), 1, stderr)  # not once a rank

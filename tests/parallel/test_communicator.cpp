@@ -23,7 +23,7 @@ CommOptions options(CommAlgorithm algorithm, int ranks_per_node = 0, int64_t win
   o.algorithm = algorithm;
   o.ranks_per_node = ranks_per_node;
   o.window_bytes = window;
-  o.timeout_s = 20;
+  o.timeout_s = 120;
   return o;
 }
 

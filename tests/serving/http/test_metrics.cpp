@@ -134,8 +134,11 @@ TEST(MetricsOfAdapters, NameThoseOfRequests) {
         post("/v1/completions",
              concat(R"({"prompt":"a","max_tokens":400,"ignore_eos":true,"model":")", name, "\"}")));
   }
+  ASSERT_TRUE(eventually([&] { return server.sequences() == 2; }));
   EXPECT_TRUE(eventually([&] {
-    server.gate.hold_after(1);  // one step more, until both are in it
+    server.gate.hold_after(
+        1);  // one step more, until both are in it: the first has not so many that it ends before
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return told("sql,poems");
   }));
   server.gate.release();
