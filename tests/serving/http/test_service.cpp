@@ -374,6 +374,8 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   options.answers = {.whole = 60'000, .always = 20'000, .all = 100'000};
   RecordedServer server(options);
   const auto code = [&](int tokens, const char* more) {
+    // What the answer before held is given back a moment after its last byte.
+    EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
     const Response r = server.ask(post("/v1/completions", completion(tokens, more)));
     return r.status == 200
                ? "200"
@@ -386,6 +388,7 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   // What is told of a prompt is told with each of its choices.
   const std::string prompt(20, 'p');
   const auto of_prompt = [&](int n) {
+    EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
     return server
         .ask(post("/v1/completions",
                   completion(1, concat(R"(,"prompt_logprobs":5,"n":)", n), prompt)))
@@ -399,13 +402,15 @@ TEST(Service, HoldsOnlySoMuchOfWholeAnswers) {
   options.answers = {.whole = 1'500, .always = 500, .all = 100'000};
   RecordedServer narrow(options);
   for (const auto& [more, status] :
-       {std::pair(R"(,"stream":true)", 200), {R"(,"stream":true,"return_token_ids":true)", 400}})
+       {std::pair(R"(,"stream":true)", 200), {R"(,"stream":true,"return_token_ids":true)", 400}}) {
     EXPECT_EQ(narrow.ask(post("/v1/completions", completion(1, more, longer))).status, status);
-  EXPECT_TRUE(eventually([&] { return narrow.is_quiet(); }));
+    EXPECT_TRUE(eventually([&] { return narrow.is_quiet(); }));
+  }
   options.answers = {.whole = 60'000, .always = 20'000, .all = 10'000};
   RecordedServer small(options);
   const Response r = small.ask(post("/v1/completions", completion(20, R"(,"logprobs":20)")));
   EXPECT_EQ(r.status, 503);
+  EXPECT_TRUE(eventually([&] { return small.is_quiet(); }));
   EXPECT_EQ(small.ask(post("/v1/completions", completion(9, R"(,"logprobs":20)"))).status, 200);
 }
 
