@@ -84,10 +84,13 @@ class CommandTest(unittest.TestCase):
 
     @staticmethod
     def _end(process):
-        """No test leaves a process behind, whatever it did."""
-        if process.poll() is None:
+        """No test leaves a process behind, whatever it did; what one that should have ended has told is shown."""
+        running = process.poll() is None
+        if running:
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        _, told = process.communicate()
+        if running and told:
+            print(f"{process.args} was still running, and has told:\n{told[-4000:]}", file=sys.stderr)
 
     def trireme(self, *arguments, expect=0, timeout=300, **options):
         """Runs to the end and returns (stdout, stderr); the exit code must be `expect`."""

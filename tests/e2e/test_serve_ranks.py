@@ -66,7 +66,8 @@ class LostRanks(ServedRanks):
     def wait_until(self, condition, seconds, what):
         end = time.monotonic() + seconds
         while not condition():
-            self.assertLess(time.monotonic(), end, what)
+            if time.monotonic() > end:
+                self.fail(f"{what}; processes by rank: {self.processes()}")
             time.sleep(0.01)
 
     @staticmethod
