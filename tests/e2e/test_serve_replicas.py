@@ -12,7 +12,6 @@ import threading
 import time
 import unittest
 
-import harness
 import served_ranks
 import tiny_run
 from served_ranks import LLAMA, PROMPT

@@ -6,7 +6,6 @@ import os
 import selectors
 import signal
 import sys
-import threading
 import time
 import unittest
 
