@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kFirst = 60, kLeast = 2, kTimesAverage = 10, kWeight = 0.1;
+constexpr double kFirst = 60, kLeast = 10, kTimesAverage = 10, kWeight = 0.1;
 
 }  // namespace
 

@@ -35,8 +35,9 @@ class RankWatch {
   std::vector<Clock::duration> silent_;
 };
 
-// How long a step may take: ten times the moving average of steps with about as many tokens, at least two seconds; a
-// minute for the first of its kind, which plans memory, tunes kernels and records graphs.
+// How long a step may take before ranks that show life are given up all the same: ten times the moving average of steps
+// with about as many tokens, at least ten seconds, for which other work may hold a machine up; a minute for the first of
+// its kind, which plans memory, tunes kernels and records graphs.
 class StepDeadline {
  public:
   std::chrono::duration<double> allowed(int64_t tokens) const;
