@@ -88,6 +88,7 @@ void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& s
     for (size_t replica = 0; replica < engines.size(); ++replica) {
       const std::string why = engines[replica].failure();
       if (why.empty() || model.recovers_from(why)) continue;
+      engines.stop();                    // also those whose replica could go on
       server.drain(milliseconds(2000));  // everybody is told
       throw Error(concat("the model cannot be computed any more: ", why));
     }

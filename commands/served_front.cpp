@@ -68,8 +68,8 @@ FrontModel::FrontModel(const ServedModelOptions& options, const CommandLine& lin
   try {
     wait_until_ready();
   } catch (const Error& error) {
-    // Which rank and why, before the others have ended, which may take seconds.
-    if (replicas() > 1) log_error(error.what());
+    // Before the others have ended, which may take seconds.
+    if (replicas() > 1) log_warning(error.what(), "; the other replicas are being ended");
     end_groups();
     if (error.code() == ExitCode::kBadInput)
       throw ReportedError(error.what());  // a rank has said it

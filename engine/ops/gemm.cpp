@@ -136,7 +136,10 @@ enum class Rows { kStreamed, kFew, kMany };
 Rows rows_of(const Ctx& ctx, const GemmProblem& g) {
   constexpr int64_t kFewOfAvx512 = 4, kFewOfFloat32 = 16, kFew = 96;
   if (g.transpose_a || !g.transpose_b) return Rows::kMany;
-  if (g.m == 1) return g.k <= cpu::kGemvBytes / dtype_size(g.in) ? Rows::kStreamed : Rows::kFew;
+  // Of float16 a row is better widened once than again for each row of the weight.
+  if (g.m == 1 && g.in != DType::kF16 && g.k <= cpu::kGemvBytes / dtype_size(g.in))
+    return Rows::kStreamed;
+  if (g.m == 1) return Rows::kFew;
   const bool cached = g.k <= cpu::kGemvBytes / 4 / g.m;
   const bool multiplies = library_multiplies(*ctx.gemm, g.in);
   if (active_isa() == Isa::kAvx512 && multiplies && (g.m > kFewOfAvx512 || !cached))
@@ -177,14 +180,6 @@ void gemm_by_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   cpu::Gemv<T> v = gemv_of<T>(g, p);
   v.x32 = x32->as<float>();
   TRIREME_KERNEL(gemm_rows<T>)(v, ctx.threads);
-}
-
-template <class T>
-void gemm_few_rows(Ctx& ctx, const GemmProblem& g, const GemmPointers& p, bool streamed) {
-  if (streamed)
-    gemm_streamed<T>(ctx, g, p);
-  else
-    gemm_by_rows<T>(ctx, g, p);
 }
 
 // A sum over nothing: C = bias, 0, or unchanged.
@@ -250,11 +245,12 @@ void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTe
   }
   if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
   const Rows rows = ctx.gemm->batch_invariant ? Rows::kFew : rows_of(ctx, g);
-  if (rows != Rows::kMany) {
-    const bool streamed = rows == Rows::kStreamed;
-    if (g.in == DType::kF32) return gemm_few_rows<float>(ctx, g, p, streamed);
-    if (g.in == DType::kBF16) return gemm_few_rows<bf16>(ctx, g, p, streamed);
-    return gemm_few_rows<f16>(ctx, g, p, streamed);
+  if (rows == Rows::kStreamed)
+    return g.in == DType::kF32 ? gemm_streamed<float>(ctx, g, p) : gemm_streamed<bf16>(ctx, g, p);
+  if (rows == Rows::kFew) {
+    if (g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p);
+    if (g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p);
+    return gemm_by_rows<f16>(ctx, g, p);
   }
   if (library_multiplies(*ctx.gemm, g.in)) return library_gemm(ctx, g, p);
   gemm_in_float32(ctx, g, c, a, b, bias);

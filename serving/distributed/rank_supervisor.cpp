@@ -375,7 +375,7 @@ void RankSupervisor::say_ready(const std::shared_ptr<Group>& group) {
     group_ = group;
     why_.clear();
     step_ = {};
-    deadline_ = {};
+    deadline_ = StepDeadline(config_.least_step);
   }
   changed_.notify_all();
   log_info(name_, config_.ranks,

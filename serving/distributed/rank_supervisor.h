@@ -33,7 +33,8 @@ struct RankGroupConfig {
   RankTask task = {};                // what it is told then
   std::string address =
       {};  // TCP: of this machine for ranks on others; empty: what its name stands for
-  GroupPlace place = {};  // beside other groups
+  GroupPlace place = {};                 // beside other groups
+  StepDeadline::Seconds least_step{10};  // StepDeadline's
 };
 
 struct RankGroupCounts {

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kFirst = 60, kLeast = 10, kTimesAverage = 10, kWeight = 0.1;
+constexpr double kFirst = 60, kTimesAverage = 10, kWeight = 0.1;
 
 }  // namespace
 
@@ -54,7 +54,7 @@ size_t StepDeadline::kind_of(int64_t tokens) {
 std::chrono::duration<double> StepDeadline::allowed(int64_t tokens) const {
   const double average = average_[kind_of(tokens)];
   return std::chrono::duration<double>(average == 0 ? kFirst
-                                                    : std::max(kTimesAverage * average, kLeast));
+                                                    : std::max(kTimesAverage * average, least_));
 }
 
 void StepDeadline::took(int64_t tokens, std::chrono::duration<double> time) {

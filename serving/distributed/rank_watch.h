@@ -40,11 +40,14 @@ class RankWatch {
 // its kind, which plans memory, tunes kernels and records graphs.
 class StepDeadline {
  public:
+  using Seconds = std::chrono::duration<double>;
+  explicit StepDeadline(Seconds least = Seconds(10)) : least_(least.count()) {}
   std::chrono::duration<double> allowed(int64_t tokens) const;
   void took(int64_t tokens, std::chrono::duration<double> time);
 
  private:
   static size_t kind_of(int64_t tokens);
+  double least_;
   std::array<double, 64> average_{};  // seconds, by the power of two above the tokens; 0: none yet
 };
 

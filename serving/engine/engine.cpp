@@ -10,8 +10,6 @@
 namespace trireme {
 namespace {
 
-constexpr char kStopping[] = "the server is stopping";
-
 uint64_t random_secret() {
   std::random_device device;
   return uint64_t{device()} << 32 | device();
@@ -206,9 +204,9 @@ void Engine::loop() {
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
-    if (failure_.empty()) failure_ = kStopping;
+    if (failure_.empty()) failure_ = kEngineStops;
   }
-  end_all(kStopping);
+  end_all(kEngineStops);
 }
 
 bool Engine::take_incoming() {

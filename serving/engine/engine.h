@@ -62,6 +62,8 @@ enum class Handover {
   kKeep,    // they go on: behind the keys and values of the old weights, with the new ones
   kBeside,  // they go on, and what is cached stays: none of them names what changes
 };
+// For those that stop() ends.
+inline constexpr const char* kEngineStops = "the server is stopping";
 // For those that kAbort ends.
 inline constexpr const char* kWeightsChange = "the weights of the model are being replaced";
 // For a sequence whose own request forbids every token that could come next.

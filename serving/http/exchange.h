@@ -80,7 +80,7 @@ class PendingReply {
     std::function<void()> work = {};
   };
   virtual Part take() = 0;
-  // What start(), take() or their work threw has ended the answer: for those who count. Nothing else is called then.
+  // What start(), take() or their work threw has ended the answer: for those who count. Only error_event() is called then.
   virtual void failed() noexcept {}
   // The event that ends a stream after an error.
   virtual std::string error_event(const ApiError& error) const = 0;

@@ -158,7 +158,7 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
     for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
     mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
   }
-  // The engines have them. One text is kept for another replica until it is begun.
+  // The engines have them. One text is kept for another replica until something comes of it.
   if (moved_ || choices_.size() > 1 || engines_.size() == 1) work_.prompts = {};
   if (!moved_) metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
 }
@@ -171,8 +171,8 @@ PendingReply::Part GenerationTask::enter_by_worker() {
 // it has been told. Of several texts some may have been begun.
 bool GenerationTask::can_move(const SequenceEvent& event) const {
   const bool waited = event.of_engine && event.begun == Clock::time_point{};
-  return waited && event.error != kWeightsChange && !work_.prompts.empty() && !moved_ &&
-         engines_.failure().empty();
+  return waited && event.error != kWeightsChange && event.error != kEngineStops &&
+         !work_.prompts.empty() && !moved_ && engines_.failure().empty();
 }
 
 void GenerationTask::take_rule(Part& part) {

@@ -95,8 +95,8 @@ class Pretrain(tiny_run.RunTest):
         self.configure(train_steps=100_000)
         for _ in range(50):
             process = self.start("pretrain", "--config", "run.json")
-            caught = 0
-            while process.poll() is None and not caught >> (signal.SIGUSR2 - 1) & 1:
+            caught, end = 0, time.monotonic() + 120
+            while process.poll() is None and time.monotonic() < end and not caught >> (signal.SIGUSR2 - 1) & 1:
                 status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
                 caught = int(status.split("SigCgt:")[1].split()[0], 16) if "SigCgt:" in status else 0
             process.send_signal(signal.SIGUSR2)
@@ -105,6 +105,8 @@ class Pretrain(tiny_run.RunTest):
             process.kill()  # too late: its steps may have begun
             process.wait()
             shutil.rmtree(self.folder / "run")
+        else:
+            self.fail("never in time")
         process.communicate(timeout=120)
         self.assertEqual(process.returncode, 3)
         self.assertEqual([r["step"] for r in self.records()], [1])

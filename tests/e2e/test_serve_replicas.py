@@ -92,15 +92,16 @@ class Replicas(served_ranks.ServedRanks):
         """Long texts on both, streamed and not; those of one replica end with an error, those of the other go on."""
         clients = [self.connect("POST", "/v1/completions", {"model": "tiny", "prompt": [[i]], "max_tokens": LENGTH - 50,
                                                             "ignore_eos": True, "stream": i < 3}) for i in range(6)]
-        ends, sockets = [], [client.sock for client in clients]
+        ends, sockets, read_of = {}, [client.sock for client in clients], [0] * 6
 
-        def read(client):
+        def read(number):
             with contextlib.suppress(OSError, ValueError, http.client.HTTPException):  # who goes on is left
-                for line in client.getresponse():
+                for line in clients[number].getresponse():
+                    read_of[number] += 1
                     line = line.removeprefix(b"data: ")
                     if line.startswith((b'{"error"', b"[DONE]")):
-                        ends.append(line.decode())
-        readers = [threading.Thread(target=read, args=(client,)) for client in clients]
+                        ends[number] = line.decode()
+        readers = [threading.Thread(target=read, args=(number,)) for number in range(6)]
         for reader in readers:
             reader.start()
         self.wait_until(lambda: self.metrics("vllm:num_requests_running") == [3, 3], 60, "not three on each")
@@ -119,7 +120,10 @@ class Replicas(served_ranks.ServedRanks):
         done.set()
         watcher.join()
         self.assertEqual(self.metrics("vllm:num_requests_running")[0], 3)
-        for end in ends:
+        streams, before = {0, 1, 2} - set(ends), list(read_of)
+        self.assertTrue(streams)
+        self.wait_until(lambda: all(read_of[i] > before[i] for i in streams), 60, "a text of the other replica stands still")
+        for end in ends.values():
             self.assertEqual(json.loads(end)["error"]["code"], "engine_failure")
         self.assertEqual(set(ready), {200})
         # The ranks of the other one are those of before.

@@ -136,8 +136,9 @@ class Structured(served_run.ServerTest):
         # The machine may lie still for seconds; who had to wait for another's grammar would never begin and end within its time.
         self.assertLess(max(end - begin for begin, end in (*spans, *answered)), 20 * harness.PATIENCE)
         longest = max(end - begin for begin, end in spans)
-        self.assertTrue(any(begin < one and other < end for begin, end in spans if end - begin > longest / 2
-                            for one, other in answered), (spans, answered))
+        if longest > 0.5:  # long enough for another's request to begin and end within it
+            self.assertTrue(any(begin < one and other < end for begin, end in spans if end - begin > longest / 2
+                                for one, other in answered), (spans, answered))
         print(f"hostile grammars: at most {longest:.2f} s, others {max(end - begin for begin, end in answered):.2f} s")
 
 

@@ -17,9 +17,9 @@ TRIREME_INLINE void add_step(Floats& first, Floats& second, const T* w, const T*
   second += of_w.second * of_x.second;
 }
 
-// The sum of products of w and x, in the order that the header gives.
+// The sum of products of w and x, in the order that the header gives. rest: what of x is behind its last whole step.
 template <class T>
-TRIREME_INLINE float dot(const T* w, const T* x, int64_t k) {
+TRIREME_INLINE float dot(const T* w, const T* x, const T (&rest)[kStep], int64_t k) {
   Floats sums[kSums] = {};
   int64_t j = 0;
   for (; j + kSums / 2 * kStep <= k; j += kSums / 2 * kStep)
@@ -28,10 +28,9 @@ TRIREME_INLINE float dot(const T* w, const T* x, int64_t k) {
       add_step(sums[u], sums[u + 1], w + j + u / 2 * kStep, x + j + u / 2 * kStep);
   for (; j + kStep <= k; j += kStep) add_step(sums[0], sums[1], w + j, x + j);
   if (j < k) {
-    T rest_of_w[kStep], rest_of_x[kStep];
+    T rest_of_w[kStep];
     pad_step(rest_of_w, w + j, k - j);
-    pad_step(rest_of_x, x + j, k - j);
-    add_step(sums[0], sums[1], rest_of_w, rest_of_x);
+    add_step(sums[0], sums[1], rest_of_w, rest);
   }
   return sum(((sums[0] + sums[1]) + (sums[2] + sums[3])) +
              ((sums[4] + sums[5]) + (sums[6] + sums[7])));
@@ -41,9 +40,12 @@ TRIREME_INLINE float dot(const T* w, const T* x, int64_t k) {
 template <class T, class Out>
 void stream(const Gemv<T>& a, int64_t begin, int64_t end) {
   const auto* const bias = static_cast<const Out*>(a.bias);
+  T rest[kStep];
+  const int64_t whole = a.k / kStep * kStep;
+  pad_step(rest, a.x + whole, a.k - whole);
   for (int64_t j = begin; j < end; ++j) {
     Out* const y = static_cast<Out*>(a.y) + j;
-    float value = dot(a.w + j * a.w_stride, a.x, a.k) * a.alpha;
+    float value = dot(a.w + j * a.w_stride, a.x, rest, a.k) * a.alpha;
     if (bias != nullptr) value += load_partial(bias + j, 1)[0];
     if (a.accumulate) value += load_partial(y, 1)[0];
     store_partial(y, 1, splat<Floats>(value));
@@ -65,6 +67,5 @@ void gemv(const Gemv<T>& a, int threads) {
 
 template void gemv<float>(const Gemv<float>&, int);
 template void gemv<bf16>(const Gemv<bf16>&, int);
-template void gemv<f16>(const Gemv<f16>&, int);
 
 }  // namespace trireme::cpu::TRIREME_ISA

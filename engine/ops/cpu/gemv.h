@@ -17,7 +17,7 @@ namespace trireme::cpu {
 // Bytes of x that stay.
 inline constexpr int64_t kGemvBytes = 16 << 10;
 
-// T is float, bf16 or f16.
+// T is float, bf16 or, for gemm_rows.h, f16.
 template <class T>
 struct Gemv {
   int64_t m = 0, n = 0, k = 0;
@@ -34,7 +34,7 @@ struct Gemv {
   bool accumulate = false;
 };
 
-// a.m is 1.
+// a.m is 1; T is float or bf16.
 TRIREME_CPU_KERNEL(gemv, (const Gemv<T>& a, int threads))
 
 }  // namespace trireme::cpu

@@ -67,7 +67,8 @@ RankGroupConfig fake_ranks() {
   return {.ranks = 2,
           .command = {"/proc/self/exe", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
                       "--gtest_filter=FakeRank.DISABLED_Follows"},
-          .task = {"", "", {"", ""}}};
+          .task = {"", "", {"", ""}},
+          .least_step = StepDeadline::Seconds(2)};
 }
 
 // What the supervisor has said.
