@@ -1,8 +1,9 @@
-// A whole server without a model: its texts are what RecordedTexts makes of a prompt's bytes.
+// A whole server without a model: its texts are what RecordedTexts makes of a prompt's bytes. For .cpp files only.
 #pragma once
 
 #include <deque>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "engine/text/chat_template.h"
 #include "serving/http/server.h"
@@ -126,5 +127,9 @@ class RecordedServer {
     return all;
   }
 };
+
+inline std::string error_code_of(const Response& answer) {
+  return nlohmann::json::parse(answer.body).at("error").at("code").get<std::string>();
+}
 
 }  // namespace trireme::test

@@ -1,6 +1,5 @@
 // Connections: framing, limits, time, access.
 #include <functional>
-#include <nlohmann/json.hpp>
 
 #include "tests/serving/http/recorded_server.h"
 
@@ -18,10 +17,6 @@ void expect_well(const RecordedServer& server) {
   const Response r = server.ask(post("/v1/completions", kGoodBody));
   EXPECT_EQ(r.status, 200) << r.body;
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
-}
-
-std::string error_code_of(const Response& r) {
-  return nlohmann::json::parse(r.body).at("error").at("code").get<std::string>();
 }
 
 TEST(HttpServer, AnswersRequestsOfAConnectionOneAfterTheOther) {
@@ -382,118 +377,6 @@ TEST(HttpServer, TellsNothingOfItsFaults) {
   EXPECT_EQ(r.status, 500);
   EXPECT_EQ(r.headers.at("x-should-retry"), "false");
   EXPECT_EQ(r.body.find("secret"), std::string::npos);
-}
-
-// --- workers ----------------------------------------------------------------------------------------------
-
-// A server with one worker, whose route /wait waits.
-class OneWorker {
- public:
-  explicit OneWorker(const HttpLimits& limits = {}) {
-    HttpConfig config;
-    config.port = 0;
-    config.workers = 1;
-    config.limits = limits;
-    Routes routes;
-    routes.add({.method = "POST", .path = "/wait", .handle = [this](HttpRequest&) {
-                  ++begun;
-                  gate.pass();
-                  return HttpAnswer{{.body = "{}"}};
-                }});
-    routes.add({.method = "GET",
-                .path = "/quick",
-                .handle = [](HttpRequest&) { return HttpAnswer{{.body = "{}"}}; },
-                .is_quick = true});
-    gate.hold();
-    server = std::make_unique<HttpServer>(config, routes);
-  }
-  ~OneWorker() {
-    gate.release();
-    server.reset();
-  }
-  std::unique_ptr<RawClient> wait(size_t bytes = 2, const std::string& headers = "") const {
-    auto client = std::make_unique<RawClient>(server->port());
-    client->send(post("/wait", std::string(bytes, 'x'), headers));
-    return client;
-  }
-  bool has_waiting(int64_t wanted) const {
-    return eventually([&] { return server->counts().waiting == wanted; });
-  }
-
-  std::atomic<int> begun{0};
-  Gate gate;
-  std::unique_ptr<HttpServer> server;
-};
-
-TEST(Workers, DelayNothingThatIsQuick) {
-  OneWorker one;
-  const auto busy = one.wait(), waiting = one.wait();
-  ASSERT_TRUE(one.has_waiting(1));
-  EXPECT_EQ(ask(one.server->port(), get("/quick")).status, 200);
-  one.gate.release();
-  EXPECT_EQ(busy->response().status, 200);
-  EXPECT_EQ(waiting->response().status, 200);
-}
-
-TEST(Workers, HaveOnlySoMuchWait) {
-  HttpLimits limits;
-  limits.work = {.jobs = 2, .bytes = 100};
-  OneWorker one(limits);
-  const auto busy = one.wait(1000);
-  ASSERT_TRUE(eventually([&] { return one.begun == 1; }));
-  const auto first = one.wait(60);
-  ASSERT_TRUE(one.has_waiting(1));
-  const Response large = one.wait(41)->response();
-  EXPECT_EQ(large.status, 503);
-  EXPECT_EQ(error_code_of(large), "server_overloaded");
-  EXPECT_EQ(large.headers.at("Retry-After"), "1");
-  const auto second = one.wait(40);
-  ASSERT_TRUE(one.has_waiting(2));
-  EXPECT_EQ(one.wait(0)->response().status, 503);
-  one.gate.release();
-  for (const auto* client : {&busy, &first, &second}) EXPECT_EQ((*client)->response().status, 200);
-}
-
-TEST(Workers, ForgetWhoeverLeaves) {
-  HttpLimits limits;
-  limits.all_bodies = 300;
-  OneWorker one(limits);
-  const auto busy = one.wait(100);
-  ASSERT_TRUE(eventually([&] { return one.begun == 1; }));
-  auto leaving = one.wait(150);
-  ASSERT_TRUE(one.has_waiting(1));
-  EXPECT_EQ(one.wait(150)->response().status, 503);
-  leaving.reset();
-  ASSERT_TRUE(one.has_waiting(0));
-  const auto next = one.wait(150);  // what it held is free, though the worker has not come to it
-  ASSERT_TRUE(one.has_waiting(1));
-  one.gate.release();
-  EXPECT_EQ(busy->response().status, 200);
-  EXPECT_EQ(next->response().status, 200);
-  EXPECT_EQ(one.begun, 2);
-}
-
-// Whether it waits for the worker or the worker is at it.
-TEST(Workers, KeepNobodyBeyondItsTime) {
-  OneWorker one;
-  std::unique_ptr<RawClient> busy;
-  for (int tries = 0; tries < 50 && one.begun == 0; ++tries) {  // its time may be over before
-    busy = one.wait(2, "X-Request-Timeout-Ms: 500\r\n");
-    ASSERT_TRUE(eventually([&] { return one.begun == 1 || busy->has_more(); }));
-  }
-  ASSERT_EQ(one.begun, 1);
-  auto waiting = one.wait(2, "X-Request-Timeout-Ms: 50\r\n");
-  for (const auto* client : {&busy, &waiting}) {
-    const Response late = (*client)->response();
-    EXPECT_EQ(late.status, 504);
-    EXPECT_EQ(error_code_of(late), "deadline_exceeded");
-  }
-  ASSERT_TRUE(one.has_waiting(0));
-  EXPECT_EQ(one.begun, 1);
-  one.gate.release();
-  busy->send(post("/wait", "{}", "X-Request-Timeout-Ms: 20000\r\n"));
-  EXPECT_EQ(busy->response().status, 200);
-  EXPECT_EQ(one.begun, 2);
 }
 
 // --- those that take their time ---------------------------------------------------------------------------
