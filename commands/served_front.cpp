@@ -117,7 +117,8 @@ void FrontModel::wait_until_ready() {
       if (ready[replica]) --missing;
     }
   }
-  for (const std::optional<RankReady>& one : ready) take(*one);
+  for (const std::optional<RankReady>& one : ready)
+    if (one) take(*one);  // all are there by now
 }
 
 FrontModel::~FrontModel() { end_groups(); }
