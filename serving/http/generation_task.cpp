@@ -164,7 +164,9 @@ void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
 }
 
 PendingReply::Part GenerationTask::enter_by_worker() {
-  return {.work = [this, rule = *std::exchange(entering_, {})] { enter_engine(rule); }};
+  return {.work = [this, rule = std::exchange(entering_, {}).value_or(nullptr)] {
+    enter_engine(rule);
+  }};
 }
 
 // A text that was lost with its replica, and was not begun there: so it is not what the replica was lost by, and nothing of
