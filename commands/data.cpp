@@ -105,8 +105,10 @@ void add_prepare(CLI::App& parent) {
   app->add_option("--output,-o", options->output, "Name of the pair, without .bin or .idx")
       ->required()
       ->type_name("PREFIX");
-  app->add_option("--tokenizer", options->tokenizer,
-                  "\"byte\" (257 ids: the bytes and <|endoftext|>) or a SentencePiece .model")
+  app->add_option(
+         "--tokenizer", options->tokenizer,
+         "\"byte\" (257 ids: the bytes and <|endoftext|>), a tokenizer.json, a SentencePiece "
+         ".model, a .gguf, or a directory with one of them")
       ->capture_default_str();
   app->add_option("--json-key", options->json_key, "Key of the text in JSON lines")
       ->capture_default_str();
