@@ -9,6 +9,7 @@ from pathlib import Path
 import check_backend
 import check_docs
 import check_format
+import check_image
 import check_includes
 import check_isa
 import check_tidy
@@ -165,6 +166,19 @@ class Tools(unittest.TestCase):
             subprocess.run(["g++", str(source), "-o", program], check=True)
             symbols = subprocess.run(["nm", "-C", program], capture_output=True, text=True, check=True).stdout
             self.assertEqual(check_backend.functions(symbols), (missing, 1 - len(missing)))
+
+
+class Image(unittest.TestCase):
+    GOOD = "FROM a AS build\nRUN b\n\nFROM c\nRUN xargs -a packages.txt apt-get install\nUSER trireme\n"
+
+    def test_what_keeps_an_image_from_starting(self):
+        libraries = ["libz.so.1"]
+        if check_image.shutil.which("dpkg-query") is None:
+            self.skipTest("needs dpkg-query")
+        self.assertEqual(check_image.problems(self.GOOD, libraries, ["zlib1g"]), [])
+        self.assertEqual(len(check_image.problems(self.GOOD, libraries, ["libc6"])), 1)
+        self.assertEqual(len(check_image.problems(self.GOOD.replace("USER trireme", "USER root"), libraries, ["zlib1g"])), 1)
+        self.assertEqual(len(check_image.problems(self.GOOD.replace("-a packages.txt", ""), libraries, ["zlib1g"])), 1)
 
 
 class Docs(unittest.TestCase):
