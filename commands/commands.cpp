@@ -23,6 +23,7 @@
 #include "commands/version.h"
 #include "engine/core/error.h"
 #include "engine/observe/log.h"
+#include "engine/ops/instruction_set.h"
 #include "parallel/agree.h"
 
 namespace trireme {
@@ -60,6 +61,11 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   app.set_help_all_flag("--help-all", "Print the help of every command and exit");
   app.set_version_flag("--version", version_text,
                        "Print versions, backends and processor, and exit");
+  app.add_option_function<std::string>(
+         "--isa", [](const std::string& name) { limit_instruction_set(parse_isa(name)); },
+         "Best instruction set for kernels and the GEMM library: auto, avx512, avx2, portable "
+         "(before the command; default: auto)")
+      ->type_name("SET");
   app.footer(kFooter);  // inherited by every command added below
   app.require_subcommand(1);
   add_config_command(app);

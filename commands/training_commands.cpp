@@ -8,6 +8,7 @@
 #include "commands/rank_options.h"
 #include "engine/core/cpu.h"
 #include "engine/observe/log.h"
+#include "engine/ops/instruction_set.h"
 #include "parallel/agree.h"
 #include "training/finetune_data.h"
 #include "training/pretrain.h"
@@ -44,7 +45,7 @@ void run(Arguments args, const CLI::App& command, const CommandLine& line, bool 
                                return args.options.finetune->train->samples_per_epoch();
                              });
     check_kind(config, finetune);
-    set_active_isa(parse_isa(config.isa));
+    limit_instruction_set(parse_isa(config.isa));
   });
   std::unique_ptr<World> world;
   before_connecting([&] { world = make_world(world_options(config.comm)); });

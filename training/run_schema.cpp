@@ -348,8 +348,9 @@ void add_machine(Schema& s) {
       .at_least(0)
       .at_most(4096)
       .beside_trajectory();
-  s.choice("cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
-           "instruction set of the kernels; auto: the best this processor has")
+  s.choice(
+       "cpu.isa", "auto", {"auto", "avx512", "avx2", "portable"},
+       "best instruction set for kernels and the GEMM library; auto: the best of this processor")
       .beside_trajectory();
   s.boolean("cuda.autotune", false,
             "time the library's algorithms for each matrix product once and keep the fastest; "

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "engine/core/limit_isa.h"
 #include "engine/core/thread_name.h"
 
 namespace trireme {
@@ -27,7 +28,8 @@ Isa detect() {
   return Isa::kPortable;
 }
 
-std::atomic<Isa> g_active{detect()};
+std::atomic<Isa> g_best{detect()};
+std::atomic<Isa> g_active{g_best.load()};
 
 std::vector<int> allowed_cores() {
   cpu_set_t set;
@@ -54,18 +56,20 @@ int cgroup_cores() {
 
 }  // namespace
 
-Isa best_isa() {
-  static const Isa isa = detect();
-  return isa;
-}
+Isa best_isa() { return g_best.load(std::memory_order_relaxed); }
 
 Isa active_isa() { return g_active.load(std::memory_order_relaxed); }
 
 void set_active_isa(Isa isa) {
   if (isa < best_isa())
-    fail_input("cpu.isa \"", isa_name(isa),
-               "\" is not supported by this processor (best: ", isa_name(best_isa()), ")");
+    fail_input("instruction set \"", isa_name(isa),
+               "\" is not available here (best: ", isa_name(best_isa()), ")");
   g_active.store(isa, std::memory_order_relaxed);
+}
+
+void limit_isa(Isa isa) {
+  set_active_isa(isa);
+  g_best.store(isa, std::memory_order_relaxed);
 }
 
 const char* isa_name(Isa isa) {
@@ -81,7 +85,7 @@ Isa parse_isa(const std::string& name) {
   if (name == "auto") return best_isa();
   for (const Isa isa : {Isa::kAvx512, Isa::kAvx2, Isa::kPortable})
     if (name == isa_name(isa)) return isa;
-  fail_input("cpu.isa \"", name, "\" is not one of auto, avx512, avx2, portable");
+  fail_input("instruction set \"", name, "\" is not one of auto, avx512, avx2, portable");
 }
 
 bool cpu_has_avx512_bf16() {

@@ -8,9 +8,9 @@ namespace trireme {
 // Instruction sets the CPU kernels are compiled for, best first.
 enum class Isa { kAvx512, kAvx2, kPortable };
 
-Isa best_isa();                // what this processor can run
+Isa best_isa();                // the processor's best, or a lower limit (limit_isa.h)
 Isa active_isa();              // what kernels use now: best_isa() unless lowered
-void set_active_isa(Isa isa);  // tests and the config key "cpu.isa"; throws if not supported
+void set_active_isa(Isa isa);  // for tests that compare sets; InputError above best_isa()
 const char* isa_name(Isa isa);
 Isa parse_isa(const std::string& name);  // "auto" is best_isa(); InputError for other words
 

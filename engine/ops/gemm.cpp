@@ -8,6 +8,7 @@
 #include "engine/ops/cpu/gemm_rows.h"
 #include "engine/ops/cpu/gemv.h"
 #include "engine/ops/cuda/gemm.h"
+#include "engine/ops/gemm_choice.h"
 #include "engine/ops/gemm_problem.h"
 
 namespace trireme {
@@ -127,26 +128,6 @@ void gemm_float64(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {
   TRIREME_KERNEL(gemm_blocked<double>)(blocked, ctx.threads);
 }
 
-enum class Rows { kStreamed, kFew, kMany };
-
-// How many rows x has, for a product with a weight. kStreamed: one that stays in cache (gemv.h). kFew: our tiles are
-// faster than the library (gemm_rows.h). Measured: with AVX-512 the library is faster as soon as several rows of x leave
-// the first-level cache between two rows of the weight; a type that it does not multiply would have the whole weight
-// converted for every product.
-Rows rows_of(const Ctx& ctx, const GemmProblem& g) {
-  constexpr int64_t kFewOfAvx512 = 4, kFewOfFloat32 = 16, kFew = 96;
-  if (g.transpose_a || !g.transpose_b) return Rows::kMany;
-  // Of float16 a row is better widened once than again for each row of the weight.
-  if (g.m == 1 && g.in != DType::kF16 && g.k <= cpu::kGemvBytes / dtype_size(g.in))
-    return Rows::kStreamed;
-  if (g.m == 1) return Rows::kFew;
-  const bool cached = g.k <= cpu::kGemvBytes / 4 / g.m;
-  const bool multiplies = library_multiplies(*ctx.gemm, g.in);
-  if (active_isa() == Isa::kAvx512 && multiplies && (g.m > kFewOfAvx512 || !cached))
-    return Rows::kMany;
-  return g.m <= (multiplies ? kFewOfFloat32 : kFew) ? Rows::kFew : Rows::kMany;
-}
-
 template <class T>
 cpu::Gemv<T> gemv_of(const GemmProblem& g, const GemmPointers& p) {
   cpu::Gemv<T> v;
@@ -205,6 +186,11 @@ void check_batch_invariant(const Ctx& ctx, const GemmProblem& g) {
                 "gemm: only products with a weight (N, K) are batch-invariant");
 }
 
+GemmPath path_of(const Ctx& ctx, const GemmProblem& g) {
+  if (ctx.gemm->batch_invariant) return GemmPath::kFewRows;
+  return gemm_path(active_isa(), library_has_bf16(*ctx.gemm), g);
+}
+
 void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTensor& a,
                   const ConstTensor& b, const ConstTensor& bias);
 
@@ -244,16 +230,16 @@ void gemm_checked(Ctx& ctx, const GemmProblem& g, const Tensor& c, const ConstTe
     return;
   }
   if (g.in == DType::kF64) return gemm_float64(ctx, g, p);
-  const Rows rows = ctx.gemm->batch_invariant ? Rows::kFew : rows_of(ctx, g);
-  if (rows == Rows::kStreamed)
-    return g.in == DType::kF32 ? gemm_streamed<float>(ctx, g, p) : gemm_streamed<bf16>(ctx, g, p);
-  if (rows == Rows::kFew) {
-    if (g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p);
-    if (g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p);
-    return gemm_by_rows<f16>(ctx, g, p);
+  switch (path_of(ctx, g)) {
+    case GemmPath::kStreamed:
+      return g.in == DType::kF32 ? gemm_streamed<float>(ctx, g, p) : gemm_streamed<bf16>(ctx, g, p);
+    case GemmPath::kFewRows:
+      if (g.in == DType::kF32) return gemm_by_rows<float>(ctx, g, p);
+      if (g.in == DType::kBF16) return gemm_by_rows<bf16>(ctx, g, p);
+      return gemm_by_rows<f16>(ctx, g, p);
+    case GemmPath::kLibrary: return library_gemm(ctx, g, p);
+    case GemmPath::kWidened: return gemm_in_float32(ctx, g, c, a, b, bias);
   }
-  if (library_multiplies(*ctx.gemm, g.in)) return library_gemm(ctx, g, p);
-  gemm_in_float32(ctx, g, c, a, b, bias);
 }
 
 }  // namespace
@@ -270,7 +256,8 @@ PackedWeight pack_weight(Ctx& ctx, const ConstTensor& w) {
   check_matrix("the weight", w);
   TRIREME_CHECK(is_float(w.dtype()) && w.numel() > 0, "pack_weight: ", w.dtype(), w.shape());
   if (ctx.gpu != nullptr || w.dtype() == DType::kF64) return keep_plain(ctx, w);
-  if (library_multiplies(*ctx.gemm, w.dtype())) return library_pack(ctx, w);
+  if (library_multiplies(active_isa(), library_has_bf16(*ctx.gemm), w.dtype()))
+    return library_pack(ctx, w);
   Ctx own(ctx.threads, "pack_weight");  // setup work: must not become part of a planned step
   return library_pack(own, *widened(own, "pack_weight.w32", w));
 }

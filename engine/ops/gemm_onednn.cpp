@@ -10,8 +10,10 @@
 #include <dnnl.hpp>
 #include <unordered_map>
 
+#include "engine/core/limit_isa.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/gemm_problem.h"
+#include "engine/ops/instruction_set.h"
 
 namespace trireme {
 namespace {
@@ -57,7 +59,7 @@ struct GemmEngine::Impl {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::unordered_map<Key, Product, KeyHash> products;
-  bool multiplies_bf16 = false;
+  bool has_bf16 = false;
 };
 
 struct PackedWeight::Impl {
@@ -156,7 +158,7 @@ void execute(Ctx& ctx, Product& product, const GemmProblem& g, const GemmPointer
 }
 
 // bfloat16 needs AVX-512 in this library; ask it rather than guess.
-bool library_has_bf16(const dnnl::engine& engine) {
+bool makes_bf16_product(const dnnl::engine& engine) {
   GemmProblem g;
   g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 64;
   g.in = g.out = DType::kBF16;
@@ -171,12 +173,19 @@ bool library_has_bf16(const dnnl::engine& engine) {
 }  // namespace
 
 GemmEngine::GemmEngine() : impl(std::make_unique<Impl>()) {
-  impl->multiplies_bf16 = library_has_bf16(impl->engine);
+  impl->has_bf16 = makes_bf16_product(impl->engine);
 }
 GemmEngine::~GemmEngine() = default;
 
-bool library_multiplies(const GemmEngine& engine, DType dtype) {
-  return dtype == DType::kF32 || (dtype == DType::kBF16 && engine.impl->multiplies_bf16);
+bool library_has_bf16(const GemmEngine& engine) { return engine.impl->has_bf16; }
+
+void limit_instruction_set(Isa isa) {
+  const bool lower = isa > best_isa();
+  limit_isa(isa);
+  if (!lower) return;  // the library's own best may be more than ours
+  const auto limit = isa == Isa::kAvx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41;
+  TRIREME_CHECK(dnnl::set_max_cpu_isa(limit) == dnnl::status::success, "limit_instruction_set(",
+                isa_name(isa), ") after the first product");
 }
 
 void library_gemm(Ctx& ctx, const GemmProblem& g, const GemmPointers& p) {

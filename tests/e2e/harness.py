@@ -1,4 +1,5 @@
-"""Runs the real binary: what the end-to-end tests share. TRIREME names the binary."""
+"""Runs the real binary: what the end-to-end tests share. TRIREME names the binary; with TRIREME_ISA (avx2, portable) every
+command is limited to that instruction set."""
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ import unittest
 from pathlib import Path
 
 TRIREME = os.environ["TRIREME"]
+ISA = ["--isa", os.environ["TRIREME_ISA"]] if "TRIREME_ISA" in os.environ else []
 SOURCE = Path(__file__).resolve().parents[2]
 SANITIZED = "TRIREME_SANITIZED" in os.environ  # ten times as slow, and its allocator keeps what is freed
 PATIENCE = 4 if SANITIZED else 1  # bounds of time are so many times as long
@@ -36,6 +38,17 @@ def has_read(connection):
         if fields[1:3] == ends:
             return int(fields[4].split(":")[1], 16) == 0
     return False
+
+
+def skip_unless_lower_isa():
+    """Exits with 77 (ctest: skipped) where TRIREME_ISA is not below the best instruction set of this machine."""
+    version = subprocess.run([TRIREME, "--version"], capture_output=True, text=True, check=True).stdout
+    best = version.split("kernels:")[1].split()[0]
+    order = ["avx512", "avx2", "portable"]
+    if order.index(ISA[1]) <= order.index(best):
+        print(f"skipped: {ISA[1]} is not below this machine's best instruction set, {best}")
+        sys.exit(77)
+    print(f"instruction set: {ISA[1]}")
 
 
 class Noise:
@@ -68,7 +81,7 @@ class CommandTest(unittest.TestCase):
 
     def start(self, *arguments, ranks=None, environment=None, prefix=(), program=TRIREME):
         """The process, started in self.folder with pipes for its outputs and no input; prefix: what starts it."""
-        command = [program, *map(str, arguments)]
+        command = [program, *ISA, *map(str, arguments)]
         environment = dict(environment or {})
         if ranks is not None or "--ranks" in command or "WORLD_SIZE" in environment:
             # Open MPI unloads its plugins at the end: what they leaked has no name to suppress it by.
@@ -121,4 +134,6 @@ class CommandTest(unittest.TestCase):
 
 
 def main():
+    if ISA:
+        skip_unless_lower_isa()
     unittest.main(verbosity=2)

@@ -31,6 +31,11 @@ class CommandLine(harness.CommandTest):
                     continued = at + 1 < len(lines) and lines[at + 1].startswith(" " * 20)
                     self.assertTrue(continued or len(line.rstrip()) > 30, f"{path}: no help for {line}")
 
+    def test_instruction_set_limit(self):
+        self.assert_refused("--isa", "avx1024", "config", "docs", says='"avx1024" is not one of auto, avx512, avx2, portable')
+        ran, _ = self.trireme("--isa", "portable", "bench", "gemm", "--help")
+        self.assertIn("Usage: trireme bench gemm", ran)
+
     def test_version(self):
         text, _ = self.trireme("--version")
         version = (harness.SOURCE / "VERSION").read_text().strip()
