@@ -131,4 +131,9 @@ bool GgufModel::is_ignored(const ModelConfig&, const std::string& tensor) const 
   return tensor == "rope_freqs.weight";
 }
 
+std::string GgufModel::types_read() const {
+  return "F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K are: make such a file from the original with "
+         "llama-quantize, or take the HuggingFace directory of this model";
+}
+
 }  // namespace trireme

@@ -29,6 +29,7 @@ class GgufModel : public ModelSource {
 
  protected:
   bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;
+  std::string types_read() const override;
 };
 
 bool is_gguf(const std::string& path);  // a file that ends in .gguf

@@ -1,9 +1,9 @@
 #include "transformer/hf_model.h"
 
+#include <cstring>
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "engine/config/parse.h"
@@ -11,6 +11,7 @@
 #include "engine/observe/log.h"
 #include "transformer/families/family.h"
 #include "transformer/load_config.h"
+#include "transformer/quantization_keys.h"
 
 namespace trireme {
 namespace {
@@ -28,44 +29,6 @@ void say_once(const std::string& file, const std::string& line) {
   if (said.insert(concat(place, line.substr(file.size()))).second) log_info(line);
 }
 
-// "quantization_config" of config.json.
-Quantization read_quantization(const Json& json, const std::string& file) {
-  const auto word = [&](const char* key, const std::string& fallback) {
-    return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : fallback;
-  };
-  const auto number = [&](const char* key, int64_t fallback) {
-    return json.contains(key) && json[key].is_number_integer() ? json[key].get<int64_t>()
-                                                               : fallback;
-  };
-  const std::string method = json.is_object() ? word("quant_method", "") : "";
-  Quantization q;
-  if (method == "fp8") {
-    const Json block = json.value("weight_block_size", Json());
-    if (!block.is_array() || block.size() != 2 || !block[0].is_number_unsigned() ||
-        !block[1].is_number_unsigned() || block[0] == 0 || block[1] == 0)
-      fail_input(file,
-                 ": quantization_config: fp8 is read with a weight_block_size of two numbers");
-    q.block_rows = block[0].get<int64_t>();
-    q.block_columns = block[1].get<int64_t>();
-    return q;
-  }
-  q.bits = number("bits", number("w_bit", 4));
-  q.group_size = number("group_size", number("q_group_size", 128));
-  if (q.group_size != -1 && q.group_size < 1)
-    fail_input(file, ": quantization_config.group_size is ", q.group_size);
-  if (method == "gptq" && (q.bits == 4 || q.bits == 8)) {
-    q.method = Quantization::Method::kGptq;
-    q.zeros_as_they_are = word("checkpoint_format", "gptq") == "gptq_v2";
-    return q;
-  }
-  if (method == "awq" && q.bits == 4 && word("version", "gemm") == "gemm") {
-    q.method = Quantization::Method::kAwq;
-    return q;
-  }
-  fail_input(file, ": quantization_config ", json.dump().substr(0, 200),
-             " is not read; fp8 in blocks, gptq of 4 and 8 bits and awq (gemm) of 4 bits are");
-}
-
 // What the files' names begin with in the place of `prefix`, the first part of ours.
 std::string spelling_of(const std::string& prefix, const TensorSource& tensors) {
   for (const std::string& theirs : {"language_model." + prefix, prefix + "language_model.", prefix})
@@ -74,24 +37,62 @@ std::string spelling_of(const std::string& prefix, const TensorSource& tensors) 
   return "";
 }
 
+// The head's tensor by the names that it has; "": there is none.
+std::string head_name(const ModelConfig& config, const TensorSource& tensors) {
+  const std::string head = concat(parameter_names(config).head, ".weight");
+  for (const std::string& name : {head, "language_model." + head})
+    if (tensors.find(name) != nullptr) return name;
+  return "";
+}
+
+bool same_values(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
+  constexpr int64_t kPiece = 1 << 16;
+  std::vector<float> left(kPiece), right(kPiece);
+  for (int64_t begin = 0; begin < a.numel(); begin += kPiece) {
+    const int64_t n = std::min(kPiece, a.numel() - begin);
+    source.read(a, begin, Tensor(left.data(), DType::kF32, Shape{n}));
+    source.read(b, begin, Tensor(right.data(), DType::kF32, Shape{n}));
+    if (std::memcmp(left.data(), right.data(), static_cast<size_t>(n) * sizeof(float)) != 0)
+      return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+std::unique_ptr<TensorSource> open_hf_tensors(const std::string& directory, const Json& json) {
+  auto files = std::make_unique<SafetensorsDirectory>(directory);
+  if (!json.is_object() || !json.contains("quantization_config") ||
+      json["quantization_config"].is_null())
+    return files;
+  return dequantised(std::move(files),
+                     read_quantization(json["quantization_config"], model_config_file(directory)));
+}
+
+bool has_head_of_its_own(const ModelConfig& config, const TensorSource& tensors) {
+  const std::string head = head_name(config, tensors);
+  const std::string table = concat(parameter_names(config).token_embedding, ".weight");
+  const std::string prefix = table.substr(0, table.find('.') + 1);
+  const SourceTensor* const a = tensors.find(head);
+  const SourceTensor* const b =
+      tensors.find(spelling_of(prefix, tensors) + table.substr(prefix.size()));
+  if (a == nullptr || b == nullptr) return false;
+  const auto is_float_tensor = [](const SourceTensor& t) {
+    return t.dtype.has_value() && is_float(*t.dtype);
+  };
+  return !is_float_tensor(*a) || !is_float_tensor(*b) || a->shape != b->shape ||
+         !same_values(tensors, *a, *b);
+}
 
 HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   const std::string file = model_config_file(directory);
   const Json json = parse_json_file(file);
   settings_ = json.dump();
-  std::optional<Quantization> quantization;
-  if (json.is_object() && json.contains("quantization_config") &&
-      !json["quantization_config"].is_null())
-    quantization = read_quantization(json["quantization_config"], file);
   std::vector<std::string> notes;
   config_ = load_model_config(directory, notes);
   for (const std::string& note : notes) say_once(file, note);
-  auto files = std::make_unique<SafetensorsDirectory>(directory);
-  if (quantization.has_value())
-    tensors_ = dequantised(std::move(files), *quantization);
-  else
-    tensors_ = std::move(files);
+  tensors_ = open_hf_tensors(directory, json);
+  head_ = head_name(config_, *tensors_);
   const std::string table = parameter_names(config_).token_embedding;
   prefix_ = table.substr(0, table.find('.') + 1);
   theirs_ = spelling_of(prefix_, *tensors_);
@@ -106,6 +107,8 @@ std::string HfModel::tokenizer() const {
 }
 
 ParameterPlace HfModel::place(const ModelConfig& config, const std::string& parameter) const {
+  if (!head_.empty() && parameter == concat(parameter_names(config).head, ".weight"))
+    return {HfSource{head_}};
   ParameterPlace place{hf_source(config, parameter)};
   if (place.tensor.starts_with(prefix_)) place.tensor.replace(0, prefix_.size(), theirs_);
   return place;
@@ -113,11 +116,12 @@ ParameterPlace HfModel::place(const ModelConfig& config, const std::string& para
 
 bool HfModel::is_ignored(const ModelConfig& config, const std::string& tensor) const {
   if (hf_tensor_is_ignored(config, tensor)) return true;
+  // The table once more. One of other values is not tied, and nobody who ties it may lose it.
+  if (tensor == head_) return config_.tie_word_embeddings;
   if (theirs_.find("language_model.") == std::string::npos || tensor.starts_with(theirs_))
     return false;
-  // Beside the language model: what sees images, and the head of a tied one under any name.
-  return (config.tie_word_embeddings && tensor.ends_with("lm_head.weight")) ||
-         tensor.find("vision_tower.") != std::string::npos ||
+  // Beside the language model: what sees images.
+  return tensor.find("vision_tower.") != std::string::npos ||
          tensor.find("multi_modal_projector.") != std::string::npos;
 }
 

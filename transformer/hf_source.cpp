@@ -33,7 +33,7 @@ bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor) 
     if (tensor.ends_with(end)) return true;
   for (int64_t l = config.num_layers; l < config.num_layers + config.extra_layers; ++l)
     if (tensor.starts_with(concat("model.layers.", l, "."))) return true;
-  return config.tie_word_embeddings && tensor == "lm_head.weight";
+  return false;
 }
 
 }  // namespace trireme

@@ -21,8 +21,8 @@ struct HfSource {
 
 HfSource hf_source(const ModelConfig& config, const std::string& parameter);
 
-// Tensors that published checkpoints hold and no model needs: what others compute anew (inv_freq, masks), the
-// head of a tied model, layers that predict tokens after the next.
+// Tensors that published checkpoints hold and no model needs: what others compute anew (inv_freq,
+// masks), layers that predict tokens after the next.
 bool hf_tensor_is_ignored(const ModelConfig& config, const std::string& tensor);
 
 }  // namespace trireme

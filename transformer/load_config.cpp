@@ -10,6 +10,7 @@
 #include "engine/io/safetensors_directory.h"
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
+#include "transformer/hf_model.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
@@ -18,28 +19,48 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kConfig = "config.json";
 
-// Takes away what the schema does not list; the names go to `names`.
-void remove_unknown(const Schema& schema, const std::string& section, Json& object,
-                    std::vector<std::string>& names) {
-  for (auto at = object.begin(); at != object.end();) {
-    const std::string& name = at.key();
-    const std::string path = join_path(section, name);
-    const bool dotted = name.find('.') != std::string::npos;
-    const bool key = !dotted && schema.find_any(path) != nullptr;
-    if (key || (!dotted && schema.is_section(path))) {
-      if (!key && at->is_object()) remove_unknown(schema, path, *at, names);
-      ++at;
-      continue;
-    }
-    names.push_back(path);
-    at = object.erase(at);
-  }
-}
+// Takes keys that the schema does not list out of a config.json. null says nothing: those names go
+// to `names`. Any other value could mean other mathematics and is an error.
+class UnknownKeys {
+ public:
+  UnknownKeys(const Schema& schema, std::string prefix, ConfigReport& report)
+      : schema_(schema), prefix_(std::move(prefix)), report_(report) {}
 
-// The keys that are not known, gone from `json`: of the text model where it is a part.
-std::vector<std::string> take_unknown(Json& json) {
-  std::vector<std::string> names;
-  if (!json.is_object()) return names;
+  void take(const std::string& section, Json& object) {
+    for (auto at = object.begin(); at != object.end();) {
+      const std::string path = join_path(section, at.key());
+      const bool dotted = at.key().find('.') != std::string::npos;
+      const bool key = schema_.find_any(path) != nullptr;
+      if (!dotted && (key || schema_.is_section(path))) {
+        if (!key && at->is_object()) take(path, *at);
+        ++at;
+        continue;
+      }
+      const std::string place = join_path(prefix_, path);
+      if (at->is_null())
+        names_.push_back(place);
+      else if (!key && report_.errors().size() < kMaxErrors)
+        report_.error(shown(Json(place)),
+                      concat(shown(*at),
+                             " of a key that is not known here and may change what the model "
+                             "computes; take it out of the file if it does not (docs/model-keys.md "
+                             "lists the known ones)"));
+      at = object.erase(at);
+    }
+  }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  static constexpr size_t kMaxErrors = 20;
+  const Schema& schema_;
+  std::string prefix_;
+  ConfigReport& report_;
+  std::vector<std::string> names_;
+};
+
+// The unknown keys whose value is null, gone from `json`: of the text model where it is a part.
+std::vector<std::string> take_unknown(Json& json, ConfigReport& report) {
+  if (!json.is_object()) return {};
   json.erase("quantization_config");
   const Json type = json.value("model_type", Json());
   const bool has_text = type == "gemma3" && json.contains("text_config");
@@ -47,9 +68,10 @@ std::vector<std::string> take_unknown(Json& json) {
   const Family* family = has_text           ? find_family("gemma3_text")
                          : type.is_string() ? find_family(type.get<std::string>())
                                             : nullptr;
-  if (family != nullptr && text.is_object())
-    remove_unknown(model_schema(family->id), "", text, names);
-  return names;
+  if (family == nullptr || !text.is_object()) return {};
+  UnknownKeys unknown(model_schema(family->id), has_text ? "text_config" : "", report);
+  unknown.take("", text);
+  return unknown.names();
 }
 
 // "a, b and 3 more", on one line whatever the names are.
@@ -60,6 +82,20 @@ std::string listed(const std::vector<std::string>& names) {
     out += concat(i == 0 ? "" : ", ", shown(Json(names[i])));
   if (names.size() > kMostListed) out += concat(" and ", names.size() - kMostListed, " more");
   return out;
+}
+
+// As transformers 5 does: a tied model whose files hold a head of other values has that head.
+void untie_head(const std::string& path, const Json& json, ModelConfig& config,
+                std::vector<std::string>& notes) {
+  std::error_code ignored;
+  if (!config.tie_word_embeddings || !fs::is_directory(path, ignored) || !holds_safetensors(path) ||
+      !has_head_of_its_own(config, *open_hf_tensors(path, json)))
+    return;
+  config.tie_word_embeddings = false;
+  notes.push_back(concat((fs::path(path) / kConfig).string(), ": tie_word_embeddings is true, but ",
+                         parameter_names(config).head,
+                         ".weight holds other values than the token embedding: the head "
+                         "is kept and not tied; write false there to silence this"));
 }
 
 }  // namespace
@@ -77,15 +113,17 @@ std::string model_config_file(const std::string& path) {
 ModelConfig load_model_config(const std::string& path, std::vector<std::string>& notes) {
   if (is_gguf(path)) return GgufModel(path).config();
   const std::string file = model_config_file(path);
-  Json json = parse_json_file(file);
+  const Json whole = parse_json_file(file);
+  Json json = whole;
   std::vector<std::string> unknown;
-  if (fs::path(file).filename() == kConfig) unknown = take_unknown(json);
   ConfigReport report;
+  if (fs::path(file).filename() == kConfig) unknown = take_unknown(json, report);
   ModelConfig config = read_model_config(json, "", report);
   report.throw_if_errors(file);
+  untie_head(path, whole, config, notes);
   if (!unknown.empty())
     notes.push_back(
-        concat(file, ": keys that are not known here are passed over: ", listed(unknown)));
+        concat(file, ": keys that are not known here are null and passed over: ", listed(unknown)));
   std::ranges::transform(report.notes(), std::back_inserter(notes),
                          [&](const std::string& note) { return concat(file, ": ", note); });
   return config;

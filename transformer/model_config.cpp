@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/core/error.h"
-#include "transformer/families/family.h"
+#include "transformer/families/foreign_keys.h"
 
 namespace trireme {
 namespace {
@@ -19,15 +19,19 @@ int64_t read_token_id(const ConfigValues& values, const std::string& key, int64_
   const Json& value = values.raw(key);
   if (value.is_null()) return -1;
   const Json list = value.is_array() ? value : Json::array({value});
-  const bool fits = list.size() <= kMost && std::ranges::all_of(list, [&](const Json& id) {
-                      return id.is_number_integer() && id >= 0 && id < vocab_size;
-                    });
-  if (fits) return list.empty() ? -1 : list.front().get<int64_t>();
-  // HuggingFace's default ids belong to its default vocabulary.
-  if (values.given(key))
+  const auto is_integer = [](const Json& id) { return id.is_number_integer(); };
+  if (list.size() > kMost || !std::ranges::all_of(list, is_integer)) {
     report.error(values.spelled(key), concat("must be null, a token id below vocab_size ",
                                              vocab_size, " or a list of such, got ", shown(value)));
-  return -1;
+    return -1;
+  }
+  const auto fits = [&](const Json& id) { return id >= 0 && id < vocab_size; };
+  // As transformers has it, such an id is none. Its default ids belong to its default vocabulary.
+  if (values.given(key) && !std::ranges::all_of(list, fits))
+    report.note(values.spelled(key), concat(shown(value), " names no token of the vocabulary (",
+                                            vocab_size, "): such ids are passed over"));
+  const auto first = std::ranges::find_if(list, fits);
+  return first == list.end() ? -1 : first->get<int64_t>();
 }
 
 // Sizes within the bounds of their keys could still ask for more than any memory holds: a list of all
@@ -72,8 +76,8 @@ std::optional<Json> text_part(const Json& json, const std::string& path, ConfigR
     return Json();
   }
   Json text = json["text_config"];
-  for (const char* key : {"bos_token_id", "eos_token_id", "tie_word_embeddings"})
-    if (json.contains(key) && !text.contains(key)) text[key] = json[key];
+  for (const char* key : {"architectures", "bos_token_id", "eos_token_id", "tie_word_embeddings"})
+    if (json.contains(key) && !json[key].is_null() && !text.contains(key)) text[key] = json[key];
   if (!text.contains("model_type")) text["model_type"] = "gemma3_text";
   report.note(place, "the text model is read; the other parts and their tensors are left out");
   return text;
@@ -103,7 +107,10 @@ ModelConfig read_model_config(const Json& json, const std::string& path, ConfigR
   const ConfigValues values = read_config(model_schema(family->id), json, path, report);
   ModelConfig config;
   config.family = family->id;
+  config.qk_norm = family->qk_norm;
   family->read(values, config, report);
+  check_architectures(*family, values, report);
+  if (!family->layer_types) check_layer_types(values, config, report);
   config.bos_token_id = read_token_id(values, "bos_token_id", config.vocab_size, report);
   config.eos_token_id = read_token_id(values, "eos_token_id", config.vocab_size, report);
   check_product(config, path.empty() ? "model" : path, report);

@@ -108,6 +108,28 @@ std::string listed(const char* what, const std::vector<std::string>& lines) {
   return out;
 }
 
+// "I32 in 2 tensors (a.weight, ...); " of each type
+std::string types_of(const std::map<std::string, std::vector<std::string>>& unread) {
+  std::string out;
+  for (const auto& [type, names] : unread)
+    out += concat(type, " in ", names.size(), names.size() == 1 ? " tensor (" : " tensors (",
+                  names.front(), names.size() == 1 ? "" : ", ...", ") is not read; ");
+  return out;
+}
+
+std::string tensor_advice(const std::vector<std::string>& missing,
+                          const std::vector<std::string>& left_over) {
+  const auto only_head = [](const std::vector<std::string>& names) {
+    return names.size() == 1 && names[0].ends_with("lm_head.weight");
+  };
+  if (only_head(missing))
+    return "\n  a model without its head: set tie_word_embeddings to true in config.json if the "
+           "head is the embedding's";
+  if (missing.empty() && only_head(left_over))
+    return "\n  a model with a head of its own: set tie_word_embeddings to false to keep it";
+  return "\n  the configuration and the weights may be of different downloads: take both from one";
+}
+
 // What the parameters say of one tensor of the file.
 struct ExpectedTensor {
   Matrix matrix;
@@ -193,9 +215,15 @@ DType ModelSource::parameter_dtype(const ModelConfig& config, const std::string&
 
 std::string ModelSource::settings() const { return model_config_to_json(config_).dump(); }
 
+std::string ModelSource::types_read() const {
+  return "weights are floating-point (quantised ones need their quantization_config in "
+         "config.json)";
+}
+
 void ModelSource::check(const ModelConfig& config) const {
   const std::map<std::string, ExpectedTensor> expected = expected_tensors(*this, config);
   std::vector<std::string> missing, left_over, wrong;
+  std::map<std::string, std::vector<std::string>> unread;  // names by type
   for (const auto& [name, e] : expected) {
     const SourceTensor* tensor = tensors_->find(name);
     if (tensor == nullptr) {
@@ -205,21 +233,20 @@ void ModelSource::check(const ModelConfig& config) const {
     if (const std::string why = shape_problem(*tensor, e, config); !why.empty())
       wrong.push_back(why);
     else if (!tensor->dtype.has_value() || !is_float(*tensor->dtype))
-      wrong.push_back(concat(name, " is ", tensor->dtype_name, ", weights are floating-point (",
-                             "quantised ones need their quantization_config in config.json)"));
+      unread[tensor->dtype_name].push_back(name);
   }
   for (const SourceTensor& tensor : tensors_->tensors())
     if (!expected.contains(tensor.name) && !is_ignored(config, tensor.name))
       left_over.push_back(tensor.name);
-  if (missing.empty() && left_over.empty() && wrong.empty()) return;
-  const bool head = missing.size() == 1 && missing[0] == "lm_head.weight";
+  const std::string types = unread.empty() ? "" : concat(types_of(unread), types_read());
+  if (missing.empty() && left_over.empty() && wrong.empty()) {
+    if (!unread.empty()) fail_input(path_, ": ", types);
+    return;
+  }
   fail_input(path_, ": its tensors are not those of its configuration (model_type \"",
              family_of(config.family).model_type, "\")", listed("missing", missing),
              listed("left over", left_over), listed("wrong", wrong),
-             head ? "\n  a model without its head: set tie_word_embeddings to true in config.json "
-                    "if the head is the embedding's"
-                  : "\n  the configuration and the weights may be of different downloads: take "
-                    "both from one");
+             types.empty() ? "" : "\n  " + types, tensor_advice(missing, left_over));
 }
 
 void ModelSource::read(const ModelConfig& config, const ModelParameter& parameter,

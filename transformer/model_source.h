@@ -51,8 +51,8 @@ class ModelSource {
   virtual std::string settings() const;
   virtual ParameterPlace place(const ModelConfig& config, const std::string& parameter) const = 0;
 
-  // InputError that lists every tensor that a model of `config` needs and the files lack, every one that is
-  // left over, and every one of another shape or without float values.
+  // InputError that lists every tensor that a model of `config` needs and the files lack, every one that
+  // is left over, every one of another shape, and by type those without float values.
   void check(const ModelConfig& config) const;
   // Elements [begin, begin + destination.numel()) of the flattened box of a parameter that check() found.
   // destination: contiguous, rank 1, on the host.
@@ -68,6 +68,8 @@ class ModelSource {
  protected:
   explicit ModelSource(std::string path) : path_(std::move(path)) {}
   virtual bool is_ignored(const ModelConfig& config, const std::string& tensor) const = 0;
+  // Which types of tensors are read, and what to do about others, for messages.
+  virtual std::string types_read() const;
   ModelConfig config_;
   std::unique_ptr<TensorSource> tensors_;
 

@@ -100,7 +100,8 @@ class BadModels(CommandTest):
             tensors[name] = [dtype, shape, bytes(count * (4 if dtype == "I32" else 1))]
         self.model(tensors=tensors)
         self.refused("wrong dtype", "checkpoint", "export", "model", "out",
-                     says=["wrong (2)", "model.norm.weight is I32", "up_proj.weight is F8_E4M3", "quantization_config"])
+                     says=["F8_E4M3 in 1 tensor (model.layers.0.mlp.up_proj.weight) is not read",
+                           "I32 in 1 tensor (model.norm.weight) is not read", "quantization_config"])
 
     def test_mismatched_configuration(self):
         layers, inner = CONFIG["num_hidden_layers"], CONFIG["intermediate_size"]

@@ -24,6 +24,9 @@ void ModelSource::read(const ModelConfig&, const ModelParameter&, const TensorBo
 std::string ModelSource::settings() const {
   TRIREME_UNREACHABLE("settings of a fuzzed model are its own");
 }
+std::string ModelSource::types_read() const {
+  TRIREME_UNREACHABLE("tensors of a fuzzed model are not checked");
+}
 bool is_gguf(const std::string&) { return false; }
 bool is_peft_adapter(const std::string&) { return false; }
 std::string hub_advice(const std::string&) { return ""; }
@@ -35,6 +38,7 @@ ParameterPlace GgufModel::place(const ModelConfig&, const std::string&) const {
   TRIREME_UNREACHABLE("a GGUF file is not opened");
 }
 bool GgufModel::is_ignored(const ModelConfig&, const std::string&) const { return false; }
+std::string GgufModel::types_read() const { TRIREME_UNREACHABLE("a GGUF file is not opened"); }
 
 int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
 

@@ -16,8 +16,11 @@
 #include "tests/support/source_folder.h"
 #include "tests/training/golden_case.h"
 #include "tests/training/hf_directory.h"
+#include "training/checkpoint_model.h"
 #include "training/loaded_model.h"
 #include "transformer/hf_model.h"
+#include "transformer/hf_writer.h"
+#include "transformer/load_config.h"
 
 namespace trireme::test {
 namespace {
@@ -144,7 +147,8 @@ TEST(HfModel, TheLanguageModelOfALargerOne) {
     tensors["vision_tower.patch.weight"] = {DType::kF32, {2}, {1, 2}};
     // The tied head, written once more, by the name of each.
     const bool older = prefix.starts_with("language_model.");
-    tensors[older ? "language_model.lm_head.weight" : "lm_head.weight"] = {DType::kF32, {1}, {1}};
+    tensors[older ? "language_model.lm_head.weight" : "lm_head.weight"] =
+        tensors[prefix + "embed_tokens.weight"];
     tensors["multi_modal_projector.mm_input_projection_weight"] = {DType::kF32, {1}, {1}};
     write_safetensors(dir / "model.safetensors", tensors);
     std::ofstream(dir / "config.json")
@@ -170,6 +174,49 @@ TEST(HfModel, ATiedHeadMayBeThere) {
   files.tensors["lm_head.weight"] = files.tensors["transformer.wte.weight"];
   files.write(dir.path());
   EXPECT_EQ(open_refusal(dir.path()), "");
+  EXPECT_TRUE(HfModel(dir.path()).config().tie_word_embeddings);
+}
+
+// transformers 5 keeps it. So do logits, what is written from it, and a run that takes its sizes.
+TEST(HfModel, AHeadOfOtherValuesIsNotTied) {
+  for (const char* name : {"gpt2", "llama_variant"}) {
+    SCOPED_TRACE(name);
+    const ScratchDirectory dir;
+    HfFiles files(name, DType::kF32);
+    const std::string table = files.tensors.contains("model.embed_tokens.weight")
+                                  ? "model.embed_tokens.weight"
+                                  : "transformer.wte.weight";
+    files.tensors["lm_head.weight"] = files.tensors[table];
+    files.tensors["lm_head.weight"].values.back() += 0.5;
+    std::vector<double> head = files.tensors["lm_head.weight"].values;
+    for (double& value : head) value = static_cast<float>(value);
+    files.write(dir / "hf");
+    const HfModel source(dir / "hf");
+    EXPECT_FALSE(source.config().tie_word_embeddings);
+    const Loaded loaded(source, DType::kF32, Layout{});
+    bool found = false;
+    for (size_t h = 0; h < loaded.store.specs().size(); ++h)
+      if (loaded.store.specs()[h].name == "lm_head.weight") {
+        found = true;
+        EXPECT_EQ(to_doubles(loaded.store.value(static_cast<ParamHandle>(h))), head);
+      }
+    EXPECT_TRUE(found);
+    std::vector<std::string> notes;
+    EXPECT_FALSE(load_model_config(dir / "hf", notes).tie_word_embeddings);
+    ASSERT_EQ(notes.size(), 1U);
+    expect_says(notes[0], {"tie_word_embeddings is true", "lm_head.weight", "not tied"});
+    // Through a checkpoint of ours into a directory again.
+    import_model(source, dir / "ours", {.dtype = DType::kF32});
+    write_hf_directory(*open_any_model(dir / "ours"), dir / "back", {});
+    EXPECT_FALSE(read_json_file<Json>(dir / "back/config.json")["tie_word_embeddings"].get<bool>());
+    const SafetensorsReader written(dir / "back/model.safetensors");
+    EXPECT_EQ(to_doubles(written.tensor("lm_head.weight")), head);
+    // Who ties it all the same is told, and loses nothing unseen.
+    ModelConfig tied = source.config();
+    tied.tie_word_embeddings = true;
+    expect_says(refusal([&] { source.check(tied); }),
+                {"left over (1)", "lm_head.weight", "tie_word_embeddings to false"});
+  }
 }
 
 TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
@@ -183,10 +230,10 @@ TEST(HfModel, ListsAllThatIsMissingLeftOverAndWrong) {
   files.write(dir.path());
   expect_says(open_refusal(dir.path()),
               {"missing (2)", "model.norm.weight", "model.layers.1.mlp.up_proj.weight",
-               "left over (1)", "model.layers.9.what", "wrong (2)",
+               "left over (1)", "model.layers.9.what", "wrong (1)",
                "gate_proj.weight is (24, 40), the config wants (40, 24)",
-               "input_layernorm.weight is I32, weights are floating-point", "quantization_config",
-               "take both from one"});
+               "I32 in 1 tensor (model.layers.0.input_layernorm.weight) is not read",
+               "weights are floating-point", "quantization_config", "take both from one"});
 }
 
 TEST(HfModel, PaddedVocabularyAndMissingHead) {

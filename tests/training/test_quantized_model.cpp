@@ -131,11 +131,11 @@ TEST(QuantizedModel, WhatDoesNotFitIsRefused) {
   const auto expect_says = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
-  expect_says(changed("gptq", dir, {{"bits", 3}}), "is not read");
+  expect_says(changed("gptq", dir, {{"bits", 3}}), "bits: 3 bits are not read");
   expect_says(changed("gptq", dir, {{"bits", 8}}), "expected (");
-  expect_says(changed("awq", dir, {{"version", "gemv"}}), "is not read");
+  expect_says(changed("awq", dir, {{"version", "gemv"}}), "version: \"gemv\" is not available");
   expect_says(changed("awq", dir, {{"group_size", 32}}), "groups of 32 inputs");
-  expect_says(changed("awq", dir, {{"group_size", 0}}), "group_size is 0");
+  expect_says(changed("awq", dir, {{"group_size", 0}}), "group_size: is 0");
   expect_says(changed("fp8", dir, {{"weight_block_size", nullptr}}), "weight_block_size");
   expect_says(changed("fp8", dir, {{"weight_block_size", {16, 16}}}), "weight_scale_inv is (");
   expect_says(changed("fp8", dir, {{"quant_method", "bitsandbytes"}}), "is not read");

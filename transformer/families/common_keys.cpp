@@ -1,53 +1,12 @@
 #include "transformer/families/common_keys.h"
 
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "engine/core/error.h"
 #include "transformer/families/rope_keys.h"
 
 namespace trireme {
 namespace {
-
-// What transformers writes into every config.json without a meaning for training.
-constexpr const char* kHarmless =
-    "architectures transformers_version torch_dtype dtype use_cache pad_token_id "
-    "_name_or_path name_or_path _attn_implementation _attn_implementation_autoset "
-    "attn_implementation _commit_hash task_specific_params finetuning_task problem_type "
-    "id2label label2id num_labels tokenizer_class prefix return_dict torchscript "
-    "output_attentions output_hidden_states use_return_dict use_bfloat16 tf_legacy_loss "
-    "is_decoder is_encoder_decoder tie_encoder_decoder decoder_start_token_id sep_token_id "
-    "cross_attention_hidden_size chunk_size_feed_forward gradient_checkpointing max_length "
-    "min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty "
-    "temperature top_k top_p typical_p repetition_penalty length_penalty "
-    "no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids num_return_sequences "
-    "output_scores return_dict_in_generate forced_bos_token_id forced_eos_token_id "
-    "remove_invalid_values exponential_decay_length_penalty suppress_tokens "
-    "begin_suppress_tokens "
-    // Of programs that are not transformers, and of code that a directory brings along.
-    "auto_map is_llama_config max_sequence_length unsloth_fixed unsloth_version _num_labels";
-
-// What other programs compute by these keys, whatever the model_type, is not built.
-struct ChangedMathematics {
-  const char* key;
-  std::vector<std::string> trivial;
-  const char* what;
-};
-const std::vector<ChangedMathematics>& changed_mathematics() {
-  static const std::vector<ChangedMathematics> rows = {
-      {"rope_interleaved", {"false"}, "rotary positions of neighbouring elements"},
-      {"alibi", {"false"}, "positions by biases of the attention"},
-      {"clip_qkv", {}, "clipped queries, keys and values"},
-      {"attn_logit_softcapping", {}, "attention logits capped by tanh"},
-      {"final_logit_softcapping", {}, "logits capped by tanh"},
-      {"use_bidirectional_attention", {"false"}, "attention to later tokens"},
-      {"logit_scale", {"1"}, "scaled logits"},
-      {"logits_scaling", {"1"}, "scaled logits"},
-      {"embedding_multiplier", {"1"}, "a scaled embedding"},
-      {"residual_multiplier", {"1"}, "scaled branches"},
-      {"attention_multiplier", {}, "another scale of the softmax"}};
-  return rows;
-}
 
 void add_llama_sizes(Schema& schema, const LlamaDefaults& preset) {
   schema.integer("num_hidden_layers", "", "transformer blocks")
@@ -86,13 +45,6 @@ void add_common_keys(Schema& schema, const char* vocab_default) {
   schema.number("initializer_range", "0.02", "standard deviation of the initial weights")
       .at_least(0)
       .at_most(10);
-  std::istringstream harmless(kHarmless);
-  for (std::string key; harmless >> key;) schema.ignored(key);
-  schema.refused("pruned_heads", {"{}"}, "pruned heads are not modelled");
-  schema.unavailable("add_cross_attention", {"false"}, "cross attention");
-  schema.unavailable("quantization_config", {}, "quantised weights");
-  for (const ChangedMathematics& row : changed_mathematics())
-    schema.unavailable(row.key, row.trivial, row.what);
 }
 
 void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
@@ -103,7 +55,8 @@ void add_decoder_keys(Schema& schema, const LlamaDefaults& preset) {
   schema.number("rms_norm_eps", preset.norm_eps, "added to the mean square in RMSNorm")
       .above(0)
       .at_most(1);
-  schema.number("attention_dropout", "0", "dropout of attention probabilities")
+  schema.number("attention_dropout", "0", "dropout of attention probabilities; null: 0")
+      .or_null()
       .at_least(0)
       .below(1);
   schema.boolean("tie_word_embeddings", preset.tied, "the head uses the token embedding's weights");

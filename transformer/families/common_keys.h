@@ -15,8 +15,8 @@ inline constexpr double kMaxWidth = 1 << 20;
 inline constexpr double kMaxLayers = 1 << 16;
 inline constexpr double kMaxPositions = 1 << 30;
 
-// Of all families: the vocabulary, the initialisation, and what is written into every config.json
-// without a meaning for the mathematics.
+// Of all families: the vocabulary and the initialisation. Keys that have no meaning for the
+// mathematics, or that of other architectures: transformer/families/foreign_keys.h.
 void add_common_keys(Schema& schema, const char* vocab_default = "");  // "": required
 
 // What transformers takes for keys that are absent.

@@ -25,9 +25,6 @@ void add_router_keys(Schema& schema) {
 void add_keys(Schema& schema) {
   add_llama_keys(schema, {.bos = "100000", .eos = "100001"});
   add_attention_bias(schema);
-  schema.ignored("pretraining_tp");
-  schema.unavailable("use_sliding_window", {"false"}, "sliding-window attention");
-  schema.unavailable("sliding_window", {}, "sliding-window attention");
   add_expert_keys(schema, kExperts);
   add_deepseek_expert_keys(schema, {.first_dense = "0",
                                     .shared_experts = "null",
@@ -35,9 +32,6 @@ void add_keys(Schema& schema) {
                                     .kept_groups = "1",
                                     .weight_scale = "1"});
   add_router_keys(schema);
-  for (const char* key :
-       {"kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"})
-    schema.unavailable(key, {}, "multi-head latent attention");
   add_routing_keys(schema);
 }
 
@@ -50,6 +44,8 @@ void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report)
   config.moe.selection_bias = method == "noaux_tc";
   read_deepseek_expert_keys(values, method != "greedy", config.moe);
   read_routing_keys(values, kExperts, config.moe, report);
+  // DeepSeek-MoE's own code divides by the sum of several weights only.
+  if (config.moe.experts_per_token == 1) config.moe.normalise_weights = false;
 }
 
 void write(const ModelConfig& config, Json& json) {

@@ -23,8 +23,7 @@ void add_keys(Schema& schema) {
   add_decoder_keys(schema, {});
   add_attention_bias(schema);
   add_latent_keys(schema);
-  schema.ignored("pretraining_tp");
-  schema.unavailable("mlp_bias", {"false"}, "biases of the MLPs");
+  schema.refused("rope_interleave", {"true"}, "this family rotates pairs of neighbours");
   add_expert_keys(schema, kExperts);
   add_deepseek_expert_keys(schema, {.first_dense = "0",
                                     .shared_experts = "2",

@@ -24,8 +24,10 @@ void add_keys(Schema& schema) {
   add_decoder_keys(schema, {.positions = "4096", .bos = "0", .eos = "1"});
   add_attention_bias(schema);
   add_latent_keys(schema);
-  schema.boolean("rope_interleave", true, "positions rotate pairs of neighbours, else of halves");
-  schema.ignored("pretraining_tp");
+  schema
+      .boolean("rope_interleave", true,
+               "positions rotate pairs of neighbours, else of halves; null: false")
+      .or_null();
   schema
       .integer("num_nextn_predict_layers", "0",
                "layers behind the last for predicting several tokens: left out")

@@ -50,8 +50,10 @@ void add_expert_keys(Schema& schema, const ExpertKeys& keys) {
   schema.integer("moe_intermediate_size", keys.width_default, "width of an expert's gated MLP")
       .at_least(1)
       .at_most(4 * kMaxWidth);
-  schema.boolean("norm_topk_prob", keys.normalise_default,
-                 "the weights of a token's experts add up to 1");
+  schema
+      .boolean("norm_topk_prob", keys.normalise_default,
+               "the weights of a token's experts add up to 1; null: false")
+      .or_null();
 }
 
 MoeConfig read_expert_keys(const ConfigValues& values, const ExpertKeys& keys) {
@@ -98,8 +100,6 @@ void add_routing_keys(Schema& schema) {
               "of the micro-batch first; null: none are")
       .or_null()
       .above(0);
-  schema.ignored("output_router_logits");
-  schema.ignored("ep_size");
 }
 
 void read_routing_keys(const ConfigValues& values, const ExpertKeys& keys, MoeConfig& moe,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/core/error.h"
+#include "transformer/families/foreign_keys.h"
 #include "transformer/families/table.h"
 
 namespace trireme {
@@ -18,6 +19,7 @@ Schema made(const Family& family) {
   Schema schema(concat(family.title, " (model_type \"", family.model_type, "\")"));
   schema.choice("model_type", family.model_type, {family.model_type}, "the family of the model");
   family.add_keys(schema);
+  add_foreign_keys(family, schema);
   schema.finish();
   return schema;
 }

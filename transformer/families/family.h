@@ -48,6 +48,8 @@ struct Family {
   const char* title;          // of the configuration reference
   const char* positions_key;  // the key of the longest sequence, for messages
   ParameterNames names;
+  bool qk_norm = false;      // RMSNorm of each head's q and k
+  bool layer_types = false;  // "layer_types" chooses the layers with a window
   // Adds the family's rows; "model_type" and the token ids' neighbours are everybody's.
   void (*add_keys)(Schema& schema);
   // `family` is set; token ids are read by the caller.

@@ -32,14 +32,13 @@ void add_keys(Schema& schema) {
       .above(0);
   add_pattern_window_keys(schema);
   add_layered_rope_keys(schema, "1000000", "10000");
-  schema.ignored("cache_implementation");
 }
 
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_decoder_keys(values, config, report);
   read_head_dim(values, config, report);
   read_attention_bias(values, config);
-  config.gelu_gate = config.unit_norms = config.branch_norms = config.qk_norm = true;
+  config.gelu_gate = config.unit_norms = config.branch_norms = true;
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
   config.attention_scale = 1 / std::sqrt(values.number("query_pre_attn_scalar"));
   read_pattern_window_keys(values, config, report);
@@ -72,6 +71,8 @@ constinit const Family kGemma3Family = {
     .names = {.mlp_norm = "pre_feedforward_layernorm",
               .attention_branch_norm = "post_attention_layernorm",
               .mlp_branch_norm = "post_feedforward_layernorm"},
+    .qk_norm = true,
+    .layer_types = true,
     .add_keys = add_keys,
     .read = read,
     .write = write};

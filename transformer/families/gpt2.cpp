@@ -53,12 +53,6 @@ void add_keys(Schema& schema) {
               "the MLP's activation; both words name GELU's tanh form")
       .not_yet({"gelu", "relu", "silu", "quick_gelu", "gelu_fast"});
   add_common_keys(schema);
-  schema.unavailable("sliding_window", {}, "sliding-window attention");
-  schema.ignored("n_ctx");
-  schema.ignored("reorder_and_upcast_attn");
-  for (const char* key : {"summary_type", "summary_use_proj", "summary_activation",
-                          "summary_proj_to_labels", "summary_first_dropout"})
-    schema.ignored(key);
   schema.unavailable("scale_attn_weights", {"true"},
                      "attention without the factor 1/sqrt(head_dim)");
   schema.unavailable("scale_attn_by_inverse_layer_idx", {"false"}, "attention scaled by 1/layer");

@@ -11,11 +11,6 @@ void add_keys(Schema& schema) {
   add_llama_keys(schema, {});
   add_attention_bias(schema);
   schema.boolean("mlp_bias", false, "biases of the gate, up and down projections");
-  schema.ignored("pretraining_tp");  // the same result computed in slices
-  schema.unavailable("use_sliding_window", {"false"}, "sliding-window attention");
-  schema.unavailable("sliding_window", {}, "sliding-window attention");
-  schema.unavailable("num_local_experts", {"0", "1"}, "mixture of experts in a llama");
-  schema.unavailable("num_experts", {"0", "1"}, "mixture of experts in a llama");
 }
 
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {

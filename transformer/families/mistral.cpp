@@ -9,7 +9,6 @@ namespace {
 void add_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "131072", .eos = "2", .kv_heads = "8"});
   add_window_key(schema, "4096");
-  schema.unavailable("layer_types", {}, "windows in some layers of a mistral");
 }
 
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {

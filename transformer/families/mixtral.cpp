@@ -20,7 +20,6 @@ void add_keys(Schema& schema) {
   add_window_key(schema, "null");
   add_expert_keys(schema, kExperts);
   add_routing_keys(schema);
-  schema.unavailable("router_jitter_noise", {"0", "0.0"}, "jitter of the router's input");
 }
 
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {

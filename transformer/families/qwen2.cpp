@@ -12,7 +12,8 @@ constexpr WindowLayers kWindows = WindowLayers::kFromMost;
 void add_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "32"});
   add_qwen_window_keys(schema, kWindows);
-  schema.unavailable("use_mrope", {"false"}, "rotary positions in several dimensions");
+  // Not read by transformers: q, k and v have biases, o has none.
+  schema.refused("attention_bias", {"true"}, "q, k and v of this family have biases");
 }
 
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
@@ -34,6 +35,7 @@ constinit const Family kQwen2Family = {.id = ModelFamily::kQwen2,
                                        .title = "Qwen2 style model",
                                        .positions_key = "max_position_embeddings",
                                        .names = {},
+                                       .layer_types = true,
                                        .add_keys = add_keys,
                                        .read = read,
                                        .write = write};

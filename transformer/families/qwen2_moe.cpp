@@ -61,6 +61,7 @@ constinit const Family kQwen2MoeFamily = {
     .title = "Qwen2-MoE style model: experts beside a shared MLP",
     .positions_key = "max_position_embeddings",
     .names = {.shared_expert = "shared_expert"},
+    .layer_types = true,
     .add_keys = add_keys,
     .read = read,
     .write = write};

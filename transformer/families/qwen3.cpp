@@ -21,7 +21,6 @@ void add_keys(Schema& schema) {
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_attention_bias(values, config);
-  config.qk_norm = true;
   read_qwen_window_keys(values, kWindows, config, report);
 }
 
@@ -39,6 +38,8 @@ constinit const Family kQwen3Family = {.id = ModelFamily::kQwen3,
                                        .title = "Qwen3 style model",
                                        .positions_key = "max_position_embeddings",
                                        .names = {},
+                                       .qk_norm = true,
+                                       .layer_types = true,
                                        .add_keys = add_keys,
                                        .read = read,
                                        .write = write};

@@ -29,7 +29,6 @@ void add_keys(Schema& schema) {
 void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_attention_bias(values, config);
-  config.qk_norm = true;
   read_qwen_window_keys(values, kWindows, config, report);
   config.moe = read_expert_keys(values, kExperts);
   read_qwen_layer_keys(values, config.moe, report);
@@ -54,6 +53,7 @@ constinit const Family kQwen3MoeFamily = {
     .title = "Qwen3-MoE style model: experts, normalised q and k",
     .positions_key = "max_position_embeddings",
     .names = {},
+    .qk_norm = true,
     .add_keys = add_keys,
     .read = read,
     .write = write};

@@ -204,9 +204,13 @@ void add_layered_rope_keys(Schema& schema, const char* theta_default, const char
   schema
       .choice(path_of("rope_type"), "default", {"default", "linear"},
               "how the frequencies are scaled")
-      .alias({path_of("type"), "rope_parameters.full_attention.rope_type"})
+      .alias({"rope_parameters.full_attention.rope_type", "rope_parameters.full_attention.type"})
       .or_null()
       .not_yet({"dynamic", "llama3", "yarn", "longrope", "proportional"});
+  schema
+      .any(path_of("type"), "null", "as rope_type",
+           "the older name of rope_type, which must be given too: versions of transformers differ")
+      .or_null();
   schema.number(path_of("factor"), "null", "by how much texts are longer")
       .alias({"rope_parameters.full_attention.factor"})
       .or_null()
@@ -219,7 +223,14 @@ void read_layered_rope_keys(const ConfigValues& values, ModelConfig& config, Con
   config.rope_theta = values.number("rope_theta");
   // Without windows no layer reads the other frequencies.
   if (config.has_windows()) config.local_rope_theta = values.number("rope_local_base_freq");
-  const std::string factor = path_of("factor");
+  const std::string factor = path_of("factor"), old = path_of("type");
+  const bool named = values.given(path_of("rope_type"));
+  const Json type = named ? values.raw(path_of("rope_type")) : Json("default");
+  if (values.given(old) && values.raw(old) != type)
+    report.error(values.spelled(old),
+                 concat(shown(values.raw(old)), named ? " is not rope_type" : " without rope_type",
+                        ": transformers 5 does not read it in this family, earlier versions scale "
+                        "by it; write rope_type, and take \"type\" away"));
   if (values.word(path_of("rope_type")) != "linear") {
     if (values.given(factor))
       report.note(values.spelled(factor), "is not read by rope_type default");

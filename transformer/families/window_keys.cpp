@@ -85,7 +85,6 @@ void add_qwen_window_keys(Schema& schema, WindowLayers layers) {
            "use_sliding_window only");
   if (layers == WindowLayers::kAll) {
     schema.ignored("max_window_layers");
-    schema.ignored("layer_types");
     return;
   }
   schema
@@ -130,8 +129,8 @@ void add_pattern_window_keys(Schema& schema) {
   schema
       .integer("sliding_window_pattern", "6",
                "every so many layers one sees all, where layer_types is not given")
-      .alias({"_sliding_window_pattern"})
       .at_least(1);
+  schema.ignored("_sliding_window_pattern");  // what transformers 5 took from the other, or 6
   add_layer_types(schema);
 }
 

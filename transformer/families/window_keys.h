@@ -17,7 +17,7 @@ void write_window_key(const ModelConfig& config, Json& json);
 enum class WindowLayers {
   kFromMost,   // layers m and above (Qwen2, Qwen3)
   kEvenBelow,  // layers of even number below m (Qwen2-MoE)
-  kAll,        // all; neither layer_types nor m are read (Qwen3-MoE)
+  kAll,        // all; neither layer_types nor m choose (Qwen3-MoE)
 };
 void add_qwen_window_keys(Schema& schema, WindowLayers layers);
 void read_qwen_window_keys(const ConfigValues& values, WindowLayers layers, ModelConfig& config,
