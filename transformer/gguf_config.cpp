@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "transformer/families/family.h"
+#include "transformer/gguf_keys.h"
 #include "transformer/gguf_model.h"
 #include "transformer/gguf_words.h"
 
@@ -24,6 +25,7 @@ class Reader {
   explicit Reader(const GgufFile& file) : file_(file) {
     arch_ = require<std::string>("general.architecture");
     family_ = family();
+    check_gguf_keys(file_, arch_);
   }
 
   Json read() {
@@ -61,6 +63,14 @@ class Reader {
   template <class T>
   std::optional<T> get(const char* word) const {
     return file_.get<T>(key(word));
+  }
+  // Files hold whole numbers in either kind.
+  std::optional<double> number(const char* word) const {
+    const auto found = file_.metadata().find(key(word));
+    if (found == file_.metadata().end()) return {};
+    if (const auto* whole = std::get_if<int64_t>(&found->second))
+      return static_cast<double>(*whole);
+    return file_.get<double>(found->first);
   }
   const SourceTensor& tensor(const std::string& name) const {
     if (const SourceTensor* found = file_.find(name)) return *found;
@@ -108,22 +118,24 @@ class Reader {
       if (const auto width = get<int64_t>(word); width.has_value() && json_["head_dim"] != *width)
         fail_input(file_.path(), ": ", key(word), " is ", *width, ", heads have ",
                    json_["head_dim"].get<int64_t>(), " elements; the same is read only");
-    for (const char* word : {"attn_logit_softcapping", "final_logit_softcapping"})
-      if (get<double>(word).value_or(0) != 0)
-        fail_input(file_.path(), ": ", key(word), " is not read: caps of logits are not computed");
   }
 
   void read_scaling() {
-    if (const auto type = get<std::string>("rope.scaling.type");
-        type.has_value() && *type != "none") {
-      if (*type != "linear" && *type != "yarn")
-        fail_input(file_.path(), ": rope.scaling.type \"", *type, "\" is not known");
-      Json scaling = {{"rope_type", *type},
-                      {"factor", meant(require<double>(key("rope.scaling.factor")))}};
-      if (*type == "yarn") read_yarn(scaling);
+    // As llama.cpp has it: a factor without a type is linear's, a factor of 0 is none.
+    const std::string type = get<std::string>("rope.scaling.type").value_or("linear");
+    const auto factor = number("rope.scaling.factor");
+    const double scale = factor.has_value() ? *factor : number("rope.scale_linear").value_or(0);
+    const bool scaled = type == "yarn" || (type == "linear" && scale != 0 && scale != 1);
+    if (scaled) {
+      Json scaling = {{"rope_type", type}, {"factor", meant(scale)}};
+      if (type == "yarn") read_yarn(scaling);
       json_["rope_scaling"] = scaling;
     }
-    if (const SourceTensor* factors = file_.find("rope_freqs.weight")) read_factors(*factors);
+    const SourceTensor* const factors = file_.find("rope_freqs.weight");
+    if (factors != nullptr && scaled)
+      fail_input(file_.path(), ": has rope_freqs.weight and rope.scaling of type ", type,
+                 "; both together are not read");
+    if (factors != nullptr) read_factors(*factors);
   }
 
   void read_yarn(Json& scaling) {
@@ -132,10 +144,6 @@ class Reader {
     for (const auto& [ours, theirs] : {std::pair{"beta_fast", "rope.scaling.yarn_beta_fast"},
                                        {"beta_slow", "rope.scaling.yarn_beta_slow"}})
       if (const auto value = get<double>(theirs)) scaling[ours] = meant(*value);
-    for (const char* word : {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor",
-                             "rope.scaling.yarn_ext_factor"})
-      if (const auto value = get<double>(word); value.has_value() && *value != 1)
-        fail_input(file_.path(), ": ", key(word), " ", *value, " is not read; 1 is");
   }
 
   // Llama 3's scaling: what it divides each frequency by must be what the file holds.
@@ -191,8 +199,8 @@ class Reader {
   Json layer_types(const std::vector<int64_t>& sliding) const {
     const auto layers = json_["num_hidden_layers"].get<int64_t>();
     if ((!sliding.empty() && std::ssize(sliding) != layers) || layers > (1 << 16))
-      fail_input(file_.path(), ": ", sliding.size(), " words about windows for ", layers,
-                 " layers");
+      fail_input(file_.path(), ": ", key("attention.sliding_window_pattern"), " has ",
+                 sliding.size(), " words for ", layers, " layers");
     Json types = Json::array();
     for (int64_t l = 0; l < layers; ++l) {
       const bool has = sliding.empty() || sliding[static_cast<size_t>(l)] != 0;
@@ -210,11 +218,7 @@ class Reader {
       json_["moe_intermediate_size"] = width("blk.0.ffn_gate_exps.weight");
       json_["norm_topk_prob"] = !qwen2;  // in llama.cpp always
       if (qwen2) json_["shared_expert_intermediate_size"] = width("blk.0.ffn_gate_shexp.weight");
-    } else if (family_ != ModelFamily::kMixtral && get<int64_t>("expert_count").value_or(0) > 0) {
-      fail_input(file_.path(), ": experts in a model of architecture \"", arch_, "\" are not read");
     }
-    if (get<int64_t>("expert_gating_func").value_or(1) != 1)
-      fail_input(file_.path(), ": ", key("expert_gating_func"), " is not softmax's");
   }
   // Rows of a matrix, or of each in a stack.
   int64_t width(const std::string& name) const {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -311,8 +312,96 @@ TEST(GgufModel, WhatIsNotComputedIsNotRead) {
         {"gemma3.expert_count", int64_t{4}},
         {"gemma3.rope.scaling.type", std::string("longrope")},
         {"gemma3.attention.sliding_window_pattern", std::vector<int64_t>{1, 0}},
-        {"general.architecture", std::string("mamba")}})
-    EXPECT_NE(read(key, value), "accepted") << key;
+        {"gemma3.expert_gating_func", int64_t{2}},
+        {"gemma3.attention.scale", 0.25},
+        {"gemma3.logit_scale", 0.5},
+        {"gemma3.embedding_scale", 12.0},
+        {"gemma3.residual_scale", 0.2},
+        {"gemma3.attention.causal", false},
+        {"gemma3.attention.clamp_kqv", 8.0},
+        {"gemma3.attention.max_alibi_bias", 8.0},
+        {"gemma3.use_parallel_residual", true},
+        {"gemma3.attention.temperature_scale", 0.1},
+        {"gemma3.rope.scaling.attn_factor", 1.5},
+        {"gemma3.tomorrows_scale", 0.5},
+        {"general.architecture", std::string("mamba")}}) {
+    const std::string message = read(key, value);
+    EXPECT_NE(message, "accepted") << key;
+    const bool named =
+        std::string(key).starts_with("general") || message.find(key) != std::string::npos;
+    EXPECT_TRUE(named) << message;
+  }
+  for (const auto& [key, value] : {std::pair<const char*, GgufValue>{"gemma3.attention.scale", 0.0},
+                                   {"gemma3.logit_scale", 1.0},
+                                   {"gemma3.attention.causal", true},
+                                   {"gemma3.rope.scaling.finetuned", true},
+                                   {"general.tomorrow", 3.0},
+                                   {"gemma3.vocab_size", int64_t{31}}})
+    EXPECT_EQ(read(key, value), "accepted") << key;
+}
+
+// As llama.cpp reads them: a factor without a type is linear's, by its older name too.
+TEST(GgufModel, AFactorWithoutATypeIsLinear) {
+  const ScratchDirectory dir;
+  HfFiles::random(decoder("llama"), DType::kF32).write(dir / "hf");
+  const HfModel source(dir / "hf");
+  const auto scaling = [&](const GgufMetadata& more) {
+    GgufMetadata metadata = gguf_metadata(source.config());
+    metadata.insert(more.begin(), more.end());
+    {
+      const std::vector<float> zeros(31 * 24);
+      GgufWriter writer(dir / "x.gguf", metadata,
+                        {{"token_embd.weight", gguf_type("F32"), {31, 24}}});
+      writer.write(ConstTensor(zeros.data(), DType::kF32, Shape{31 * 24}));
+      writer.commit();
+    }
+    ConfigReport report;
+    const GgufFile file(dir / "x.gguf");
+    const ModelConfig config = read_model_config(gguf_config(file), "", report);
+    report.throw_if_errors("test");
+    return config.rope_scaling;
+  };
+  const RopeScaling four{.type = RopeType::kLinear, .factor = 4};
+  const GgufValue none = std::string("none");
+  EXPECT_EQ(scaling({{"llama.rope.scaling.factor", 4.0}}), four);
+  EXPECT_EQ(scaling({{"llama.rope.scale_linear", 4.0}}), four);
+  EXPECT_EQ(scaling({{"llama.rope.scaling.factor", 4.0}, {"llama.rope.scale_linear", 2.0}}), four);
+  EXPECT_EQ(scaling({{"llama.rope.scaling.factor", 4.0}, {"llama.rope.scaling.type", none}}),
+            RopeScaling{});
+  for (const double neutral : {0.0, 1.0})
+    EXPECT_EQ(scaling({{"llama.rope.scaling.factor", neutral}}), RopeScaling{});
+}
+
+TEST(GgufModel, TypesThatAreNotReadAreNamedOnce) {
+  const ScratchDirectory dir;
+  Json json = decoder("llama");
+  json["hidden_size"] = 32;
+  HfFiles::random(json, DType::kF32).write(dir / "hf");
+  const HfModel source(dir / "hf");
+  write_gguf(source, dir / "x.gguf", {.type = "Q8_0"});
+  // Other types in the place of this one, of as many bytes at most: the header says which.
+  std::string bytes;
+  {
+    std::ifstream file(dir / "x.gguf", std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+  int changed = 0;
+  for (int layer = 0; layer < 7; ++layer) {
+    const std::string name = concat("blk.", layer, ".attn_q.weight");
+    const size_t type = bytes.find(name) + name.size() + 4 + 2 * 8;
+    ASSERT_EQ(bytes[type], 8);
+    bytes[type] = layer < 3 ? 3 : 6;  // Q4_1, Q5_0
+    ++changed;
+  }
+  ASSERT_EQ(changed, 7);
+  std::ofstream(dir / "x.gguf", std::ios::binary) << bytes;
+  const GgufModel model(dir / "x.gguf");
+  EXPECT_EQ(refusal([&] { model.check(model.config()); }),
+            concat(dir / "x.gguf",
+                   ": Q4_1 in 3 tensors (blk.0.attn_q.weight, ...) is not read; Q5_0 in 4 tensors "
+                   "(blk.3.attn_q.weight, ...) is not read; F32, F16, BF16, Q8_0, Q4_0, Q4_K and "
+                   "Q6_K are: make such a file from the original with llama-quantize, or take the "
+                   "HuggingFace directory of this model"));
 }
 
 }  // namespace
