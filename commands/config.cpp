@@ -8,6 +8,7 @@
 #include "commands/key_flags.h"
 #include "serving/api/reference.h"
 #include "training/run_config.h"
+#include "transformer/model_keys.h"
 
 namespace trireme {
 namespace {
@@ -53,6 +54,11 @@ CLI::App* add_config_command(CLI::App& parent) {
       ->callback([] { print(run_config_json_schema().dump(2) + "\n"); });
   command->add_subcommand("reference", "Print every key as Markdown (docs/config-reference.md)")
       ->callback([] { print(config_reference()); });
+  command
+      ->add_subcommand("model-keys",
+                       "Print what becomes of each key of third-party models as Markdown "
+                       "(docs/model-keys.md)")
+      ->callback([] { print(model_keys_page()); });
   command
       ->add_subcommand("api-reference",
                        "Print every field of the server's API as Markdown (docs/serving-api.md)")

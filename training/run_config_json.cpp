@@ -259,7 +259,7 @@ Json run_config_json_schema() {
 
 std::string config_reference() {
   std::string models;
-  for (const Family* family : families()) models += markdown_reference(model_schema(family->id));
+  for (const Family* family : families()) models += markdown_tables(model_schema(family->id));
   return concat(
       "# Configuration reference\n\n",
       "Made from the schema by `trireme config reference`; `trireme config schema` prints the same "
@@ -275,7 +275,10 @@ std::string config_reference() {
       "for "
       "another add `--set parallel.data_parallel_size=auto --set "
       "gradient_accumulation_steps=auto`.\n\n",
-      markdown_reference(run_schema()), models);
+      markdown_reference(run_schema()),
+      "The keys of a model, by its `model_type`. What becomes of all others: [keys of third-party "
+      "models](model-keys.md).\n\n",
+      models);
 }
 
 RunConfig resolved_run_config(const Json& json) {

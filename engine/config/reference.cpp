@@ -160,7 +160,7 @@ Json json_schema(const Schema& schema) {
   return root;
 }
 
-std::string markdown_reference(const Schema& schema) {
+std::string markdown_tables(const Schema& schema) {
   std::string out = concat("## ", schema.title(), "\n\n", table_of(schema, ""));
   std::vector<std::string> done;
   for (const Key& key : schema.keys()) {
@@ -169,6 +169,11 @@ std::string markdown_reference(const Schema& schema) {
     done.push_back(first);
     out += table_of(schema, first);
   }
+  return out;
+}
+
+std::string markdown_reference(const Schema& schema) {
+  std::string out = markdown_tables(schema);
   out += foreign_table(schema, KeyStatus::kNoEffect, "Accepted, without effect here", "why");
   out += foreign_table(schema, KeyStatus::kRefused, "Refused, unless the value is one of these",
                        "why");

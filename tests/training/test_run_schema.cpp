@@ -11,6 +11,7 @@
 #include "training/run_config.h"
 #include "transformer/families/family.h"
 #include "transformer/load_config.h"
+#include "transformer/model_keys.h"
 
 namespace trireme {
 namespace {
@@ -62,6 +63,13 @@ TEST(ConfigReference, ThePageIsUpToDate) {
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == config_reference())
       << "run: build/release/trireme config reference > docs/config-reference.md";
+}
+
+TEST(ModelKeys, ThePageIsUpToDate) {
+  std::ifstream file(concat(test::source_folder(), "/docs/model-keys.md"));
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(page == model_keys_page())
+      << "run: build/release/trireme config model-keys > docs/model-keys.md";
 }
 
 TEST(ConfigSchema, DescribesTheModelToo) {
