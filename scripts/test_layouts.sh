@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Trains under every parallel layout of up to 8 ranks and compares each with one rank. Takes hours; a
-# sample of 300 is part of scripts/test.sh --all. With --publish docs/layouts.md becomes what this run found.
+# small seeded sample (its size is in tests/CMakeLists.txt) is part of scripts/test.sh --all. With
+# --publish docs/layouts.md becomes what this run found.
 #
 #   scripts/test_layouts.sh [--publish] [--sample N] [--seed S] [--most RANKS] [--low-precision N]
 #                           [--only TEXT]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[ "${1:-}" != --help ] || { sed -n '2,6s/^# \{0,1\}//p' "$0" && exit 0; }
+[ "${1:-}" != --help ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" && exit 0; }
 options=(--low-precision 50)
 for argument in "$@"; do
   case "$argument" in

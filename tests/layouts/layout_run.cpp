@@ -54,17 +54,15 @@ MicroBatch sample(const RunConfig& config, bool packed, int64_t n) {
   return b;
 }
 
-// Copies elements [begin, ...) of a box of a logical tensor to their place.
-void place_part(const ParameterSpec& spec, int64_t begin, const ConstTensor& local,
-                std::vector<double>& whole) {
-  const std::vector<double> values = to_doubles(local);
-  whole.resize(static_cast<size_t>(spec.shape.numel()));
+// f(offset from `begin`, offset in the logical tensor, length) for each contiguous run of elements
+// [begin, begin + count) of a box.
+template <class F>
+void for_each_run(const ParameterSpec& spec, int64_t begin, int64_t count, F&& f) {
   const std::vector<int64_t> shape(spec.shape.dims().begin(), spec.shape.dims().end());
   const TensorBox box = spec.box.extent.empty() ? whole_box(shape) : spec.box;
-  const TensorPart from{box, begin, begin + local.numel()},
-      to{whole_box(shape), 0, spec.shape.numel()};
+  const TensorPart from{box, begin, begin + count}, to{whole_box(shape), 0, spec.shape.numel()};
   for_each_common_run(shape, from, to, [&](const CommonRun& run) {
-    std::copy_n(values.begin() + run.first_offset, run.length, whole.begin() + run.second_offset);
+    f(run.first_offset, run.second_offset, run.length);
   });
 }
 
@@ -99,8 +97,15 @@ class Gathered {
 
   void add_end(Ctx& ctx, const TrainState& state, const Groups& groups) {
     const HostCopy values(ctx, state.store.flat_values());
+    {
+      const std::lock_guard lock(mutex_);
+      place_owned(state.store, values.view, state.store.value_map(), result_.parameters);
+    }
+    groups.world.barrier();  // all owners have placed theirs
     const std::lock_guard lock(mutex_);
-    place_owned(state.store, values.view, state.store.value_map(), result_.parameters);
+    const std::string replica =
+        replica_difference(state.store, values.view, state.store.value_map(), result_.parameters);
+    if (!replica.empty()) result_.replica = concat(replica, " on rank ", groups.world.rank());
     const auto count = [&](const char* name, const Communicator& group) {
       if (group.size() == 1) return;
       const Traffic::Counter total = group.traffic().total();
@@ -179,10 +184,37 @@ void place_owned(const ParameterStore& store, const ConstTensor& array, const Sh
     if (!store.trained(h) && &map != &store.value_map()) continue;  // no gradients of frozen ones
     store.owned().for_each(store.range(h), [&](const FlatRange& part, int64_t) {
       const int64_t at = map.offset(part.begin);
-      place_part(spec, part.begin - store.range(h).begin, array.slice(0, at, at + part.size()),
-                 into[spec.name]);
+      const std::vector<double> values = to_doubles(array.slice(0, at, at + part.size()));
+      std::vector<double>& whole = into[spec.name];
+      whole.resize(static_cast<size_t>(spec.shape.numel()));
+      for_each_run(spec, part.begin - store.range(h).begin, part.size(),
+                   [&](int64_t from, int64_t to, int64_t length) {
+                     std::copy_n(values.begin() + from, length, whole.begin() + to);
+                   });
     });
   }
+}
+
+std::string replica_difference(const ParameterStore& store, const ConstTensor& array,
+                               const ShardMap& map,
+                               const std::map<std::string, std::vector<double>>& whole) {
+  std::string different;
+  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
+    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
+    map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
+      const std::vector<double> mine = to_doubles(array.slice(0, at, at + part.size()));
+      const auto owners = whole.find(spec.name);
+      bool same = owners != whole.end();
+      if (same)
+        for_each_run(spec, part.begin - store.range(h).begin, part.size(),
+                     [&](int64_t from, int64_t to, int64_t length) {
+                       same = same && std::equal(mine.begin() + from, mine.begin() + from + length,
+                                                 owners->second.begin() + to);
+                     });
+      if (!same && different.empty()) different = spec.name;
+    });
+  }
+  return different;
 }
 
 std::vector<MicroBatch> LayoutRank::batches(int64_t step_number, bool packed) const {
@@ -212,7 +244,9 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
         Ctx ctx(1, "test", gpu.get());
         ctx.seed = config.seed;
         TrainState state(config, groups.layout);
+        if (options.before_step) options.before_step(state, groups);
         TrainStep step(config, state, groups, ctx);
+        if (options.after_step) options.after_step(state, groups);
         const ArenaPlan plan = start_fresh(state, step, ctx);
         LayoutRank rank{config, groups, ctx, state, step, plan};
         body(rank);
@@ -244,6 +278,7 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
 
 LayoutError compare_layouts(const LayoutResult& got, const LayoutResult& want, DType dtype) {
   LayoutError error;
+  error.replica = got.replica;
   // What counts as zero beside the global norm: rounding in the sums that cancel.
   const double floor = dtype == DType::kF64 ? 1e-6 : 1e-3;
   if (got.losses.size() != want.losses.size()) {
@@ -306,6 +341,7 @@ std::string layout_difference(const LayoutResult& got, const LayoutResult& want,
   if (above(error.gradient, allowed.gradient))
     return concat("gradient off by ", error.gradient, " at ", error.worst_gradient);
   if (above(error.value, allowed.value)) return concat("final values off by ", error.value);
+  if (!error.replica.empty()) return concat("ranks store different values of ", error.replica);
   return "";
 }
 

@@ -18,6 +18,8 @@ struct LayoutResult {
   // Of each step, the whole gradient of every logical tensor.
   std::vector<std::map<std::string, std::vector<double>>> gradients;
   std::map<std::string, std::vector<double>> parameters;  // after the last step
+  // Parameter that a rank stores with another value than its owner after the last step, or "".
+  std::string replica;
   // Bytes moved in each group of more than one rank that the model uses, over the run, summed over ranks.
   std::map<std::string, int64_t> traffic;  // "tp", "dp x cp", "cp ring", "cp heads", ...
   Traffic data_traffic;                    // of the dp x cp groups, summed over ranks
@@ -49,7 +51,9 @@ struct LayoutRunOptions {
         run_threads(ranks, rank, options);
       };
   std::function<void(Groups&)> change;  // before anything is made of the groups
-  bool gpu = false;                     // ranks compute on the GPUs there are, in turn
+  // Faults in the parameters' specs: before the step reads them, and after.
+  std::function<void(TrainState&, const Groups&)> before_step, after_step;
+  bool gpu = false;  // ranks compute on the GPUs there are, in turn
   DeviceBackend backend = DeviceBackend::kAuto;
 };
 void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
@@ -59,6 +63,11 @@ void on_ranks(const RunConfig& config, const LayoutRunOptions& options,
 // laid out as `map` says. Ranks take turns.
 void place_owned(const ParameterStore& store, const ConstTensor& array, const ShardMap& map,
                  std::map<std::string, std::vector<double>>& into);
+// Name of the first tensor that this rank stores with another value than its owner, who placed it
+// in `whole`, or "". Every rank computes with what it stores, owner or not: no bit may differ.
+std::string replica_difference(const ParameterStore& store, const ConstTensor& array,
+                               const ShardMap& map,
+                               const std::map<std::string, std::vector<double>>& whole);
 
 LayoutResult run_layout(const LayoutCase& c, const LayoutRunOptions& options = {});
 // The same for any configuration; its micro-batches hold one sequence.
@@ -70,7 +79,8 @@ LayoutResult run_training(const RunConfig& config, bool packed, const LayoutRunO
 struct LayoutError {
   double loss = 0, norm = 0, gradient = 0, value = 0;  // value: parameters after the last step
   std::string worst_gradient;                          // "step 3: model.norm.weight"
-  std::string mismatch;  // tensors missing or of another size: nothing else means anything
+  std::string mismatch;      // tensors missing or of another size: nothing else means anything
+  std::string replica = {};  // a parameter that ranks store different values of after the last step
 };
 LayoutError compare_layouts(const LayoutResult& got, const LayoutResult& want, DType dtype);
 

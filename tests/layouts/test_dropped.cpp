@@ -1,7 +1,7 @@
 // The negative control: when one collective of a run of hundreds does not happen, the comparison says so.
 #include <gtest/gtest.h>
 
-#include "tests/layouts/lossy_ranks.h"
+#include "tests/layouts/faulty_ranks.h"
 
 namespace trireme::test {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 struct Dropped {
   const char* what;
   LayoutCase layout;
-  Lost lost;
+  Fault lost;
 };
 
 LayoutCase sized(int tp, int cp, int dp, int pp) {
@@ -79,12 +79,12 @@ TEST(Dropped, OneCollectiveOfAnyDimensionIsNoticed) {
     const LayoutCase one = reference_of(dropped.layout);
     const auto [want, fresh] = references.try_emplace(one.name());
     if (fresh) want->second = run_layout(one);
-    Lost never = dropped.lost;
+    Fault never = dropped.lost;
     never.number = int64_t{1} << 40;
     for (const bool happens : {false, true}) {
       std::atomic<int> count = 0;
       const LayoutResult got =
-          run_layout(dropped.layout, losing(happens ? dropped.lost : never, count));
+          run_layout(dropped.layout, with_fault(happens ? dropped.lost : never, count));
       const std::string difference = layout_difference(got, want->second, dropped.layout.dtype);
       EXPECT_EQ(difference.empty(), !happens) << difference;
       const int concerned = dropped.lost.kind == CommKind::kRecv ? 1 : dropped.layout.ranks();

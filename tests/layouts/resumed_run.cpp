@@ -1,0 +1,89 @@
+#include "tests/layouts/resumed_run.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "tests/support/compare.h"
+#include "training/train_checkpoint.h"
+
+namespace trireme::test {
+namespace {
+
+// Everything the ranks of a run store, put together.
+class Whole {
+ public:
+  explicit Whole(RunPart& part) : part_(part) {}
+
+  void add(const TrainState& state, bool first_rank) {
+    const std::lock_guard lock(mutex_);
+    if (first_rank)
+      for (const RouterState::Named& t : routers(state))
+        part_.tensors["router"][t.name] = to_doubles(t.tensor);
+    for_each_array(state, [&](const std::string& kind, const Tensor& array, const ShardMap& map) {
+      place_owned(state.store, array, map, part_.tensors[kind]);
+    });
+  }
+  // After all ranks have added theirs.
+  void compare(const TrainState& state) {
+    const std::lock_guard lock(mutex_);
+    for_each_array(state, [&](const std::string& kind, const Tensor& array, const ShardMap& map) {
+      const std::string different =
+          replica_difference(state.store, array, map, part_.tensors[kind]);
+      if (!different.empty()) part_.replica = concat(kind, " ", different);
+    });
+    for (const RouterState::Named& t : routers(state))
+      if (part_.tensors["router"][t.name] != to_doubles(t.tensor))
+        part_.replica = concat("router ", t.name);
+  }
+
+ private:
+  template <class F>
+  static void for_each_array(const TrainState& state, F&& f) {
+    f("param", state.store.flat_values(), state.store.value_map());
+    for (const FlatOptimizer::State& s : state.optimizer.states())
+      f(s.kind, s.flat, state.store.state_map());
+  }
+  static std::vector<RouterState::Named> routers(const TrainState& state) {
+    if (state.model.routers() == nullptr) return {};
+    return state.model.routers()->saved();
+  }
+  RunPart& part_;
+  std::mutex mutex_;
+};
+
+void load_checkpoint(LayoutRank& rank, const std::string& path, int64_t step) {
+  const TrainPosition at = load_train_checkpoint(
+      rank.ctx, CheckpointReader(find_checkpoint(path).directory), rank.state);
+  EXPECT_EQ(at.step, step);
+}
+
+}  // namespace
+
+RunPart run_part(const LayoutCase& c, int64_t from, int64_t to, const std::string& load,
+                 const std::string& save, const LoadHook& load_hook) {
+  RunConfig config = config_of(c);
+  config.checkpoint.save = save;
+  RunPart out;
+  Whole whole(out);
+  on_ranks(config, {}, [&](LayoutRank& rank) {
+    const auto load_it = [&] { load_checkpoint(rank, load, from); };
+    if (load_hook)
+      load_hook(rank, load_it);
+    else if (!load.empty())
+      load_it();
+    for (int64_t s = from; s < to; ++s) {
+      const StepResult result = rank.train(s, c.packed);
+      if (rank.groups.world.rank() == 0) out.losses.push_back(result.loss);
+    }
+    if (!save.empty())
+      save_train_checkpoint(rank.ctx, config, rank.state, {to, to * config.train_batch_size},
+                            rank.groups);
+    whole.add(rank.state, rank.groups.world.rank() == 0);
+    rank.groups.world.barrier();
+    whole.compare(rank.state);
+  });
+  return out;
+}
+
+}  // namespace trireme::test
