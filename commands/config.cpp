@@ -9,6 +9,7 @@
 #include "serving/api/reference.h"
 #include "training/run_config.h"
 #include "transformer/model_keys.h"
+#include "transformer/peft_keys.h"
 
 namespace trireme {
 namespace {
@@ -63,6 +64,10 @@ CLI::App* add_config_command(CLI::App& parent) {
       ->add_subcommand("api-reference",
                        "Print every field of the server's API as Markdown (docs/serving-api.md)")
       ->callback([] { print(api_reference()); });
+  command
+      ->add_subcommand("adapter-keys",
+                       "Print every key of PEFT's adapters as Markdown (docs/adapter-keys.md)")
+      ->callback([] { print(adapter_reference()); });
   return command;
 }
 

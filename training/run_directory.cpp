@@ -208,6 +208,8 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   if (plan.checkpoint.empty() || learns_from_pairs(finetune))
     plan.adapter = finetune.initial_adapter;
   if (!plan.adapter.empty()) PeftAdapter(plan.adapter).check_beginning(config.model, finetune.lora);
+  if (std::string lost = lost_in_peft(config.model, finetune.lora); !lost.empty())
+    plan.notes.push_back(std::move(lost));
   if (!plan.checkpoint.empty()) check_same_run(config, plan);
   if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())
     plan.notes.push_back("no checkpoint yet: the run starts from the beginning");

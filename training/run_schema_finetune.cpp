@@ -83,7 +83,7 @@ void add_finetune_keys(Schema& s) {
         "word, list of them, or regular expression",
         "which layers have adapters: the ends of their names (q_proj, k_proj, v_proj, o_proj, "
         "gate_proj, up_proj, down_proj, self_attn.q_proj); all-linear: those of attention and of "
-        "MLPs; an expression is one of whole names (.*[qv]_proj)")
+        "MLPs; attention: those of attention; an expression is one of whole names (.*[qv]_proj)")
       .alias({"lora_target_modules", "lora_target"});
   s.boolean("finetune.lora.use_rslora", false,
             "alpha / sqrt(rank) instead: rank-stabilised (Kalajdzievski 2023)")

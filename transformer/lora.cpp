@@ -26,14 +26,30 @@ std::string fused_in_gpt2(const std::string& layer) {
   return layer;
 }
 
+bool is_of_attention(const std::string& layer) {
+  return layer.find(".self_attn.") != std::string::npos ||
+         layer.find(".attn.") != std::string::npos;
+}
+
+// The last expression is kept: it is asked about every layer of a model.
+const Regex& of_whole_names(const std::string& pattern) {
+  thread_local std::string source;
+  thread_local std::optional<Regex> regex;
+  if (!regex.has_value() || source != pattern) {
+    regex.emplace(concat("^(?:", pattern, ")$"), "target_modules");
+    source = pattern;
+  }
+  return *regex;
+}
+
 }  // namespace
 
 bool LoraConfig::matches(const std::string& name) const {
   Regex::Match match;
-  if (!pattern.empty())
-    return Regex(concat("^(?:", pattern, ")$"), "target_modules").find(name, 0, match);
+  if (!pattern.empty()) return of_whole_names(pattern).find(name, 0, match);
   return std::ranges::any_of(targets, [&](const std::string& t) {
-    return t == "all-linear" || t == name || name.ends_with(concat(".", t));
+    return t == "all-linear" || t == name || name.ends_with(concat(".", t)) ||
+           (t == "attention" && is_of_attention(name));
   });
 }
 

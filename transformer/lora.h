@@ -38,7 +38,7 @@ struct LoraConfig {
   double dropout = 0;
   bool rank_stabilised = false;
   bool dora = false;  // with magnitudes
-  // Names of layers, or ends of them behind a dot: "q_proj", "self_attn.q_proj"; "all-linear": all.
+  // Names of layers or their ends behind a dot: "q_proj"; words: "all-linear", "attention".
   std::vector<std::string> targets;
   std::string pattern = {};  // instead: a regular expression of whole names (engine/text/regex.h)
   bool enabled() const { return rank > 0; }

@@ -8,12 +8,23 @@
 //
 // by rank_pattern and alpha_pattern of c_attn, whose factor alpha / r stays as it was, and such a file is read as three
 // again. What is not adapted is zero. (in, out) matrices, fan_in_fan_out, have adapters as others have.
+//
+// Where layers have ranks r_l and factors s_l of their own (rank_pattern, alpha_pattern), all are read as adapters of the
+// highest rank and factor 1: A is followed by rows of zeros, and s_l B by columns of zeros.
 #pragma once
+
+#include <span>
 
 #include "transformer/lora.h"
 #include "transformer/model_source.h"
+#include "transformer/peft_config.h"
 
 namespace trireme {
+
+inline constexpr const char* kPeftConfigFile = "adapter_config.json";
+inline constexpr const char* kPeftWeightsFile = "adapter_model.safetensors";
+
+struct PeftLayer;  // transformer/peft_layer.h
 
 class PeftAdapter : public ModelSource {
  public:
@@ -37,11 +48,19 @@ class PeftAdapter : public ModelSource {
 
  private:
   // "" or a line for each that is missing, of another shape, or left over.
-  std::string problems(const ModelConfig& config, const LoraConfig& lora) const;
-  // Whether B of a layer is the diagonal of three.
-  bool is_diagonal(const ModelConfig& config, const SourceTensor& b) const;
+  std::string problems(const ModelConfig& config, const std::vector<ModelParameter>& wanted) const;
+  // Those that adapter_config.json is about, of the ranks there. InputError where there are none.
+  std::vector<ModelParameter> own_parameters(const ModelConfig& config) const;
+  void read_padded(const ModelConfig& config, const ModelParameter& parameter,
+                   const PeftLayer& layer, const TensorBox& box, int64_t begin,
+                   const Tensor& destination) const;
+  // B of every c_attn is the diagonal of three.
+  bool has_diagonals() const;
+  bool is_diagonal(const SourceTensor& b) const;
+  PeftConfig peft_;
   LoraConfig lora_;
   bool diagonal_ = false;  // B of c_attn
+  bool mixed_ = false;     // ranks and factors
 };
 
 bool is_peft_adapter(const std::string& path);  // a directory with adapter_config.json
@@ -52,6 +71,13 @@ bool is_peft_adapter(const std::string& path);  // a directory with adapter_conf
 void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         const ModelSource& adapters, const std::string& base,
                         const std::string& directory);
+
+// "" or a warning: of some mixtures of experts PEFT drops adapters of MLPs that write_peft_adapter() writes.
+std::string lost_in_peft(const ModelConfig& config, const LoraConfig& lora);
+
+// all[row][column] = factor times the tile's; rows of `columns` and of `width` elements.
+void place_scaled(std::span<const float> tile, int64_t columns, float factor, std::span<float> all,
+                  int64_t width);
 
 // The adapters' tensors of a whole model, in its order.
 std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const LoraConfig& lora);

@@ -86,10 +86,9 @@ void StackedAdapters::read(const ModelConfig& config, const ModelParameter& para
     const auto factor = static_cast<float>(inner == 1 ? lora.scale() : 1.0);
     const int64_t row0 = inner == 0 ? first - box.start[0] : 0;
     const int64_t column0 = inner == 1 ? first - box.start[1] : 0;
-    for (int64_t r = 0; r < own.extent[0]; ++r)
-      std::transform(tile.begin() + r * own.extent[1], tile.begin() + (r + 1) * own.extent[1],
-                     all.begin() + (row0 + r) * box.extent[1] + column0,
-                     [=](float v) { return factor * v; });
+    place_scaled(tile, own.extent[1], factor,
+                 std::span(all).subspan(static_cast<size_t>(row0 * box.extent[1] + column0)),
+                 box.extent[1]);
   }
   convert_elements(destination,
                    std::span<const float>(all).subspan(static_cast<size_t>(begin),

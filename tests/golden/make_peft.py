@@ -5,6 +5,7 @@ the gradients too, in float64. The same of a tiny GPT-2, without gradients: test
     python3 -m venv /tmp/venv && /tmp/venv/bin/pip install torch transformers peft safetensors
     /tmp/venv/bin/python tests/golden/make_peft.py
 
+    make_peft.py --variants                        only adapters whose layers differ, of the base that is there
     make_peft.py --check BASE ADAPTER [EXPECTED]   what PEFT makes of adapters written by trireme: the loss of each line
                                                    of EXPECTED (JSON: {"ids": [...], "loss": ...}), compared
 """
@@ -44,6 +45,48 @@ def make():
     save_file({"input_ids": ids[0].to(torch.int32), "plain": plain, "adapted": adapted}, OUT / "expected.safetensors")
     make_dora(config, ids)
     make_gpt2(ids)
+    make_variants()
+
+
+TARGETS = ["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]
+VARIANTS = {
+    "ranks": {"target_modules": TARGETS, "use_rslora": True,
+              "rank_pattern": {"q_proj": 6, r"layers\.1\.mlp\.down_proj": 2}},
+    "factors": {"target_modules": TARGETS, "rank_pattern": {"v_proj": 7},
+                "alpha_pattern": {r"^model\.layers\.0\.self_attn\.[vo]_proj": 3, "gate_proj": 20}},
+    "dora_ranks": {"target_modules": TARGETS, "use_dora": True, "rank_pattern": {"q_proj": 6},
+                   "alpha_pattern": {"down_proj": 11}},
+    "excluded": {"target_modules": "all-linear", "exclude_modules": ["o_proj", "model.layers.0.mlp.up_proj"]},
+    "excluded_expression": {"target_modules": TARGETS, "exclude_modules": r".*\.0\..*(q|gate)_proj"},
+    "some_layers": {"target_modules": ["q_proj", "mlp.up_proj", "model.layers.0.mlp.down_proj"], "layers_to_transform": [1],
+                    "layers_pattern": "layers"},
+    "one_layer": {"target_modules": ["k_proj", "up_proj"], "layers_to_transform": 0},
+    "gpt2/ranks": {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True, "rank_pattern": {"c_attn": 6}},
+}
+
+
+def make_variants():
+    """Adapters whose layers differ: ranks and factors of their own, layers left out, more than linear layers."""
+    ids = load_file(OUT / "expected.safetensors")["input_ids"].long()[None]
+    expected = {}
+    for number, (name, options) in enumerate(VARIANTS.items()):
+        torch.manual_seed(20 + number)
+        folder = OUT / name
+        shutil.rmtree(folder, ignore_errors=True)
+        base = AutoModelForCausalLM.from_pretrained(folder.parent / "base").eval()
+        plain = base(ids).logits[0].detach()
+        model = get_peft_model(base, LoraConfig(**{"r": 4, "lora_alpha": 6, "task_type": "CAUSAL_LM"} | options)).eval()
+        for parameter_name, parameter in model.named_parameters():
+            values = torch.randn_like(parameter) * 0.3
+            if "magnitude" in parameter_name:
+                values = parameter.detach() * (1 + values)
+            if "lora_" in parameter_name:
+                parameter.data = values
+        save_adapter(model, folder)
+        again = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder.parent / "base"), folder).eval()
+        expected[name] = again(ids).logits[0].detach()
+        assert (expected[name] - plain).abs().max() > 0.5, name
+    save_file(expected, OUT / "expected_variants.safetensors")
 
 
 def make_gpt2(ids):
@@ -78,7 +121,9 @@ def save_adapter(model, folder):
     file = folder / "adapter_config.json"
     written = json.loads(file.read_text())
     written["base_model_name_or_path"] = "base"
-    written["target_modules"] = sorted(written["target_modules"])
+    for key in ("target_modules", "exclude_modules"):
+        if isinstance(written[key], list):
+            written[key] = sorted(written[key])
     file.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
 
 
@@ -125,4 +170,5 @@ def check(base, adapter, expected=None):
 
 
 if __name__ == "__main__":
-    check(*sys.argv[2:]) if sys.argv[1:2] == ["--check"] else make()
+    modes = {"--check": check, "--variants": make_variants}
+    modes.get("".join(sys.argv[1:2]), make)(*sys.argv[2:])
