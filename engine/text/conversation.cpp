@@ -80,12 +80,19 @@ void read_tools(Json& variables) {
   if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
 }
 
-void check_messages(const Json& variables) {
+// The list of messages without members that are null, as transformers drop them: clients write "content": null beside
+// tool calls, and a template would write it out as "None".
+void read_messages(Json& variables) {
   const auto found = variables.find("messages");
   if (found == variables.end()) return;
   if (!found->is_array()) fail_input("\"messages\" is no list of messages");
-  for (const Json& message : *found)
+  for (Json& message : *found) {
     if (!message.is_object()) fail_input("\"messages\" holds what is no object");
+    Json::object_t kept;
+    for (auto& [name, value] : message.items())
+      if (!value.is_null()) kept.push_back({name, std::move(value)});
+    message = std::move(kept);
+  }
 }
 
 }  // namespace
@@ -127,7 +134,7 @@ ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer
       specials_(as_markup ? Trie() : special_tokens(tokenizer)) {}
 
 WrittenConversation ConversationWriter::write(Json variables) const {
-  check_messages(variables);
+  read_messages(variables);
   read_tools(variables);
   // A mark is put into what spells a special token, and found again in what the template made of it.
   const std::string mark = unused_noncharacter(variables);

@@ -36,8 +36,8 @@ class ConversationWriter {
   ConversationWriter(const ChatTemplate& chat, const Tokenizer& tokenizer, bool as_markup = false);
 
   // variables: as of ChatTemplate::render(); bos_token and eos_token are the tokenizer's unless they are
-  // given. "tools" may be the text of the list, as data sets have it. InputError where "messages" is no list of
-  // objects.
+  // given. "tools" may be the text of the list, as data sets have it. Members of messages
+  // that are null are left out. InputError where "messages" is no list of objects.
   WrittenConversation write(nlohmann::ordered_json variables) const;
   // The special token that the template writes behind what the assistant says; -1: none. Where it is not the
   // tokenizer's end of text ("<|im_end|>", "<|eot_id|>"), few files beside a tokenizer say so.

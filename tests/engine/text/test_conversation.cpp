@@ -100,6 +100,18 @@ TEST(Conversation, NamesAndToolsAreGuardedAndOtherCharactersKept) {
   EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, written)), 1);
 }
 
+// As transformers do: a member that is null is not there.
+TEST(Conversation, NullMembersOfMessagesAreAbsent) {
+  const auto tokenizer = make_byte_tokenizer();
+  const ChatTemplate chat(
+      "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ 'name' in m }}"
+      "{{ m.content is defined }};{% endfor %}");
+  const Json given = Json::parse(R"({"messages": [{"role": "user", "content": "x", "name": null},
+                                                  {"role": "assistant", "content": null}]})");
+  EXPECT_EQ(ConversationWriter(chat, *tokenizer).write(given).text,
+            "user:xFalseTrue;assistant:FalseFalse;");
+}
+
 TEST(Conversation, ToolsAreNullOrReadFromText) {
   const ChatTemplate chat(
       "{{ tools is none }}{{ documents is none }}{% if tools is not none %}{{ tools[0].name }}{% "
