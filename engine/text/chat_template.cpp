@@ -83,7 +83,7 @@ ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 RenderedChat ChatTemplate::render(const nlohmann::ordered_json& variables,
                                   const TemplateLimits& limits, std::time_t now) const {
   jinja::Budget budget(limits.steps);
-  jinja::Renderer renderer{.limits = {limits.depth, limits.output}};
+  jinja::Renderer renderer{.limits = {.depth = limits.depth, .output = limits.output}};
   const EndOfObjects end{renderer};
   const auto globals = std::make_shared<jinja::Scope>();
   set_globals(*globals, renderer, now);

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const trireme::ChatTemplate chat(source);
     chat.render({{"messages", {{{"role", "user"}, {"content", "Some text, \xE2\x82\xAC"}}}}},
-                {.steps = 20'000, .output = 1 << 20});
+                {.steps = 200'000, .output = 1 << 20});
   } catch (const trireme::InputError&) {  // refused: good
   }
   return 0;

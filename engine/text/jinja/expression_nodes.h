@@ -11,14 +11,13 @@ namespace trireme::jinja {
 
 struct Constant : Expression {
   Constant(int at, Value v) : Expression(at), v_(std::move(v)) {}
-  Value value(Renderer& r, const ScopePtr&) const override { return r.step(), v_; }
+  Value evaluate(Renderer&, const ScopePtr&) const override { return v_; }
   const Value v_;
 };
 
 struct Name : Expression {
   Name(int at, std::string n) : Expression(at), name_(std::move(n)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer&, const ScopePtr& scope) const override {
     const Value* found = scope->find(name_);
     return found != nullptr ? *found : Value(Undefined{name_});
   }
@@ -28,8 +27,7 @@ struct Name : Expression {
 struct ListOf : Expression {
   ListOf(int at, std::vector<ExpressionPtr> items, bool is_tuple)
       : Expression(at), items_(std::move(items)), is_tuple_(is_tuple) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     List list;
     for (const auto& item : items_) list.push_back(item->value(r, scope));
     return is_tuple_ ? tuple_of(std::move(list)) : Value(std::move(list));
@@ -41,8 +39,7 @@ struct ListOf : Expression {
 struct DictOf : Expression {
   using Items = std::vector<std::pair<ExpressionPtr, ExpressionPtr>>;
   DictOf(int at, Items items) : Expression(at), items_(std::move(items)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     Dict dict;
     for (const auto& [key, item] : items_) {
       const Value k = key->value(r, scope);
@@ -58,8 +55,7 @@ struct DictOf : Expression {
 struct Attribute : Expression {
   Attribute(int at, ExpressionPtr of, std::string n)
       : Expression(at), of_(std::move(of)), name_(std::move(n)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     const Value v = of_->value(r, scope);
     if (v.is_undefined())
       fail(concat("line ", line, ": \"", v.undefined_name(), "\" is undefined, so it has no \"",
@@ -73,8 +69,7 @@ struct Attribute : Expression {
 struct Item : Expression {
   Item(int at, ExpressionPtr of, ExpressionPtr i)
       : Expression(at), of_(std::move(of)), index_(std::move(i)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     const Value v = of_->value(r, scope);
     if (v.is_undefined())
       fail(concat("line ", line, ": \"", v.undefined_name(),
@@ -95,8 +90,7 @@ struct Slice : Expression {
         begin_(std::move(b)),
         end_(std::move(e)),
         step_(std::move(s)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     const auto bound = [&](const ExpressionPtr& e, int64_t absent) {
       if (e == nullptr) return absent;
       const Value v = e->value(r, scope);
@@ -119,8 +113,7 @@ struct Slice : Expression {
 struct Call : Expression {
   Call(int at, ExpressionPtr f, CallArguments a)
       : Expression(at), function_(std::move(f)), arguments_(std::move(a)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     const Value f = function_->value(r, scope);
     return call(r, f, arguments_.values(r, scope), line);
   }
@@ -139,8 +132,7 @@ struct Call : Expression {
 // What a block wrote, at the beginning of its filters.
 struct Given : Expression {
   using Expression::Expression;
-  Value value(Renderer& r, const ScopePtr&) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr&) const override {
     return std::exchange(r.given, Value());
   }
 };
@@ -154,8 +146,7 @@ struct Filtered : Expression {
         name_(std::move(n)),
         filter_(find_filter(name_)),
         arguments_(std::move(a)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     if (filter_ == nullptr)
       fail(concat("line ", line, ": the filter \"", name_, "\" is not available"));
     const Value v = of_->value(r, scope);
@@ -175,8 +166,7 @@ struct Tested : Expression {
         test_(find_test(name_)),
         arguments_(std::move(a)),
         negated_(negated) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     if (test_ == nullptr)
       fail(concat("line ", line, ": the test \"", name_, "\" is not available"));
     const Value v = of_->value(r, scope);
@@ -192,8 +182,7 @@ struct Tested : Expression {
 struct Condition : Expression {
   Condition(int at, ExpressionPtr yes, ExpressionPtr c, ExpressionPtr no)
       : Expression(at), yes_(std::move(yes)), condition_(std::move(c)), no_(std::move(no)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     if (condition_->value(r, scope).truth()) return yes_->value(r, scope);
     return no_ ? no_->value(r, scope) : Value(Undefined{"the else of a condition"});
   }
@@ -203,8 +192,7 @@ struct Condition : Expression {
 struct Logical : Expression {
   Logical(int at, ExpressionPtr a, ExpressionPtr b, bool is_and)
       : Expression(at), a_(std::move(a)), b_(std::move(b)), and_(is_and) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     const Value first = a_->value(r, scope);
     return first.truth() == and_ ? b_->value(r, scope) : first;
   }
@@ -214,8 +202,7 @@ struct Logical : Expression {
 
 struct Not : Expression {
   Not(int at, ExpressionPtr e) : Expression(at), e_(std::move(e)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     return !e_->value(r, scope).truth();
   }
   const ExpressionPtr e_;
@@ -225,8 +212,7 @@ struct Comparison : Expression {
   using Links = std::vector<std::pair<std::string, ExpressionPtr>>;
   Comparison(int at, ExpressionPtr first, Links links)
       : Expression(at), first_(std::move(first)), links_(std::move(links)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     Value left = first_->value(r, scope);
     for (const auto& [operation, e] : links_) {
       Value right = e->value(r, scope);
@@ -251,8 +237,7 @@ struct Comparison : Expression {
 struct Calculation : Expression {
   Calculation(int at, std::string o, ExpressionPtr a, ExpressionPtr b)
       : Expression(at), operation_(std::move(o)), a_(std::move(a)), b_(std::move(b)) {}
-  Value value(Renderer& r, const ScopePtr& scope) const override {
-    r.step();
+  Value evaluate(Renderer& r, const ScopePtr& scope) const override {
     const Value a = a_->value(r, scope), b = b_->value(r, scope);
     return calculate(r, operation_, a, b);
   }

@@ -11,7 +11,8 @@
 namespace trireme::jinja {
 
 struct Limits {
-  int depth = 100;            // of nested calls and blocks
+  int depth = 100;   // of nested calls and blocks
+  int levels = 500;  // of expressions that wait for one another's values, in all calls together
   int64_t output = 64 << 20;  // bytes written, and of any value
 };
 
@@ -35,6 +36,7 @@ struct Renderer {
   std::vector<std::pair<size_t, size_t>> generated = {};
   bool lost_generated = false;
   int depth = 0;
+  int levels = 0;
   int captures = 0;  // around: what is written becomes a value
   std::shared_ptr<Scope> top = {};
   Value given = {};                                 // what a block is put through filters
@@ -53,8 +55,12 @@ using ScopePtr = std::shared_ptr<Scope>;
 struct Expression {
   explicit Expression(int at) : line(at) {}
   virtual ~Expression() = default;
-  virtual Value value(Renderer& r, const ScopePtr& scope) const = 0;
+  // Pays for the node, and keeps Limits::levels.
+  Value value(Renderer& r, const ScopePtr& scope) const;
   const int line;
+
+ protected:
+  virtual Value evaluate(Renderer& r, const ScopePtr& scope) const = 0;
 };
 using ExpressionPtr = std::unique_ptr<Expression>;
 

@@ -1,5 +1,7 @@
 #include "engine/text/jinja/statements.h"
 
+#include "engine/core/error.h"
+
 namespace trireme::jinja {
 namespace {
 
@@ -147,6 +149,22 @@ const Value* Scope::find(const std::string& name) const {
 }
 
 void Renderer::step() { spend(1); }
+
+namespace {
+// Apart, because what it needs would stand on the stack at every level.
+[[noreturn, gnu::noinline]] void fail_levels(int line, int most) {
+  fail(concat("line ", line, ": expressions are nested deeper than ", most,
+              ", those of the calls around them counted"));
+}
+}  // namespace
+
+Value Expression::value(Renderer& r, const ScopePtr& scope) const {
+  r.step();
+  if (++r.levels > r.limits.levels) fail_levels(line, r.limits.levels);
+  Value v = evaluate(r, scope);
+  --r.levels;
+  return v;
+}
 
 std::string Renderer::written(const std::function<void()>& block) {
   std::string outer;

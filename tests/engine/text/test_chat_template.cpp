@@ -1,6 +1,7 @@
 // Chat templates against what Python's Jinja2 makes of them (tests/golden/chat.json, by make_chat.py), their
 // limits, and where a model keeps its template.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <fstream>
 #include <functional>
@@ -181,6 +182,70 @@ TEST(ChatTemplate, KeepsItsLimits) {
   EXPECT_THROW(render(deep + "{{ n.a == [n.a[0]] }}", Json::object(), many), InputError);
   // A list that holds itself cannot be made, and so cannot be printed for ever.
   EXPECT_THROW(render("{% set l = [] %}{{ l.append(l) }}"), InputError);
+}
+
+// Each kind of expression within itself, and in a macro that calls itself: an error, on the smallest stack that a
+// thread has (2 MiB, glibc's where the stack is unlimited).
+TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
+  const auto repeated = [](const char* what, int times) {
+    std::string out;
+    for (int i = 0; i < times; ++i) out += what;
+    return out;
+  };
+  const auto in_macro = [](const std::string& e) {
+    return "{% macro m(n, d={}) %}{{ " + e + " }}{% endmacro %}{{ m(1) }}";
+  };
+  const std::vector<std::string> sources = {
+      in_macro("m(n)" + repeated("|trim", 1900)),
+      in_macro("m(n)" + repeated("|e", 1900)),
+      in_macro("m(n)" + repeated("|replace('a', 'b')", 250)),
+      in_macro("m(n)" + repeated("[0]", 600)),
+      in_macro("m(n)" + repeated("[0:1]", 250)),
+      in_macro("m(n)" + repeated(".a", 1900)),
+      in_macro("m(n)" + repeated(".strip()", 900)),
+      in_macro("m(n)" + repeated(" ~ 'a'", 600)),
+      in_macro("m(n)" + repeated(" is string", 1900)),
+      in_macro("m(n)" + repeated(" or m(n)", 250)),
+      in_macro(repeated("[", 190) + "m(n)" + repeated("]", 190)),
+      in_macro(repeated("{'a': ", 190) + "m(n)" + repeated("}", 190)),
+      in_macro(repeated("not ", 190) + "m(n)"),
+      in_macro(repeated("m(", 190) + "n" + repeated(")", 190)),
+      "{% macro m(n) %}{% call m(n" + repeated("|e", 1900) + ") %}{{ m(n" + repeated("|e", 1900) +
+          ") }}{% endcall %}{{ m(n)" + repeated("|e", 1900) + " }}{% endmacro %}{{ m(1) }}",
+      "{% for x in [1] recursive %}{{ loop([1])" + repeated("|e", 1900) + " }}{% endfor %}",
+  };
+  pthread_attr_t small;
+  ASSERT_EQ(pthread_attr_init(&small), 0);
+#ifdef __SANITIZE_ADDRESS__  // frames are several times as large
+  const size_t stack = size_t{8} << 20;
+#else
+  const size_t stack = size_t{2} << 20;
+#endif
+  ASSERT_EQ(pthread_attr_setstacksize(&small, stack), 0);
+  for (const std::string& source : sources) {
+    struct Run {
+      const std::string& source;
+      std::string what = "nothing";
+    } run{source};
+    pthread_t thread;
+    const auto body = [](void* given) -> void* {
+      auto& r = *static_cast<Run*>(given);
+      try {
+        (void)render(r.source);
+      } catch (const InputError& e) {
+        r.what = e.what();
+      }
+      return nullptr;
+    };
+    ASSERT_EQ(pthread_create(&thread, &small, body, &run), 0);
+    ASSERT_EQ(pthread_join(thread, nullptr), 0);
+    EXPECT_NE(run.what.find("deeper than"), std::string::npos)
+        << source.substr(0, 80) << ": " << run.what;
+  }
+  (void)pthread_attr_destroy(&small);
+  // Templates of models need a few dozen levels.
+  EXPECT_EQ(render("{{ 'a'" + repeated("|trim", 498) + " }}"), "a");
+  EXPECT_THROW(render("{{ 'a'" + repeated("|trim", 500) + " }}"), InputError);
 }
 
 // The last step, block and call that there may be, and one more.
