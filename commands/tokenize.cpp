@@ -64,7 +64,8 @@ std::vector<int32_t> ids_of(const nlohmann::json& value, const Tokenizer& tokeni
 
 // A list of messages, or an object with them and what else the template reads.
 nlohmann::ordered_json conversation_of(const std::string& input, const std::string& what) {
-  auto given = parse_strict_json<nlohmann::ordered_json>(input, what, {.keys_per_object = 4096});
+  auto given = parse_strict_json<nlohmann::ordered_json>(
+      input, what, {.keys_per_object = 4096, .long_integers = true});
   if (given.is_array()) given = {{"messages", given}};
   if (!given.is_object() || !given.contains("messages"))
     fail_input(what, " is neither a list of messages nor an object with \"messages\"");

@@ -27,7 +27,9 @@ class StrictJsonBuilder : public nlohmann::json_sax<JsonType> {
   bool number_integer(typename JsonType::number_integer_t value) override { return put(value); }
   bool number_unsigned(typename JsonType::number_unsigned_t value) override { return put(value); }
   bool number_float(typename JsonType::number_float_t value,
-                    const typename JsonType::string_t& /*text*/) override {
+                    const typename JsonType::string_t& text) override {
+    if (limits_.long_integers && text.find_first_of(".eE") == text.npos)
+      return put(JsonType::binary({text.begin(), text.end()}));
     return put(value);
   }
   bool string(typename JsonType::string_t& value) override { return put(std::move(value)); }

@@ -1,10 +1,13 @@
 #include "engine/text/conversation.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/core/error.h"
 #include "engine/io/strict_json.h"
+#include "engine/text/jinja/characters.h"
+#include "engine/text/unicode.h"
 
 namespace trireme {
 namespace {
@@ -18,49 +21,49 @@ size_t end_of_character(std::string_view text, size_t at) {
 }
 
 // The text with a mark at each of its breaks.
-std::string marked(const std::string& text, const Trie& specials, const std::string& mark) {
+std::string marked(const std::string& text, const Trie& specials) {
   std::string out;
   size_t copied = 0;
   for (const size_t end : breaks_of(text, specials)) {
-    out.append(text, copied, end - copied).append(mark);
+    out.append(text, copied, end - copied) += jinja::kMark;
     copied = end;
   }
   return out.append(text, copied);
 }
 
 // All strings in it, names of members too.
-Json marked(const Json& value, const Trie& specials, const std::string& mark) {
-  if (value.is_string()) return marked(value.get_ref<const std::string&>(), specials, mark);
+Json marked(const Json& value, const Trie& specials) {
+  if (value.is_string()) return marked(value.get_ref<const std::string&>(), specials);
   if (value.is_array()) {
     Json out = Json::array();
-    for (const Json& item : value) out.push_back(marked(item, specials, mark));
+    for (const Json& item : value) out.push_back(marked(item, specials));
     return out;
   }
   if (!value.is_object()) return value;
   // Names that differ still do: no look-up, which would take the square of their number.
   Json::object_t out;
   for (const auto& [name, item] : value.items())
-    out.push_back({marked(name, specials, mark), marked(item, specials, mark)});
+    out.push_back({marked(name, specials), marked(item, specials)});
   return out;
 }
 
-// Takes the marks out of the text; where they were are the breaks.
-void take_out(const std::string& mark, WrittenConversation& written) {
+// Takes the marks out of the text; where they were are the breaks. O(text + ranges log marks).
+void take_out_marks(WrittenConversation& written) {
+  std::vector<size_t> marks;  // offsets into the text that has them
   std::string out;
   size_t copied = 0;
-  for (size_t at; (at = written.text.find(mark, copied)) != std::string::npos;) {
+  for (size_t at; (at = written.text.find(jinja::kMark, copied)) != std::string::npos;) {
     out.append(written.text, copied, at - copied);
-    copied = at + mark.size();
-    written.breaks.push_back(out.size());
+    copied = at + 1;
+    marks.push_back(at);
+    if (written.breaks.empty() || written.breaks.back() < out.size())
+      written.breaks.push_back(out.size());
   }
-  if (written.breaks.empty()) return;
+  if (marks.empty()) return;
   out.append(written.text, copied);
   // A place of the marked text has lost the marks before it.
   const auto place = [&](size_t at) {
-    size_t marks = 0;
-    while (marks < written.breaks.size() && written.breaks[marks] + marks * mark.size() < at)
-      ++marks;
-    return at - marks * mark.size();
+    return at - static_cast<size_t>(std::ranges::lower_bound(marks, at) - marks.begin());
   };
   for (auto& [begin, end] : written.generated) {
     begin = place(begin);
@@ -75,8 +78,9 @@ void read_tools(Json& variables) {
   if (found == variables.end() || !found->is_string()) return;
   Json& tools = *found;
   const auto text = tools.get<std::string>();
-  tools =
-      text.empty() ? Json() : parse_strict_json<Json>(text, "\"tools\"", {.keys_per_object = 4096});
+  tools = text.empty() ? Json()
+                       : parse_strict_json<Json>(text, "\"tools\"",
+                                                 {.keys_per_object = 4096, .long_integers = true});
   if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
 }
 
@@ -137,18 +141,17 @@ WrittenConversation ConversationWriter::write(Json variables) const {
   read_messages(variables);
   read_tools(variables);
   // A mark is put into what spells a special token, and found again in what the template made of it.
-  const std::string mark = unused_noncharacter(variables);
-  Json given = marked(variables, specials_, mark);
+  Json given = marked(variables, specials_);
   const auto set_own = [&](const char* name, int32_t id) {
     if (variables.contains(name))
       given[name] = variables[name];
     else if (id >= 0)
-      given[name] = tokenizer_.token(id);
+      given[name] = valid_utf8(tokenizer_.token(id));
   };
   set_own("bos_token", tokenizer_.bos_id());
   set_own("eos_token", tokenizer_.eod_id());
   WrittenConversation written{chat_.render(given), {}};
-  take_out(mark, written);
+  take_out_marks(written);
   return written;
 }
 

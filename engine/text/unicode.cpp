@@ -139,7 +139,7 @@ std::string strip_marks(std::string_view text) {
 
 size_t character_bytes(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+  return byte < 0x80 || byte >= 0xF8 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
 char32_t next_character(std::string_view text, size_t& at) {

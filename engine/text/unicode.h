@@ -20,7 +20,7 @@ std::string strip_marks(std::string_view text);
 
 // The character that begins at `at`, which is moved behind it.
 char32_t next_character(std::string_view text, size_t& at);
-// Bytes of the character with this first byte.
+// Bytes of the character with this first byte; 1 for 0xF8 and above, which begin none.
 size_t character_bytes(char lead);
 
 bool is_white_space(char32_t c);  // the property White_Space

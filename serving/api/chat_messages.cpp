@@ -77,7 +77,8 @@ ApiJson read_tool_call(const ApiJson& call, const std::string& where) {
   ApiJson parsed;
   try {
     parsed = parse_strict_json<ApiJson>(arguments.empty() ? "{}" : arguments,
-                                        concat(param, ".arguments"), {.depth = kArgumentsDepth});
+                                        concat(param, ".arguments"),
+                                        {.depth = kArgumentsDepth, .long_integers = true});
   } catch (const InputError& error) {
     fail_field(concat(param, ".arguments"), error.what());
   }

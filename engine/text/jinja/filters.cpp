@@ -1,4 +1,4 @@
-// The filters and tests of Jinja2 that chat templates use.
+// The filters of Jinja2 that chat templates use.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -7,6 +7,7 @@
 
 #include "engine/core/error.h"
 #include "engine/text/jinja/arguments.h"
+#include "engine/text/jinja/characters.h"
 #include "engine/text/jinja/format.h"
 #include "engine/text/jinja/nodes.h"
 #include "engine/text/jinja/text_tools.h"
@@ -14,7 +15,7 @@
 namespace trireme::jinja {
 namespace {
 
-const std::string kDot = ".", kComma = ",", kNewLine = "\n";
+const std::string kDot = ".", kComma = ",";
 
 // "a.b.0" or a number, from value to value; what is not there is the fallback, if there is one.
 Value member(Renderer& r, Value v, const Value& path, const Value* fallback) {
@@ -250,7 +251,7 @@ Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
                 ' ');
   const bool first = flag_at(a, 1, "first", false), blank = flag_at(a, 2, "blank", false);
   std::string out;
-  const List lines = split_text(text_of(v), &kNewLine, -1, false);
+  const List lines = lines_of(text_of(v) + '\n');  // with the last, where it is empty too
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string& line = *lines[i].string();
     if (i > 0) out += '\n';
@@ -264,6 +265,7 @@ Value indent_filter(Renderer& r, const Value& v, const Arguments& a) {
 Value int_filter(Renderer&, const Value& v, const Arguments& a) {
   const int64_t fallback = integer_at(a, 0, "default", 0);
   int64_t i = 0;
+  if (v.long_integer()) return v;
   if (v.to_integer(i)) return i;
   double d = 0;
   if (const std::string* s = v.string()) {
@@ -355,6 +357,50 @@ std::string escaped(const std::string& s) {
   return out;
 }
 
+Value items_filter(Renderer&, const Value& v, const Arguments&) {
+  List out;
+  if (v.is_undefined()) return out;
+  if (v.dict() == nullptr) fail(concat("items wants a dict, not a ", type_name(v)));
+  spend(2 * std::ssize(v.dict()->items()));
+  for (const auto& [key, item] : v.dict()->items()) out.push_back(tuple_of({key, item}));
+  return out;
+}
+
+// As urllib.parse.quote() has it; "/" is kept in a text, and a space is "+" in names and values.
+std::string quoted_for_url(const std::string& s, bool is_text) {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  spend_bytes(s.size());
+  std::string out;
+  for (const char c : s) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool kept = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      (c == '/' && is_text) || c == '-' || c == '.' || c == '_' || c == '~' ||
+                      c == kMark;
+    if (kept)
+      out += c;
+    else if (c == ' ' && !is_text)
+      out += '+';
+    else
+      out += {'%', kDigits[byte / 16], kDigits[byte % 16]};
+  }
+  return out;
+}
+
+// A text; or name=value of each pair of a dict or list, joined by "&".
+Value urlencode_filter(Renderer& r, const Value& v, const Arguments&) {
+  if (v.dict() == nullptr && v.list() == nullptr) return quoted_for_url(text_of(v), true);
+  const Value pairs = v.dict() != nullptr ? items_filter(r, v, {}) : v;
+  std::string out;
+  for (const Value& item : elements_of(pairs)) {
+    const List pair = elements_of(item);
+    if (pair.size() != 2) fail("urlencode wants a text, a dict or pairs");
+    out += concat(out.empty() ? "" : "&", quoted_for_url(text_of(pair[0]), false), '=',
+                  quoted_for_url(text_of(pair[1]), false));
+    r.check_size(std::ssize(out));
+  }
+  return out;
+}
+
 Value length_filter(Renderer&, const Value& v, const Arguments&) {
   if (v.string()) return length_of(*v.string());
   if (v.list()) return std::ssize(*v.list());
@@ -396,14 +442,6 @@ Value reverse_filter(Renderer&, const Value& v, const Arguments&) {
   if (v.string()) return slice_of(*v.string(), INT64_MIN, INT64_MIN, -1);
   List out = elements_of(v);
   std::ranges::reverse(out);
-  return out;
-}
-
-Value items_filter(Renderer&, const Value& v, const Arguments&) {
-  List out;
-  if (v.is_undefined()) return out;
-  if (v.dict() == nullptr) fail(concat("items wants a dict, not a ", type_name(v)));
-  for (const auto& [key, item] : v.dict()->items()) out.push_back(tuple_of({key, item}));
   return out;
 }
 
@@ -474,93 +512,18 @@ const std::map<std::string, Filter, std::less<>>& filters() {
       {"truncate", truncate_filter},
       {"unique", unique_filter},
       {"upper", TRIREME_FILTER(upper_case(text_of(v)))},
+      {"urlencode", urlencode_filter},
       {"wordcount", TRIREME_FILTER(words_in(text_of(v)))},
   };
   return kFilters;
 }
 #undef TRIREME_FILTER
 
-const Value& other(const Arguments& a) {
-  if (a.positional.empty()) fail("a test wants something to compare with");
-  return a.positional[0];
-}
-
-int64_t whole(const Value& v) {
-  int64_t i = 0;
-  if (!v.to_integer(i)) fail(concat("a test wants a whole number, not a ", type_name(v)));
-  return i;
-}
-
-// One and the same: an equal value of another type is not.
-bool same(const Value& a, const Value& b) {
-  if (a.list() || b.list()) return a.list() == b.list();
-  if (a.dict() || b.dict()) return a.dict() == b.dict();
-  return std::string_view(type_name(a)) == type_name(b) && equal(a, b);
-}
-
-bool is_number(const Value& v) { return v.integer() || v.real() || v.boolean(); }
-bool is_sequence(const Value& v) { return v.string() || v.list() || v.dict(); }
-
-#define TRIREME_TEST(body)                         \
-  [](const Value& v, const Arguments& a) -> bool { \
-    (void)a;                                       \
-    return body;                                   \
-  }
-const std::map<std::string, Test, std::less<>>& tests() {
-  static const std::map<std::string, Test, std::less<>> kTests = {
-      {"!=", TRIREME_TEST(!equal(v, other(a)))},
-      {"lessthan", TRIREME_TEST(less(v, other(a)))},
-      {"greaterthan", TRIREME_TEST(less(other(a), v))},
-      {">=", TRIREME_TEST(!less(v, other(a)))},
-      {"<=", TRIREME_TEST(!less(other(a), v))},
-      {"<", TRIREME_TEST(less(v, other(a)))},
-      {"==", TRIREME_TEST(equal(v, other(a)))},
-      {">", TRIREME_TEST(less(other(a), v))},
-      {"boolean", TRIREME_TEST(v.boolean() != nullptr)},
-      {"callable", TRIREME_TEST(v.function() != nullptr)},
-      {"defined", TRIREME_TEST(!v.is_undefined())},
-      {"divisibleby", TRIREME_TEST(whole(other(a)) != 0 && whole(v) % whole(other(a)) == 0)},
-      {"eq", TRIREME_TEST(equal(v, other(a)))},
-      {"equalto", TRIREME_TEST(equal(v, other(a)))},
-      {"even", TRIREME_TEST(whole(v) % 2 == 0)},
-      {"false", TRIREME_TEST(v.boolean() && !*v.boolean())},
-      {"filter", TRIREME_TEST(v.string() && find_filter(*v.string()) != nullptr)},
-      {"float", TRIREME_TEST(v.real() != nullptr)},
-      {"ge", TRIREME_TEST(!less(v, other(a)))},
-      {"gt", TRIREME_TEST(less(other(a), v))},
-      {"in", TRIREME_TEST(contains(other(a), v))},
-      {"integer", TRIREME_TEST(v.integer() != nullptr)},
-      {"iterable", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
-      {"le", TRIREME_TEST(!less(other(a), v))},
-      {"lower", TRIREME_TEST(is_all(text_of(v), "islower"))},
-      {"lt", TRIREME_TEST(less(v, other(a)))},
-      {"mapping", TRIREME_TEST(v.dict() != nullptr)},
-      {"ne", TRIREME_TEST(!equal(v, other(a)))},
-      {"none", TRIREME_TEST(v.is_none())},
-      {"number", TRIREME_TEST(is_number(v))},
-      {"odd", TRIREME_TEST(whole(v) % 2 != 0)},
-      {"sameas", TRIREME_TEST(same(v, other(a)))},
-      {"sequence", TRIREME_TEST(is_sequence(v) || v.is_undefined())},
-      {"string", TRIREME_TEST(v.string() != nullptr)},
-      {"test", TRIREME_TEST(v.string() && find_test(*v.string()) != nullptr)},
-      {"true", TRIREME_TEST(v.boolean() && *v.boolean())},
-      {"undefined", TRIREME_TEST(v.is_undefined())},
-      {"upper", TRIREME_TEST(is_all(text_of(v), "isupper"))},
-  };
-  return kTests;
-}
-#undef TRIREME_TEST
-
 }  // namespace
 
 Filter find_filter(const std::string& name) {
   const auto found = filters().find(name);
   return found == filters().end() ? nullptr : found->second;
-}
-
-Test find_test(const std::string& name) {
-  const auto found = tests().find(name);
-  return found == tests().end() ? nullptr : found->second;
 }
 
 }  // namespace trireme::jinja

@@ -6,6 +6,7 @@
 
 #include "engine/core/error.h"
 #include "engine/text/jinja/arguments.h"
+#include "engine/text/jinja/characters.h"
 #include "engine/text/jinja/format.h"
 #include "engine/text/jinja/nodes.h"
 #include "engine/text/jinja/text_tools.h"
@@ -25,7 +26,8 @@ bool has_end(const std::string& s, const Arguments& a, bool at_start) {
     choices = {*v};
   return std::ranges::any_of(choices, [&](const Value& choice) {
     if (choice.string() == nullptr) fail("startswith and endswith want strings");
-    return at_start ? s.starts_with(*choice.string()) : s.ends_with(*choice.string());
+    const std::string part = without_marks(*choice.string());
+    return at_start ? s.starts_with(part) : s.ends_with(part);
   });
 }
 
@@ -49,7 +51,7 @@ Value stripped_by(const Value& owner, const Arguments& a, bool left, bool right)
 }
 
 Value ends(const Value& owner, const Arguments& a, bool at_start) {
-  return has_end(bounded(*owner.string(), a, 1).first, a, at_start);
+  return has_end(without_marks(bounded(*owner.string(), a, 1).first), a, at_start);
 }
 
 Value split(const Value& owner, const Arguments& a, bool from_right) {
@@ -61,19 +63,23 @@ Value split(const Value& owner, const Arguments& a, bool from_right) {
 
 // find, rfind, index and rindex: the place in characters.
 Value place_of(const Value& owner, const Arguments& a, bool last, bool must_be_there) {
-  const std::string& part = text_at(a, 0, "sub", "find");
+  const std::string part = without_marks(text_at(a, 0, "sub", "find"));
   const auto [text, begin] = bounded(*owner.string(), a, 1);
-  const size_t at = last ? text.rfind(part) : text.find(part);
+  const Search search(text);
+  const size_t at = last ? search.find_last(part) : search.find(part);
   if (at == std::string::npos && must_be_there) fail("a text does not hold what index looks for");
-  return at == std::string::npos ? int64_t{-1} : begin + length_of(text.substr(0, at));
+  return at == std::string::npos ? int64_t{-1} : begin + length_of(search.cut(0, at));
 }
 
 Value partition(const Value& owner, const Arguments& a, bool last) {
   const std::string &s = *owner.string(), &part = text_at(a, 0, "sep", "partition");
-  if (part.empty()) fail("partition wants a separator that is not empty");
-  const size_t at = last ? s.rfind(part) : s.find(part);
+  const std::string plain = without_marks(part);
+  if (plain.empty()) fail("partition wants a separator that is not empty");
+  const Search search(s);
+  const size_t at = last ? search.find_last(plain) : search.find(plain);
   if (at == std::string::npos) return tuple_of(last ? List{"", "", s} : List{s, "", ""});
-  return tuple_of({s.substr(0, at), part, s.substr(at + part.size())});
+  return tuple_of(
+      {search.cut(0, at), part, search.cut(at + plain.size(), std::string::npos, plain.size())});
 }
 
 Value justified(Renderer& r, const Value& owner, const Arguments& a, char align) {
@@ -98,8 +104,11 @@ Value splitlines(const Value& owner, const Arguments& a) {
 
 Value without_end(const Value& owner, const Arguments& a, bool at_start) {
   const std::string &s = *owner.string(), &part = text_at(a, 0, "prefix", "removeprefix");
-  if (at_start) return s.starts_with(part) ? s.substr(part.size()) : s;
-  return s.ends_with(part) ? s.substr(0, s.size() - part.size()) : s;
+  const Search search(s);
+  const std::string plain = without_marks(part);
+  if (at_start && !search.plain().starts_with(plain)) return s;
+  if (at_start) return search.cut(plain.size(), std::string::npos, plain.size());
+  return search.plain().ends_with(plain) ? search.cut(0, search.plain().size() - plain.size()) : s;
 }
 
 Value replaced(Renderer& r, const Value& owner, const Arguments& a) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
+#include "engine/text/jinja/characters.h"
 #include "engine/text/jinja/format.h"
 #include "engine/text/jinja/nodes.h"
 
@@ -103,6 +104,8 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
   }
   int64_t i = 0, j = 0;
   double x = 0, y = 0;
+  if (!a.string() && !b.string() && (a.long_integer() || b.long_integer()))
+    fail("a number has more than 64 bits");
   if (a.to_integer(i) && b.to_integer(j)) return of_integers(operation, i, j);
   if (a.to_real(x) && b.to_real(y)) return of_reals(operation, x, y);
   if (operation == "+" && a.string() && b.string()) {
@@ -129,8 +132,7 @@ Value calculate(Renderer& r, const std::string& operation, const Value& a, const
 bool contains(const Value& container, const Value& item) {
   if (const std::string* s = container.string()) {
     if (item.string() == nullptr) fail(concat("a string cannot hold a ", type_name(item)));
-    spend_bytes(s->size());
-    return s->find(*item.string()) != std::string::npos;
+    return Search(*s).find(without_marks(*item.string())) != std::string::npos;
   }
   if (const List* list = container.list())
     return std::ranges::any_of(*list, [&](const Value& v) { return equal(v, item); });

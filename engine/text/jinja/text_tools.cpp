@@ -3,22 +3,11 @@
 #include <algorithm>
 #include <climits>
 
+#include "engine/text/jinja/characters.h"
 #include "engine/text/unicode.h"
 
 namespace trireme::jinja {
 namespace {
-
-// The characters of a text, as parts of it.
-std::vector<std::string_view> characters(std::string_view s) {
-  spend_bytes(s.size());
-  std::vector<std::string_view> out;
-  for (size_t at = 0; at < s.size();) {
-    const size_t bytes = character_bytes(s[at]);
-    out.push_back(s.substr(at, bytes));
-    at += bytes;
-  }
-  return out;
-}
 
 // An element costs more than its bytes.
 void add(List& out, std::string text) {
@@ -27,8 +16,8 @@ void add(List& out, std::string text) {
 }
 
 char32_t code_of(std::string_view character) {
-  size_t at = 0;
-  return next_character(character, at);
+  size_t at = character.find_first_not_of(kMark);
+  return at == std::string_view::npos ? U'\0' : next_character(character, at);
 }
 
 bool is_blank(std::string_view character) {
@@ -36,74 +25,94 @@ bool is_blank(std::string_view character) {
   return is_white_space(c) || (c >= 0x1C && c <= 0x1F);  // as Python has it
 }
 
+// The beginning of the character that ends at `end`, with its marks.
+size_t place_before(const std::string& s, size_t end) {
+  do --end;
+  while (end > 0 && ((static_cast<unsigned char>(s[end]) & 0xC0) == 0x80 || s[end] == kMark));
+  return end == s.find_first_not_of(kMark) ? 0 : end;
+}
+
 List split_at_blanks(const std::string& s, int64_t most, bool from_right) {
-  std::vector<std::string_view> all = characters(s);
+  spend_bytes(s.size());
   List out;
-  const auto rest_of = [&](size_t begin, size_t end) {
-    std::string text;
-    for (size_t i = begin; i < end; ++i) text += all[i];
-    return text;
-  };
+  const auto blank_at = [&](size_t at) { return is_blank(std::string_view(s).substr(at)); };
   if (!from_right) {
-    for (size_t i = 0; i < all.size();) {
-      if (is_blank(all[i])) {
-        ++i;
+    for (size_t at = 0; at < s.size();) {
+      if (blank_at(at)) {
+        at = next_place(s, at);
         continue;
       }
       if (most >= 0 && std::ssize(out) == most) {
-        add(out, stripped(rest_of(i, all.size()), nullptr, false, true));
+        add(out, stripped(s.substr(at), nullptr, false, true));
         break;
       }
-      const size_t begin = i;
-      while (i < all.size() && !is_blank(all[i])) ++i;
-      add(out, rest_of(begin, i));
+      const size_t begin = at;
+      while (at < s.size() && !blank_at(at)) at = next_place(s, at);
+      add(out, s.substr(begin, at - begin));
     }
     return out;
   }
-  for (size_t end = all.size(); end > 0;) {
-    if (is_blank(all[end - 1])) {
-      --end;
+  for (size_t end = s.size(); end > 0;) {
+    if (const size_t before = place_before(s, end); blank_at(before)) {
+      end = before;
       continue;
     }
     if (most >= 0 && std::ssize(out) == most) {
-      add(out, stripped(rest_of(0, end), nullptr, true, false));
+      add(out, stripped(s.substr(0, end), nullptr, true, false));
       break;
     }
     size_t begin = end;
-    while (begin > 0 && !is_blank(all[begin - 1])) --begin;
-    add(out, rest_of(begin, end));
+    for (size_t at = begin; at > 0 && !blank_at(at = place_before(s, at));) begin = at;
+    add(out, s.substr(begin, end - begin));
     end = begin;
   }
   std::ranges::reverse(out);
   return out;
 }
 
+// Applies a change of letters to what lies between the marks.
+template <class Change>
+std::string between_marks(std::string_view s, Change&& change) {
+  spend_bytes(s.size());
+  std::string out;
+  for (;;) {
+    const size_t mark = std::min(s.find(kMark), s.size());
+    out += change(s.substr(0, mark));
+    if (mark == s.size()) return out;
+    out += kMark;
+    s.remove_prefix(mark + 1);
+  }
+}
+std::string lower(std::string_view s) { return between_marks(s, lower_case); }
+std::string upper(std::string_view s) { return between_marks(s, trireme::upper_case); }
+
 }  // namespace
 
 std::string stripped(const std::string& s, const std::string* chars, bool left, bool right) {
-  const std::vector<std::string_view> all = characters(s);
-  const std::vector<std::string_view> gone =
-      chars != nullptr ? characters(*chars) : std::vector<std::string_view>();
-  const auto goes = [&](std::string_view c) {
-    return chars == nullptr ? is_blank(c) : std::ranges::find(gone, c) != gone.end();
+  spend_bytes(s.size());
+  std::vector<char32_t> gone;
+  if (chars != nullptr)
+    for (const std::string_view c : Characters(*chars)) gone.push_back(code_of(c));
+  std::ranges::sort(gone);
+  const auto goes = [&](size_t at) {
+    const std::string_view c = std::string_view(s).substr(at);
+    return chars == nullptr ? is_blank(c) : std::ranges::binary_search(gone, code_of(c));
   };
-  size_t begin = 0, end = all.size();
-  while (left && begin < end && goes(all[begin])) ++begin;
-  while (right && end > begin && goes(all[end - 1])) --end;
-  if (begin == end) return "";
-  const char* const first = all[begin].data();
-  return {first, all[end - 1].data() + all[end - 1].size()};
+  size_t begin = 0, end = s.size();
+  while (left && begin < end && goes(begin)) begin = next_place(s, begin);
+  for (size_t at = end; right && at > begin && goes(at = place_before(s, at));) end = at;
+  return s.substr(begin, end - begin);
 }
 
-std::string upper_case(const std::string& s) { return trireme::upper_case(s); }
-std::string lower_text(const std::string& s) { return lower_case(s); }
+std::string upper_case(const std::string& s) { return upper(s); }
+std::string lower_text(const std::string& s) { return lower(s); }
 
 std::string title_case(const std::string& s) {
   std::string out;
   bool inside = false;
-  for (const std::string_view c : characters(s)) {
+  for (const std::string_view c : Characters(s)) {
     const bool letter = is_letter(code_of(c));
-    out += !letter ? std::string(c) : inside ? lower_case(c) : trireme::upper_case(c);
+    out += !letter ? std::string(c) : inside ? lower(c) : upper(c);
     inside = letter;
   }
   return out;
@@ -112,10 +121,10 @@ std::string title_case(const std::string& s) {
 std::string words_capitalized(const std::string& s) {
   std::string out;
   bool inside = false;
-  for (const std::string_view c : characters(s)) {
+  for (const std::string_view c : Characters(s)) {
     const bool cuts = is_blank(c) || (c.size() == 1 && std::string_view("-({[<").find(c[0]) !=
                                                            std::string_view::npos);
-    out += cuts ? std::string(c) : inside ? lower_case(c) : trireme::upper_case(c);
+    out += cuts ? std::string(c) : inside ? lower(c) : upper(c);
     inside = !cuts;
   }
   return out;
@@ -123,16 +132,15 @@ std::string words_capitalized(const std::string& s) {
 
 std::string capitalized(const std::string& s) {
   if (s.empty()) return s;
-  const size_t bytes = character_bytes(s[0]);
-  return trireme::upper_case(std::string_view(s).substr(0, bytes)) +
-         lower_case(std::string_view(s).substr(bytes));
+  const size_t first = next_place(s, 0);
+  return upper(std::string_view(s).substr(0, first)) + lower(std::string_view(s).substr(first));
 }
 
 List lines_of(const std::string& s) {
   List out;
   std::string line;
   bool open = false;
-  for (const std::string_view c : characters(s)) {
+  for (const std::string_view c : Characters(s)) {
     const char32_t code = code_of(c);
     const bool ends = (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) ||
                       code == 0x85 || code == 0x2028 || code == 0x2029;
@@ -152,25 +160,24 @@ List lines_of(const std::string& s) {
 
 List split_text(const std::string& s, const std::string* separator, int64_t most, bool from_right) {
   if (separator == nullptr) return split_at_blanks(s, most, from_right);
-  if (separator->empty()) fail("split wants a separator that is not empty");
+  const std::string by = without_marks(*separator);
+  if (by.empty()) fail("split wants a separator that is not empty");
+  const Search search(s);
   List out;
+  const auto may_cut = [&] { return most < 0 || std::ssize(out) < most; };
   if (!from_right) {
     size_t at = 0;
-    for (size_t found; (most < 0 || std::ssize(out) < most) &&
-                       (found = s.find(*separator, at)) != std::string::npos;
-         at = found + separator->size())
-      add(out, s.substr(at, found - at));
-    add(out, s.substr(at));
+    for (size_t found; may_cut() && (found = search.find(by, at)) != std::string::npos;
+         at = found + by.size())
+      add(out, search.cut(at, found, at > 0 ? by.size() : 0));
+    add(out, search.cut(at, std::string::npos, at > 0 ? by.size() : 0));
     return out;
   }
-  size_t end = s.size();
-  while ((most < 0 || std::ssize(out) < most) && end >= separator->size()) {
-    const size_t found = s.rfind(*separator, end - separator->size());
-    if (found == std::string::npos) break;
-    add(out, s.substr(found + separator->size(), end - found - separator->size()));
-    end = found;
-  }
-  add(out, s.substr(0, end));
+  size_t end = search.plain().size();
+  for (size_t found; may_cut() && (found = search.find_last(by, end)) != std::string::npos;
+       end = found)
+    add(out, search.cut(found + by.size(), end, by.size()));
+  add(out, search.cut(0, end));
   std::ranges::reverse(out);
   return out;
 }
@@ -178,29 +185,34 @@ List split_text(const std::string& s, const std::string* separator, int64_t most
 std::string replaced_text(Renderer& r, const std::string& s, const std::string& from,
                           const std::string& to, int64_t most) {
   std::string out;
-  if (from.empty()) {  // before every character, and at the end
-    for (const std::string_view c : characters(s)) {
+  const std::string sought = without_marks(from);
+  if (sought.empty()) {  // before every character, and at the end
+    for (const std::string_view c : Characters(s)) {
       if (most != 0) out += to, --most;
       out += c;
       r.check_size(std::ssize(out));
     }
     return most != 0 ? out + to : out;
   }
+  const Search search(s);
   size_t at = 0;
-  for (size_t found; most != 0 && (found = s.find(from, at)) != std::string::npos;
-       at = found + from.size(), --most) {
-    out.append(s, at, found - at);
+  for (size_t found; most != 0 && (found = search.find(sought, at)) != std::string::npos;
+       at = found + sought.size(), --most) {
+    out += search.cut(at, found, at > 0 ? sought.size() : 0);
     out += to;
     spend_bytes(to.size());
     r.check_size(std::ssize(out));
   }
-  return out.append(s, at);
+  return out += search.cut(at, std::string::npos, at > 0 ? sought.size() : 0);
 }
 
 int64_t count_of(const std::string& s, const std::string& part) {
-  if (part.empty()) return length_of(s) + 1;
+  const std::string sought = without_marks(part);
+  if (sought.empty()) return length_of(s) + 1;
+  const Search search(s);
   int64_t count = 0;
-  for (size_t at = 0; (at = s.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  for (size_t at = 0; (at = search.find(sought, at)) != std::string::npos; at += sought.size())
+    ++count;
   return count;
 }
 
@@ -234,7 +246,7 @@ std::string padded(Renderer& r, const std::string& s, int64_t width, const std::
 int64_t words_in(const std::string& s) {
   int64_t words = 0;
   bool inside = false;
-  for (const std::string_view c : characters(s)) {
+  for (const std::string_view c : Characters(s)) {
     const bool word = is_word(code_of(c));
     words += word && !inside ? 1 : 0;
     inside = word;
@@ -244,7 +256,7 @@ int64_t words_in(const std::string& s) {
 
 bool is_all(const std::string& s, const std::string& kind) {
   bool cased = false;
-  for (const std::string_view part : characters(s)) {
+  for (const std::string_view part : Characters(s)) {
     const char32_t c = code_of(part);
     const bool digit = c >= '0' && c <= '9';
     if ((kind == "isdigit" || kind == "isdecimal" || kind == "isnumeric") && !digit) return false;
@@ -257,7 +269,7 @@ bool is_all(const std::string& s, const std::string& kind) {
     cased |= is_upper(c) || is_lower(c);
   }
   if (kind == "isascii") return true;
-  return kind == "isupper" || kind == "islower" ? cased : !s.empty();
+  return kind == "isupper" || kind == "islower" ? cased : length_of(s) > 0;
 }
 
 }  // namespace trireme::jinja

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/text/jinja/characters.h"
 #include "engine/text/unicode.h"
 
 namespace trireme::jinja {
@@ -94,7 +95,7 @@ std::string json_string(const std::string& s, bool ascii) {
   for (size_t at = 0; at < s.size(); ++at) {
     const char c = s[at];
     const auto byte = static_cast<unsigned char>(c);
-    if (ascii && byte >= 0x7F) {
+    if (ascii && byte >= 0x7F && c != kMark) {
       append_utf16(out, next_character(s, at));
       --at;
       continue;
@@ -136,7 +137,7 @@ std::string joined(const std::vector<std::string>& parts, char open, char close,
 std::vector<size_t> starts_of(const std::string& text) {
   spend_bytes(8 * text.size());
   std::vector<size_t> starts;
-  for (size_t at = 0; at < text.size(); at += character_bytes(text[at])) starts.push_back(at);
+  for (size_t at = 0; at < text.size(); at = next_place(text, at)) starts.push_back(at);
   starts.push_back(text.size());
   return starts;
 }
@@ -243,7 +244,7 @@ bool Value::truth() const {
   if (const bool* b = boolean()) return *b;
   if (const int64_t* i = integer()) return *i != 0;
   if (const double* d = real()) return *d != 0;
-  if (const std::string* s = string()) return !s->empty();
+  if (const std::string* s = string()) return s->find_first_not_of(kMark) != s->npos;
   if (const List* l = list()) return !l->empty();
   if (const Dict* d = dict()) return d->size() > 0;
   return true;
@@ -257,6 +258,8 @@ bool Value::to_integer(int64_t& i) const {
 
 bool Value::to_real(double& d) const {
   if (const double* own = real()) return d = *own, true;
+  if (const LongInteger* own = long_integer())
+    return d = std::strtod(own->digits->c_str(), nullptr), true;
   int64_t i = 0;
   if (!to_integer(i)) return false;
   d = static_cast<double>(i);
@@ -267,7 +270,7 @@ const char* type_name(const Value& v) {
   if (v.is_undefined()) return "undefined";
   if (v.is_none()) return "none";
   if (v.boolean()) return "bool";
-  if (v.integer()) return "int";
+  if (v.integer() || v.long_integer()) return "int";
   if (v.real()) return "float";
   if (v.string()) return "string";
   if (v.tuple()) return "tuple";
@@ -276,17 +279,40 @@ const char* type_name(const Value& v) {
   return v.object() ? v.object()->kind : "function";
 }
 
+namespace {
+
+// Below, at or above 0 as a lies before, with or behind b.
+int compared(const std::string& a, const std::string& b) {
+  spend_bytes(std::min(a.size(), b.size()));
+  if (!has_marks(a) && !has_marks(b)) return a.compare(b);
+  return without_marks(a).compare(without_marks(b));
+}
+
+bool is_whole(const Value& v) { return v.integer() || v.long_integer(); }
+
+// a < b of whole numbers of any size.
+bool less_digits(const std::string& a, const std::string& b) {
+  const bool negative = a.starts_with('-');
+  if (negative != b.starts_with('-')) return negative;
+  if (a.size() != b.size()) return (a.size() < b.size()) != negative;
+  return negative ? b < a : a < b;
+}
+
+Value long_integer(std::string digits) {
+  return LongInteger{std::make_shared<const std::string>(std::move(digits))};
+}
+
+}  // namespace
+
 bool equal(const Value& a, const Value& b) {
   const Level level;
   spend(1);
   double x = 0, y = 0;
   int64_t i = 0, j = 0;
   if (a.to_integer(i) && b.to_integer(j)) return i == j;
+  if (is_whole(a) && is_whole(b)) return text_of(a) == text_of(b);
   if (a.to_real(x) && b.to_real(y)) return x == y;
-  if (a.string() && b.string()) {
-    if (a.string()->size() == b.string()->size()) spend_bytes(a.string()->size());
-    return *a.string() == *b.string();
-  }
+  if (a.string() && b.string()) return compared(*a.string(), *b.string()) == 0;
   if (a.list() && b.list())
     return !a.tuple() == !b.tuple() && std::ranges::equal(*a.list(), *b.list(), equal);
   if (a.dict() && b.dict()) {
@@ -306,11 +332,9 @@ bool less(const Value& a, const Value& b) {
   double x = 0, y = 0;
   int64_t i = 0, j = 0;
   if (a.to_integer(i) && b.to_integer(j)) return i < j;
+  if (is_whole(a) && is_whole(b)) return less_digits(text_of(a), text_of(b));
   if (a.to_real(x) && b.to_real(y)) return x < y;
-  if (a.string() && b.string()) {
-    spend_bytes(std::min(a.string()->size(), b.string()->size()));
-    return *a.string() < *b.string();
-  }
+  if (a.string() && b.string()) return compared(*a.string(), *b.string()) < 0;
   if (a.list() && b.list() && !a.tuple() == !b.tuple()) {
     // The first that differ decide: what has no order may stand in both.
     const List &first = *a.list(), &second = *b.list();
@@ -326,6 +350,7 @@ std::string text_of(const Value& v) {
   if (v.is_none()) return "None";
   if (const bool* b = v.boolean()) return *b ? "True" : "False";
   if (const int64_t* i = v.integer()) return std::to_string(*i);
+  if (const LongInteger* i = v.long_integer()) return *i->digits;
   if (const double* d = v.real()) return real_text(*d);
   if (const std::string* s = v.string()) {
     spend_bytes(s->size());
@@ -347,7 +372,7 @@ std::string json_of(const Value& v, const JsonStyle& style, int depth) {
            : std::isnan(*d)  ? "NaN"
            : *d > 0          ? "Infinity"
                              : "-Infinity";
-  if (v.integer()) return text_of(v);
+  if (v.integer() || v.long_integer()) return text_of(v);
   if (const std::string* s = v.string()) return json_string(*s, style.ascii);
   std::vector<std::string> parts;
   if (const List* list = v.list()) {
@@ -372,10 +397,11 @@ Value from_json(const nlohmann::ordered_json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer()) {
     if (json.is_number_unsigned() && json.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
-      return json.get<double>();
+      return long_integer(std::to_string(json.get<uint64_t>()));
     return json.get<int64_t>();
   }
   if (json.is_number()) return json.get<double>();
+  if (json.is_binary()) return long_integer({json.get_binary().begin(), json.get_binary().end()});
   if (json.is_string()) return json.get<std::string>();
   if (json.is_array()) {
     List list;
@@ -393,7 +419,7 @@ Value from_json(const nlohmann::ordered_json& json) {
 int64_t length_of(const std::string& text) {
   spend_bytes(text.size());
   return std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80 && c != kMark; });
 }
 
 std::string slice_of(const std::string& text, int64_t begin, int64_t end, int64_t step) {
@@ -429,9 +455,9 @@ List elements_of(const Value& v) {
   if (const std::string* s = v.string()) {
     spend(std::ssize(*s));
     for (size_t at = 0; at < s->size();) {
-      const size_t bytes = character_bytes((*s)[at]);
-      out.emplace_back(s->substr(at, bytes));
-      at += bytes;
+      const size_t end = next_place(*s, at);
+      out.emplace_back(s->substr(at, end - at));
+      at = end;
     }
     return out;
   }

@@ -25,6 +25,10 @@ struct Undefined {
 };
 struct None {};
 using Function = std::function<Value(Arguments&)>;
+// A whole number of more than 64 bits, as it is written in JSON: printed and compared, not calculated with.
+struct LongInteger {
+  std::shared_ptr<const std::string> digits;  // "-" before them for a negative one
+};
 struct Tuple {
   std::shared_ptr<List> items;
   bool is_group = false;  // of groupby: its elements are also called grouper and list
@@ -47,6 +51,7 @@ class Value {
   Value(bool b) : v_(b) {}
   Value(int64_t i) : v_(i) {}
   Value(double d) : v_(d) {}
+  Value(LongInteger i) : v_(std::move(i)) {}
   Value(std::string s) : v_(std::make_shared<const std::string>(std::move(s))) {}
   Value(const char* s) : Value(std::string(s)) {}
   Value(List l) : v_(held(std::move(l))) {}
@@ -59,6 +64,7 @@ class Value {
   bool is_none() const { return std::holds_alternative<None>(v_); }
   const bool* boolean() const { return std::get_if<bool>(&v_); }
   const int64_t* integer() const { return std::get_if<int64_t>(&v_); }
+  const LongInteger* long_integer() const { return std::get_if<LongInteger>(&v_); }
   const double* real() const { return std::get_if<double>(&v_); }
   const std::string* string() const { return pointed<const std::string>(); }
   // The elements of a list or a tuple.
@@ -71,8 +77,8 @@ class Value {
 
   bool truth() const;
   // Integers and bools; false for others.
-  bool to_integer(int64_t& i) const;
-  bool to_real(double& d) const;  // integers too
+  bool to_integer(int64_t& i) const;  // not long ones
+  bool to_real(double& d) const;      // integers too
 
  private:
   template <class T>
@@ -80,9 +86,9 @@ class Value {
     const auto* p = std::get_if<std::shared_ptr<T>>(&v_);
     return p == nullptr ? nullptr : p->get();
   }
-  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>,
-               std::shared_ptr<List>, Tuple, std::shared_ptr<Dict>, std::shared_ptr<Function>,
-               std::shared_ptr<Object>>
+  std::variant<Undefined, None, bool, int64_t, LongInteger, double,
+               std::shared_ptr<const std::string>, std::shared_ptr<List>, Tuple,
+               std::shared_ptr<Dict>, std::shared_ptr<Function>, std::shared_ptr<Object>>
       v_;
 };
 Value tuple_of(List items);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/core/error.h"
+#include "engine/io/strict_json.h"
 #include "engine/text/chat_template.h"
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
@@ -246,6 +247,54 @@ TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
   // Templates of models need a few dozen levels.
   EXPECT_EQ(render("{{ 'a'" + repeated("|trim", 498) + " }}"), "a");
   EXPECT_THROW(render("{{ 'a'" + repeated("|trim", 500) + " }}"), InputError);
+}
+
+// What a search costs grows with the text, not with the product of both lengths: else each takes minutes.
+TEST(ChatTemplate, SearchesAreLinear) {
+  const std::string long_one = "{% set a = 'a' * 2000000 %}{% set b = 'a' * 1000000 %}";
+  EXPECT_EQ(render(long_one + "{{ ('b' ~ b) in a }} {{ (b ~ 'b') in a }}"), "False False");
+  EXPECT_EQ(
+      render(long_one + "{{ a.rfind('b' ~ b) }} {{ a.find(b ~ 'b') }} {{ a.count(b ~ 'b') }}"),
+      "-1 -1 0");
+  EXPECT_EQ(render(long_one + "{{ a.replace(b ~ 'b', '') | length }}"), "2000000");
+  EXPECT_EQ(render("{% set c = 'ab' * 100000 %}{{ c.strip('xyz' * 100000) | length }}"), "200000");
+  EXPECT_THROW(render("{% for i in range(300) %}{% for k, v in d | items %}{% if loop.first %}"
+                      "{% break %}{% endif %}{% endfor %}{% endfor %}",
+                      {{"d",
+                        [] {
+                          Json d = Json::object_t();
+                          for (int i = 0; i < 3000; ++i)
+                            d.get_ref<Json::object_t&>().push_back({concat("k", i), i});
+                          return d;
+                        }()}}),
+               InputError);
+}
+
+// Python's whole numbers have no end.
+TEST(ChatTemplate, LongIntegersAreKeptAsWritten) {
+  const auto given = parse_strict_json<Json>(
+      R"({"a": 12345678901234567890, "b": -123456789012345678901234567890, "c": 9223372036854775807,
+          "d": [123456789012345678901234567890]})",
+      "the input", {.long_integers = true});
+  EXPECT_EQ(render("{{ a }} {{ b }} {{ {'b': b} | tojson }} {{ d }} {{ a is integer }}", given),
+            "12345678901234567890 -123456789012345678901234567890 "
+            "{\"b\": -123456789012345678901234567890} [123456789012345678901234567890] True");
+  EXPECT_EQ(
+      render("{{ a == a }} {{ a == c }} {{ c < a }} {{ b < c }} {{ a < d[0] }} {{ b < b }}", given),
+      "True False True True True False");
+  EXPECT_THROW(render("{{ a + 1 }}", given), InputError);
+  EXPECT_EQ(render("{{ a ~ '' }} {{ a | int }}", given),
+            "12345678901234567890 12345678901234567890");
+}
+
+// What Jinja2 3.1 writes: lines end where Python's str.splitlines() ends them.
+TEST(ChatTemplate, IndentAndUrlencodeAreThoseOfJinja2) {
+  EXPECT_EQ(render(R"({{ 'a\u2028b\r\nc\x0bd\n' | indent(1) }})"), "a\n b\n c\n d\n");
+  EXPECT_EQ(render(R"({{ '' | indent }}|{{ '\n' | indent(2, true, true) }})"), "|  \n  ");
+  EXPECT_EQ(render(R"({{ 'a\u0085\x1cb\u2029' | indent }})"), "a\n\n    b\n");
+  EXPECT_EQ(render(R"({{ {'a b': '/x&', 'c': 1} | urlencode }} {{ 'a b/\u00e9~' | urlencode }})"),
+            "a+b=%2Fx%26&c=1 a%20b/%C3%A9~");
+  EXPECT_EQ(render("{{ [('a', '=')] | urlencode }} {{ 5 | urlencode }}"), "a=%3D 5");
 }
 
 // The last step, block and call that there may be, and one more.

@@ -100,6 +100,40 @@ TEST(Conversation, NamesAndToolsAreGuardedAndOtherCharactersKept) {
   EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, written)), 1);
 }
 
+// The template sees no marks: what it measures, cuts and compares are the characters that are said.
+TEST(Conversation, TemplatesMeasureWhatIsSaid) {
+  const auto tokenizer = make_byte_tokenizer();
+  const auto written = [&](const std::string& source, const std::string& said) {
+    const ChatTemplate chat("{% set c = messages[0].content %}" + source);
+    return ConversationWriter(chat, *tokenizer).write(saying(said));
+  };
+  const std::string said = "a<|endoftext|>b<|endoftext|>";
+  const auto text = [&](const std::string& source) { return written(source, said).text; };
+  EXPECT_EQ(text("{{ c | length }}"), "28");
+  EXPECT_EQ(text("{{ c[0:3] }}"), "a<|");
+  EXPECT_EQ(text("{{ c[-3:] }} {{ c[1] }} {{ c[14] }} {{ c | list | length }}"), "t|> < b 28");
+  EXPECT_EQ(text("{{ c == 'a<|endoftext|>b<|endoftext|>' }} {{ '<|endoftext|>' in c }}"),
+            "True True");
+  EXPECT_EQ(text("{{ c.find('|end') }} {{ c.rfind('<|end') }} {{ c.count('<|endoftext|>') }}"),
+            "2 15 2");
+  EXPECT_EQ(text("{{ c.split('<|endoftext|>') }} {{ c.rsplit('<|endoftext|>', 1) | length }}"),
+            "['a', 'b', ''] 2");
+  EXPECT_EQ(text("{{ c.replace('<|endoftext|>', '.') }} {{ c[1:].startswith('<|end') }}"),
+            "a.b. True");
+  EXPECT_EQ(text("{{ c.partition('b')[0] | length }} {{ c[1:14].strip('<>') }}"), "14 |endoftext|");
+  EXPECT_EQ(text("{{ c | upper }} {{ c[1:3] | urlencode }}"),
+            "A<|ENDOFTEXT|>B<|ENDOFTEXT|> %3C%7C");
+  EXPECT_EQ(text("{{ c | tojson(ensure_ascii=true) }}"), "\"" + said + "\"");
+  // What is cut out of it or put together again stays text.
+  for (const char* source :
+       {"{{ c[1:14] }}", "{{ c.split('b') | join('b') }}", "{{ c | tojson(ensure_ascii=true) }}",
+        "{{ c | upper | lower }}", "{{ c.split('a')[1] }}", "{{ c | list | join }}",
+        "{{ c.split('<') | join('<') }}", "{{ c.rsplit('<|', 1) | join('<|') }}",
+        "{{ c.replace('<|end', '<|end') }}", "{{ c.partition('<') | join }}", "{{ c[:2] ~ c[2:] }}",
+        "{{ '' if c.split('<|endoftext|>')[2] else c }}", "{{ '<' ~ c[1:].removeprefix('<') }}"})
+    EXPECT_EQ(controls_in(*tokenizer, ids_of(*tokenizer, written(source, said))), 0) << source;
+}
+
 // As transformers do: a member that is null is not there.
 TEST(Conversation, NullMembersOfMessagesAreAbsent) {
   const auto tokenizer = make_byte_tokenizer();
@@ -110,6 +144,22 @@ TEST(Conversation, NullMembersOfMessagesAreAbsent) {
                                                   {"role": "assistant", "content": null}]})");
   EXPECT_EQ(ConversationWriter(chat, *tokenizer).write(given).text,
             "user:xFalseTrue;assistant:FalseFalse;");
+}
+
+// Ranges and marks are walked over once: with the square of them this takes minutes.
+TEST(Conversation, ManyRangesBehindManyMarks) {
+  const auto tokenizer = make_byte_tokenizer();
+  const ChatTemplate chat(kTemplate);
+  std::string said;
+  for (int i = 0; i < 300'000; ++i) said += "<|endoftext|>";
+  Json given = saying(said);
+  for (int i = 0; i < 8000; ++i)
+    given["messages"].push_back({{"role", "a"}, {"content", "answer"}});
+  const WrittenConversation written = ConversationWriter(chat, *tokenizer).write(given);
+  ASSERT_EQ(written.generated.size(), 8001u);
+  const auto [begin, end] = written.generated.back();
+  EXPECT_EQ(written.text.substr(begin, end - begin), "answer");
+  EXPECT_EQ(written.breaks.size(), 300'000u);
 }
 
 TEST(Conversation, ToolsAreNullOrReadFromText) {
