@@ -236,11 +236,62 @@ TEST(Examples, SaysWhatIsWrong) {
   EXPECT_NE(said("", kTalk).find("give finetune.chat_template"), std::string::npos);
   EXPECT_NE(said(kTemplate, R"({"messages": [{"content": "a"}]})").find("without a \"role\""),
             std::string::npos);
+  const auto of_message = [&](const char* message) {
+    return said(
+        kTemplate,
+        concat(R"({"messages": [{"role": "user", "content": "a"}, )", message, "]}").c_str());
+  };
+  constexpr const char* kRefused[][2] = {
+      {R"({"role": "alien", "content": "b"})", "message 2 is of the role \"alien\""},
+      {R"({"role": "assistant", "content": 5})", "message 2 of \"messages\" has the \"content\" 5"},
+      {R"({"role": "assistant", "content": ["b"]})", "has the \"content\" [\"b\"]"},
+      {R"({"role": "assistant"})", "no \"content\" and no \"tool_calls\""},
+      {R"({"role": "assistant", "content": null})", "no \"content\" and no \"tool_calls\""},
+      {R"({"role": "assistant", "content": null, "tool_calls": []})", "no \"tool_calls\""},
+      {R"({"role": "user"})", "message 2 of \"messages\" has no \"content\""}};
+  for (const auto& [message, why] : kRefused)
+    EXPECT_NE(of_message(message).find(why), std::string::npos) << message << of_message(message);
+  EXPECT_NE(
+      said(kTemplate, R"({"conversations": [{"from": "robot", "value": "a"}]})").find("\"robot\""),
+      std::string::npos);
+  EXPECT_NE(said(kTemplate, R"({"conversations": [{"from": "gpt"}]})").find("no \"value\""),
+            std::string::npos);
+  EXPECT_EQ(of_message(R"({"role": "assistant", "content": null, "tool_calls": [{"name": "t"}]})"),
+            "");
   // Earlier answers are written in another way than the last: nobody can tell them from the rest.
   constexpr const char* kForgets =
       "{% for m in messages %}<{{ m.role }}>{% if loop.last %}{{ m.content }}{% endif %}{% endfor "
       "%}";
   EXPECT_NE(said(kForgets, kTalk).find("{% generation %}"), std::string::npos);
+}
+
+// What is null in a message is not there.
+TEST(Examples, NullIsNotLearned) {
+  constexpr const char* kCalls = R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "assistant", "content": null, "tool_calls": [{"name": "t"}]},
+      {"role": "tool", "content": "b", "name": null}, {"role": "assistant", "content": "c"}]})";
+  EXPECT_EQ(read(kTemplate, kCalls), "<user>a$<assistant>[$]<tool>b$<assistant>[c$]");
+}
+
+TEST(Examples, ARoleThatTheTemplateNamesIsKnown) {
+  constexpr const char* kCritic =
+      "{% for m in messages %}{% if m.role == 'critic' %}!{% endif %}{{ m.content }}{% endfor %}";
+  constexpr const char* kRecord = R"({"messages": [{"role": "critic", "content": "a"}]})";
+  EXPECT_EQ(read(kCritic, kRecord), "!a");
+  EXPECT_THROW(read(kTemplate, kRecord), InputError);
+}
+
+TEST(Examples, PairsThatTeachNothingAreRefused) {
+  for (const char* wrong : {R"({"prompt": "p", "chosen": "a", "rejected": "a"})",
+                            R"({"prompt": "p", "chosen": "", "rejected": "a"})",
+                            R"({"prompt": "p", "chosen": "a", "rejected": ""})",
+                            R"({"prompt": "p", "chosen": [{"role": "assistant", "content": "a"}],
+            "rejected": [{"role": "assistant", "content": "a"}]})",
+                            R"({"prompt": "p", "chosen": [{"role": "assistant", "content": "a"}],
+            "rejected": []})",
+                            R"({"prompt": "p", "chosen": [{"role": "assistant", "content": ""}],
+            "rejected": [{"role": "assistant", "content": "a"}]})"})
+    EXPECT_THROW(read_pair(wrong), InputError) << wrong;
 }
 
 TEST(Examples, TokensOfRealTokenizersAreFoundInTheText) {

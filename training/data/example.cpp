@@ -40,6 +40,7 @@ ExampleReader::ExampleReader(const Tokenizer& tokenizer, const std::string& chat
       specials_(special_tokens(tokenizer)),
       assistant_only_(assistant_only),
       parse_special_(parse_special) {
+  template_source_ = chat_template;
   if (chat_template.empty()) return;
   template_ = std::make_unique<const ChatTemplate>(chat_template);
   writer_ = std::make_unique<const ConversationWriter>(*template_, tokenizer, parse_special);
@@ -173,8 +174,24 @@ void ExampleReader::leave_out_unlearned(const Json& messages, const Json& record
   }
 }
 
+// A role that nobody knows is a slip as a rule, and templates write any of them out.
+void ExampleReader::check_roles(const Json& messages) const {
+  constexpr std::array kRoles = {"system", "developer", "user",   "assistant",
+                                 "tool",   "function",  "ipython"};
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const auto role = messages[i]["role"].get<std::string>();
+    const bool named = template_source_.find(concat("'", role, "'")) != std::string::npos ||
+                       template_source_.find(concat("\"", role, "\"")) != std::string::npos;
+    if (!named && std::ranges::find(kRoles, role) == kRoles.end())
+      fail_input("message ", i + 1, " is of the role \"", role.substr(0, 40),
+                 "\", which is none of system, developer, user, assistant, tool, function and ",
+                 "ipython, and which the chat template does not name; rename it");
+  }
+}
+
 Example ExampleReader::conversation(const Json& messages, const Json& record) const {
   check_messages(messages, "messages");
+  check_roles(messages);
   const WrittenConversation chat = render(messages, record, false);
   Ranges learned{{0, chat.text.size()}};
   if (assistant_only_)
@@ -194,6 +211,8 @@ Example ExampleReader::answer(const Json& prompt, const Json& completion,
       prompt.is_string() ? Json::array({text_message("user", prompt.get<std::string>())}) : prompt;
   check_messages(messages, "prompt");
   check_messages(completion, "completion");
+  check_roles(messages);
+  check_roles(completion);
   const size_t asked = messages.size();
   messages.insert(messages.end(), completion.begin(), completion.end());
   const std::string before = written(messages, asked, record);

@@ -64,6 +64,7 @@ class ExampleReader {
   WrittenConversation render(const Json& messages, const Json& record,
                              bool generation_prompt) const;
   std::string written(const Json& messages, size_t count, const Json& record) const;
+  void check_roles(const Json& messages) const;
   Example conversation(const Json& messages, const Json& record) const;
   Example answer(const Json& prompt, const Json& completion, const Json& record) const;
   Example alpaca(const Json& record) const;
@@ -89,6 +90,7 @@ class ExampleReader {
   std::unique_ptr<const ChatTemplate> template_;
   std::unique_ptr<const ConversationWriter> writer_;
   Trie specials_;
+  std::string template_source_;
   bool assistant_only_, parse_special_;
 };
 

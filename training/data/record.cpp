@@ -54,7 +54,37 @@ std::string shared_beginning(const std::string& a, const std::string& b) {
   return a.substr(0, a[space] == ' ' ? space : space + 1);
 }
 
+void check_content(const Json& message, const std::string& where) {
+  const Json *content = record_member(message, "content"),
+             *calls = record_member(message, "tool_calls");
+  if (content == nullptr) {
+    if (is_assistant(message) && calls != nullptr && !calls->empty()) return;
+    fail_input(where, " has no \"content\"", is_assistant(message) ? " and no \"tool_calls\"" : "",
+               "; give it one, or leave the record out");
+  }
+  const auto is_part = [](const Json& part) { return part.is_object() && part.contains("type"); };
+  const bool is_result = message["role"] == "tool" && content->is_object();
+  if (!content->is_string() && !is_result &&
+      !(content->is_array() && std::ranges::all_of(*content, is_part)))
+    fail_input(where, " has the \"content\" ", content->dump().substr(0, 40),
+               "; give a string, or a list of parts such as {\"type\": \"text\", \"text\": ...}");
+}
+
+bool says_nothing(const Json& answer) {
+  if (!answer.is_array()) return answer == "";
+  return std::ranges::all_of(answer, [](const Json& message) {
+    return record_member(message, "tool_calls") == nullptr && message["content"] == "";
+  });
+}
+
 Json pair_of(Json prompt, Json chosen, Json rejected) {
+  if (chosen == rejected)
+    fail_input("\"chosen\" and \"rejected\" are the same: nothing can be learned from the pair; ",
+               "leave the record out");
+  for (const Json* answer : {&chosen, &rejected})
+    if (says_nothing(*answer))
+      fail_input("\"", answer == &chosen ? "chosen" : "rejected",
+                 "\" is empty; give an answer, or leave the record out");
   return {{"prompt", std::move(prompt)},
           {"chosen", std::move(chosen)},
           {"rejected", std::move(rejected)}};
@@ -91,7 +121,9 @@ std::string record_text(const Json& record, const char* name) {
 
 void check_messages(const Json& messages, const char* name) {
   if (!messages.is_array()) fail_input("\"", name, "\" is no list of messages");
+  size_t number = 0;
   for (const Json& message : messages) {
+    const std::string where = concat("message ", ++number, " of \"", name, "\"");
     if (!message.is_object() || !message.contains("role") || !message["role"].is_string())
       fail_input("\"", name, "\" holds a message without a \"role\"");
     if (const Json* weight = record_member(message, "weight"))
@@ -102,6 +134,7 @@ void check_messages(const Json& messages, const char* name) {
       if (!train->is_boolean())
         fail_input("\"", name, "\" holds a message with \"train\" ", train->dump().substr(0, 40),
                    "; it is true or false");
+    check_content(message, where);
   }
 }
 
@@ -128,6 +161,9 @@ Json messages_of_conversations(const Json& record) {
     if (!turn.is_object()) fail_input("\"conversations\" holds what is no object");
     const std::string role = role_of(record_text(turn, "from"));
     if (role.empty()) fail_input("\"conversations\" holds a turn without \"from\"");
+    if (record_member(turn, "value") == nullptr)
+      fail_input("turn ", messages.size() + 1, " of \"conversations\" has no \"value\"; give it ",
+                 "one, or leave the record out");
     messages.push_back(text_message(role.c_str(), record_text(turn, "value")));
     for (const char* name : {"weight", "train"})
       if (const Json* value = record_member(turn, name)) messages.back()[name] = *value;
@@ -164,7 +200,6 @@ Json answer_pair(const Json& record) {
   const Json asked = as_messages(*prompt, "user", "prompt");
   const Json a = as_messages(*chosen, "assistant", "chosen");
   const Json b = as_messages(*rejected, "assistant", "rejected");
-  if (a.empty() || b.empty()) fail_input("\"chosen\" or \"rejected\" is empty");
   if (begins_with(a, asked) && begins_with(b, asked))
     return pair_of(asked, rest_of(a, asked.size()), rest_of(b, asked.size()));
   // A text that stands in conversations is what they begin with.
