@@ -384,7 +384,7 @@ class ChatTokens(tiny_run.RunTest):
         self.trireme("checkpoint", "export", "base", "model")
         # What nobody needs to know is noted by one rank.
         config = json.loads((self.folder / "model/config.json").read_text())
-        self.write("model/config.json", json.dumps(config | {"of_another_version": 1}))
+        self.write("model/config.json", json.dumps(config | {"dual_chunk_attention_config": {"chunk_size": 64}}))
         self.items = tiny_run.WORDS[:6]
         self.write("train.jsonl", "".join(json.dumps(record) + "\n" for record in [
             {"text": "<|im_end|> is text"},
@@ -453,7 +453,7 @@ class ChatTokens(tiny_run.RunTest):
 
     def test_ranks_say_once_what_all_see(self):
         _, said = self.trireme("finetune", "--config", "tune.json", "--set", "train_steps=2", ranks=2)
-        for what in ("spell special tokens", "of_another_version"):
+        for what in ("spell special tokens", "dual_chunk_attention_config"):
             self.assertEqual([line for line in said.splitlines() if what in line][1:], [], said)
             self.assertIn(what, said)
 
