@@ -34,7 +34,7 @@ OTHER = ("no_rope_layers", [1, 0]), ("use_qk_norm", True), ("query_pre_attn_scal
     ("norm_type", "layer_norm"), ("attention_chunk_size", 16), ("scale_emb", 12), ("logit_scale", 0.5), \
     ("layer_types", ["sliding_attention", "full_attention"]), ("swiglu_limit", 7.0), ("tomorrows_key", 1)
 
-# family, its sizes, the changed keys, and what must come of them: "equal" or "refused"
+# family, its sizes, the changed keys, and the expected result: "equal" or "refused"
 CASES = [(family, sizes, {"is_causal": False}, "refused")
          for family, sizes in (("llama", DENSE), ("mistral", DENSE), ("qwen2", DENSE), ("qwen3", DENSE),
                                ("gemma3_text", GEMMA), ("deepseek_v3", LATENT))]

@@ -82,12 +82,12 @@ class FaultyTransport final : public Transport {
     for (const RecvPart& part : recvs) std::memset(part.data, 0, static_cast<size_t>(part.bytes));
   }
 
-  // Of two ranks: their pieces have the same size.
+  // Two ranks only: their pieces have the same size.
   static void repeat_own(std::span<const SendPart> sends, std::span<const RecvPart> recvs) {
     std::memcpy(recvs.front().data, sends.front().data, static_cast<size_t>(recvs.front().bytes));
   }
 
-  // What this rank has reduced, where it lies, before the others receive it.
+  // This rank's reduced piece in place, before the others receive it.
   void scale(std::span<const SendPart> sends) const {
     for (const SendPart& part : sends) {
       auto* const sums = static_cast<double*>(const_cast<void*>(part.data));

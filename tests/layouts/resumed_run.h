@@ -10,7 +10,7 @@
 
 namespace trireme::test {
 
-// What the ranks store in the end.
+// Parameters and state of all ranks after the last step.
 struct RunPart {
   using Tensors = std::map<std::string, std::vector<double>>;
 

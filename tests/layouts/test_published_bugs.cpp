@@ -27,7 +27,7 @@ RunConfig two_steps(const LayoutCase& c, double clip) {
   return config;
 }
 
-// What the comparison notices of a layout with a bug. Without the bug it is as one rank.
+// Differences that the comparison reports for a layout with a bug; without the bug, none.
 LayoutError noticed(const LayoutCase& c, const LayoutRunOptions& bug, double clip = 1) {
   const LayoutResult want = run_training(two_steps(reference_of(c), clip), false, {});
   const RunConfig config = two_steps(c, clip);
@@ -94,7 +94,7 @@ TEST(PublishedBugs, NormWithoutTheHeadsOfOtherRanks) {
 }
 
 // Megatron-LM #7452, finding 11: a norm's weight shared by heads is whole on every tp rank, and
-// each has the part of its gradient that comes of its own heads. Without sequence parallelism
+// each holds its own heads' part of the gradient. Without sequence parallelism
 // nobody adds them.
 // Off by 1.7 in a gradient, 9.7e-4 in the norm, and replicas differ.
 TEST(PublishedBugs, SharedNormWithoutTheOtherHeads) {
@@ -166,7 +166,7 @@ TEST(PublishedBugs, ExpertGradientsScaledAsDenseOnes) {
 }
 
 // VeOmni PR #1115: with Ulysses (or rings) gradients are added over the data-parallel ranks only,
-// which is one: each rank keeps what comes of its own tokens.
+// which is one: each rank keeps its own tokens' part.
 // Off by 8.7e-1 in a gradient, 3.4e-1 in the norm.
 TEST(PublishedBugs, GradientsNotAddedOverContextRanks) {
   LayoutCase c = sized(1, 2, 1);

@@ -265,7 +265,7 @@ TEST(Examples, SaysWhatIsWrong) {
   EXPECT_NE(said(kForgets, kTalk).find("{% generation %}"), std::string::npos);
 }
 
-// What is null in a message is not there.
+// Null members of a message are absent.
 TEST(Examples, NullIsNotLearned) {
   constexpr const char* kCalls = R"({"messages": [{"role": "user", "content": "a"},
       {"role": "assistant", "content": null, "tool_calls": [{"name": "t"}]},

@@ -211,7 +211,7 @@ TEST(HfModel, AHeadOfOtherValuesIsNotTied) {
     EXPECT_FALSE(read_json_file<Json>(dir / "back/config.json")["tie_word_embeddings"].get<bool>());
     const SafetensorsReader written(dir / "back/model.safetensors");
     EXPECT_EQ(to_doubles(written.tensor("lm_head.weight")), head);
-    // Who ties it all the same is told, and loses nothing unseen.
+    // A configuration that ties it all the same gets an error, not a lost head.
     ModelConfig tied = source.config();
     tied.tie_word_embeddings = true;
     expect_says(refusal([&] { source.check(tied); }),

@@ -83,7 +83,7 @@ TEST(PeftKeys, WhatHasNoEffectIsAccepted) {
   EXPECT_EQ(said("megatron_core", "megatron.core"), "");
 }
 
-// What PEFT writes by default holds every field of its LoraConfig, and all are in the table.
+// PEFT's default file holds every field of its LoraConfig; all are in the table.
 TEST(PeftKeys, AllThatPeftWritesAreKnown) {
   const auto config = read_json_file<Json>(peft_golden() + "adapter/adapter_config.json");
   for (const auto& [name, value] : config.items())

@@ -119,7 +119,7 @@ TEST(ForeignKeys, NeutralValuesPass) {
   EXPECT_EQ(got.config, plain.config);
   ASSERT_EQ(got.notes.size(), 1U);
   EXPECT_NE(got.notes[0].find("null and passed over: \"unheard_of\""), std::string::npos);
-  // What is other mathematics in one family is another's own.
+  // A key of other mathematics in one family may be another family's own.
   EXPECT_EQ(load("qwen3", R"("use_qk_norm": true)").error, "");
   EXPECT_NE(load("qwen3", R"("use_qk_norm": false)").error, "");
   EXPECT_EQ(load("gemma3_text", R"("use_post_norm": true, "query_pre_attn_scalar": 144)").error,

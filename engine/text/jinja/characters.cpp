@@ -52,7 +52,7 @@ size_t Search::find_last(std::string_view part, size_t until) const {
   if (part.empty()) return until;
   const size_t n = part.size();
   const auto at = [&](size_t i) { return part[n - 1 - i]; };
-  // Of the reversed part's beginnings: the longest end of each that begins it.
+  // Prefix function (Knuth-Morris-Pratt) of the reversed part.
   std::vector<uint32_t> shorter(n, 0);
   for (size_t i = 1, k = 0; i < n; ++i) {
     while (k > 0 && at(i) != at(k)) k = shorter[k - 1];

@@ -249,7 +249,7 @@ TEST(ChatTemplate, NestedExpressionsFitTheSmallestStack) {
   EXPECT_THROW(render("{{ 'a'" + repeated("|trim", 500) + " }}"), InputError);
 }
 
-// What a search costs grows with the text, not with the product of both lengths: else each takes minutes.
+// The cost of a search is linear in the text. Quadratic searches would take minutes here.
 TEST(ChatTemplate, SearchesAreLinear) {
   const std::string long_one = "{% set a = 'a' * 2000000 %}{% set b = 'a' * 1000000 %}";
   EXPECT_EQ(render(long_one + "{{ ('b' ~ b) in a }} {{ (b ~ 'b') in a }}"), "False False");
@@ -287,7 +287,7 @@ TEST(ChatTemplate, LongIntegersAreKeptAsWritten) {
             "12345678901234567890 12345678901234567890");
 }
 
-// What Jinja2 3.1 writes: lines end where Python's str.splitlines() ends them.
+// Expected output of Jinja2 3.1: lines end where Python's str.splitlines() ends them.
 TEST(ChatTemplate, IndentAndUrlencodeAreThoseOfJinja2) {
   EXPECT_EQ(render(R"({{ 'a\u2028b\r\nc\x0bd\n' | indent(1) }})"), "a\n b\n c\n d\n");
   EXPECT_EQ(render(R"({{ '' | indent }}|{{ '\n' | indent(2, true, true) }})"), "|  \n  ");

@@ -124,7 +124,7 @@ TEST(Conversation, TemplatesMeasureWhatIsSaid) {
   EXPECT_EQ(text("{{ c | upper }} {{ c[1:3] | urlencode }}"),
             "A<|ENDOFTEXT|>B<|ENDOFTEXT|> %3C%7C");
   EXPECT_EQ(text("{{ c | tojson(ensure_ascii=true) }}"), "\"" + said + "\"");
-  // What is cut out of it or put together again stays text.
+  // Parts that are cut out or joined again stay text.
   for (const char* source :
        {"{{ c[1:14] }}", "{{ c.split('b') | join('b') }}", "{{ c | tojson(ensure_ascii=true) }}",
         "{{ c | upper | lower }}", "{{ c.split('a')[1] }}", "{{ c | list | join }}",
