@@ -48,6 +48,46 @@ set(TRIREME_COMMON_HEADERS <algorithm> <chrono> <filesystem> <functional> <map> 
     <string> <variant> <vector>)
 set(TRIREME_HEADERS_OWNER trireme_engine_core)
 
+option(TRIREME_UNITY "Compile the sources of a folder several at a time" ON)
+
+# trireme_unity(OUT target source...): what to compile instead of the sources: files that include up to eight of one
+# folder, so that what they all include is read and instantiated once. They are written below the build folder and
+# include by path from the root: another checkout's are the same to the compiler's cache. tests/house/check_tidy.py reads them.
+function(trireme_unity out target)
+  if(NOT TRIREME_UNITY)
+    set(${out} ${ARGN} PARENT_SCOPE)
+    return()
+  endif()
+  set(folders)
+  foreach(source ${ARGN})
+    cmake_path(ABSOLUTE_PATH source)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    cmake_path(GET source PARENT_PATH folder)
+    string(REPLACE / _ name ${folder})
+    list(APPEND folders ${name})
+    list(APPEND sources_of_${name} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  set(units)
+  foreach(name ${folders})
+    list(LENGTH sources_of_${name} count)
+    math(EXPR parts "(${count} + 7) / 8")
+    set(i 0)
+    foreach(source ${sources_of_${name}})
+      math(EXPR part "${i} * ${parts} / ${count}")
+      string(APPEND text_of_${name}_${part} "#include \"${source}\"\n")
+      math(EXPR i "${i} + 1")
+    endforeach()
+    math(EXPR last "${parts} - 1")
+    foreach(part RANGE ${last})
+      set(unit ${PROJECT_BINARY_DIR}/unity/${target}/${name}_${part}.cpp)
+      file(CONFIGURE OUTPUT ${unit} CONTENT "${text_of_${name}_${part}}" @ONLY)
+      list(APPEND units ${unit})
+    endforeach()
+  endforeach()
+  set(${out} ${units} PARENT_SCOPE)
+endfunction()
+
 # trireme_library(NAME [RECURSE] [COLD] [DEPENDS target...] [PRIVATE_DEPENDS target...]): one static library from the
 # .cpp files of this folder. COLD: no loop in it is hot (a token is some hundred bytes of text, a request waits for
 # the kernel), and optimising it would take half of the time of compiling it; it may have precompiled headers of its own.
@@ -64,7 +104,11 @@ function(trireme_library name)
     target_link_libraries(${name} INTERFACE trireme_options ${ARG_DEPENDS})
     return()
   endif()
-  add_library(${name} STATIC ${sources})
+  trireme_unity(units ${name} ${sources})
+  add_library(${name} STATIC ${units})
+  if(TRIREME_UNITY)  # it takes what a unit includes for headers
+    target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
   target_link_libraries(${name} PUBLIC trireme_options ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
   # About what it inlines of a precompiled std::string GCC 12 warns falsely; AddressSanitizer sees what is true of it.
   target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-stringop-overflow

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kMost = uint64_t{4} << 30;  // so that elements fit MPI's counts
 
-struct Arguments {
+struct BenchCommArguments {
   std::vector<std::string> operations;
   std::string dtype = "float32";
   uint64_t least = 1 << 10, most = 64 << 20;
@@ -30,16 +30,16 @@ struct Arguments {
   bool json = false;
 };
 
-struct Kind {
+struct BenchCommKind {
   CommKind kind;
   const char* name;
 };
-constexpr std::array<Kind, 6> kKinds{{{CommKind::kAllReduce, "all_reduce"},
-                                      {CommKind::kAllGather, "all_gather"},
-                                      {CommKind::kReduceScatter, "reduce_scatter"},
-                                      {CommKind::kAllToAll, "all_to_all"},
-                                      {CommKind::kBroadcast, "broadcast"},
-                                      {CommKind::kSend, "send_recv"}}};
+constexpr std::array<BenchCommKind, 6> kKinds{{{CommKind::kAllReduce, "all_reduce"},
+                                               {CommKind::kAllGather, "all_gather"},
+                                               {CommKind::kReduceScatter, "reduce_scatter"},
+                                               {CommKind::kAllToAll, "all_to_all"},
+                                               {CommKind::kBroadcast, "broadcast"},
+                                               {CommKind::kSend, "send_recv"}}};
 
 // What a ring or a direct exchange must send per rank, over the operation's size.
 double bus_factor(CommKind kind, int ranks) {
@@ -153,7 +153,8 @@ double mean_seconds(Communicator& group, int iterations, const F& call) {
   return group.all_reduce_scalar(took.count() / iterations, ReduceOp::kMax);
 }
 
-Row measure(World& world, const Arguments& args, const Kind& kind, int64_t bytes) {
+Row measure(World& world, const BenchCommArguments& args, const BenchCommKind& kind,
+            int64_t bytes) {
   Communicator& group = world.world();
   const DType dtype = args.dtype == "float32" ? DType::kF32 : DType::kBF16;
   const int64_t n =
@@ -171,7 +172,7 @@ double gbytes_per_second(const Row& row, double seconds) {
   return static_cast<double>(row.bytes) / seconds * 1e-9;
 }
 
-void print_head(const World& world, const Arguments& args) {
+void print_head(const World& world, const BenchCommArguments& args) {
   std::printf("# %s, %s, %d iterations after 2; time of the slowest rank\n",
               world.describe().c_str(), args.dtype.c_str(), args.iterations);
   std::printf(
@@ -181,7 +182,7 @@ void print_head(const World& world, const Arguments& args) {
               "count", "type", "time (us)", "algbw", "busbw", "#wrong", "MPI (us)", "speedup");
 }
 
-void print_row(const Row& row, const Arguments& args, int ranks, CommKind kind) {
+void print_row(const Row& row, const BenchCommArguments& args, int ranks, CommKind kind) {
   const double rate = gbytes_per_second(row, row.seconds);
   std::printf("%-15s %12lld %12lld %10s %12.1f %8.2f %8.2f %7lld", row.name,
               static_cast<long long>(row.bytes), static_cast<long long>(row.count),
@@ -194,7 +195,8 @@ void print_row(const Row& row, const Arguments& args, int ranks, CommKind kind) 
   std::fflush(stdout);
 }
 
-nlohmann::ordered_json to_json(const Row& row, const Arguments& args, int ranks, CommKind kind) {
+nlohmann::ordered_json to_json(const Row& row, const BenchCommArguments& args, int ranks,
+                               CommKind kind) {
   const double rate = gbytes_per_second(row, row.seconds);
   nlohmann::ordered_json out = {{"operation", row.name},
                                 {"bytes", row.bytes},
@@ -208,7 +210,7 @@ nlohmann::ordered_json to_json(const Row& row, const Arguments& args, int ranks,
   return out;
 }
 
-void run(const Arguments& args, const CommandLine& line) {
+void run_bench_comm(const BenchCommArguments& args, const CommandLine& line) {
   before_connecting([&] {
     if (args.least == 0) fail_input("--min 0 has no next size: give at least 1 byte");
     if (args.least > args.most) fail_input("--min ", args.least, " is above --max ", args.most);
@@ -225,7 +227,7 @@ void run(const Arguments& args, const CommandLine& line) {
   nlohmann::ordered_json out = {{"ranks", world->size()}, {"world", world->describe()}};
   if (speaks && !args.json) print_head(*world, args);
   int64_t wrong = 0;
-  for (const Kind& kind : kKinds) {
+  for (const BenchCommKind& kind : kKinds) {
     if (!args.operations.empty() &&
         std::ranges::find(args.operations, kind.name) == args.operations.end())
       continue;
@@ -247,12 +249,12 @@ void run(const Arguments& args, const CommandLine& line) {
 }  // namespace
 
 CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<BenchCommArguments>();
   CLI::App* command = parent.add_subcommand(
       "comm", "Collectives over a range of sizes, as nccl-tests shows them, against MPI's own");
   std::vector<std::string> names;
   names.reserve(std::size(kKinds));
-  for (const Kind& kind : kKinds) names.emplace_back(kind.name);
+  for (const BenchCommKind& kind : kKinds) names.emplace_back(kind.name);
   command->add_option("--operation", args->operations, "Only these (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
@@ -281,7 +283,7 @@ CLI::App* add_bench_comm(CLI::App& parent, const CommandLine& line) {
   command->add_flag("--json", args->json, "Print one JSON object");
   command->footer(
       "Example: trireme bench comm --ranks 4 --operation all_reduce,all_gather --max 256M");
-  command->callback([args, line] { run(*args, line); });
+  command->callback([args, line] { run_bench_comm(*args, line); });
   return command;
 }
 

@@ -19,7 +19,7 @@
 namespace trireme {
 namespace {
 
-struct Options : BenchOptions {
+struct BenchDecodeOptions : BenchOptions {
   std::string model = "gpt2-124m";
   int64_t prompt = 128;
   int64_t tokens = 64;
@@ -27,7 +27,7 @@ struct Options : BenchOptions {
   std::optional<KvType> kv_type;
 };
 
-struct Result {
+struct BenchDecodeResult {
   int64_t parameters = 0, read_bytes = 0;  // of a token in the middle of the timed ones
   double prompt_ms = 0, median_ms = 0, mean_ms = 0, floor_ms = 0;
   int64_t launches = 0;  // of a token
@@ -44,7 +44,7 @@ int64_t bytes_of_token(const ModelConfig& m, const ParameterStore& store, const 
   return store.value_bytes() + cached - unread * dtype_size(store.dtype());
 }
 
-Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
+BenchDecodeResult measure(Ctx& ctx, const BenchDecodeOptions& options, DType dtype, double gbytes) {
   const ModelConfig config = bench_model(options.model);
   if (options.prompt + options.tokens > longest_sequence(config))
     fail_input("--prompt ", options.prompt, " + --tokens ", options.tokens,
@@ -64,7 +64,7 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
   generation.sampling.temperature = 0;
   generation.max_new_tokens = options.tokens;
   generation.kv_type = kept;
-  Result result;
+  BenchDecodeResult result;
   result.parameters = store.parameter_count();
   // The first text readies caches and plans; the second counts. Each token has come to the host.
   for (int pass = 0; pass < 2; ++pass) {
@@ -89,7 +89,8 @@ Result measure(Ctx& ctx, const Options& options, DType dtype, double gbytes) {
   return result;
 }
 
-void print(const Options& options, const Ctx& ctx, DType dtype, double gbytes, const Result& r) {
+void print(const BenchDecodeOptions& options, const Ctx& ctx, DType dtype, double gbytes,
+           const BenchDecodeResult& r) {
   const std::string type(dtype_name(dtype)), kept = text(options.kv_type.value_or(KvType{dtype}));
   if (!options.json) {
     std::printf(
@@ -125,7 +126,7 @@ void print(const Options& options, const Ctx& ctx, DType dtype, double gbytes, c
   std::printf("%s\n", out.dump().c_str());
 }
 
-void run(const Options& options) {
+void run_bench_decode(const BenchDecodeOptions& options) {
   const int threads = prepare_bench(options);
   const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
   Ctx ctx(threads, "bench", gpu.get());
@@ -139,7 +140,7 @@ void run(const Options& options) {
 CLI::App* add_bench_decode(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "decode", "Time one sequence, token after token, against reading the weights once");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchDecodeOptions>();
   add_bench_options(*app, *options);
   app->add_option("--model", options->model, bench_model_names() + " or the path of a config.json")
       ->capture_default_str();
@@ -151,7 +152,7 @@ CLI::App* add_bench_decode(CLI::App& parent) {
       ->capture_default_str();
   add_quantization_option(*app, options->quantization);
   add_kv_cache_option(*app, options->kv_type);
-  app->callback([options] { run(*options); });
+  app->callback([options] { run_bench_decode(*options); });
   return app;
 }
 

@@ -42,13 +42,13 @@ const std::vector<Layer> kLayers = {
     {"llama-15m B8 T256", "head", 1024, 32000, 288, true},
 };
 
-struct Options : BenchOptions {
+struct BenchGemmOptions : BenchOptions {
   std::string model;  // empty: kLayers
   int64_t tokens = 16384;
 };
 
 // The products of a dense model's layer, and of its head on as many tokens as the loss takes at once.
-std::vector<Layer> layers_of(const Options& options) {
+std::vector<Layer> layers_of(const BenchGemmOptions& options) {
   if (options.model.empty()) return kLayers;
   const ModelConfig m = bench_model(options.model);
   if (m.moe.experts > 0) fail_input("--model ", options.model, " has experts: give a dense model");
@@ -62,12 +62,12 @@ std::vector<Layer> layers_of(const Options& options) {
           {name, "head", std::min<int64_t>(t, 1024), m.vocab_size, c, true}};
 }
 
-enum class Pass { kForward, kInput, kWeight };
+enum class GemmPass { kForward, kInput, kWeight };
 constexpr const char* kPassNames[] = {"NT y = x w'", "NN dx = dy w", "TN dw = dy' x"};
 
-struct Result {
+struct BenchGemmResult {
   Layer layer;
-  Pass pass;
+  GemmPass pass;
   DType dtype;
   double seconds, gflops, share;  // share of the measured peak
 };
@@ -88,14 +88,14 @@ struct LayerOperands {
 };
 
 void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& options,
-                 const BenchCeiling& ceiling, std::vector<Result>& results) {
+                 const BenchCeiling& ceiling, std::vector<BenchGemmResult>& results) {
   const LayerOperands o(ctx, layer, dtype);
   const std::array<std::function<void()>, 3> calls = {
       [&] { linear_forward(ctx, o.y, o.x, o.w, {}); },
       [&] { linear_backward_input(ctx, o.x, o.dy, o.w, false); },
       [&] { linear_backward_weight(ctx, o.dw, o.dy, o.x, false); }};
   // dx last: it takes the place of x.
-  for (const Pass pass : {Pass::kForward, Pass::kWeight, Pass::kInput}) {
+  for (const GemmPass pass : {GemmPass::kForward, GemmPass::kWeight, GemmPass::kInput}) {
     const double seconds =
         median_seconds(ctx, options.samples, 0.03, calls[static_cast<size_t>(pass)]);
     const double operations = 2.0 * static_cast<double>(layer.tokens * layer.out * layer.in);
@@ -104,9 +104,9 @@ void bench_layer(Ctx& ctx, const Layer& layer, DType dtype, const BenchOptions& 
   }
 }
 
-double geometric_mean(const std::vector<Result>& results, DType dtype) {
+double geometric_mean(const std::vector<BenchGemmResult>& results, DType dtype) {
   double sum = 0, count = 0;
-  for (const Result& r : results)
+  for (const BenchGemmResult& r : results)
     if (r.dtype == dtype) {
       sum += std::log(r.share);
       ++count;
@@ -134,10 +134,10 @@ nlohmann::ordered_json place_json(const Ctx& ctx, const BenchCeiling& ceiling) {
   return out;
 }
 
-void print_json(const Ctx& ctx, const BenchCeiling& ceiling, const std::vector<Result>& results,
-                const std::vector<DType>& dtypes) {
+void print_json(const Ctx& ctx, const BenchCeiling& ceiling,
+                const std::vector<BenchGemmResult>& results, const std::vector<DType>& dtypes) {
   nlohmann::ordered_json out = place_json(ctx, ceiling);
-  for (const Result& r : results)
+  for (const BenchGemmResult& r : results)
     out["products"].push_back({{"workload", r.layer.workload},
                                {"layer", r.layer.name},
                                {"product", kPassNames[static_cast<size_t>(r.pass)]},
@@ -153,7 +153,7 @@ void print_json(const Ctx& ctx, const BenchCeiling& ceiling, const std::vector<R
   std::printf("%s\n", out.dump(2).c_str());
 }
 
-void print_row(const Result& r) {
+void print_row(const BenchGemmResult& r) {
   std::printf("%-18s %-8s %-14s %-9s %6lld %6lld %6lld %10.3f %9.1f %6.1f\n",
               r.layer.workload.c_str(), r.layer.name, kPassNames[static_cast<size_t>(r.pass)],
               std::string(dtype_name(r.dtype)).c_str(), static_cast<long long>(r.layer.tokens),
@@ -161,7 +161,7 @@ void print_row(const Result& r) {
               r.seconds * 1e3, r.gflops, 100 * r.share);
 }
 
-void run(const Options& options) {
+void run_bench_gemm(const BenchGemmOptions& options) {
   const std::vector<Layer> layers = layers_of(options);
   const int threads = prepare_bench(options);
   const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
@@ -172,7 +172,7 @@ void run(const Options& options) {
     std::printf("%-18s %-8s %-14s %-9s %6s %6s %6s %10s %9s %6s\n", "workload", "layer", "product",
                 "dtype", "tokens", "out", "in", "ms", "GFLOP/s", "% peak");
   }
-  std::vector<Result> results;
+  std::vector<BenchGemmResult> results;
   const std::vector<DType> dtypes = options.dtypes();
   for (const DType dtype : dtypes)
     for (const Layer& layer : layers) {
@@ -194,14 +194,14 @@ void run(const Options& options) {
 CLI::App* add_bench_gemm(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "gemm", "Time every matrix product of a training step against this machine's measured peak");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchGemmOptions>();
   add_bench_options(*app, *options);
   app->add_option("--model", options->model,
                   "Products of this model (" + bench_model_names() + ", or a config.json)");
   app->add_option("--tokens", options->tokens, "With --model: tokens of a micro-batch")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  app->callback([options] { run(*options); });
+  app->callback([options] { run_bench_gemm(*options); });
   return app;
 }
 

@@ -23,7 +23,7 @@
 namespace trireme {
 namespace {
 
-struct Options : BenchOptions {
+struct BenchOpsOptions : BenchOptions {
   int64_t tokens = 8192;
   int64_t sequence = 256;
 };
@@ -32,7 +32,7 @@ struct Options : BenchOptions {
 constexpr int64_t kC = 768, kF = 3072, kH = 12, kD = 64, kV = 50257, kHeadTokens = 256;
 constexpr int64_t kFlat = int64_t{1} << 24;  // parameters of the optimizer's range
 
-struct Result {
+struct BenchOpsResult {
   std::string op, shape;
   DType dtype;
   double seconds, floor_seconds, bytes, operations;
@@ -41,10 +41,10 @@ struct Result {
 // Times the ops of one element type.
 class OpBench {
  public:
-  OpBench(Ctx& ctx, const Options& options, const BenchCeiling& ceiling, DType dtype)
+  OpBench(Ctx& ctx, const BenchOpsOptions& options, const BenchCeiling& ceiling, DType dtype)
       : ctx_(ctx), options_(options), ceiling_(ceiling), dtype_(dtype), t_(options.tokens) {}
 
-  std::vector<Result> run() {
+  std::vector<BenchOpsResult> run() {
     norms();
     activations();
     moves();
@@ -212,14 +212,15 @@ class OpBench {
   }
 
   Ctx& ctx_;
-  const Options& options_;
+  const BenchOpsOptions& options_;
   const BenchCeiling& ceiling_;
   DType dtype_;
   int64_t t_;
-  std::vector<Result> results_;
+  std::vector<BenchOpsResult> results_;
 };
 
-void print_json(const Ctx& ctx, const BenchCeiling& ceiling, const std::vector<Result>& results) {
+void print_json(const Ctx& ctx, const BenchCeiling& ceiling,
+                const std::vector<BenchOpsResult>& results) {
   nlohmann::ordered_json out;
   if (ctx.gpu != nullptr) {
     out["device"] = ctx.gpu->info.name;
@@ -231,7 +232,7 @@ void print_json(const Ctx& ctx, const BenchCeiling& ceiling, const std::vector<R
     out["peak_float32_gflops"] = ceiling.cpu.float32_gflops;
     out["peak_read_gbytes"] = ceiling.cpu.read_gbytes;
   }
-  for (const Result& r : results)
+  for (const BenchOpsResult& r : results)
     out["ops"].push_back({{"op", r.op},
                           {"dtype", dtype_name(r.dtype)},
                           {"shape", r.shape},
@@ -242,27 +243,28 @@ void print_json(const Ctx& ctx, const BenchCeiling& ceiling, const std::vector<R
   std::printf("%s\n", out.dump(2).c_str());
 }
 
-void print_table(const std::vector<Result>& results) {
+void print_ops_table(const std::vector<BenchOpsResult>& results) {
   std::printf("%-30s %-9s %-16s %10s %8s %9s %8s\n", "op", "dtype", "shape", "ms", "GB/s",
               "GFLOP/s", "% floor");
-  for (const Result& r : results)
+  for (const BenchOpsResult& r : results)
     std::printf("%-30s %-9s %-16s %10.3f %8.1f %9.1f %8.1f\n", r.op.c_str(),
                 std::string(dtype_name(r.dtype)).c_str(), r.shape.c_str(), r.seconds * 1e3,
                 r.bytes / r.seconds * 1e-9, r.operations / r.seconds * 1e-9,
                 100 * r.floor_seconds / r.seconds);
 }
 
-void run(const Options& options) {
+void run_bench_ops(const BenchOpsOptions& options) {
   const int threads = prepare_bench(options);
   const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
   Ctx ctx(threads, "bench", gpu.get());
   const BenchCeiling ceiling = measure_ceiling(ctx, options);
-  std::vector<Result> results;
+  std::vector<BenchOpsResult> results;
   for (const DType dtype : options.dtypes())
-    for (Result& r : OpBench(ctx, options, ceiling, dtype).run()) results.push_back(std::move(r));
+    for (BenchOpsResult& r : OpBench(ctx, options, ceiling, dtype).run())
+      results.push_back(std::move(r));
   if (options.json) return print_json(ctx, ceiling, results);
   std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
-  print_table(results);
+  print_ops_table(results);
   std::printf(
       "\n%% floor: the time that the op's bytes take at the measured bandwidth, or its\n"
       "multiply-adds at the measured peak, whichever is longer, over the time it took.\n");
@@ -273,7 +275,7 @@ void run(const Options& options) {
 CLI::App* add_bench_ops(CLI::App& parent) {
   CLI::App* app =
       parent.add_subcommand("ops", "Time every op against the memory bandwidth or the peak");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOpsOptions>();
   add_bench_options(*app, *options);
   app->add_option("--tokens", options->tokens, "Rows of the operands")
       ->check(CLI::Range(int64_t{16}, int64_t{1} << 20))
@@ -281,7 +283,7 @@ CLI::App* add_bench_ops(CLI::App& parent) {
   app->add_option("--sequence", options->sequence, "Tokens of a sequence in attention")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();
-  app->callback([options] { run(*options); });
+  app->callback([options] { run_bench_ops(*options); });
   return app;
 }
 

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-struct Options {
+struct BenchServeOptions {
   LoadOptions load;
   WorkloadOptions workload;
   ServiceLevel level;
@@ -27,7 +27,7 @@ struct Options {
 };
 
 // What is wrong with the options is said before anything is sent.
-void complete(Options& options) {
+void complete(BenchServeOptions& options) {
   options.load.server = parse_server_address(options.base_url, "--base-url");
   options.load.chat = options.workload.chat = options.backend == "openai-chat";
   options.load.timeout = std::chrono::seconds(options.timeout_seconds);
@@ -51,7 +51,7 @@ void complete(Options& options) {
 }
 
 // As many requests as the run will have at a time, so that no connection, cache or graph is new to it.
-void warm_up(const Options& options) {
+void warm_up(const BenchServeOptions& options) {
   if (options.warmups == 0) return;
   const auto requests = make_requests(options.workload, options.warmups, "warm-up");
   const LoadResult result =
@@ -61,7 +61,7 @@ void warm_up(const Options& options) {
   throw Error(concat("no request of the warm-up succeeded: ", result.outcomes.front().error));
 }
 
-nlohmann::ordered_json json_of(const Options& options, const LoadResult& result,
+nlohmann::ordered_json json_of(const BenchServeOptions& options, const LoadResult& result,
                                const LoadReport& report) {
   nlohmann::ordered_json out = {
       {"backend", options.backend},
@@ -121,7 +121,7 @@ std::string fixed(double value, int digits) {
   return text;
 }
 
-void print(const Options& options, const LoadReport& report) {
+void print(const BenchServeOptions& options, const LoadReport& report) {
   const auto count = [](int64_t value) { return std::to_string(value); };
   std::vector<std::vector<std::string>> totals = {
       {"completed", count(report.completed)},
@@ -167,7 +167,7 @@ void mention_failures(const LoadResult& result) {
     log_warning("the server tells no numbers of tokens: events of its streams were counted");
 }
 
-void run(Options options) {
+void run(BenchServeOptions options) {
   complete(options);
   if (options.workload.model.empty()) options.workload.model = first_served_model(options.load);
   const auto requests = make_requests(options.workload, options.prompts, "run");
@@ -183,7 +183,7 @@ void run(Options options) {
   if (report.completed == 0) throw Error("no request succeeded");
 }
 
-void add_workload_options(CLI::App& app, Options& options) {
+void add_workload_options(CLI::App& app, BenchServeOptions& options) {
   WorkloadOptions& w = options.workload;
   app.add_option("--num-prompts", options.prompts, "Requests that are timed")
       ->check(CLI::Range(1, 10'000'000))
@@ -214,7 +214,7 @@ void add_workload_options(CLI::App& app, Options& options) {
       ->type_name("JSON");
 }
 
-void add_load_options(CLI::App& app, Options& options) {
+void add_load_options(CLI::App& app, BenchServeOptions& options) {
   app.add_option("--max-concurrency", options.load.max_concurrency,
                  "Requests under way at a time; alone, a closed loop (default: no bound)")
       ->check(CLI::Range(1, 1'000'000));
@@ -236,7 +236,7 @@ void add_load_options(CLI::App& app, Options& options) {
 }  // namespace
 
 CLI::App* add_bench_serve(CLI::App& parent) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchServeOptions>();
   CLI::App* app =
       parent.add_subcommand("serve", "Time any server of OpenAI's API under a load of requests");
   app->add_option("--base-url", options->base_url, "The server")->capture_default_str();

@@ -20,9 +20,9 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBlockTokens = 16;
+constexpr int64_t kBenchBlockTokens = 16;
 
-struct Options : BenchOptions {
+struct BenchStepsOptions : BenchOptions {
   std::string model = "quickstart";
   int64_t prompt = 64, tokens = 32, sequences = 8;
   std::optional<KvType> kv_type;
@@ -78,7 +78,7 @@ struct HostTimes {
 };
 
 // Steps in which every sequence decodes.
-HostTimes measure_host(const Options& o) {
+HostTimes measure_host(const BenchStepsOptions& o) {
   const int64_t step_tokens = std::max<int64_t>(2048, 4 * o.host_sequences);
   // The first text goes on until the last prompt is computed, and some steps more.
   const int64_t length = o.host_prompt + 2 * o.host_prompt * o.host_sequences / step_tokens + 300;
@@ -86,16 +86,16 @@ HostTimes measure_host(const Options& o) {
       .tokens = step_tokens,
       .sequences = o.host_sequences,
       .length = std::max(o.host_length, length),
-      .blocks = std::max(o.host_sequences * ceil_div(length, kBlockTokens),
-                         ceil_div(std::max(o.host_length, length), kBlockTokens)),
-      .block_tokens = kBlockTokens};
+      .blocks = std::max(o.host_sequences * ceil_div(length, kBenchBlockTokens),
+                         ceil_div(std::max(o.host_length, length), kBenchBlockTokens)),
+      .block_tokens = kBenchBlockTokens};
   std::vector<double> times;
   Engine engine(std::make_unique<HostOnly>(limits),
                 {.max_sequences = limits.sequences,
                  .max_step_tokens = limits.tokens,
                  .max_model_len = limits.length,
                  .prefix_caching = false},
-                limits.blocks, kBlockTokens, [&](const StepReport& r) {
+                limits.blocks, kBenchBlockTokens, [&](const StepReport& r) {
                   if (r.tokens == o.host_sequences && r.sequences == r.tokens)
                     times.push_back(1e6 * (r.plan_seconds + r.execute_seconds + r.tell_seconds));
                 });
@@ -121,13 +121,13 @@ struct ModeTimes {
   double prompt_ms[3] = {}, token_ms[3] = {};
 };
 
-ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
+ModeTimes measure_modes(const BenchStepsOptions& o, DType dtype, int threads) {
   const ModelConfig config = bench_model(o.model);
   const StepLimits limits{.tokens = o.prompt * o.sequences,
                           .sequences = o.sequences,
                           .length = o.prompt + o.tokens,
-                          .blocks = o.sequences * ceil_div(o.prompt + o.tokens, kBlockTokens),
-                          .block_tokens = kBlockTokens};
+                          .blocks = o.sequences * ceil_div(o.prompt + o.tokens, kBenchBlockTokens),
+                          .block_tokens = kBenchBlockTokens};
   Model model(config, dtype);
   ParameterStore store(model.parameters(), dtype);
   Ctx plain(threads, "bench"), exact(threads, "bench deterministic"), kept(threads, "bench cache");
@@ -144,7 +144,7 @@ ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
   std::vector<double> prompt[3], token[3];
   // The first round readies caches and plans.
   for (int round = 0; round < 1 + o.samples; ++round) {
-    BlockPool pool(limits.blocks, kBlockTokens, 0);
+    BlockPool pool(limits.blocks, kBenchBlockTokens, 0);
     Scheduler scheduler({.max_sequences = limits.sequences,
                          .max_step_tokens = limits.tokens,
                          .max_model_len = limits.length,
@@ -170,7 +170,7 @@ ModeTimes measure_modes(const Options& o, DType dtype, int threads) {
   return times;
 }
 
-void print(const Options& o, DType dtype, const ModeTimes& t) {
+void print(const BenchStepsOptions& o, DType dtype, const ModeTimes& t) {
   const std::string type(dtype_name(dtype));
   if (o.json) {
     nlohmann::ordered_json out = {
@@ -197,7 +197,7 @@ void print(const Options& o, DType dtype, const ModeTimes& t) {
   line("a token of each", t.token_ms);
 }
 
-void run(const Options& o) {
+void run_bench_steps(const BenchStepsOptions& o) {
   const int threads = prepare_bench(o);
   const HostTimes host = measure_host(o);
   if (o.json)
@@ -222,7 +222,7 @@ CLI::App* add_bench_steps(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "steps",
       "Time the server's steps: the host's part, deterministic mode, types of the KV cache (CPU)");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchStepsOptions>();
   add_bench_options(*app, *options);
   const auto number = [&](const char* name, int64_t& value, int64_t most, const char* help) {
     app->add_option(name, value, help)->check(CLI::Range(int64_t{1}, most))->capture_default_str();
@@ -235,7 +235,7 @@ CLI::App* add_bench_steps(CLI::App& parent) {
   number("--host-sequences", options->host_sequences, 1 << 12, "The same, for the host's part");
   number("--host-length", options->host_length, 1 << 20, "Tokens a sequence may have there");
   add_kv_cache_option(*app, options->kv_type);
-  app->callback([options] { run(*options); });
+  app->callback([options] { run_bench_steps(*options); });
   return app;
 }
 

@@ -19,7 +19,7 @@
 namespace trireme {
 namespace {
 
-struct Arguments {
+struct BenchTrainArguments {
   std::string model = "gpt2-124m";
   std::string dtype = "float32", state_dtype = "float32";
   std::string recompute = "none";
@@ -49,7 +49,7 @@ void add_device_numbers(nlohmann::ordered_json& out, const BenchTrainReport& r,
   out["launches_per_micro_batch"] = r.launches;
 }
 
-nlohmann::ordered_json to_json(const Arguments& args, const BenchTrainReport& r,
+nlohmann::ordered_json to_json(const BenchTrainArguments& args, const BenchTrainReport& r,
                                const cuda::Context* gpu) {
   nlohmann::ordered_json out = {{"model", args.model},
                                 {"parameters", r.parameters},
@@ -91,7 +91,8 @@ nlohmann::ordered_json to_json(const Arguments& args, const BenchTrainReport& r,
   return out;
 }
 
-void print_rates(const Arguments& args, const BenchTrainReport& r, const cuda::Context* gpu) {
+void print_rates(const BenchTrainArguments& args, const BenchTrainReport& r,
+                 const cuda::Context* gpu) {
   if (gpu != nullptr) {
     const double tflops = r.gflops * 1e-3;
     std::printf("arithmetic  %.1f TFLOP/s by %s = %.1f %% of the measured product %.1f", tflops,
@@ -119,7 +120,8 @@ void print_rates(const Arguments& args, const BenchTrainReport& r, const cuda::C
   std::printf("\n");
 }
 
-void print_text(const Arguments& args, const BenchTrainReport& r, const cuda::Context* gpu) {
+void print_text(const BenchTrainArguments& args, const BenchTrainReport& r,
+                const cuda::Context* gpu) {
   const std::string place = gpu != nullptr ? gpu->info.name
                                            : concat(cpu_model_name(), ", ", r.peak.threads,
                                                     " threads; ", gemm_library_version());
@@ -139,7 +141,7 @@ void print_text(const Arguments& args, const BenchTrainReport& r, const cuda::Co
   print_rates(args, r, gpu);
 }
 
-void run(Arguments& args) {
+void run(BenchTrainArguments& args) {
   BenchTrainOptions& o = args.options;
   o.model = bench_model(args.model);
   o.dtype = args.dtype == "bfloat16" ? DType::kBF16 : DType::kF32;
@@ -191,7 +193,7 @@ void add_step_options(CLI::App& command, BenchTrainOptions& o) {
 }  // namespace
 
 CLI::App* add_bench_train(CLI::App& parent) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<BenchTrainArguments>();
   CLI::App* command = parent.add_subcommand("train", "Whole training steps on random tokens");
   command->add_option("--model", args->model, bench_model_names() + " or the path of a config.json")
       ->capture_default_str();

@@ -24,14 +24,14 @@ struct QuantizeArguments {
   std::string max_shard_size = "5GB";
 };
 
-struct Kind {
+struct CheckpointQuantizeKind {
   std::string gguf;                // the tensor type in a GGUF file; "": a HuggingFace directory
   Quantization quantization = {};  // of a directory
 };
 
-const std::map<std::string, Kind>& kinds() {
+const std::map<std::string, CheckpointQuantizeKind>& kinds() {
   using Method = Quantization::Method;
-  static const std::map<std::string, Kind> table = {
+  static const std::map<std::string, CheckpointQuantizeKind> table = {
       {"fp8", {"", {.method = Method::kFp8}}},
       {"gptq4", {"", {.method = Method::kGptq, .bits = 4}}},
       {"gptq8", {"", {.method = Method::kGptq, .bits = 8}}},
@@ -107,7 +107,7 @@ QuantisationReport write_directory(const QuantizeArguments& args, const Quantiza
 }
 
 void quantize(const QuantizeArguments& args) {
-  const Kind& kind = kinds().at(args.kind);
+  const CheckpointQuantizeKind& kind = kinds().at(args.kind);
   const bool to_gguf = args.to.ends_with(".gguf");
   if (to_gguf != !kind.gguf.empty())
     fail_input("--quantization ", args.kind, " is written as a ",

@@ -14,7 +14,9 @@
 namespace trireme {
 namespace {
 
-void print(const std::string& content) { std::fwrite(content.data(), 1, content.size(), stdout); }
+void print_config(const std::string& content) {
+  std::fwrite(content.data(), 1, content.size(), stdout);
+}
 
 struct ResolveOptions {
   std::string file;
@@ -26,7 +28,7 @@ void resolve(const ResolveOptions& options, const CLI::App& command) {
   const std::vector<std::string> overrides = with_key_flags(command, options.overrides);
   const RunConfig config = load_run_config(options.file, overrides, options.ranks);
   for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
-  print(run_config_to_json(config).dump(2) + "\n");
+  print_config(run_config_to_json(config).dump(2) + "\n");
 }
 
 void add_resolve(CLI::App& parent) {
@@ -52,22 +54,22 @@ CLI::App* add_config_command(CLI::App& parent) {
   command->require_subcommand(1);
   add_resolve(*command);
   command->add_subcommand("schema", "Print the JSON Schema of a run's configuration, for editors")
-      ->callback([] { print(run_config_json_schema().dump(2) + "\n"); });
+      ->callback([] { print_config(run_config_json_schema().dump(2) + "\n"); });
   command->add_subcommand("reference", "Print every key as Markdown (docs/config-reference.md)")
-      ->callback([] { print(config_reference()); });
+      ->callback([] { print_config(config_reference()); });
   command
       ->add_subcommand("model-keys",
                        "Print what becomes of each key of third-party models as Markdown "
                        "(docs/model-keys.md)")
-      ->callback([] { print(model_keys_page()); });
+      ->callback([] { print_config(model_keys_page()); });
   command
       ->add_subcommand("api-reference",
                        "Print every field of the server's API as Markdown (docs/serving-api.md)")
-      ->callback([] { print(api_reference()); });
+      ->callback([] { print_config(api_reference()); });
   command
       ->add_subcommand("adapter-keys",
                        "Print every key of PEFT's adapters as Markdown (docs/adapter-keys.md)")
-      ->callback([] { print(adapter_reference()); });
+      ->callback([] { print_config(adapter_reference()); });
   return command;
 }
 

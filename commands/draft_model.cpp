@@ -8,17 +8,17 @@
 namespace trireme {
 namespace {
 
-constexpr char kOption[] = "--speculative-config";
+constexpr char kDraftOption[] = "--speculative-config";
 
 void check_same_tokens(const std::string& model, const Tokenizer& draft, const Tokenizer& served) {
   if (draft.vocab_size() != served.vocab_size())
-    fail_input(kOption, ": the draft ", model, " has a vocabulary of ", draft.vocab_size(),
+    fail_input(kDraftOption, ": the draft ", model, " has a vocabulary of ", draft.vocab_size(),
                " tokens, the model one of ", served.vocab_size(),
                "; a draft has the model's tokenizer");
   const auto id = static_cast<int32_t>(served.vocab_size());
   for (int32_t i = 0; i < id; ++i)
     if (draft.token(i) != served.token(i))
-      fail_input(kOption, ": token ", i, " is \"", draft.token(i), "\" for the draft ", model,
+      fail_input(kDraftOption, ": token ", i, " is \"", draft.token(i), "\" for the draft ", model,
                  ", \"", served.token(i), "\" for the model; a draft has the model's tokenizer");
 }
 
@@ -32,7 +32,7 @@ DraftModel::DraftModel(const ServedModelOptions& options, const Tokenizer& token
   });
   const std::string& own = loaded_->run_config().data.tokenizer;
   if (own.empty())
-    fail_input(kOption, ": the draft ", options.draft,
+    fail_input(kDraftOption, ": the draft ", options.draft,
                " names no tokenizer, so nobody knows whether its tokens are the model's");
   check_same_tokens(options.draft, *loaded_->open_tokenizer(own), tokenizer);
 }

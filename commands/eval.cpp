@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   EvaluateOptions options;
   int ranks = 0;
   bool json = false;
@@ -67,7 +67,7 @@ void print(const EvaluateReport& report) {
   std::printf("time        %.1f s\n", report.seconds);
 }
 
-void run(const Arguments& args, const CommandLine& line) {
+void run_eval(const EvalArguments& args, const CommandLine& line) {
   before_connecting([&] { ensure_ranks(args.ranks, line.argc, line.argv); });
   std::unique_ptr<World> world;
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
@@ -117,7 +117,7 @@ CLI::Option* add_task_options(CLI::App& command, EvaluateOptions& o) {
 }  // namespace
 
 CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<EvalArguments>();
   CLI::App* command = app.add_subcommand("eval", "Measure the loss of a saved model");
   EvaluateOptions& o = args->options;
   command->add_option("model", o.model, "Run, checkpoint, or HuggingFace directory")
@@ -154,7 +154,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
   add_layout_options(*command, o.layout, LayoutUse::kAll);
   command->add_flag("--json", args->json, "Print one JSON object");
   add_ranks_option(*command, args->ranks);
-  command->callback([args, line] { run(*args, line); });
+  command->callback([args, line] { run_eval(*args, line); });
   return command;
 }
 

@@ -22,7 +22,7 @@
 namespace trireme {
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string model;
   std::string prompt = "\n";
   bool chat = false;
@@ -40,7 +40,7 @@ struct Arguments {
 };
 
 // The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
-std::vector<int32_t> encoded_message(const Arguments& args, const LoadedModel& loaded,
+std::vector<int32_t> encoded_message(const GenerateArguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
   using Json = nlohmann::ordered_json;
   const ChatTemplate chat(
@@ -52,15 +52,15 @@ std::vector<int32_t> encoded_message(const Arguments& args, const LoadedModel& l
   return tokenizer.encode(written.text, {.parse_special = true, .breaks = written.breaks});
 }
 
-std::vector<int32_t> encoded_prompt(const Arguments& args, const LoadedModel& loaded,
+std::vector<int32_t> encoded_prompt(const GenerateArguments& args, const LoadedModel& loaded,
                                     const Tokenizer& tokenizer) {
   if (args.chat) return encoded_message(args, loaded, tokenizer);
   return tokenizer.encode(args.prompt, {.add_special = loaded.wants_special_tokens()});
 }
 
 // One text; printed on rank 0, of a conversation the answer.
-void generate_one(const Arguments& args, const GenerateOptions& options, LoadedModel& loaded,
-                  const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
+void generate_one(const GenerateArguments& args, const GenerateOptions& options,
+                  LoadedModel& loaded, const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
   const std::vector<int32_t> prompt = encoded_prompt(args, loaded, tokenizer);
   StreamDecoder decoder(tokenizer);
   if (prints && !args.chat) std::fputs(args.prompt.c_str(), stdout);
@@ -75,7 +75,7 @@ void generate_one(const Arguments& args, const GenerateOptions& options, LoadedM
   if (prints) std::printf("%s\n", decoder.finish().c_str());
 }
 
-void run(const Arguments& args, const CommandLine& line) {
+void run_generate(const GenerateArguments& args, const CommandLine& line) {
   before_connecting([&] {
     check_sampling_params(args.options.sampling);
     if (!args.chat_template.empty() && !args.chat) fail_input("--chat-template goes with --chat");
@@ -117,7 +117,7 @@ void run(const Arguments& args, const CommandLine& line) {
 }  // namespace
 
 CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<GenerateArguments>();
   CLI::App* command = app.add_subcommand("generate", "Continue a text with a saved model");
   SamplingParams& s = args->options.sampling;
   command->add_option("model", args->model, "Run, checkpoint, or HuggingFace directory")
@@ -162,7 +162,7 @@ CLI::App* add_generate_command(CLI::App& app, const CommandLine& line) {
       "Several ranks write the text of one rank up to rounding: they add in another order, and "
       "where two tokens are nearly equally probable the other may come, above all in bfloat16.");
   add_ranks_option(*command, args->ranks);
-  command->callback([args, line] { run(*args, line); });
+  command->callback([args, line] { run_generate(*args, line); });
   return command;
 }
 

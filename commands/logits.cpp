@@ -22,7 +22,7 @@
 namespace trireme {
 namespace {
 
-struct Arguments {
+struct LogitsArguments {
   std::string model, tokens, output;
   std::string device = "auto";
   std::optional<DType> dtype;
@@ -33,7 +33,7 @@ struct Arguments {
 using Sequences = std::vector<std::vector<int32_t>>;
 
 // A line a sequence: [1, 2, 3], or {"ids": [1, 2, 3]} as `trireme tokenize --json` writes it.
-Sequences read_sequences(const Arguments& args, const ModelConfig& model) {
+Sequences read_sequences(const LogitsArguments& args, const ModelConfig& model) {
   std::ifstream in(args.tokens);
   if (!in) fail_input("cannot open ", args.tokens);
   Sequences sequences;
@@ -62,8 +62,8 @@ Sequences read_sequences(const Arguments& args, const ModelConfig& model) {
 }
 
 // The file that is filled sequence by sequence; ids and offsets first.
-std::unique_ptr<SafetensorsWriter> open_output(const Arguments& args, const Sequences& sequences,
-                                               int64_t vocabulary) {
+std::unique_ptr<SafetensorsWriter> open_output(const LogitsArguments& args,
+                                               const Sequences& sequences, int64_t vocabulary) {
   std::vector<int32_t> ids, offsets = {0};
   for (const std::vector<int32_t>& s : sequences) {
     ids.insert(ids.end(), s.begin(), s.end());
@@ -79,7 +79,7 @@ std::unique_ptr<SafetensorsWriter> open_output(const Arguments& args, const Sequ
   return out;
 }
 
-void run(const Arguments& args, const CommandLine& line) {
+void run_logits(const LogitsArguments& args, const CommandLine& line) {
   before_connecting([&] { ensure_ranks(args.ranks, line.argc, line.argv); });
   std::unique_ptr<World> world;
   before_connecting([&] { world = make_world(world_options(CommConfig{})); });
@@ -122,7 +122,7 @@ void run(const Arguments& args, const CommandLine& line) {
 }  // namespace
 
 CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<LogitsArguments>();
   CLI::App* command =
       app.add_subcommand("logits", "Write what a model computes for given ids, for comparisons");
   command->add_option("model", args->model, "Run, checkpoint, HuggingFace directory or .gguf")
@@ -142,7 +142,7 @@ CLI::App* add_logits_command(CLI::App& app, const CommandLine& line) {
   add_dtype_option(*command, args->dtype);
   add_layout_options(*command, args->layout, LayoutUse::kModelOnly);
   add_ranks_option(*command, args->ranks);
-  command->callback([args, line] { run(*args, line); });
+  command->callback([args, line] { run_logits(*args, line); });
   return command;
 }
 

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kOtherFiles = 1024;  // connections that are kept, and checks
 
-struct Arguments {
+struct RouteArguments {
   ListenerOptions listener;
   std::vector<std::string> servers;
   std::string ca_file;
@@ -31,7 +31,7 @@ milliseconds milliseconds_of(double seconds) {
   return milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-RouterConfig router_config(const Arguments& args) {
+RouterConfig router_config(const RouteArguments& args) {
   RouterConfig config{.ca_file = args.ca_file,
                       .balance = args.balance,
                       .silence = std::chrono::seconds(args.silence_seconds),
@@ -49,7 +49,7 @@ RouterConfig router_config(const Arguments& args) {
   return config;
 }
 
-void run(Arguments args) {
+void run(RouteArguments args) {
   read_key_files(args.listener);
   RouterConfig config = router_config(args);
   const size_t servers = config.servers.size();
@@ -69,7 +69,7 @@ void run(Arguments args) {
   server.stop();
 }
 
-void add_server_options(CLI::App& command, Arguments& args) {
+void add_router_options(CLI::App& command, RouteArguments& args) {
   command.add_option("--server", args.servers, "URL of a server, http://HOST:PORT (repeatable)")
       ->required()
       ->take_all()
@@ -118,10 +118,10 @@ void add_balance_options(CLI::App& command, BalanceRule& balance) {
 }  // namespace
 
 CLI::App* add_route_command(CLI::App& app) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<RouteArguments>();
   CLI::App* command =
       app.add_subcommand("route", "One address before several servers of OpenAI's API");
-  add_server_options(*command, *args);
+  add_router_options(*command, *args);
   add_listener_options(*command, args->listener);
   add_balance_options(*command, args->balance);
   command->footer(

@@ -33,7 +33,7 @@ using std::chrono::milliseconds;
 
 constexpr int kMostRanks = 4096;
 
-struct Arguments {
+struct ServeArguments {
   ServedModelOptions model;
   ListenerOptions listener;
   std::vector<std::string> names;
@@ -45,7 +45,8 @@ struct Arguments {
   SpeculationConfig speculation;
 };
 
-ServiceConfig service_config(const Arguments& args, ServedModel& model, const std::string& chat) {
+ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
+                             const std::string& chat) {
   ServiceConfig config;
   for (const std::string& name : args.names)
     config.models.push_back({.id = name,
@@ -96,7 +97,7 @@ void wait_for_the_end(Replicas& engines, const ServedModel& model, HttpServer& s
   }
 }
 
-void drain(const Arguments& args, Replicas& engines, Service& service, HttpServer& server) {
+void drain(const ServeArguments& args, Replicas& engines, Service& service, HttpServer& server) {
   service.admission().close("shutting_down", "the server is shutting down");
   if (drain_requests(args.listener, server)) return;
   engines.stop();
@@ -115,7 +116,7 @@ class TellsEngines {
   ServedModel& model_;
 };
 
-CacheInfo cache_info(const Arguments& args, ServedModel& model) {
+CacheInfo cache_info(const ServeArguments& args, ServedModel& model) {
   const ModelConfig& shape = model.loaded().run_config().model;
   const KvType kept = args.model.kv_type.value_or(KvType{model.dtype()});
   const int ranks = std::max({1, args.model.ranks, detect_launcher().ranks});
@@ -130,7 +131,7 @@ CacheInfo cache_info(const Arguments& args, ServedModel& model) {
       .ranks = ranks / static_cast<int>(model.replicas())};
 }
 
-Replicas start_engines(const Arguments& args, ServedModel& model, ServingMetrics& metrics) {
+Replicas start_engines(const ServeArguments& args, ServedModel& model, ServingMetrics& metrics) {
   const StepLimits& limits = model.limits();
   const BatchingConfig config{.max_sequences = limits.sequences,
                               .max_step_tokens = limits.tokens,
@@ -152,7 +153,7 @@ Replicas start_engines(const Arguments& args, ServedModel& model, ServingMetrics
   return Replicas(std::move(engines), rule);
 }
 
-void log_model(const Arguments& args, ServedModel& model, bool chats) {
+void log_model(const ServeArguments& args, ServedModel& model, bool chats) {
   const StepLimits& limits = model.limits();
   const KvType kept = args.model.kv_type.value_or(KvType{model.dtype()});
   log_info("model ", args.model.model, " as ", args.names.front(), ", ", text(model.dtype()),
@@ -165,7 +166,7 @@ void log_model(const Arguments& args, ServedModel& model, bool chats) {
     log_info("guesses of ", args.model.draft, ", ", args.speculation.tokens, " tokens at a time");
 }
 
-void serve(const Arguments& args, ServedModel& model) {
+void serve(const ServeArguments& args, ServedModel& model) {
   std::unique_ptr<ChatTemplate> chat;
   const std::string source =
       model.loaded().find_chat_template(args.chat_template, model.tokenizer_spec());
@@ -190,7 +191,7 @@ void serve(const Arguments& args, ServedModel& model) {
 }
 
 // "NAME=DIR" of --lora-modules.
-void split_modules(Arguments& args) {
+void split_modules(ServeArguments& args) {
   if ((!args.modules.empty() || args.model.room.slots > 0) && !args.model.adapter.empty())
     fail_input("--adapter and ", args.modules.empty() ? "--max-loras" : "--lora-modules",
                " do not go together: give all as --lora-modules");
@@ -209,7 +210,7 @@ void split_modules(Arguments& args) {
 
 // Ranks under a launcher: number 0 serves, the others compute with it until it ends. Launchers send signals to all of
 // them; what is under way is for number 0 to decide.
-void serve_under_launcher(const Arguments& args) {
+void serve_under_launcher(const ServeArguments& args) {
   if (detect_launcher().rank != 0) StopSignals::leave_to_others();
   RankModel model(args.model);
   if (model.leads())
@@ -218,7 +219,7 @@ void serve_under_launcher(const Arguments& args) {
     model.follow();
 }
 
-void read_speculation(Arguments& args) {
+void read_speculation(ServeArguments& args) {
   SpeculativeOptions options = read_speculative_config(args.speculative);
   args.speculation = options.config;
   args.model.draft = std::move(options.draft);
@@ -245,7 +246,7 @@ void count_ranks(ServedModelOptions& model, const LauncherInfo& launcher) {
   model.ranks = static_cast<int>(needed);
 }
 
-void run(Arguments args, const CommandLine& line) {
+void run(ServeArguments args, const CommandLine& line) {
   if (args.names.empty()) args.names = {args.model.model};
   split_modules(args);
   read_speculation(args);
@@ -267,7 +268,7 @@ void run(Arguments args, const CommandLine& line) {
   serve(args, model);
 }
 
-void add_server_options(CLI::App& command, Arguments& args) {
+void add_server_options(CLI::App& command, ServeArguments& args) {
   command
       .add_option("--served-model-name", args.names,
                   "The model's id in requests (repeatable; default: as --model names it)")
@@ -280,7 +281,7 @@ void add_server_options(CLI::App& command, Arguments& args) {
   add_admin_key_options(command, args.listener);
 }
 
-void add_scheduling_option(CLI::App& command, Arguments& args) {
+void add_scheduling_option(CLI::App& command, ServeArguments& args) {
   command
       .add_option("--scheduling-policy", args.policy,
                   "fcfs: first come, first served; priority: lower `priority` of requests first")
@@ -387,7 +388,7 @@ void add_rank_options(CLI::App& command, ServedModelOptions& model) {
 }  // namespace
 
 CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<ServeArguments>();
   CLI::App* command = app.add_subcommand("serve", "Serve a saved model over HTTP (OpenAI's API)");
   add_config_file_option(*command);
   command

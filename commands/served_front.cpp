@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::chrono::milliseconds kMeeting{60'000};
+constexpr std::chrono::milliseconds kFrontMeeting{60'000};
 constexpr std::chrono::milliseconds kLook{5};  // at each replica that still loads
 
 DType dtype_named(const std::string& name) {
@@ -234,12 +234,12 @@ void FrontModel::forget_adapter(int32_t slot) {
 void serve_as_rank(ServedModelOptions options, const std::string& leader) {
   end_with_parent();
   const std::unique_ptr<SideChannel> channel =
-      connect_side_channel(SideAddress::parse(leader), detect_launcher().rank, kMeeting);
+      connect_side_channel(SideAddress::parse(leader), detect_launcher().rank, kFrontMeeting);
   Heartbeat heartbeat(*channel);
   options.led = true;
   options.draft.clear();  // the leader's own
   try {
-    const RankTask task = receive_task(*channel, kMeeting);
+    const RankTask task = receive_task(*channel, kFrontMeeting);
     options.model = task.model;
     options.tokenizer = task.tokenizer;
     if (!task.adapters.empty()) options.modules = task.adapters;

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-constexpr char kOption[] = "--speculative-config";
+constexpr char kSpeculativeOption[] = "--speculative-config";
 
 enum class Method { kAny, kNgram };  // that a member goes with
 
@@ -19,22 +19,23 @@ struct Member {
 };
 
 void read_number(const Member& member, const nlohmann::ordered_json& value) {
-  *member.value = strict_size(value, concat(kOption, ": ", member.name));
+  *member.value = strict_size(value, concat(kSpeculativeOption, ": ", member.name));
   if (*member.value < member.least || *member.value > member.most)
-    fail_input(kOption, ": ", member.name, " is ", *member.value, ", not from ", member.least,
-               " to ", member.most);
+    fail_input(kSpeculativeOption, ": ", member.name, " is ", *member.value, ", not from ",
+               member.least, " to ", member.most);
 }
 
 // Whether a draft model guesses.
 bool read_method(const nlohmann::ordered_json& json) {
   const auto& method = json.at("method");
   if (method != "ngram" && method != "draft_model")
-    fail_input(kOption, ": method ", method.dump().substr(0, 40),
+    fail_input(kSpeculativeOption, ": method ", method.dump().substr(0, 40),
                ": only \"ngram\" and \"draft_model\" are done here");
   const bool drafts = method == "draft_model";
   if (json.contains("model") != drafts)
-    fail_input(kOption, drafts ? ": method \"draft_model\" needs \"model\", the draft's directory"
-                               : ": \"model\" goes with method \"draft_model\"");
+    fail_input(kSpeculativeOption,
+               drafts ? ": method \"draft_model\" needs \"model\", the draft's directory"
+                      : ": \"model\" goes with method \"draft_model\"");
   return drafts;
 }
 
@@ -43,10 +44,10 @@ bool read_method(const nlohmann::ordered_json& json) {
 SpeculativeOptions read_speculative_config(const std::string& json_text) {
   SpeculativeOptions options;
   if (json_text.empty()) return options;
-  const auto json = parse_strict_json<nlohmann::ordered_json>(json_text, kOption);
+  const auto json = parse_strict_json<nlohmann::ordered_json>(json_text, kSpeculativeOption);
   if (!json.is_object() || !json.contains("method") || !json.contains("num_speculative_tokens"))
     fail_input(
-        kOption, " needs {\"method\": \"ngram\", \"num_speculative_tokens\": N}, or ",
+        kSpeculativeOption, " needs {\"method\": \"ngram\", \"num_speculative_tokens\": N}, or ",
         "{\"method\": \"draft_model\", \"model\": DIRECTORY, \"num_speculative_tokens\": N}");
   SpeculationConfig& config = options.config;
   const Member members[] = {{"num_speculative_tokens", &config.tokens, 1, 64},
@@ -58,21 +59,22 @@ SpeculativeOptions read_speculative_config(const std::string& json_text) {
     if (name == "method") continue;
     if (name == "model") {
       if (!value.is_string() || value.get_ref<const std::string&>().empty())
-        fail_input(kOption, ": model is ", value.dump().substr(0, 40), ", not a directory");
+        fail_input(kSpeculativeOption, ": model is ", value.dump().substr(0, 40),
+                   ", not a directory");
       options.draft = value.get<std::string>();
       continue;
     }
     const auto* member = std::find_if(std::begin(members), std::end(members),
                                       [&key = name](const Member& m) { return key == m.name; });
     if (member == std::end(members))
-      fail_input(kOption, ": nothing is known of ", name.substr(0, 60));
+      fail_input(kSpeculativeOption, ": nothing is known of ", name.substr(0, 60));
     if (drafts && member->method == Method::kNgram)
-      fail_input(kOption, ": ", name, " goes with method \"ngram\"");
+      fail_input(kSpeculativeOption, ": ", name, " goes with method \"ngram\"");
     read_number(*member, value);
   }
   if (config.shortest > config.longest)
-    fail_input(kOption, ": prompt_lookup_min ", config.shortest, " is above prompt_lookup_max, ",
-               config.longest);
+    fail_input(kSpeculativeOption, ": prompt_lookup_min ", config.shortest,
+               " is above prompt_lookup_max, ", config.longest);
   return options;
 }
 

@@ -27,7 +27,7 @@ std::string standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print_tokenize(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
 // What stands in a line of JSON: a string, or an object with it under `key`.
 nlohmann::json value_of(const std::string& line, const char* key, size_t number) {
@@ -87,11 +87,12 @@ void tokenize_chat(const TokenizeArguments& a) {
       fail_input(std::string(e.what()).starts_with(what) ? "" : what + ": ", e.what());
     }
     if (a.render)
-      return print(a.jsonl ? nlohmann::json{{"text", written.text}}.dump() + "\n" : written.text);
+      return print_tokenize(a.jsonl ? nlohmann::json{{"text", written.text}}.dump() + "\n"
+                                    : written.text);
     // The template has written the special tokens out.
     const std::vector<int32_t> ids =
         tokenizer->encode(written.text, {.parse_special = true, .breaks = written.breaks});
-    print(nlohmann::json{{"ids", ids}}.dump() + "\n");
+    print_tokenize(nlohmann::json{{"ids", ids}}.dump() + "\n");
   };
   if (!a.jsonl) return show(standard_input(), "the input");
   std::string line;
@@ -108,7 +109,7 @@ void tokenize(const TokenizeArguments& a) {
   const EncodeOptions options{.add_special = !a.no_special, .parse_special = a.parse_special};
   const auto show = [&](const std::string& text) {
     const std::vector<int32_t> ids = tokenizer->encode(text, options);
-    if (a.json || a.jsonl) return print(nlohmann::json{{"ids", ids}}.dump() + "\n");
+    if (a.json || a.jsonl) return print_tokenize(nlohmann::json{{"ids", ids}}.dump() + "\n");
     for (const int32_t id : ids)
       std::printf("%7d  %s\n", id,
                   nlohmann::json(tokenizer->token(id))
@@ -139,10 +140,10 @@ void detokenize(const TokenizeArguments& a) {
   const auto tokenizer = load_tokenizer(a.tokenizer);
   const auto show = [&](const nlohmann::json& ids, const std::string& what) {
     const std::string text = text_of(*tokenizer, ids_of(ids, *tokenizer, what), a.no_special);
-    if (!a.json && !a.jsonl) return print(text);
-    print(nlohmann::json{{"text", text}}.dump(-1, ' ', false,
-                                              nlohmann::json::error_handler_t::replace) +
-          "\n");
+    if (!a.json && !a.jsonl) return print_tokenize(text);
+    print_tokenize(nlohmann::json{{"text", text}}.dump(-1, ' ', false,
+                                                       nlohmann::json::error_handler_t::replace) +
+                   "\n");
   };
   if (a.jsonl)
     return for_each_line("ids", [&](const nlohmann::json& ids, size_t number) {

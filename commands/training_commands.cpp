@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-struct Arguments {
+struct TrainingArguments {
   std::string config;
   std::vector<std::string> overrides;
   PretrainOptions options;
@@ -31,7 +31,7 @@ void check_kind(const RunConfig& config, bool finetune) {
     fail_input("the configuration has a section finetune: run it with trireme finetune");
 }
 
-void run(Arguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
+void run(TrainingArguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
   SignalRequests signals;
   RunConfig config;
   before_connecting([&] {
@@ -56,7 +56,7 @@ void run(Arguments args, const CLI::App& command, const CommandLine& line, bool 
 }
 
 void add_training_command(CLI::App* command, const CommandLine& line, bool finetune) {
-  auto args = std::make_shared<Arguments>();
+  auto args = std::make_shared<TrainingArguments>();
   command->add_option("--config", args->config, "Run configuration (docs/config-reference.md)")
       ->required()
       ->type_name("FILE");

@@ -10,10 +10,10 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kPartAlignment = 64;       // bytes
-constexpr int64_t kPieceElements = 1 << 22;  // read at a time
+constexpr int64_t kPartAlignment = 64;             // bytes
+constexpr int64_t kPackedPieceElements = 1 << 22;  // read at a time
 
-std::vector<int64_t> dims_of(const Shape& shape) {
+std::vector<int64_t> packed_dims_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
 
@@ -21,8 +21,8 @@ std::vector<int64_t> dims_of(const Shape& shape) {
 void quantize_box(Ctx& host, const ParameterStore::ReadBox& read, const TensorBox& box,
                   const Tensor& codes, const Tensor& scale) {
   const int64_t rows = box.extent[0], columns = box.extent[1];
-  const int64_t at_once = std::clamp(kPieceElements / std::max<int64_t>(columns, 1), int64_t{1},
-                                     std::max<int64_t>(rows, 1));
+  const int64_t at_once = std::clamp(kPackedPieceElements / std::max<int64_t>(columns, 1),
+                                     int64_t{1}, std::max<int64_t>(rows, 1));
   const Buffer piece("weights to pack", at_once * columns * dtype_size(DType::kF32));
   for (int64_t row = 0; row < rows; row += at_once) {
     const int64_t end = std::min(rows, row + at_once), n = end - row;
@@ -46,7 +46,8 @@ PackedWeights::PackedWeights(const std::vector<ParameterSpec>& specs, bool doubl
 
 PackedWeights::Place PackedWeights::place_of(const ParameterSpec& spec) const {
   TRIREME_CHECK(spec.shape.rank() == 2, spec.name, " of shape ", spec.shape, " cannot be packed");
-  Place place{spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box, spec.shape};
+  Place place{spec.box.extent.empty() ? whole_box(packed_dims_of(spec.shape)) : spec.box,
+              spec.shape};
   const int64_t first = place.box.start[1], end = first + place.columns(), all = spec.shape[1];
   if (place.columns() % 2 != 0)
     fail_input(spec.name, ": its ", place.columns(),
@@ -111,7 +112,7 @@ void PackedWeights::pack(Ctx& ctx, ParamHandle h, const ParameterStore::ReadBox&
   if (!double_) {
     quantize_box(host, read, place.box, codes, part(packed, place.scale, DType::kF32, blocks));
   } else {
-    const TensorBox whole = whole_box(dims_of(place.whole));
+    const TensorBox whole = whole_box(packed_dims_of(place.whole));
     const Shape all_blocks{place.whole[0], place.whole_blocks()};
     const Buffer scales("scales", all_blocks.numel() * dtype_size(DType::kF32));
     const Tensor scale = scales.tensor(DType::kF32, all_blocks);

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 int64_t characters(const std::string& text) {
   return std::ranges::count_if(
@@ -66,7 +66,7 @@ TaskMetric share(const char* name, const std::vector<double>& hits) {
   return metric;
 }
 
-size_t label_of(const Json& label, const std::vector<std::string>& choices) {
+size_t label_of(const OrderedJson& label, const std::vector<std::string>& choices) {
   if (label.is_number_integer() && label.get<int64_t>() >= 0 &&
       label.get<int64_t>() < std::ssize(choices))
     return label.get<size_t>();
@@ -77,15 +77,15 @@ size_t label_of(const Json& label, const std::vector<std::string>& choices) {
 }
 
 // What the choices follow.
-WrittenConversation context_of(const Json& context, const ConversationWriter* chat) {
+WrittenConversation context_of(const OrderedJson& context, const ConversationWriter* chat) {
   if (chat == nullptr) {
     if (!context.is_string())
       fail_input("\"context\" is no text; a list of messages needs --apply-chat-template");
     return {{context.get<std::string>(), {}}, {}};
   }
-  Json messages = context;
+  OrderedJson messages = context;
   if (context.is_string())
-    messages = Json::array({text_message("user", context.get<std::string>())});
+    messages = OrderedJson::array({text_message("user", context.get<std::string>())});
   check_messages(messages, "context");
   if (messages.empty() || is_assistant(messages.back()))
     fail_input(
@@ -116,7 +116,7 @@ EvalTask::EvalTask(const std::string& file, const Tokenizer& tokenizer,
 }
 
 void EvalTask::add(const std::string& line, const EvalTaskOptions& options) {
-  const auto record = parse_strict_json<Json>(line, "record");
+  const auto record = parse_strict_json<OrderedJson>(line, "record");
   if (!record.is_object()) fail_input("is no object");
   if (record.contains("text") && record["text"].is_string())
     return add_text(record["text"].get<std::string>(), options.sequence_length);
@@ -124,7 +124,7 @@ void EvalTask::add(const std::string& line, const EvalTaskOptions& options) {
   if (!has("context") || !has("choices") || !record["choices"].is_array() || !has("label"))
     fail_input("has neither a \"text\" nor a \"context\" with \"choices\" and a \"label\"");
   std::vector<std::string> choices;
-  for (const Json& choice : record["choices"]) {
+  for (const OrderedJson& choice : record["choices"]) {
     if (!choice.is_string() || choice.get<std::string>().empty())
       fail_input("\"choices\" holds what is no text");
     choices.push_back(choice.get<std::string>());
@@ -245,13 +245,14 @@ std::string EvalTask::samples(const std::vector<double>& lls) const {
   for (const Question& q : questions_) {
     const auto first = lls.begin() + static_cast<std::ptrdiff_t>(q.first);
     const std::vector<double> mine(first, first + std::ssize(q.bytes));
-    out += Json({{"log_likelihoods", mine}, {"label", q.label}}).dump() + "\n";
+    out += OrderedJson({{"log_likelihoods", mine}, {"label", q.label}}).dump() + "\n";
   }
   for (const Text& text : texts_) {
     double sum = 0;
     for (size_t d = text.first; d < text.last; ++d) sum += lls[d];
-    out +=
-        Json({{"log_likelihood", sum}, {"words", text.words}, {"bytes", text.bytes}}).dump() + "\n";
+    out += OrderedJson({{"log_likelihood", sum}, {"words", text.words}, {"bytes", text.bytes}})
+               .dump() +
+           "\n";
   }
   return out;
 }

@@ -20,13 +20,13 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Where Debian's libjs-dygraphs puts its files.
 constexpr const char* kDygraphs = "/usr/share/javascript/dygraphs/dygraph.min";
 constexpr size_t kLastSteps = 50;
 
-double number(const Json& record, const char* key) {
+double number(const OrderedJson& record, const char* key) {
   const auto it = record.find(key);
   const bool there = it != record.end() && it->is_number();
   return there ? it->get<double>() : std::numeric_limits<double>::quiet_NaN();
@@ -51,16 +51,16 @@ double mean_of_last(const std::vector<double>& values, size_t count) {
 }
 
 // A config key under its GPT-2 or its Llama name, as text.
-std::string either(const Json& model, const char* llama, const char* gpt2) {
+std::string either(const OrderedJson& model, const char* llama, const char* gpt2) {
   const char* key = model.contains(llama) ? llama : gpt2;
   return model.contains(key) ? model[key].dump() : "?";
 }
 
-void describe_config(const Json& config, RunSummary& summary) {
+void describe_config(const OrderedJson& config, RunSummary& summary) {
   if (!config.is_object()) return;
   if (const auto model = config.find("model"); model != config.end() && model->is_object()) {
-    const Json& m = *model;
-    const Json type = m.value("model_type", Json("model"));
+    const OrderedJson& m = *model;
+    const OrderedJson type = m.value("model_type", OrderedJson("model"));
     summary.model = concat(type.is_string() ? type.get<std::string>() : "model", ", ",
                            either(m, "num_hidden_layers", "n_layer"), " layers, hidden ",
                            either(m, "hidden_size", "n_embd"), ", ",
@@ -127,7 +127,7 @@ std::vector<ReportChart> make_charts(const std::vector<RunRecord>& runs, ReportA
 }
 
 // The loss of one more validation set of the last record, if it is a number.
-void add_validation(RunRecord& run, const std::string& name, const Json& loss) {
+void add_validation(RunRecord& run, const std::string& name, const OrderedJson& loss) {
   if (!loss.is_number()) return;
   auto curve = std::ranges::find(run.validation, name, &ValidationCurve::name);
   if (curve == run.validation.end()) {
@@ -138,7 +138,7 @@ void add_validation(RunRecord& run, const std::string& name, const Json& loss) {
   curve->loss.back() = loss.get<double>();
 }
 
-void add_validations(RunRecord& run, const Json& record) {
+void add_validations(RunRecord& run, const OrderedJson& record) {
   if (const auto one = record.find("validation_loss"); one != record.end())
     add_validation(run, "", *one);
   if (const auto named = record.find("validation_losses");
@@ -164,7 +164,7 @@ RunRecord read_run(const std::string& path) {
     fail_input("no metrics at ", run.path, ": give the output_dir of a run, or its metrics.jsonl");
   }
   double tokens = 0;
-  for (const Json& record : read_metrics(run.path)) {
+  for (const OrderedJson& record : read_metrics(run.path)) {
     run.step.push_back(number(record, "step"));
     const double step_tokens = number(record, "tokens"),
                  consumed = number(record, "consumed_tokens");
@@ -219,7 +219,7 @@ RunSummary summarize(const RunRecord& run) {
   summary.tokens_per_second = median(run.tokens_per_second).value_or(none);
   summary.step_ms = median(run.step_ms).value_or(none);
   summary.mfu = median(run.mfu);
-  describe_config(parse_json_text<Json>(run.config), summary);
+  describe_config(parse_json_text<OrderedJson>(run.config), summary);
   return summary;
 }
 

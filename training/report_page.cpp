@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-using Json = nlohmann::json;
+using PageJson = nlohmann::json;
 
 constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--ink:#222;--soft:#666;--paper:#fff;--ground:#f3f4f6;--line:#dfe2e6;--grid:#e4e4e4}
@@ -117,7 +117,7 @@ std::string summary_table(const std::vector<RunRecord>& runs) {
 }
 
 // A number with six digits: enough for a screen, a third of the size.
-Json rounded(double value) {
+PageJson rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.6g", value);
@@ -125,9 +125,9 @@ Json rounded(double value) {
 }
 
 // Dygraphs wants rows [x, y of series 0, y of series 1, ...] with null where a series has no point.
-Json chart_data(const ReportChart& chart) {
+PageJson chart_data(const ReportChart& chart) {
   const std::vector<PlotSeries>& series = chart.plot.series;
-  Json labels = {chart.plot.x_label}, looks = Json::array();
+  PageJson labels = {chart.plot.x_label}, looks = PageJson::array();
   std::map<double, std::vector<double>> rows;
   for (size_t s = 0; s < series.size(); ++s) {
     labels.push_back(series[s].name.empty() ? concat("raw ", s) : series[s].name);
@@ -140,9 +140,9 @@ Json chart_data(const ReportChart& chart) {
       row[s] = series[s].y[i];
     }
   }
-  Json table = Json::array();
+  PageJson table = PageJson::array();
   for (const auto& [x, values] : rows) {
-    Json row = {x};
+    PageJson row = {x};
     for (const double value : values) row.push_back(rounded(value));
     table.push_back(std::move(row));
   }
@@ -190,9 +190,9 @@ std::string report_page(const std::vector<RunRecord>& runs, const std::vector<Re
                "are single steps, strong ones a moving average.</footer>\n"
              : "<footer>Pale lines are single steps, strong ones a moving average.</footer>\n";
   if (interactive) {
-    Json data = Json::array();
+    PageJson data = PageJson::array();
     for (const ReportChart& chart : charts) data.push_back(chart_data(chart));
-    const std::string json = data.dump(-1, ' ', true, Json::error_handler_t::replace);
+    const std::string json = data.dump(-1, ' ', true, PageJson::error_handler_t::replace);
     out += concat("<script>", dygraphs_script,
                   "</script>\n<script>const charts = ", json_for_script(json), ";", kScript,
                   "</script>\n");

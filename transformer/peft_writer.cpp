@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFusedLayer = "c_attn";
+constexpr const char* kFusedSource = "c_attn";
 
 // Words of ours, which PEFT does not know or takes for other layers.
 bool is_word(const std::string& target) { return target == "all-linear" || target == "attention"; }
@@ -59,15 +59,15 @@ Json targets_json(const LoraConfig& lora, const std::vector<std::string>& layers
 }
 
 // A tensor of the files, from ours.
-struct Written {
+struct WrittenAdapter {
   SafetensorsSpec spec;
   PeftLayer layer;                    // of the first part that is adapted
   std::vector<ModelParameter> parts;  // those that are
 };
 
-std::vector<Written> written_tensors(const LoraConfig& lora, const ModelConfig& config,
-                                     const ModelSource& adapters) {
-  std::vector<Written> out;
+std::vector<WrittenAdapter> written_tensors(const LoraConfig& lora, const ModelConfig& config,
+                                            const ModelSource& adapters) {
+  std::vector<WrittenAdapter> out;
   std::map<std::string, size_t> numbers;
   for (const ModelParameter& p : adapter_parameters(config, lora)) {
     const PeftLayer layer = peft_layer(config, p.name);
@@ -80,7 +80,7 @@ std::vector<Written> written_tensors(const LoraConfig& lora, const ModelConfig& 
     }
     out[found->second].parts.push_back(p);
   }
-  for (const Written& w : out)
+  for (const WrittenAdapter& w : out)
     if (lora.dora && std::ssize(w.parts) < w.layer.parts)
       fail_input("magnitudes of some of ", w.layer.name, " have no place in PEFT's format: ",
                  "query, key and value are one layer there; adapt all of them");
@@ -89,7 +89,7 @@ std::vector<Written> written_tensors(const LoraConfig& lora, const ModelConfig& 
 
 // Blocks of rows below each other, those of B each in its columns.
 void write_tensor(SafetensorsWriter& writer, const ModelConfig& config, const ModelSource& adapters,
-                  const Written& w) {
+                  const WrittenAdapter& w) {
   const Shape shape{std::span<const int64_t>(w.spec.shape)};
   const int64_t element = dtype_size(w.spec.dtype);
   const Buffer all("adapter", shape.numel() * element);
@@ -115,10 +115,10 @@ Json config_json(const LoraConfig& lora, const ModelConfig& config, const std::s
   const std::vector<std::string> layers = adapted_layers(config, lora);
   Json ranks = Json::object(), alphas = Json::object();
   if (std::ranges::any_of(layers, [](const std::string& name) {
-        return name.ends_with(concat(".", kFusedLayer));
+        return name.ends_with(concat(".", kFusedSource));
       })) {
-    ranks[kFusedLayer] = 3 * lora.rank;
-    alphas[kFusedLayer] = fused_alpha(lora);
+    ranks[kFusedSource] = 3 * lora.rank;
+    alphas[kFusedSource] = fused_alpha(lora);
   }
   return {{"peft_type", "LORA"},
           {"task_type", "CAUSAL_LM"},
@@ -141,16 +141,16 @@ Json config_json(const LoraConfig& lora, const ModelConfig& config, const std::s
 void write_peft_adapter(const LoraConfig& lora, const ModelConfig& config,
                         const ModelSource& adapters, const std::string& base,
                         const std::string& directory) {
-  const std::vector<Written> tensors = written_tensors(lora, config, adapters);
+  const std::vector<WrittenAdapter> tensors = written_tensors(lora, config, adapters);
   std::vector<SafetensorsSpec> specs;
   specs.reserve(tensors.size());
-  for (const Written& w : tensors) specs.push_back(w.spec);
+  for (const WrittenAdapter& w : tensors) specs.push_back(w.spec);
   std::error_code error;
   fs::create_directories(directory, error);
   if (error) fail_input("cannot make ", directory, ": ", error.message());
   SafetensorsWriter writer((fs::path(directory) / kPeftWeightsFile).string(), specs,
                            {{"format", "pt"}});
-  for (const Written& w : tensors) write_tensor(writer, config, adapters, w);
+  for (const WrittenAdapter& w : tensors) write_tensor(writer, config, adapters, w);
   writer.commit();
   write_file_atomically((fs::path(directory) / kPeftConfigFile).string(),
                         config_json(lora, config, base).dump(2) + "\n");

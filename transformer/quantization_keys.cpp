@@ -82,7 +82,7 @@ void add_awq(Schema& schema) {
   add_ignored(schema, "do_fuse modules_to_fuse fuse_max_seq_len");
 }
 
-Schema made(const std::string& method) {
+Schema method_schema(const std::string& method) {
   Schema schema(concat("quantization_config of ", method));
   schema.choice("quant_method", method, {method}, "how weights are quantised");
   if (method == "fp8") add_fp8(schema);
@@ -136,7 +136,7 @@ std::span<const char* const> quantization_methods() { return kMethods; }
 const Schema& quantization_schema(const std::string& method) {
   static const std::map<std::string, Schema> schemas = [] {
     std::map<std::string, Schema> out;
-    for (const char* name : kMethods) out.emplace(name, made(name));
+    for (const char* name : kMethods) out.emplace(name, method_schema(name));
     return out;
   }();
   return schemas.at(method);

@@ -95,6 +95,19 @@ std::string advice(int error_number, const std::string& path, int64_t bytes_need
 
 }  // namespace
 
+void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
+                const std::string& path) {
+  while (!destination.empty()) {
+    const size_t wanted = std::min<size_t>(destination.size(), 1 << 30);
+    const ssize_t got = ::pread(descriptor, destination.data(), wanted, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_file("read", path, errno);
+    if (got == 0) fail_input("cannot read ", path, ": it ends at byte ", offset);
+    destination = destination.subspan(static_cast<size_t>(got));
+    offset += got;
+  }
+}
+
 void fail_file(const char* action, const std::string& path, int error_number,
                int64_t bytes_needed) {
   fail_input("cannot ", action, " ", path, ": ", std::strerror(error_number), "; ",

@@ -83,6 +83,10 @@ void write_file_atomically(const std::string& path, std::string_view contents);
 // The whole of a small text file; InputError when it cannot be read or is larger than max_bytes.
 std::string read_small_file(const std::string& path, int64_t max_bytes = 64 << 20);
 
+// Reads destination.size() bytes at `offset` of an open file; InputError naming `path` where it ends before.
+void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
+                const std::string& path);
+
 // Appends to an open file all of the bytes in one call, or nothing: what a full disk takes only in part is
 // cut off again. Returns 0, or the errno of what the system refused. For records that are worth less than
 // the program that writes them.

@@ -29,7 +29,7 @@ float inverse_of(float d) {
 }
 
 // The first number of the largest absolute value.
-float largest_of(std::span<const float> x) {
+float extreme_of(std::span<const float> x) {
   float found = 0;
   for (const float value : x)
     if (std::abs(value) > std::abs(found)) found = value;
@@ -87,7 +87,7 @@ Affine search_affine(std::span<const float> x) {
 
 // x ~ scale q, q from -32 to 31; the scale may be negative.
 double search_symmetric(std::span<const float> x) {
-  const double extreme = largest_of(x);
+  const double extreme = extreme_of(x);
   if (extreme == 0) return 0;
   double best = 0, most = -1;
   for (int step = -8; step <= 8; ++step) {  // 0: the number of the largest |x| is -32
@@ -128,7 +128,7 @@ void encode_q8_0(const float* numbers, std::byte* block) {
 }
 
 void encode_q4_0(const float* numbers, std::byte* block) {
-  const float d = largest_of({numbers, 32}) / -8.0f, inverse = inverse_of(d);
+  const float d = extreme_of({numbers, 32}) / -8.0f, inverse = inverse_of(d);
   store_half(d, block);
   const auto code = [&](int i) {
     return std::min(15, static_cast<int>(numbers[i] * inverse + 8.5f));

@@ -21,19 +21,6 @@ constexpr size_t kMostListed = 12;
 constexpr size_t kReadBytes = 4096;
 constexpr size_t kConvertBytes = size_t{1} << 20;  // what is read to be converted
 
-void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
-                const std::string& path) {
-  while (!destination.empty()) {
-    const size_t wanted = std::min<size_t>(destination.size(), 1 << 30);
-    const ssize_t got = ::pread(descriptor, destination.data(), wanted, offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_file("read", path, errno);
-    if (got == 0) fail_input("cannot read ", path, ": it ends at byte ", offset);
-    destination = destination.subspan(static_cast<size_t>(got));
-    offset += got;
-  }
-}
-
 // "a, b, c (and 7 more)"
 std::string listed(const std::vector<std::string>& names) {
   std::string out;

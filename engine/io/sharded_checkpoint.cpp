@@ -14,6 +14,7 @@
 
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
+#include "engine/io/tensor_source.h"
 
 namespace trireme {
 namespace {
@@ -32,25 +33,6 @@ std::string resolve(const std::string& path) {
     fail_input(path, "/latest names \"", name.substr(0, 80), "\", which is not a checkpoint");
   }
   return path + "/" + name;
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string out = "(";
-  for (size_t d = 0; d < shape.size(); ++d) out += concat(d == 0 ? "" : ", ", shape[d]);
-  return out + ")";
-}
-
-void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination,
-                const std::string& path) {
-  while (!destination.empty()) {
-    const size_t wanted = std::min<size_t>(destination.size(), 1 << 30);
-    const ssize_t got = ::pread(descriptor, destination.data(), wanted, offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_file("read", path, errno);
-    if (got == 0) fail_input("cannot read ", path, ": it ends at byte ", offset);
-    destination = destination.subspan(static_cast<size_t>(got));
-    offset += got;
-  }
 }
 
 uint64_t checksum_of_range(int descriptor, int64_t offset, int64_t bytes, const std::string& path) {

@@ -10,15 +10,16 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kOp = "softmax_cross_entropy";
+constexpr const char* kCrossEntropyOp = "softmax_cross_entropy";
 constexpr const char* kPartOp = "partial_cross_entropy";
 
 void check_logits(const ConstTensor& logits, const ConstTensor& targets) {
-  TRIREME_CHECK(logits.rank() == 2 && (logits.size(1) <= 1 || logits.stride(1) == 1), kOp,
-                ": logits are ", logits.shape(), ", expected (N, V) with unit stride in V");
-  TRIREME_CHECK(logits.dtype() == DType::kF32 || logits.dtype() == DType::kF64, kOp,
+  TRIREME_CHECK(logits.rank() == 2 && (logits.size(1) <= 1 || logits.stride(1) == 1),
+                kCrossEntropyOp, ": logits are ", logits.shape(),
+                ", expected (N, V) with unit stride in V");
+  TRIREME_CHECK(logits.dtype() == DType::kF32 || logits.dtype() == DType::kF64, kCrossEntropyOp,
                 ": logits are ", logits.dtype(), ", expected float32 or float64");
-  check_operand(kOp, "targets", targets, DType::kI32, {logits.size(0)});
+  check_operand(kCrossEntropyOp, "targets", targets, DType::kI32, {logits.size(0)});
 }
 
 void check_operands(const Tensor& loss_sum, const Tensor& token_loss, const Tensor& d_logits,
@@ -26,19 +27,20 @@ void check_operands(const Tensor& loss_sum, const Tensor& token_loss, const Tens
                     int64_t valid_vocab) {
   check_logits(logits, targets);
   const int64_t rows = logits.size(0), vocab = logits.size(1);
-  TRIREME_CHECK(valid_vocab >= 0 && valid_vocab <= vocab, kOp, ": valid_vocab is ", valid_vocab,
-                ", expected 0 to ", vocab);
-  check_operand(kOp, "loss_sum", loss_sum, DType::kF64, {1});
-  check_operand(kOp, "scale", scale, DType::kF64, {1});
-  if (token_loss.present()) check_operand(kOp, "token_loss", token_loss, logits.dtype(), {rows});
+  TRIREME_CHECK(valid_vocab >= 0 && valid_vocab <= vocab, kCrossEntropyOp, ": valid_vocab is ",
+                valid_vocab, ", expected 0 to ", vocab);
+  check_operand(kCrossEntropyOp, "loss_sum", loss_sum, DType::kF64, {1});
+  check_operand(kCrossEntropyOp, "scale", scale, DType::kF64, {1});
+  if (token_loss.present())
+    check_operand(kCrossEntropyOp, "token_loss", token_loss, logits.dtype(), {rows});
   if (!d_logits.present()) return;
-  check_shape(kOp, "d_logits", d_logits, logits.shape());
+  check_shape(kCrossEntropyOp, "d_logits", d_logits, logits.shape());
   const DType d = d_logits.dtype();
   const bool narrowed = logits.dtype() == DType::kF32 && (d == DType::kBF16 || d == DType::kF16);
-  TRIREME_CHECK(d == logits.dtype() || narrowed, kOp, ": d_logits are ", d, " beside ",
+  TRIREME_CHECK(d == logits.dtype() || narrowed, kCrossEntropyOp, ": d_logits are ", d, " beside ",
                 logits.dtype(), " logits");
-  TRIREME_CHECK(vocab <= 1 || d_logits.stride(1) == 1, kOp, ": d_logits ", d_logits.shape(),
-                " must have unit stride in V");
+  TRIREME_CHECK(vocab <= 1 || d_logits.stride(1) == 1, kCrossEntropyOp, ": d_logits ",
+                d_logits.shape(), " must have unit stride in V");
 }
 
 struct Operands {
@@ -98,9 +100,10 @@ void softmax_cross_entropy(Ctx& ctx, const Tensor& loss_sum, const Tensor& token
                            const ConstTensor& targets, const ConstTensor& scale,
                            int64_t valid_vocab) {
   check_operands(loss_sum, token_loss, d_logits, logits, targets, scale, valid_vocab);
-  TRIREME_CHECK(valid_vocab >= 1, kOp, ": valid_vocab is ", valid_vocab, ", expected at least 1");
+  TRIREME_CHECK(valid_vocab >= 1, kCrossEntropyOp, ": valid_vocab is ", valid_vocab,
+                ", expected at least 1");
   if (!ctx.planning() && ctx.gpu == nullptr)
-    check_indices(kOp, "targets", targets, valid_vocab, kIgnoredTarget);
+    check_indices(kCrossEntropyOp, "targets", targets, valid_vocab, kIgnoredTarget);
   run(ctx, {loss_sum, token_loss, d_logits, logits, targets, scale, valid_vocab, nullptr, 0});
 }
 

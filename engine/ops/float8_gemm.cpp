@@ -7,29 +7,30 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kOp = "float8_gemm";
+constexpr const char* kFloat8Op = "float8_gemm";
 constexpr int64_t kAligned = 16;  // bytes, and codes
 constexpr int64_t kRowsOfGroups = 4;
 
 bool in_groups(const Float8Matrix& m) { return m.scaling != Float8Scaling::kTensor; }
 
 void check_codes(const char* name, const Float8Matrix& m) {
-  TRIREME_CHECK(m.codes.rank() == 2, kOp, ": ", name, " is ", m.codes.shape(),
+  TRIREME_CHECK(m.codes.rank() == 2, kFloat8Op, ": ", name, " is ", m.codes.shape(),
                 ", expected a matrix");
-  check_operand(kOp, name, m.codes, DType::kU8, m.codes.shape());
-  check_operand(kOp, "inverse", m.inverse, DType::kF32,
+  check_operand(kFloat8Op, name, m.codes, DType::kU8, m.codes.shape());
+  check_operand(kFloat8Op, "inverse", m.inverse, DType::kF32,
                 float8_inverse_shape(m.scaling, m.codes.shape()));
 }
 
 void check_aligned(const char* name, const ConstTensor& t) {
-  TRIREME_CHECK(reinterpret_cast<uintptr_t>(t.raw()) % kAligned == 0, kOp, ": ", name, " at ",
+  TRIREME_CHECK(reinterpret_cast<uintptr_t>(t.raw()) % kAligned == 0, kFloat8Op, ": ", name, " at ",
                 reinterpret_cast<uintptr_t>(t.raw()), " does not begin at a multiple of ", kAligned,
                 " bytes");
 }
 
 void check_scalings(const Float8Matrix& a, const Float8Matrix& b) {
-  TRIREME_CHECK(in_groups(a) == in_groups(b), kOp, ": one operand has one scale, the other many");
-  TRIREME_CHECK(a.scaling != Float8Scaling::kBlock || b.scaling != Float8Scaling::kBlock, kOp,
+  TRIREME_CHECK(in_groups(a) == in_groups(b), kFloat8Op,
+                ": one operand has one scale, the other many");
+  TRIREME_CHECK(a.scaling != Float8Scaling::kBlock || b.scaling != Float8Scaling::kBlock, kFloat8Op,
                 ": A and B both have scales of blocks");
   if (!in_groups(a)) return;
   check_aligned("A's inverse", a.inverse);
@@ -43,12 +44,13 @@ void check_product(const Tensor& c, const Float8Matrix& a, const Float8Matrix& b
   check_codes("A", a);
   check_codes("B", b);
   const int64_t n = b.codes.size(0), k = b.codes.size(1);
-  TRIREME_CHECK(a.codes.size(1) == k, kOp, ": A is ", a.codes.shape(), ", B is ", b.codes.shape());
-  check_shape(kOp, "C", c, {a.codes.size(0), n});
-  check_contiguous(kOp, "C", c);
+  TRIREME_CHECK(a.codes.size(1) == k, kFloat8Op, ": A is ", a.codes.shape(), ", B is ",
+                b.codes.shape());
+  check_shape(kFloat8Op, "C", c, {a.codes.size(0), n});
+  check_contiguous(kFloat8Op, "C", c);
   TRIREME_CHECK(c.dtype() == DType::kBF16 || c.dtype() == DType::kF32 || c.dtype() == DType::kF64,
-                kOp, ": C is ", c.dtype(), ", expected bfloat16, float32 or float64");
-  TRIREME_CHECK(a.format == Float8Format::kE4M3 || b.format == Float8Format::kE4M3, kOp,
+                kFloat8Op, ": C is ", c.dtype(), ", expected bfloat16, float32 or float64");
+  TRIREME_CHECK(a.format == Float8Format::kE4M3 || b.format == Float8Format::kE4M3, kFloat8Op,
                 ": A and B are both E5M2");
   if (k <= 0 || k % kAligned != 0 || n % kAligned != 0)
     fail_input("a product of 8-bit floats (", c.size(0), ", ", k, ") x (", k, ", ", n,

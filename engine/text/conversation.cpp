@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 size_t end_of_character(std::string_view text, size_t at) {
   do ++at;
@@ -32,16 +32,16 @@ std::string marked(const std::string& text, const Trie& specials) {
 }
 
 // All strings in it, names of members too.
-Json marked(const Json& value, const Trie& specials) {
+OrderedJson marked(const OrderedJson& value, const Trie& specials) {
   if (value.is_string()) return marked(value.get_ref<const std::string&>(), specials);
   if (value.is_array()) {
-    Json out = Json::array();
-    for (const Json& item : value) out.push_back(marked(item, specials));
+    OrderedJson out = OrderedJson::array();
+    for (const OrderedJson& item : value) out.push_back(marked(item, specials));
     return out;
   }
   if (!value.is_object()) return value;
   // Names that differ still do: no look-up, which would take the square of their number.
-  Json::object_t out;
+  OrderedJson::object_t out;
   for (const auto& [name, item] : value.items())
     out.push_back({marked(name, specials), marked(item, specials)});
   return out;
@@ -73,26 +73,26 @@ void take_out_marks(WrittenConversation& written) {
 }
 
 // Data sets hold tools as text, because their columns have one type.
-void read_tools(Json& variables) {
+void read_tools(OrderedJson& variables) {
   const auto found = variables.find("tools");
   if (found == variables.end() || !found->is_string()) return;
-  Json& tools = *found;
+  OrderedJson& tools = *found;
   const auto text = tools.get<std::string>();
-  tools = text.empty() ? Json()
-                       : parse_strict_json<Json>(text, "\"tools\"",
-                                                 {.keys_per_object = 4096, .long_integers = true});
+  tools = text.empty() ? OrderedJson()
+                       : parse_strict_json<OrderedJson>(
+                             text, "\"tools\"", {.keys_per_object = 4096, .long_integers = true});
   if (!tools.is_array() && !tools.is_null()) fail_input("\"tools\" is the text of no list");
 }
 
 // The list of messages without members that are null, as transformers drop them: clients write "content": null beside
 // tool calls, and a template would write it out as "None".
-void read_messages(Json& variables) {
+void read_messages(OrderedJson& variables) {
   const auto found = variables.find("messages");
   if (found == variables.end()) return;
   if (!found->is_array()) fail_input("\"messages\" is no list of messages");
-  for (Json& message : *found) {
+  for (OrderedJson& message : *found) {
     if (!message.is_object()) fail_input("\"messages\" holds what is no object");
-    Json::object_t kept;
+    OrderedJson::object_t kept;
     for (auto& [name, value] : message.items())
       if (!value.is_null()) kept.push_back({name, std::move(value)});
     message = std::move(kept);
@@ -101,8 +101,8 @@ void read_messages(Json& variables) {
 
 }  // namespace
 
-std::string unused_noncharacter(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string unused_noncharacter(const OrderedJson& value) {
+  const std::string text = value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   for (char last = '\x90'; last <= '\xAF'; ++last) {
     std::string mark = {'\xEF', '\xB7', last};
     if (text.find(mark) == std::string::npos) return mark;
@@ -137,11 +137,11 @@ ConversationWriter::ConversationWriter(const ChatTemplate& chat, const Tokenizer
       tokenizer_(tokenizer),
       specials_(as_markup ? Trie() : special_tokens(tokenizer)) {}
 
-WrittenConversation ConversationWriter::write(Json variables) const {
+WrittenConversation ConversationWriter::write(OrderedJson variables) const {
   read_messages(variables);
   read_tools(variables);
   // A mark is put into what spells a special token, and found again in what the template made of it.
-  Json given = marked(variables, specials_);
+  OrderedJson given = marked(variables, specials_);
   const auto set_own = [&](const char* name, int32_t id) {
     if (variables.contains(name))
       given[name] = variables[name];
@@ -156,7 +156,7 @@ WrittenConversation ConversationWriter::write(Json variables) const {
 }
 
 int32_t ConversationWriter::end_of_turn() const {
-  const std::string said = unused_noncharacter(Json());
+  const std::string said = unused_noncharacter(OrderedJson());
   std::string text;
   try {
     text =

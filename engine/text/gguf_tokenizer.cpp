@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 using Type = SentencePieces::Type;
 constexpr const char* kWhole = "tokenizer.huggingface.json";
 constexpr int64_t kMaxTokenizerBytes = 256 << 20;
-constexpr JsonLimits kLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
+constexpr JsonLimits kGgufJsonLimits = {.depth = 32, .keys_per_object = size_t{1} << 22};
 
 // How llama.cpp calls the ways to cut words: an expression, after which the alphabet of bytes is used.
 struct Cut {
@@ -41,14 +41,14 @@ constexpr Cut kCuts[] = {
      true, false, false}};
 
 // What both kinds of tokenizer say.
-struct Words {
+struct GgufWords {
   std::vector<std::string> tokens;
   std::vector<int64_t> types;
   int64_t bos = -1, eos = -1;
 };
 
-Words words_of(const GgufFile& file) {
-  Words words;
+GgufWords words_of(const GgufFile& file) {
+  GgufWords words;
   words.tokens = file.get<std::vector<std::string>>("tokenizer.ggml.tokens").value_or(words.tokens);
   if (words.tokens.empty() || std::ssize(words.tokens) > kMaxVocabulary)
     fail_input(file.path(), ": tokenizer.ggml.tokens holds ", words.tokens.size(), " tokens");
@@ -68,11 +68,11 @@ Words words_of(const GgufFile& file) {
   return words;
 }
 
-Json named(const Words& words, int64_t id) {
+Json named(const GgufWords& words, int64_t id) {
   return id < 0 ? Json() : Json(words.tokens[static_cast<size_t>(id)]);
 }
 
-std::string config_of(const Words& words) {
+std::string config_of(const GgufWords& words) {
   return Json{{"bos_token", named(words, words.bos)}, {"eos_token", named(words, words.eos)}}
       .dump();
 }
@@ -116,7 +116,7 @@ bool adds_eos(const GgufFile& file) {
 }
 
 // What stands around a text, as a post-processor of a tokenizer.json; null for nothing.
-Json around_of(const Words& words, bool bos, bool eos) {
+Json around_of(const GgufWords& words, bool bos, bool eos) {
   Json single = Json::array(), tokens = Json::object();
   const auto add = [&](int64_t id) {
     single.push_back({{"SpecialToken", {{"id", named(words, id)}, {"type_id", 0}}}});
@@ -150,7 +150,7 @@ Json added_token(size_t id, const std::string& token, bool special) {
 }
 
 // The tokenizer.json that says the same.
-Json byte_level(const GgufFile& file, const Words& words) {
+Json byte_level(const GgufFile& file, const GgufWords& words) {
   const Cut& cut = cut_of(file);
   check_texts(file, "tokenizer.ggml.tokens", words.tokens);
   Json vocabulary = Json::object(), added = Json::array();
@@ -197,7 +197,7 @@ struct SentencePieceFile {
 };
 
 // The model that says the same.
-SentencePieceFile sentencepiece(const GgufFile& file, const Words& words) {
+SentencePieceFile sentencepiece(const GgufFile& file, const GgufWords& words) {
   const auto scores =
       file.get<std::vector<double>>("tokenizer.ggml.scores").value_or(std::vector<double>());
   if (scores.size() != words.tokens.size())
@@ -218,7 +218,7 @@ SentencePieceFile sentencepiece(const GgufFile& file, const Words& words) {
 }
 
 // What both kinds write, tokens filled up to the rows of the model's table.
-GgufMetadata metadata_of(const char* model, const Tokenizer& tokenizer, Words words,
+GgufMetadata metadata_of(const char* model, const Tokenizer& tokenizer, GgufWords words,
                          int64_t vocab_size) {
   for (int64_t id = std::ssize(words.tokens); id < vocab_size; ++id) {
     words.tokens.push_back(concat("[PAD", id, "]"));
@@ -241,7 +241,7 @@ GgufMetadata metadata_of(const char* model, const Tokenizer& tokenizer, Words wo
 GgufMetadata from_sentencepiece(const std::string& path, int64_t vocab_size) {
   const SentencePieces parts = take_apart(read_small_file(path, kMaxTokenizerBytes), path);
   if (!parts.pairs || parts.maps_characters || parts.removes_extra_spaces) return {};
-  Words words;
+  GgufWords words;
   std::vector<double> scores;
   for (const SentencePieces::Piece& piece : parts.pieces) {
     words.tokens.push_back(piece.text);
@@ -287,7 +287,7 @@ const Cut* cut_of(const Json& json) {
 
 GgufMetadata from_json(const std::string& path, int64_t vocab_size) {
   const std::string text = read_small_file(path, kMaxTokenizerBytes);
-  const auto json = parse_strict_json<Json>(text, path, kLimits);
+  const auto json = parse_strict_json<Json>(text, path, kGgufJsonLimits);
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(path);
   const Cut* cut = cut_of(json);
   const Json model = json.value("model", Json());
@@ -299,7 +299,7 @@ GgufMetadata from_json(const std::string& path, int64_t vocab_size) {
     out[kWhole] = text;
     return out;
   }
-  Words words;
+  GgufWords words;
   std::set<int64_t> special, added;
   for (const Json& token : json.value("added_tokens", Json::array()))
     (token.value("special", false) ? special : added).insert(token.value("id", int64_t{-1}));
@@ -330,7 +330,7 @@ std::unique_ptr<Tokenizer> load_gguf_tokenizer(const std::string& path) {
     return parse_tokenizer_json(*whole, model.has_value() ? config_of(words_of(file)) : "", path);
   if (!model.has_value()) fail_input(path, ": has no tokenizer; give --tokenizer");
   if (*model == "gpt2") {
-    const Words words = words_of(file);
+    const GgufWords words = words_of(file);
     return parse_tokenizer_json(byte_level(file, words).dump(), config_of(words), path);
   }
   if (*model == "llama") {
@@ -359,7 +359,7 @@ GgufTokenizerFiles gguf_tokenizer_files(const std::string& path) {
   } else if (model.value_or("") == "gpt2") {
     out.emplace_back("tokenizer.json", byte_level(file, words_of(file)).dump());
   } else {
-    const Words words = words_of(file);
+    const GgufWords words = words_of(file);
     SentencePieceFile pieces = sentencepiece(file, words);
     out.emplace_back("tokenizer.model", std::move(pieces.model));
     config["tokenizer_class"] = "LlamaTokenizer";

@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581 stands for a space in pieces
 constexpr int64_t kMaxModelBytes = 256 << 20;
 // The library works on 32-bit sizes and needs many times the text's bytes.
-constexpr size_t kMaxTextBytes = size_t{1} << 30;
+constexpr size_t kMaxSentencePieceBytes = size_t{1} << 30;
 // Longer texts are encoded in pieces of about this size where the model allows it.
 constexpr size_t kPieceBytes = 64 << 10;
 
@@ -98,9 +98,9 @@ class SentencePieceTokenizer : public Tokenizer {
   // bos before a text, where the model has one, is what models of this kind are trained with.
   std::vector<int32_t> encode_text(std::string_view text,
                                    const EncodeOptions& options) const override {
-    if (text.size() > kMaxTextBytes) {
+    if (text.size() > kMaxSentencePieceBytes) {
       fail_input("a text of ", text.size(), " bytes is too long for tokenizer ", name_,
-                 "; split it into documents of at most ", kMaxTextBytes, " bytes");
+                 "; split it into documents of at most ", kMaxSentencePieceBytes, " bytes");
     }
     std::vector<int32_t> ids;
     if (options.add_special && adds_bos_ && bos_ >= 0) ids.push_back(bos_);

@@ -94,11 +94,12 @@ void check_character_map(std::string_view map, const std::string& name) {
   }
 }
 
-struct Normalizer {  // with the proto's defaults
+struct NormalizerSpec {  // with the proto's defaults
   bool maps_characters = false, adds_dummy_prefix = true, removes_extra_spaces = true;
 };
 
-void read_normalizer(std::string_view message, const std::string& name, Normalizer& normalizer) {
+void read_normalizer(std::string_view message, const std::string& name,
+                     NormalizerSpec& normalizer) {
   for (FieldReader reader(message, name); reader.next();) {
     if (reader.field == kCharacterMap) {
       check_character_map(reader.bytes, name);
@@ -112,7 +113,7 @@ void read_normalizer(std::string_view message, const std::string& name, Normaliz
 }  // namespace
 
 SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::string& name) {
-  Normalizer normalizer, denormalizer;
+  NormalizerSpec normalizer, denormalizer;
   bool space_as_suffix = false;
   for (FieldReader reader(model, name); reader.next();) {
     if (reader.field == kNormalizerSpec) read_normalizer(reader.bytes, name, normalizer);
@@ -180,7 +181,7 @@ SentencePieces take_apart(std::string_view model, const std::string& name) {
   parts.unknown = 0;
   parts.bos = 1;
   parts.eos = 2;
-  Normalizer normalizer;
+  NormalizerSpec normalizer;
   for (FieldReader reader(model, name); reader.next();) {
     if (reader.field == 1) parts.pieces.push_back(read_piece(reader.bytes, name));
     if (reader.field == kNormalizerSpec) read_normalizer(reader.bytes, name, normalizer);

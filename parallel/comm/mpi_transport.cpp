@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 // Between looks at posted messages when somebody waits for one.
-constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kMpiNap = std::chrono::microseconds(50);
 
 // MPI counts are int; longer messages travel as several pieces with one tag, which stay in order.
 constexpr int64_t kPiece = int64_t{1} << 30;
@@ -78,7 +78,7 @@ class MpiTransport final : public Transport {
       flight.message->done(loss);
       return true;
     });
-    return flights_.empty() ? std::chrono::microseconds() : kNap;
+    return flights_.empty() ? std::chrono::microseconds() : kMpiNap;
   }
 
   void finish() override {

@@ -10,12 +10,12 @@ namespace {
 
 // Large enough that the two waits of a piece do not count, small enough that the caller's piece is
 // still in the processor's caches when its reduced form comes back (docs/communication.md).
-constexpr int64_t kPiece = int64_t{1} << 19;
+constexpr int64_t kReducePiece = int64_t{1} << 19;
 // With more ranks than cores every wait costs a change of context, so there should be fewer.
 constexpr int64_t kCrowdedPiece = int64_t{1} << 21;
 
 int64_t slot_bytes(const RankState& state) {
-  const int64_t wanted = state.crowded ? kCrowdedPiece : kPiece;
+  const int64_t wanted = state.crowded ? kCrowdedPiece : kReducePiece;
   return round_up(
       std::clamp<int64_t>(wanted, 64, std::max<int64_t>(64, state.options.window_bytes)), 64);
 }

@@ -28,7 +28,7 @@ LossCause cause_of(char letter) {
 
 // A peer is asked after when it has been silent for this long, and a machine that acknowledges nothing
 // for as long is mute.
-constexpr double kSuspicious = 2;
+constexpr double kSuspiciousLink = 2;
 
 }  // namespace
 
@@ -113,7 +113,7 @@ void PeerLinks::look(double counted, Liveness& liveness) {
       liveness.report_lost(concat(liveness.who(peer.world_rank), " was ended by SIGTERM"),
                            LossCause::kDied);
     }
-    if (!watched(peer) || peer.silent < kSuspicious) continue;
+    if (!watched(peer) || peer.silent < kSuspiciousLink) continue;
     look_at_machine(peer, counted);
     look_at_silent(peer, liveness);
   }
@@ -127,12 +127,12 @@ void PeerLinks::look_at_machine(Peer& peer, double counted) {
   const bool answers = pending == 0 || acknowledged > peer.acknowledged;
   peer.acknowledged = acknowledged;
   peer.mute = answers ? 0 : peer.mute + counted;
-  if (peer.mute >= kSuspicious) peer.mute_until = peer.silent;
+  if (peer.mute >= kSuspiciousLink) peer.mute_until = peer.silent;
 }
 
 // After a mute time the process is given as long as at first: its beats are sent again only later.
 void PeerLinks::look_at_silent(const Peer& peer, Liveness& liveness) {
-  const bool answers = peer.mute < kSuspicious;
+  const bool answers = peer.mute < kSuspiciousLink;
   const bool unanswered = answers && peer.silent - peer.mute_until >= kUnansweredSeconds;
   if (!unanswered && peer.silent < kHangsSeconds) return;
   const double seconds = std::round(peer.silent * 10) / 10;

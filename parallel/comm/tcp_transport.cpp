@@ -19,7 +19,7 @@ namespace trireme {
 namespace {
 
 // Between looks at posted messages when somebody waits for one.
-constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kTcpNap = std::chrono::microseconds(50);
 constexpr int64_t kStored = 1 << 16;            // longest message that is always taken in
 constexpr int64_t kLongest = int64_t{1} << 40;  // a longer one is not ours
 
@@ -126,7 +126,7 @@ class TcpTransport final : public Transport {
     } catch (...) {
       fail_posted(std::current_exception());
     }
-    return in_.empty() && out_.empty() ? std::chrono::microseconds() : kNap;
+    return in_.empty() && out_.empty() ? std::chrono::microseconds() : kTcpNap;
   }
 
   void tell_lost() noexcept override {

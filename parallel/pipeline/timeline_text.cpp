@@ -85,7 +85,7 @@ std::string number(double value) {
   return buffer;
 }
 
-std::string percent(double share) {
+std::string percent_text(double share) {
   char buffer[32];
   std::snprintf(buffer, sizeof buffer, "%.1f %%", 100 * std::max(0.0, share));
   return buffer;
@@ -152,16 +152,16 @@ std::string timeline_table(const Schedule& schedule, const StageTimes& times,
     const double idle = timeline.idle(r);
     const double share = timeline.makespan > 0 ? idle / timeline.makespan : 0;
     out += concat(padded(std::to_string(r), 4), padded(number(rank.busy), kColumn),
-                  padded(number(idle), kColumn), padded(percent(share), kColumn),
+                  padded(number(idle), kColumn), padded(percent_text(share), kColumn),
                   padded(number(rank.idle_inside), kColumn),
                   padded(std::to_string(rank.peak_in_flight), 17), "\n");
   }
-  out += concat("\nbubble ", percent(timeline.idle_of_total()), " of the time, ",
-                percent(timeline.idle_of_ideal()), " of the work; makespan ",
+  out += concat("\nbubble ", percent_text(timeline.idle_of_total()), " of the time, ",
+                percent_text(timeline.idle_of_ideal()), " of the work; makespan ",
                 number(timeline.makespan), "\n");
   const bool differs = timeline.idle_inside_of_total() + 1e-3 < timeline.idle_of_total();
   if (differs && idle_formula(schedule, times, 0).inside) {
-    out += concat("       ", percent(timeline.idle_inside_of_total()),
+    out += concat("       ", percent_text(timeline.idle_inside_of_total()),
                   " when no rank waits for the others at the end (own idle)\n");
   }
   return out;

@@ -51,7 +51,7 @@ void add_conversation_fields(FieldTable<ChatFields>& t) {
   t.unavailable("echo", {"false"}, "use /v1/completions");
 }
 
-FieldTable<ChatFields> make_table() {
+FieldTable<ChatFields> make_chat_table() {
   using R = ChatFields;
   FieldTable<R> t;
   t.string("model", &R::model, "The model's id, as /v1/models lists it.")
@@ -83,8 +83,8 @@ FieldTable<ChatFields> make_table() {
   return t;
 }
 
-const FieldTable<ChatFields>& table() {
-  static const FieldTable<ChatFields> made = make_table();
+const FieldTable<ChatFields>& chat_table() {
+  static const FieldTable<ChatFields> made = make_chat_table();
   return made;
 }
 
@@ -124,12 +124,12 @@ void read_tool_choice(ChatFields& r) {
 
 }  // namespace
 
-const std::vector<Field>& chat_fields() { return table().fields(); }
+const std::vector<Field>& chat_fields() { return chat_table().fields(); }
 
 ChatRequest parse_chat(std::string_view body, const RequestLimits& limits) {
   const ApiJson object = parse_body(body, limits.json_depth);
   ChatFields r;
-  table().read(object, r, r.unknown);
+  chat_table().read(object, r, r.unknown);
   check_generation(r, object, limits);
   if (r.n > limits.sequences) fail_field("n", "n must be <= ", limits.sequences);
   if (r.top_logprobs > 0 && !r.logprobs)

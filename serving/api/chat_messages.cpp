@@ -12,7 +12,8 @@ constexpr size_t kMostTools = 128, kMostToolBytes = 64 << 10, kMostName = 64;
 constexpr size_t kMostToolCalls = 128;
 constexpr int kArgumentsDepth = 32;
 
-[[noreturn]] void fail_type(const std::string& param, const char* wanted, const ApiJson& value) {
+[[noreturn]] void fail_message_type(const std::string& param, const char* wanted,
+                                    const ApiJson& value) {
   throw ApiError(400, concat(param, " must be ", wanted, ", not ", type_words(value)), param,
                  "invalid_type");
 }
@@ -27,7 +28,7 @@ const std::string& text_member(const ApiJson& object, const char* name, const st
   const std::string param = concat(where, ".", name);
   const ApiJson* value = member(object, name);
   if (value == nullptr) throw ApiError(400, concat(param, " is required"), param, "missing_field");
-  if (!value->is_string()) fail_type(param, "a string", *value);
+  if (!value->is_string()) fail_message_type(param, "a string", *value);
   return value->get_ref<const std::string&>();
 }
 
@@ -35,7 +36,7 @@ std::string joined_parts(const ApiJson& parts, const std::string& param) {
   std::string out;
   bool first = true;
   for (const ApiJson& part : parts) {
-    if (!part.is_object()) fail_type(param, "a string or an array of parts", part);
+    if (!part.is_object()) fail_message_type(param, "a string or an array of parts", part);
     const std::string& type = text_member(part, "type", param);
     if (type != "text" && type != "refusal")
       fail_unavailable(param, param, ": parts of type \"", type.substr(0, 40),
@@ -57,7 +58,7 @@ ApiJson content_of(const ApiJson& message, const std::string& where, bool may_be
   }
   if (content->is_string()) return *content;
   if (content->is_array()) return joined_parts(*content, param);
-  fail_type(param, "a string or an array of parts", *content);
+  fail_message_type(param, "a string or an array of parts", *content);
 }
 
 bool is_tool_name(const std::string& name) {
@@ -69,7 +70,7 @@ bool is_tool_name(const std::string& name) {
 }
 
 ApiJson read_tool_call(const ApiJson& call, const std::string& where) {
-  if (!call.is_object()) fail_type(where, "an object", call);
+  if (!call.is_object()) fail_message_type(where, "an object", call);
   const ApiJson* function = member(call, "function");
   const std::string param = concat(where, ".function");
   if (function == nullptr || !function->is_object()) fail_field(param, param, " must be an object");
@@ -88,7 +89,7 @@ ApiJson read_tool_call(const ApiJson& call, const std::string& where) {
 }
 
 ApiJson read_tool_calls(const ApiJson& calls, const std::string& where) {
-  if (!calls.is_array()) fail_type(where, "an array", calls);
+  if (!calls.is_array()) fail_message_type(where, "an array", calls);
   if (calls.size() > kMostToolCalls)
     fail_field(where, where, " has ", calls.size(), " entries, at most ", kMostToolCalls,
                " are allowed");
@@ -99,7 +100,7 @@ ApiJson read_tool_calls(const ApiJson& calls, const std::string& where) {
 }
 
 ApiJson read_message(const ApiJson& message, const std::string& where) {
-  if (!message.is_object()) fail_type(where, "an object", message);
+  if (!message.is_object()) fail_message_type(where, "an object", message);
   constexpr std::array kRoles = {"developer", "system", "user", "assistant", "tool", "function"};
   std::string role = text_member(message, "role", where);
   if (std::find(kRoles.begin(), kRoles.end(), role) == kRoles.end())
@@ -134,7 +135,7 @@ ApiJson read_tools(const ApiJson& tools, std::set<std::string>& names) {
   ApiJson out = ApiJson::array();
   for (const ApiJson& tool : tools) {
     const std::string where = concat("tools[", out.size(), "]");
-    if (!tool.is_object()) fail_type(where, "an object", tool);
+    if (!tool.is_object()) fail_message_type(where, "an object", tool);
     if (text_member(tool, "type", where) != "function")
       fail_unavailable(concat(where, ".type"), where, ".type must be \"function\"");
     const ApiJson* function = member(tool, "function");
@@ -151,7 +152,7 @@ ApiJson read_tools(const ApiJson& tools, std::set<std::string>& names) {
       kept["description"] = text_member(*function, "description", concat(where, ".function"));
     if (const ApiJson* parameters = member(*function, "parameters"); parameters != nullptr) {
       if (!parameters->is_object())
-        fail_type(concat(where, ".function.parameters"), "an object", *parameters);
+        fail_message_type(concat(where, ".function.parameters"), "an object", *parameters);
       kept["parameters"] = *parameters;
     }
     names.insert(name);
@@ -169,7 +170,7 @@ void add_template_variables(const ApiJson& kwargs, ApiJson& variables) {
         variables.contains(name))
       fail_field(param, param, " is not the request's to say");
     if (!value.is_boolean() && !value.is_number() && !value.is_string())
-      fail_type(param, "true, false, a number or a string", value);
+      fail_message_type(param, "true, false, a number or a string", value);
     if (value.is_string() && value.get_ref<const std::string&>().size() > 256)
       fail_field(param, param, " has more than 256 bytes");
     variables[name] = value;

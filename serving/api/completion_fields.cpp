@@ -10,7 +10,7 @@ constexpr char kPromptShape[] =
     R"({"type":"array","minItems":1,"items":{"type":"array","minItems":1,)"
     R"("items":{"type":"integer","minimum":0}}}]})";
 
-FieldTable<CompletionRequest> make_table() {
+FieldTable<CompletionRequest> make_completion_table() {
   using R = CompletionRequest;
   FieldTable<R> t;
   t.string("model", &R::model, "The model's id, as /v1/models lists it.")
@@ -42,20 +42,20 @@ FieldTable<CompletionRequest> make_table() {
   return t;
 }
 
-const FieldTable<CompletionRequest>& table() {
-  static const FieldTable<CompletionRequest> made = make_table();
+const FieldTable<CompletionRequest>& completion_table() {
+  static const FieldTable<CompletionRequest> made = make_completion_table();
   return made;
 }
 
 }  // namespace
 
-const std::vector<Field>& completion_fields() { return table().fields(); }
+const std::vector<Field>& completion_fields() { return completion_table().fields(); }
 
 CompletionRequest parse_completion(std::string_view body, const RequestLimits& limits) {
   const ApiJson object = parse_body(body, limits.json_depth);
   CompletionRequest request;
   request.max_tokens = 16;
-  table().read(object, request, request.unknown);
+  completion_table().read(object, request, request.unknown);
   check_generation(request, object, limits);
   if (request.best_of != 0 && request.best_of < request.n)
     fail_field("best_of", "best_of must be >= n, which is ", request.n);

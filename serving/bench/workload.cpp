@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int64_t kMostFileBytes = int64_t{4} << 30;
 // Of English words whose spelling behind a space is one token of nearly every vocabulary.
@@ -23,20 +23,20 @@ constexpr std::array<const char*, 16> kWords = {"the",  "of",   "and", "to",   "
                                                 "this", "have", "or",  "one"};
 
 struct PromptText {
-  Json value;  // a text, tokens, or messages
+  OrderedJson value;  // a text, tokens, or messages
   int64_t input_tokens = 0;
   int64_t output_tokens = 0;  // 0: as all
 };
 
-Json as_messages(const std::string& text) {
-  return Json::array({Json{{"role", "user"}, {"content", text}}});
+OrderedJson as_messages(const std::string& text) {
+  return OrderedJson::array({OrderedJson{{"role", "user"}, {"content", text}}});
 }
 
 PromptText random_prompt(const WorkloadOptions& options, uint64_t number,
                          const std::string& stream) {
   const RandomKey shared{options.seed, stream_id("prefix of " + stream)};
   const RandomKey own{options.seed, stream_id("prompts of " + stream)};
-  PromptText out{.value = Json::array(), .input_tokens = options.input_tokens};
+  PromptText out{.value = OrderedJson::array(), .input_tokens = options.input_tokens};
   std::string words;
   for (int64_t i = 0; i < options.input_tokens; ++i) {
     const auto at = static_cast<uint64_t>(i);
@@ -63,7 +63,7 @@ std::string_view text_of(const MappedFile& file, const WorkloadOptions& options)
 }
 
 // A member that is a string; "" otherwise.
-std::string string_of(const Json& object, const char* name) {
+std::string string_of(const OrderedJson& object, const char* name) {
   if (!object.is_object()) return "";
   const auto at = object.find(name);
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
@@ -71,38 +71,38 @@ std::string string_of(const Json& object, const char* name) {
 
 std::vector<PromptText> sharegpt_prompts(const WorkloadOptions& options, int64_t count) {
   const MappedFile file(options.path);
-  const Json all = parse_json_text<Json>(text_of(file, options));
+  const OrderedJson all = parse_json_text<OrderedJson>(text_of(file, options));
   if (!all.is_array())
     fail_input("--dataset-path ", options.path, ": not an array of conversations");
   std::vector<PromptText> out;
-  for (const Json& one : all) {
+  for (const OrderedJson& one : all) {
     if (std::ssize(out) == count) break;
     const auto turns = one.is_object() ? one.find("conversations") : one.end();
     if (turns == one.end() || !turns->is_array() || turns->size() < 2) continue;
     const std::string said = string_of((*turns)[0], "value");
     if (said.empty()) continue;
-    out.push_back({.value = options.chat ? as_messages(said) : Json(said)});
+    out.push_back({.value = options.chat ? as_messages(said) : OrderedJson(said)});
   }
   return out;
 }
 
-PromptText custom_prompt(const Json& line, const WorkloadOptions& options,
+PromptText custom_prompt(const OrderedJson& line, const WorkloadOptions& options,
                          const std::string& where) {
   PromptText out;
-  const auto member = [&](const char* name) -> const Json* {
+  const auto member = [&](const char* name) -> const OrderedJson* {
     const auto at = line.find(name);
     return at == line.end() ? nullptr : &*at;
   };
   if (!line.is_object()) fail_input(where, ": not a JSON object");
-  if (const Json* messages = member("messages"); messages != nullptr && options.chat) {
+  if (const OrderedJson* messages = member("messages"); messages != nullptr && options.chat) {
     if (!messages->is_array()) fail_input(where, ": \"messages\" is not an array");
     out.value = *messages;
   } else if (const std::string prompt = string_of(line, "prompt"); !prompt.empty()) {
-    out.value = options.chat ? as_messages(prompt) : Json(prompt);
+    out.value = options.chat ? as_messages(prompt) : OrderedJson(prompt);
   } else {
     fail_input(where, ": there is no \"prompt\"", options.chat ? " and no \"messages\"" : "");
   }
-  if (const Json* tokens = member("output_tokens"); tokens != nullptr)
+  if (const OrderedJson* tokens = member("output_tokens"); tokens != nullptr)
     out.output_tokens = strict_size(*tokens, where + ": \"output_tokens\"");
   return out;
 }
@@ -117,13 +117,14 @@ std::vector<PromptText> custom_prompts(const WorkloadOptions& options, int64_t c
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string where = concat("--dataset-path ", options.path, ", line ", number);
-    out.push_back(custom_prompt(parse_strict_json<Json>(line, where), options, where));
+    out.push_back(custom_prompt(parse_strict_json<OrderedJson>(line, where), options, where));
   }
   return out;
 }
 
-std::string body_of(const WorkloadOptions& options, const PromptText& prompt, const Json& extra) {
-  Json body = {{"model", options.model}};
+std::string body_of(const WorkloadOptions& options, const PromptText& prompt,
+                    const OrderedJson& extra) {
+  OrderedJson body = {{"model", options.model}};
   body[options.chat ? "messages" : "prompt"] = prompt.value;
   body["max_tokens"] = prompt.output_tokens > 0 ? prompt.output_tokens : options.output_tokens;
   body["temperature"] = 0;
@@ -136,7 +137,7 @@ std::string body_of(const WorkloadOptions& options, const PromptText& prompt, co
     else
       body[name] = value;
   }
-  return body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 // Numbers of one stream after the other.
@@ -168,9 +169,9 @@ class Draws {
 
 std::vector<LoadRequest> make_requests(const WorkloadOptions& options, int64_t count,
                                        const std::string& stream) {
-  Json extra = Json::object();
+  OrderedJson extra = OrderedJson::object();
   if (!options.extra_body.empty())
-    extra = parse_strict_json<Json>(options.extra_body, "--extra-body");
+    extra = parse_strict_json<OrderedJson>(options.extra_body, "--extra-body");
   if (!extra.is_object()) fail_input("--extra-body ", options.extra_body, ": not a JSON object");
   std::vector<PromptText> from_file;
   const bool random = options.dataset == "random";

@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLook{50};
+constexpr milliseconds kSupervisorLook{50};
 constexpr milliseconds kMeeting{120'000};
 constexpr milliseconds kEnding{5000};
 constexpr milliseconds kLastWords{3000};  // ranks that cannot load say why, one after the other
@@ -284,7 +284,7 @@ void RankSupervisor::meet(Group& group, SideListener& listener) {
   for (int missing = config_.ranks; missing > 0 && !stopping();) {
     if (const std::string ended = group.processes->ended(); !ended.empty()) fail_lost(ended);
     if (Clock::now() > end) fail_lost(concat(missing, " ranks have not come"));
-    const auto guest = listener.accept(kLook);
+    const auto guest = listener.accept(kSupervisorLook);
     if (guest == nullptr || guest->rank < 0 || guest->rank >= config_.ranks) continue;
     const auto rank = static_cast<size_t>(guest->rank);
     if (group.channels[rank] != nullptr) continue;
@@ -303,7 +303,7 @@ void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
     ready.push_back({channel == nullptr ? -1 : channel->fd(), POLLIN, 0});
   auto looked = Clock::now();
   while (!stopping()) {
-    ::poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
+    ::poll(ready.data(), ready.size(), static_cast<int>(kSupervisorLook.count()));
     for (size_t rank = 0; rank < ready.size(); ++rank) {
       if (ready[rank].revents == 0) continue;
       watch.heard(rank);
@@ -316,7 +316,7 @@ void RankSupervisor::watch(const std::shared_ptr<Group>& group) {
                         group->on_this_machine ? kServingHere : kServingElsewhere, Clock::now());
       say_ready(group);
     }
-    if (Clock::now() - looked < kLook) continue;
+    if (Clock::now() - looked < kSupervisorLook) continue;
     looked = Clock::now();
     if (const std::string ended = group->processes->ended(); !ended.empty()) fail_lost(ended);
     if (const std::string lost = watch.look(looked); !lost.empty()) fail_lost(lost);

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) {
+std::span<const std::byte> weight_bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text));
 }
 
@@ -118,7 +118,7 @@ void WeightsFollower::stage(uint64_t number, const StageRequest& request) {
     why = cut(error.what());
     if (why.empty()) why = "no word";
   }
-  leader_.send(MessageKind::kStaged, number, bytes_of(why));
+  leader_.send(MessageKind::kStaged, number, weight_bytes_of(why));
 }
 
 void Followers::send(MessageKind kind, uint64_t number, std::span<const std::byte> payload) {

@@ -9,8 +9,8 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr int64_t kMostRepeats = 10'000;
-const CharSet kDigits = {{'0', '9'}};
+constexpr int64_t kMaxRegexRepeats = 10'000;
+const CharSet kRegexDigits = {{'0', '9'}};
 const CharSet kWords = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
 const CharSet kSpaces = {{'\t', '\r'}, {' ', ' '}};
 // What some dialect takes for space: none of it is in \S, nor in [^\s].
@@ -25,9 +25,10 @@ int hex_value(uint32_t c) {
   return c >= 'A' && c <= 'F' ? static_cast<int>(c - 'A' + 10) : -1;
 }
 
-class Parser {
+class RegexParser {
  public:
-  Parser(Grammar& grammar, std::string_view text, RegexUse use) : grammar_(grammar), use_(use) {
+  RegexParser(Grammar& grammar, std::string_view text, RegexUse use)
+      : grammar_(grammar), use_(use) {
     for (size_t at = 0; at < text.size();) chars_.push_back(next_char(text, at));
   }
 
@@ -108,7 +109,7 @@ class Parser {
     const size_t begin = at_;
     for (; at_ < chars_.size() && chars_[at_] >= '0' && chars_[at_] <= '9'; ++at_) {
       value = value * 10 + (chars_[at_] - '0');
-      if (value > kMostRepeats) fail("a repetition of more than 10000 times");
+      if (value > kMaxRegexRepeats) fail("a repetition of more than 10000 times");
     }
     return at_ > begin ? std::optional(value) : std::nullopt;
   }
@@ -184,8 +185,8 @@ class Parser {
     const uint32_t c = next();
     const auto one = [](uint32_t is) { return CharSet{{is, is}}; };
     switch (c) {
-      case 'd': return kDigits;
-      case 'D': return complement(kDigits);
+      case 'd': return kRegexDigits;
+      case 'D': return complement(kRegexDigits);
       case 'w': return kWords;
       case 'W': return complement(kWords);
       case 's': return negated ? kAnySpaces : kSpaces;
@@ -263,7 +264,7 @@ uint32_t next_char(std::string_view text, size_t& at) {
 }
 
 Grammar::Node regex_grammar(Grammar& grammar, std::string_view expression, RegexUse use) {
-  return Parser(grammar, expression, use).parse();
+  return RegexParser(grammar, expression, use).parse();
 }
 
 }  // namespace trireme

@@ -11,16 +11,16 @@ namespace {
 
 using Node = Grammar::Node;
 
-constexpr int64_t kMostRepeats = 10'000;
+constexpr int64_t kMaxGrammarRepeats = 10'000;
 
 bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '_';
 }
 
-class Parser {
+class GrammarParser {
  public:
-  Parser(Grammar& grammar, std::string_view text) : g_(grammar), text_(text) {}
+  GrammarParser(Grammar& grammar, std::string_view text) : g_(grammar), text_(text) {}
 
   Node parse() {
     for (skip(); at_ < text_.size(); skip()) {
@@ -146,7 +146,7 @@ class Parser {
     const size_t begin = at_;
     for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
       value = value * 10 + (text_[at_] - '0');
-      if (value > kMostRepeats) fail("a repetition of more than 10000 times");
+      if (value > kMaxGrammarRepeats) fail("a repetition of more than 10000 times");
     }
     if (at_ == begin) fail("a number is missing");
     return value;
@@ -226,7 +226,7 @@ class Parser {
 }  // namespace
 
 Grammar::Node written_grammar(Grammar& grammar, std::string_view text) {
-  return Parser(grammar, text).parse();
+  return GrammarParser(grammar, text).parse();
 }
 
 }  // namespace trireme

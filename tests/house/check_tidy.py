@@ -24,16 +24,24 @@ LONGEST, TRIES = 90, 4  # seconds for one file, of which a usual one takes 5 to 
 WANTED = "16"  # older ones lack std::source_location
 
 
+def sources_of(path, build):
+    """The sources that a compiled file is made of: those it includes where it is a unit (cmake/TriremeOptions.cmake)."""
+    if not path.is_relative_to(build / "unity"):
+        return [path]
+    return [ROOT / name for name in re.findall(r'^#include "(.+)"$', path.read_text(), re.M)]
+
+
 def jobs_of(build):
     """Source -> compile command, once each: kernels are listed three times."""
     commands = {}
-    for entry in json.loads((Path(build) / "compile_commands.json").read_text()):
-        path = Path(entry["file"]).resolve()
-        if path.suffix != ".cpp":  # GCC's atomics in the one C file are not clang's
-            continue
-        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] in ("tests", "build"):
-            continue
-        commands.setdefault(path.relative_to(ROOT), entry)
+    build = Path(build).resolve()
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        for path in sources_of(Path(entry["file"]).resolve(), build):
+            if path.suffix != ".cpp":  # GCC's atomics in the one C file are not clang's
+                continue
+            if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] in ("tests", "build"):
+                continue
+            commands.setdefault(path.relative_to(ROOT), entry)
     return commands
 
 

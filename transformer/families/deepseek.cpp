@@ -10,11 +10,11 @@
 namespace trireme {
 namespace {
 
-constexpr ExpertKeys kExperts{.experts = "n_routed_experts",
-                              .experts_default = "60",
-                              .per_token_default = "4",
-                              .balance = "aux_loss_alpha",
-                              .mixed = true};
+constexpr ExpertKeys kDeepseekExperts{.experts = "n_routed_experts",
+                                      .experts_default = "60",
+                                      .per_token_default = "4",
+                                      .balance = "aux_loss_alpha",
+                                      .mixed = true};
 
 void add_router_keys(Schema& schema) {
   schema.choice("scoring_func", "softmax", {"softmax", "sigmoid"}, "scores from router logits");
@@ -22,10 +22,10 @@ void add_router_keys(Schema& schema) {
                 "how experts are chosen; noaux_tc: with a bias that balances them without a loss");
 }
 
-void add_keys(Schema& schema) {
+void add_deepseek_keys(Schema& schema) {
   add_llama_keys(schema, {.bos = "100000", .eos = "100001"});
   add_attention_bias(schema);
-  add_expert_keys(schema, kExperts);
+  add_expert_keys(schema, kDeepseekExperts);
   add_deepseek_expert_keys(schema, {.first_dense = "0",
                                     .shared_experts = "null",
                                     .groups = "1",
@@ -35,24 +35,24 @@ void add_keys(Schema& schema) {
   add_routing_keys(schema);
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_deepseek(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_attention_bias(values, config);
-  config.moe = read_expert_keys(values, kExperts);
+  config.moe = read_expert_keys(values, kDeepseekExperts);
   const std::string method = values.word("topk_method");
   config.moe.sigmoid_scores = values.word("scoring_func") == "sigmoid";
   config.moe.selection_bias = method == "noaux_tc";
   read_deepseek_expert_keys(values, method != "greedy", config.moe);
-  read_routing_keys(values, kExperts, config.moe, report);
+  read_routing_keys(values, kDeepseekExperts, config.moe, report);
   // DeepSeek-MoE's own code divides by the sum of several weights only.
   if (config.moe.experts_per_token == 1) config.moe.normalise_weights = false;
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_deepseek(const ModelConfig& config, Json& json) {
   const MoeConfig& moe = config.moe;
   write_llama_keys(config, json);
   json["attention_bias"] = config.attention_bias;
-  write_expert_keys(moe, kExperts, json);
+  write_expert_keys(moe, kDeepseekExperts, json);
   write_deepseek_expert_keys(moe, json);
   json["scoring_func"] = moe.sigmoid_scores ? "sigmoid" : "softmax";
   json["topk_method"] = moe.selection_bias ? "noaux_tc"
@@ -70,8 +70,8 @@ constinit const Family kDeepseekFamily = {
     .title = "DeepSeek-MoE style model: fine experts beside shared ones",
     .positions_key = "max_position_embeddings",
     .names = {},
-    .add_keys = add_keys,
-    .read = read,
-    .write = write};
+    .add_keys = add_deepseek_keys,
+    .read = read_deepseek,
+    .write = write_deepseek};
 
 }  // namespace trireme

@@ -11,20 +11,20 @@
 namespace trireme {
 namespace {
 
-constexpr ExpertKeys kExperts{.experts = "n_routed_experts",
-                              .experts_default = "64",
-                              .per_token_default = "6",
-                              .balance = "aux_loss_alpha",
-                              .balance_default = "0",
-                              .mixed = true,
-                              .width_default = "1407"};
+constexpr ExpertKeys kDeepseekV2Experts{.experts = "n_routed_experts",
+                                        .experts_default = "64",
+                                        .per_token_default = "6",
+                                        .balance = "aux_loss_alpha",
+                                        .balance_default = "0",
+                                        .mixed = true,
+                                        .width_default = "1407"};
 
-void add_keys(Schema& schema) {
+void add_deepseek_v2_keys(Schema& schema) {
   add_decoder_keys(schema, {});
   add_attention_bias(schema);
   add_latent_keys(schema);
   schema.refused("rope_interleave", {"true"}, "this family rotates pairs of neighbours");
-  add_expert_keys(schema, kExperts);
+  add_expert_keys(schema, kDeepseekV2Experts);
   add_deepseek_expert_keys(schema, {.first_dense = "0",
                                     .shared_experts = "2",
                                     .groups = "null",
@@ -36,15 +36,15 @@ void add_keys(Schema& schema) {
   add_routing_keys(schema);
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_deepseek_v2(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_decoder_keys(values, config, report);
   read_attention_bias(values, config);
   read_latent_keys(values, config, report);
   config.rope_interleaved = true;
-  config.moe = read_expert_keys(values, kExperts);
+  config.moe = read_expert_keys(values, kDeepseekV2Experts);
   const bool grouped = values.word("topk_method") == "group_limited_greedy";
   read_deepseek_expert_keys(values, grouped, config.moe);
-  read_routing_keys(values, kExperts, config.moe, report);
+  read_routing_keys(values, kDeepseekV2Experts, config.moe, report);
   if (config.moe.normalise_weights)
     report.error(values.spelled("norm_topk_prob"),
                  "must be false: transformers' deepseek_v2 does not divide a token's weights by "
@@ -55,11 +55,11 @@ void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report)
       report.error(values.spelled(key), "is required with topk_method group_limited_greedy");
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_deepseek_v2(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   json["attention_bias"] = config.attention_bias;
   write_latent_keys(config, json);
-  write_expert_keys(config.moe, kExperts, json);
+  write_expert_keys(config.moe, kDeepseekV2Experts, json);
   write_deepseek_expert_keys(config.moe, json);
   json["scoring_func"] = "softmax";
   json["topk_method"] = config.moe.groups > 1 ? "group_limited_greedy" : "greedy";
@@ -75,8 +75,8 @@ constinit const Family kDeepseekV2Family = {
     .title = "DeepSeek-V2 style model: latent attention, experts with softmax scores",
     .positions_key = "max_position_embeddings",
     .names = {},
-    .add_keys = add_keys,
-    .read = read,
-    .write = write};
+    .add_keys = add_deepseek_v2_keys,
+    .read = read_deepseek_v2,
+    .write = write_deepseek_v2};
 
 }  // namespace trireme

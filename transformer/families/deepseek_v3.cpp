@@ -11,16 +11,16 @@
 namespace trireme {
 namespace {
 
-constexpr ExpertKeys kExperts{.experts = "n_routed_experts",
-                              .experts_default = "256",
-                              .per_token_default = "8",
-                              .balance = "aux_loss_alpha",
-                              .balance_default = "0",
-                              .mixed = true,
-                              .width_default = "2048",
-                              .normalise_default = true};
+constexpr ExpertKeys kDeepseekV3Experts{.experts = "n_routed_experts",
+                                        .experts_default = "256",
+                                        .per_token_default = "8",
+                                        .balance = "aux_loss_alpha",
+                                        .balance_default = "0",
+                                        .mixed = true,
+                                        .width_default = "2048",
+                                        .normalise_default = true};
 
-void add_keys(Schema& schema) {
+void add_deepseek_v3_keys(Schema& schema) {
   add_decoder_keys(schema, {.positions = "4096", .bos = "0", .eos = "1"});
   add_attention_bias(schema);
   add_latent_keys(schema);
@@ -33,7 +33,7 @@ void add_keys(Schema& schema) {
                "layers behind the last for predicting several tokens: left out")
       .alias({"num_mtp_layers"})
       .at_least(0);
-  add_expert_keys(schema, kExperts);
+  add_expert_keys(schema, kDeepseekV3Experts);
   add_deepseek_expert_keys(schema, {.first_dense = "3",
                                     .shared_experts = "1",
                                     .groups = "8",
@@ -45,15 +45,15 @@ void add_keys(Schema& schema) {
   add_routing_keys(schema);
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_deepseek_v3(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_decoder_keys(values, config, report);
   read_attention_bias(values, config);
   read_latent_keys(values, config, report);
   config.rope_interleaved = values.flag("rope_interleave");
-  config.moe = read_expert_keys(values, kExperts);
+  config.moe = read_expert_keys(values, kDeepseekV3Experts);
   config.moe.sigmoid_scores = config.moe.selection_bias = true;
   read_deepseek_expert_keys(values, true, config.moe);
-  read_routing_keys(values, kExperts, config.moe, report);
+  read_routing_keys(values, kDeepseekV3Experts, config.moe, report);
   config.extra_layers = values.integer("num_nextn_predict_layers");
   if (config.extra_layers > 0 && values.given("num_nextn_predict_layers"))
     report.note(values.spelled("num_nextn_predict_layers"),
@@ -61,13 +61,13 @@ void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report)
                        ", which predict tokens after the next, are left out"));
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_deepseek_v3(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   json["attention_bias"] = config.attention_bias;
   write_latent_keys(config, json);
   json["rope_interleave"] = config.rope_interleaved;
   json["num_nextn_predict_layers"] = config.extra_layers;
-  write_expert_keys(config.moe, kExperts, json);
+  write_expert_keys(config.moe, kDeepseekV3Experts, json);
   write_deepseek_expert_keys(config.moe, json);
   json["scoring_func"] = "sigmoid";
   json["topk_method"] = "noaux_tc";
@@ -83,8 +83,8 @@ constinit const Family kDeepseekV3Family = {
     .title = "DeepSeek-V3 style model: latent attention, experts with sigmoid scores and a bias",
     .positions_key = "max_position_embeddings",
     .names = {},
-    .add_keys = add_keys,
-    .read = read,
-    .write = write};
+    .add_keys = add_deepseek_v3_keys,
+    .read = read_deepseek_v3,
+    .write = write_deepseek_v3};
 
 }  // namespace trireme

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-void add_keys(Schema& schema) {
+void add_gemma3_keys(Schema& schema) {
   add_decoder_keys(schema, {.positions = "131072",
                             .bos = "2",
                             .eos = "1",
@@ -34,7 +34,7 @@ void add_keys(Schema& schema) {
   add_layered_rope_keys(schema, "1000000", "10000");
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_gemma3(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_decoder_keys(values, config, report);
   read_head_dim(values, config, report);
   read_attention_bias(values, config);
@@ -45,7 +45,7 @@ void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report)
   read_layered_rope_keys(values, config, report);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_gemma3(const ModelConfig& config, Json& json) {
   write_decoder_keys(config, json);
   json["head_dim"] = config.head_dim;
   json["attention_bias"] = config.attention_bias;
@@ -73,8 +73,8 @@ constinit const Family kGemma3Family = {
               .mlp_branch_norm = "post_feedforward_layernorm"},
     .qk_norm = true,
     .layer_types = true,
-    .add_keys = add_keys,
-    .read = read,
-    .write = write};
+    .add_keys = add_gemma3_keys,
+    .read = read_gemma3,
+    .write = write_gemma3};
 
 }  // namespace trireme

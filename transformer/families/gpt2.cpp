@@ -34,7 +34,7 @@ void add_sizes(Schema& schema) {
       .at_most(4 * kMaxWidth);
 }
 
-void add_keys(Schema& schema) {
+void add_gpt2_keys(Schema& schema) {
   add_sizes(schema);
   schema.number("layer_norm_epsilon", "1e-05", "added to the variance in LayerNorm")
       .above(0)
@@ -58,7 +58,7 @@ void add_keys(Schema& schema) {
   schema.unavailable("scale_attn_by_inverse_layer_idx", {"false"}, "attention scaled by 1/layer");
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_gpt2(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   config.layer_norm = true;
   config.learned_positions = true;
   config.gated_mlp = false;
@@ -82,7 +82,7 @@ void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report)
   check_divides(values, "n_head", config.num_heads, "n_embd", config.hidden_size, report);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_gpt2(const ModelConfig& config, Json& json) {
   json["vocab_size"] = config.vocab_size;
   json["n_positions"] = config.max_positions;
   json["n_embd"] = config.hidden_size;
@@ -114,8 +114,8 @@ constinit const Family kGpt2Family = {.id = ModelFamily::kGpt2,
                                                 .mlp_norm = "ln_2",
                                                 .mlp_up = "c_fc",
                                                 .mlp_down = "c_proj"},
-                                      .add_keys = add_keys,
-                                      .read = read,
-                                      .write = write};
+                                      .add_keys = add_gpt2_keys,
+                                      .read = read_gpt2,
+                                      .write = write_gpt2};
 
 }  // namespace trireme

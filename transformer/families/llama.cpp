@@ -7,19 +7,19 @@
 namespace trireme {
 namespace {
 
-void add_keys(Schema& schema) {
+void add_llama_keys(Schema& schema) {
   add_llama_keys(schema, {});
   add_attention_bias(schema);
   schema.boolean("mlp_bias", false, "biases of the gate, up and down projections");
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_llama(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_attention_bias(values, config);
   config.mlp_bias = values.flag("mlp_bias");
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_llama(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   json["attention_bias"] = config.attention_bias;
   json["mlp_bias"] = config.mlp_bias;
@@ -33,8 +33,8 @@ constinit const Family kLlamaFamily = {.id = ModelFamily::kLlama,
                                        .title = "Llama style model",
                                        .positions_key = "max_position_embeddings",
                                        .names = {},
-                                       .add_keys = add_keys,
-                                       .read = read,
-                                       .write = write};
+                                       .add_keys = add_llama_keys,
+                                       .read = read_llama,
+                                       .write = write_llama};
 
 }  // namespace trireme

@@ -6,17 +6,17 @@
 namespace trireme {
 namespace {
 
-void add_keys(Schema& schema) {
+void add_mistral_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "131072", .eos = "2", .kv_heads = "8"});
   add_window_key(schema, "4096");
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_mistral(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_window_key(values, config);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_mistral(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   write_window_key(config, json);
 }
@@ -29,8 +29,8 @@ constinit const Family kMistralFamily = {.id = ModelFamily::kMistral,
                                          .title = "Mistral style model",
                                          .positions_key = "max_position_embeddings",
                                          .names = {},
-                                         .add_keys = add_keys,
-                                         .read = read,
-                                         .write = write};
+                                         .add_keys = add_mistral_keys,
+                                         .read = read_mistral,
+                                         .write = write_mistral};
 
 }  // namespace trireme

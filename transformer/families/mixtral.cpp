@@ -7,32 +7,32 @@
 namespace trireme {
 namespace {
 
-constexpr ExpertKeys kExperts{.experts = "num_local_experts",
-                              .experts_default = "8",
-                              .per_token_default = "2",
-                              .balance = "router_aux_loss_coef",
-                              .mixed = false};
+constexpr ExpertKeys kMixtralExperts{.experts = "num_local_experts",
+                                     .experts_default = "8",
+                                     .per_token_default = "2",
+                                     .balance = "router_aux_loss_coef",
+                                     .mixed = false};
 
-void add_keys(Schema& schema) {
+void add_mixtral_keys(Schema& schema) {
   add_llama_keys(
       schema,
       {.positions = "131072", .rope_theta = "1000000", .norm_eps = "1e-05", .kv_heads = "8"});
   add_window_key(schema, "null");
-  add_expert_keys(schema, kExperts);
+  add_expert_keys(schema, kMixtralExperts);
   add_routing_keys(schema);
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_mixtral(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_window_key(values, config);
-  config.moe = read_expert_keys(values, kExperts);
-  read_routing_keys(values, kExperts, config.moe, report);
+  config.moe = read_expert_keys(values, kMixtralExperts);
+  read_routing_keys(values, kMixtralExperts, config.moe, report);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_mixtral(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   if (config.has_windows()) write_window_key(config, json);
-  write_expert_keys(config.moe, kExperts, json);
+  write_expert_keys(config.moe, kMixtralExperts, json);
   write_routing_keys(config.moe, json);
 }
 
@@ -47,8 +47,8 @@ constinit const Family kMixtralFamily = {.id = ModelFamily::kMixtral,
                                                    .expert_gate = "w1",
                                                    .expert_up = "w3",
                                                    .expert_down = "w2"},
-                                         .add_keys = add_keys,
-                                         .read = read,
-                                         .write = write};
+                                         .add_keys = add_mixtral_keys,
+                                         .read = read_mixtral,
+                                         .write = write_mixtral};
 
 }  // namespace trireme

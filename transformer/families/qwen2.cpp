@@ -7,24 +7,24 @@
 namespace trireme {
 namespace {
 
-constexpr WindowLayers kWindows = WindowLayers::kFromMost;
+constexpr WindowLayers kQwen2Windows = WindowLayers::kFromMost;
 
-void add_keys(Schema& schema) {
+void add_qwen2_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "32"});
-  add_qwen_window_keys(schema, kWindows);
+  add_qwen_window_keys(schema, kQwen2Windows);
   // Not read by transformers: q, k and v have biases, o has none.
   schema.refused("attention_bias", {"true"}, "q, k and v of this family have biases");
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_qwen2(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   config.attention_bias = true;  // of q, k and v; o has none
-  read_qwen_window_keys(values, kWindows, config, report);
+  read_qwen_window_keys(values, kQwen2Windows, config, report);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_qwen2(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
-  write_qwen_window_keys(config, kWindows, json);
+  write_qwen_window_keys(config, kQwen2Windows, json);
 }
 
 }  // namespace
@@ -36,8 +36,8 @@ constinit const Family kQwen2Family = {.id = ModelFamily::kQwen2,
                                        .positions_key = "max_position_embeddings",
                                        .names = {},
                                        .layer_types = true,
-                                       .add_keys = add_keys,
-                                       .read = read,
-                                       .write = write};
+                                       .add_keys = add_qwen2_keys,
+                                       .read = read_qwen2,
+                                       .write = write_qwen2};
 
 }  // namespace trireme

@@ -10,18 +10,18 @@
 namespace trireme {
 namespace {
 
-constexpr ExpertKeys kExperts{.experts = "num_experts",
-                              .experts_default = "60",
-                              .per_token_default = "4",
-                              .balance = "router_aux_loss_coef",
-                              .mixed = true};
-constexpr WindowLayers kWindows = WindowLayers::kEvenBelow;
+constexpr ExpertKeys kQwen2MoeExperts{.experts = "num_experts",
+                                      .experts_default = "60",
+                                      .per_token_default = "4",
+                                      .balance = "router_aux_loss_coef",
+                                      .mixed = true};
+constexpr WindowLayers kQwen2MoeWindows = WindowLayers::kEvenBelow;
 
-void add_keys(Schema& schema) {
+void add_qwen2_moe_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "16"});
   schema.boolean("qkv_bias", true, "biases of the q, k and v projections");
-  add_qwen_window_keys(schema, kWindows);
-  add_expert_keys(schema, kExperts);
+  add_qwen_window_keys(schema, kQwen2MoeWindows);
+  add_expert_keys(schema, kQwen2MoeExperts);
   add_qwen_layer_keys(schema);
   schema
       .integer("shared_expert_intermediate_size", "5632",
@@ -31,22 +31,22 @@ void add_keys(Schema& schema) {
   add_routing_keys(schema);
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_qwen2_moe(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   config.attention_bias = values.flag("qkv_bias");
-  read_qwen_window_keys(values, kWindows, config, report);
-  config.moe = read_expert_keys(values, kExperts);
+  read_qwen_window_keys(values, kQwen2MoeWindows, config, report);
+  config.moe = read_expert_keys(values, kQwen2MoeExperts);
   config.moe.shared_intermediate_size = values.integer("shared_expert_intermediate_size");
   config.moe.shared_gate = config.moe.shared_intermediate_size > 0;
   read_qwen_layer_keys(values, config.moe, report);
-  read_routing_keys(values, kExperts, config.moe, report);
+  read_routing_keys(values, kQwen2MoeExperts, config.moe, report);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_qwen2_moe(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   json["qkv_bias"] = config.attention_bias;
-  write_qwen_window_keys(config, kWindows, json);
-  write_expert_keys(config.moe, kExperts, json);
+  write_qwen_window_keys(config, kQwen2MoeWindows, json);
+  write_expert_keys(config.moe, kQwen2MoeExperts, json);
   write_qwen_layer_keys(config.moe, json);
   json["shared_expert_intermediate_size"] = config.moe.shared_intermediate_size;
   write_routing_keys(config.moe, json);
@@ -62,8 +62,8 @@ constinit const Family kQwen2MoeFamily = {
     .positions_key = "max_position_embeddings",
     .names = {.shared_expert = "shared_expert"},
     .layer_types = true,
-    .add_keys = add_keys,
-    .read = read,
-    .write = write};
+    .add_keys = add_qwen2_moe_keys,
+    .read = read_qwen2_moe,
+    .write = write_qwen2_moe};
 
 }  // namespace trireme

@@ -8,26 +8,26 @@
 namespace trireme {
 namespace {
 
-constexpr WindowLayers kWindows = WindowLayers::kFromMost;
+constexpr WindowLayers kQwen3Windows = WindowLayers::kFromMost;
 
-void add_keys(Schema& schema) {
+void add_qwen3_keys(Schema& schema) {
   add_llama_keys(
       schema,
       {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "32", .head_dim = "128"});
   add_attention_bias(schema);
-  add_qwen_window_keys(schema, kWindows);
+  add_qwen_window_keys(schema, kQwen3Windows);
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_qwen3(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_attention_bias(values, config);
-  read_qwen_window_keys(values, kWindows, config, report);
+  read_qwen_window_keys(values, kQwen3Windows, config, report);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_qwen3(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   json["attention_bias"] = config.attention_bias;
-  write_qwen_window_keys(config, kWindows, json);
+  write_qwen_window_keys(config, kQwen3Windows, json);
 }
 
 }  // namespace
@@ -40,8 +40,8 @@ constinit const Family kQwen3Family = {.id = ModelFamily::kQwen3,
                                        .names = {},
                                        .qk_norm = true,
                                        .layer_types = true,
-                                       .add_keys = add_keys,
-                                       .read = read,
-                                       .write = write};
+                                       .add_keys = add_qwen3_keys,
+                                       .read = read_qwen3,
+                                       .write = write_qwen3};
 
 }  // namespace trireme

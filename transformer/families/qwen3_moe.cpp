@@ -9,37 +9,37 @@
 namespace trireme {
 namespace {
 
-constexpr ExpertKeys kExperts{.experts = "num_experts",
-                              .experts_default = "128",
-                              .per_token_default = "8",
-                              .balance = "router_aux_loss_coef",
-                              .mixed = true,
-                              .width_default = "768"};
-constexpr WindowLayers kWindows = WindowLayers::kAll;
+constexpr ExpertKeys kQwen3MoeExperts{.experts = "num_experts",
+                                      .experts_default = "128",
+                                      .per_token_default = "8",
+                                      .balance = "router_aux_loss_coef",
+                                      .mixed = true,
+                                      .width_default = "768"};
+constexpr WindowLayers kQwen3MoeWindows = WindowLayers::kAll;
 
-void add_keys(Schema& schema) {
+void add_qwen3_moe_keys(Schema& schema) {
   add_llama_keys(schema, {.positions = "32768", .bos = "null", .eos = "null", .kv_heads = "4"});
   add_attention_bias(schema);
-  add_qwen_window_keys(schema, kWindows);
-  add_expert_keys(schema, kExperts);
+  add_qwen_window_keys(schema, kQwen3MoeWindows);
+  add_expert_keys(schema, kQwen3MoeExperts);
   add_qwen_layer_keys(schema);
   add_routing_keys(schema);
 }
 
-void read(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
+void read_qwen3_moe(const ConfigValues& values, ModelConfig& config, ConfigReport& report) {
   read_llama_keys(values, config, report);
   read_attention_bias(values, config);
-  read_qwen_window_keys(values, kWindows, config, report);
-  config.moe = read_expert_keys(values, kExperts);
+  read_qwen_window_keys(values, kQwen3MoeWindows, config, report);
+  config.moe = read_expert_keys(values, kQwen3MoeExperts);
   read_qwen_layer_keys(values, config.moe, report);
-  read_routing_keys(values, kExperts, config.moe, report);
+  read_routing_keys(values, kQwen3MoeExperts, config.moe, report);
 }
 
-void write(const ModelConfig& config, Json& json) {
+void write_qwen3_moe(const ModelConfig& config, Json& json) {
   write_llama_keys(config, json);
   json["attention_bias"] = config.attention_bias;
-  write_qwen_window_keys(config, kWindows, json);
-  write_expert_keys(config.moe, kExperts, json);
+  write_qwen_window_keys(config, kQwen3MoeWindows, json);
+  write_expert_keys(config.moe, kQwen3MoeExperts, json);
   write_qwen_layer_keys(config.moe, json);
   write_routing_keys(config.moe, json);
 }
@@ -54,8 +54,8 @@ constinit const Family kQwen3MoeFamily = {
     .positions_key = "max_position_embeddings",
     .names = {},
     .qk_norm = true,
-    .add_keys = add_keys,
-    .read = read,
-    .write = write};
+    .add_keys = add_qwen3_moe_keys,
+    .read = read_qwen3_moe,
+    .write = write_qwen3_moe};
 
 }  // namespace trireme

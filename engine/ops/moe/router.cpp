@@ -2,15 +2,10 @@
 
 #include "engine/ops/cpu/router.h"
 #include "engine/ops/cuda/router.h"
+#include "engine/ops/moe/router_dtype.h"
 
 namespace trireme {
 namespace {
-
-// Runs f<double>() or f<float>().
-template <class F>
-void dispatch_wide(DType dtype, F&& f) {
-  dtype == DType::kF64 ? f.template operator()<double>() : f.template operator()<float>();
-}
 
 void check_router(const char* op, const ConstTensor& logits, const ConstTensor& experts,
                   const RouterArgs& args) {
@@ -48,7 +43,7 @@ void router_forward(Ctx& ctx, const Tensor& scores, const Tensor& experts, const
   if (valid.present()) check_operand(kOp, "valid", valid, DType::kU8, {rows});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_wide(logits.dtype(), [&]<class T>() {
+  dispatch_router_dtype(logits.dtype(), [&]<class T>() {
     const cpu::RouterForward<T> kernel{
         .scores = scores.as<T>(),
         .experts = experts.as<int32_t>(),
@@ -94,7 +89,7 @@ void router_backward(Ctx& ctx, const Tensor& d_logits, const ConstTensor& d_weig
   if (losses.z.present()) check_operand(kOp, "z", losses.z, DType::kF64, {1});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_wide(dtype, [&]<class T>() {
+  dispatch_router_dtype(dtype, [&]<class T>() {
     const cpu::RouterBackward<T> kernel{
         .d_logits = d_logits.as<T>(),
         .d_weights = d_weights.as<T>(),

@@ -25,7 +25,7 @@ void row_values(const T* scores, const T* logits, int64_t experts, double* inver
   *square = lse * lse;
 }
 
-struct Rows {
+struct RoutedRows {
   const int32_t *experts, *segments, *targets;
   int64_t rows, count, k;
   bool padding(int64_t t) const { return experts[t * k] < 0; }
@@ -34,7 +34,7 @@ struct Rows {
 
 // Sums of q over the tokens, for experts [begin, end).
 template <class T>
-void add_probabilities(const Rows& r, const RouterSums& sums, const T* scores,
+void add_probabilities(const RoutedRows& r, const RouterSums& sums, const T* scores,
                        const double* inverse, int64_t begin, int64_t end) {
   auto* out = sums.probabilities.as<double>();
   for (int64_t t = 0; t < r.rows; ++t) {
@@ -46,7 +46,8 @@ void add_probabilities(const Rows& r, const RouterSums& sums, const T* scores,
 }
 
 template <class T>
-void add_choices(const Rows& r, const RouterSums& sums, const T* weights, const double* squares) {
+void add_choices(const RoutedRows& r, const RouterSums& sums, const T* weights,
+                 const double* squares) {
   for (int64_t t = 0; t < r.rows; ++t) {
     if (r.padding(t)) continue;
     sums.tokens.as<double>()[r.segment(t)] += 1;
@@ -74,7 +75,7 @@ double squared_variation(const double* x, int64_t n, double factor, double* d) {
 }
 
 template <class T>
-const T* optional(const ConstTensor& t) {
+const T* optional_values(const ConstTensor& t) {
   return t.present() ? t.as<T>() : nullptr;
 }
 
@@ -97,8 +98,8 @@ void statistics_on_gpu(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
       .z = sums.z.as<double>(),
       .loss_tokens = sums.loss_tokens.as<double>(),
       .experts = experts.as<int32_t>(),
-      .segments = optional<int32_t>(tokens.segments),
-      .targets = optional<int32_t>(tokens.targets),
+      .segments = optional_values<int32_t>(tokens.segments),
+      .targets = optional_values<int32_t>(tokens.targets),
       .rows = rows,
       .count = count,
       .k = experts.size(1),
@@ -130,7 +131,7 @@ void losses_on_gpu(cuda::Context& gpu, const Tensor& values, const RouterSumGrad
                             .z = sums.z.as<double>(),
                             .loss_tokens = sums.loss_tokens.as<double>(),
                             .scale = scale.as<double>(),
-                            .shares = optional<double>(args.shares),
+                            .shares = optional_values<double>(args.shares),
                             .segments = sums.counts.size(0),
                             .count = sums.counts.size(1),
                             .k = args.k,
@@ -180,12 +181,12 @@ void router_statistics(Ctx& ctx, const RouterSums& sums, const ConstTensor& scor
   for (const Tensor& t : {sums.counts, sums.probabilities, sums.tokens, sums.importance, sums.load,
                           sums.z, sums.loss_tokens})
     zero(t);
-  const Rows r{experts.as<int32_t>(),
-               optional<int32_t>(tokens.segments),
-               optional<int32_t>(tokens.targets),
-               rows,
-               count,
-               k};
+  const RoutedRows r{experts.as<int32_t>(),
+                     optional_values<int32_t>(tokens.segments),
+                     optional_values<int32_t>(tokens.targets),
+                     rows,
+                     count,
+                     k};
   const int64_t segments = sums.tokens.size(0);
   for (int64_t t = 0; t < rows; ++t)
     TRIREME_CHECK(r.padding(t) || (r.segment(t) >= 0 && r.segment(t) < segments), kOp, ": token ",

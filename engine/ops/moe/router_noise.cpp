@@ -5,6 +5,7 @@
 
 #include "engine/core/parallel_for.h"
 #include "engine/ops/cuda/router_noise.h"
+#include "engine/ops/moe/router_dtype.h"
 #include "engine/ops/row_blocks.h"
 
 namespace trireme {
@@ -58,11 +59,6 @@ void check(const char* op, const ConstTensor& logits, std::initializer_list<Cons
   if (valid.present()) check_operand(op, "valid", valid, DType::kU8, {logits.size(0)});
 }
 
-template <class F>
-void dispatch_wide(DType dtype, F&& f) {
-  dtype == DType::kF64 ? f.template operator()<double>() : f.template operator()<float>();
-}
-
 bool is_valid(const ConstTensor& valid, int64_t t) {
   return !valid.present() || valid.as<uint8_t>()[t] != 0;
 }
@@ -95,7 +91,7 @@ void noisy_logits(Ctx& ctx, const Tensor& noisy, const Tensor& noise, const Cons
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   const int64_t count = logits.size(1);
-  dispatch_wide(logits.dtype(), [&]<class T>() {
+  dispatch_router_dtype(logits.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
       return cuda::noisy_logits<T>(*ctx.gpu, {.noisy = noisy.as<T>(),
                                               .noise = noise.as<T>(),
@@ -128,7 +124,7 @@ void noisy_load(Ctx& ctx, const Tensor& load, const ConstTensor& noisy, const Co
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
   auto* out = load.as<double>();
-  dispatch_wide(logits.dtype(), [&]<class T>() {
+  dispatch_router_dtype(logits.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
       return cuda::noisy_load<T>(*ctx.gpu,
                                  {.load = out,
@@ -170,7 +166,7 @@ void noisy_backward(Ctx& ctx, const Tensor& d_logits, const Tensor& d_raw, const
                                           {ctx.gpu != nullptr ? 0 : rows, 3, count});
   if (ctx.planning()) return;
   const TimeScope scope(ctx.profile, TimeCategory::kOther);
-  dispatch_wide(logits.dtype(), [&]<class T>() {
+  dispatch_router_dtype(logits.dtype(), [&]<class T>() {
     if (ctx.gpu != nullptr)
       return cuda::noisy_backward<T>(*ctx.gpu,
                                      {.d_logits = d_logits.as<T>(),

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMostPrecision = 400;
 constexpr int64_t kNone = -1;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_decimal_digit(char c) { return c >= '0' && c <= '9'; }
 
 // What is asked of one value.
 struct Spec {
@@ -28,9 +28,9 @@ struct Spec {
 
 // Digits at `at`, which is moved behind them; kNone where there are none.
 int64_t number_at(const std::string& s, size_t& at) {
-  if (at >= s.size() || !is_digit(s[at])) return kNone;
+  if (at >= s.size() || !is_decimal_digit(s[at])) return kNone;
   int64_t n = 0;
-  for (; at < s.size() && is_digit(s[at]); ++at) {
+  for (; at < s.size() && is_decimal_digit(s[at]); ++at) {
     n = 10 * n + (s[at] - '0');
     if (n > INT32_MAX) fail("a format has a number that is too large");
   }
