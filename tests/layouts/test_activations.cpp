@@ -27,7 +27,7 @@
 
 #include "tests/layouts/layout_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_activations {
 namespace {
 
 // Every array a multiple of the arena's 64 bytes on each of 4 ranks.
@@ -131,4 +131,4 @@ TEST(Activations, OfMegatronsShapeAreItsFormulaWithoutMasks) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_activations

@@ -11,7 +11,7 @@
 
 #include "tests/layouts/layout_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_capacity {
 namespace {
 
 constexpr int64_t kExperts = 6;
@@ -80,4 +80,4 @@ TEST(Capacity, WithoutOneEverythingToOneExpertTravels) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_capacity

@@ -4,7 +4,7 @@
 #include "tests/layouts/resumed_run.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme::test {
+namespace trireme::test::test_checkpoints {
 namespace {
 
 LayoutCase layout(int tp, int dp, int zero, bool sequence_parallel = false) {
@@ -85,4 +85,4 @@ TEST(Checkpoints, RoutersGoOnWithTheirBiasesAndShares) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_checkpoints

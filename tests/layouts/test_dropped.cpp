@@ -3,7 +3,7 @@
 
 #include "tests/layouts/faulty_ranks.h"
 
-namespace trireme::test {
+namespace trireme::test::test_dropped {
 namespace {
 
 struct Dropped {
@@ -94,4 +94,4 @@ TEST(Dropped, OneCollectiveOfAnyDimensionIsNoticed) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_dropped

@@ -11,7 +11,7 @@
 #include "tests/support/scratch_directory.h"
 #include "training/train_checkpoint.h"
 
-namespace trireme::test {
+namespace trireme::test::test_float8 {
 namespace {
 
 constexpr Float8Recipe kRecipes[] = {Float8Recipe::kDelayed, Float8Recipe::kTensorwise,
@@ -206,4 +206,4 @@ TEST(Float8Training, ASkippedStepLeavesNoTrace) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_float8

@@ -6,7 +6,7 @@
 #include "tests/layouts/routing_margin.h"
 #include "tests/layouts/shard_bytes.h"
 
-namespace trireme::test {
+namespace trireme::test::test_layouts {
 namespace {
 
 // One-rank results, by the options that may change them.
@@ -147,4 +147,4 @@ TEST(Layouts, AWrongGradientIsNoticed) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_layouts

@@ -5,7 +5,7 @@
 
 #include "tests/layouts/finite_differences.h"
 
-namespace trireme::test {
+namespace trireme::test::test_lora {
 namespace {
 
 LoraConfig adapters(double dropout = 0) {
@@ -233,4 +233,4 @@ TEST(Dora, FiniteDifferences) { expect_gradient(with_magnitudes(), 30); }
 TEST(Dora, FiniteDifferencesThroughDropout) { expect_gradient(with_magnitudes(0.2), 30); }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_lora

@@ -6,7 +6,7 @@
 #include "engine/ops/transfer.h"
 #include "tests/layouts/finite_differences.h"
 
-namespace trireme::test {
+namespace trireme::test::test_nf4 {
 namespace {
 
 // Inputs of every linear layer are whole blocks on each of 4 tensor-parallel ranks.
@@ -236,4 +236,4 @@ TEST(Nf4Base, RefusesHalfBlocks) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_nf4

@@ -5,7 +5,7 @@
 
 #include "tests/layouts/layout_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_overlap {
 namespace {
 
 LayoutCase split_over(int tp, Overlap overlap) {
@@ -105,4 +105,4 @@ TEST(SharedExpertOverlap, EqualsThePlainExchange) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_overlap

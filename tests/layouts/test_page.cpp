@@ -5,7 +5,7 @@
 
 #include "tests/layouts/sweep/page.h"
 
-namespace trireme::test {
+namespace trireme::test::test_page {
 namespace {
 
 CaseReport report_of(DType dtype, int zero, const std::optional<LayoutError>& error) {
@@ -53,4 +53,4 @@ TEST(SweepPage, CaseThatEndedEarlyHasNoMargin) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_page

@@ -8,7 +8,7 @@
 
 #include "tests/layouts/faulty_ranks.h"
 
-namespace trireme::test {
+namespace trireme::test::test_published_bugs {
 namespace {
 
 LayoutCase sized(int tp, int cp, int dp, int ep = 1) {
@@ -208,4 +208,4 @@ TEST(PublishedBugs, GradientOfOneUseOfTwo) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_published_bugs

@@ -9,7 +9,7 @@
 #include "tests/layouts/resumed_run.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme::test {
+namespace trireme::test::test_resume_bugs {
 namespace {
 
 LayoutCase layout(int dp, int pp, int zero) {
@@ -98,4 +98,4 @@ TEST(ResumeBugs, RouterBiasesOfARankAreNotLoaded) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_resume_bugs

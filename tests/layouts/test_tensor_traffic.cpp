@@ -3,7 +3,7 @@
 
 #include "tests/layouts/layout_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_tensor_traffic {
 namespace {
 
 // Bytes sent within tp groups in a run of one step and one micro-batch, summed over the ranks.
@@ -40,4 +40,4 @@ TEST(TensorTraffic, OfOneLayerIsTheFormula) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_tensor_traffic

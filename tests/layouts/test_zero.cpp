@@ -6,7 +6,7 @@
 
 #include "tests/layouts/layout_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_zero {
 namespace {
 
 RunConfig config_for(int dp, int stage, int micro_batches, int tp = 1) {
@@ -175,4 +175,4 @@ TEST(Zero, EveryRankNamesTheSameBadElement) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_zero

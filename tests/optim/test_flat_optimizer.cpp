@@ -13,7 +13,7 @@
 #include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_flat_optimizer {
 namespace {
 
 constexpr int64_t kRows = 40, kColumns = 300;
@@ -178,4 +178,4 @@ TEST(FlatOptimizer, AFileCutShortIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_flat_optimizer

@@ -4,7 +4,7 @@
 
 #include "optim/schedule.h"
 
-namespace trireme {
+namespace trireme::test_schedule {
 namespace {
 
 constexpr double kPeak = 1e-3;
@@ -74,4 +74,4 @@ TEST(Schedule, WsdHoldsThenDecaysInTheLastSteps) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_schedule

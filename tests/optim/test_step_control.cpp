@@ -6,7 +6,7 @@
 
 #include "optim/step_control.h"
 
-namespace trireme {
+namespace trireme::test_step_control {
 namespace {
 
 class Decider {
@@ -108,4 +108,4 @@ TEST(StepControl, DynamicScaleStaysAboveItsMinimum) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_step_control

@@ -10,7 +10,7 @@
 #include "parallel/parameter_store.h"
 #include "tests/support/compare.h"
 
-namespace trireme::test {
+namespace trireme::test::test_block_weights {
 namespace {
 
 constexpr int64_t kRows = 2100, kColumns = 2080;  // read in several pieces
@@ -187,4 +187,4 @@ TEST(BlockWeights, RefusesHalfBlocksAndWhatHasNoScale) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_block_weights

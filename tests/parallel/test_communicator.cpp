@@ -13,7 +13,7 @@
 #include "tests/parallel/collective_checks.h"
 #include "tests/support/compare.h"
 
-namespace trireme {
+namespace trireme::test_communicator {
 namespace {
 
 using test::TestTensor;
@@ -354,4 +354,4 @@ TEST(Communicator, RefusesWrongOperands) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_communicator

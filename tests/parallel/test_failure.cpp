@@ -9,7 +9,7 @@
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 
-namespace trireme {
+namespace trireme::test_failure {
 namespace {
 
 using test::TestTensor;
@@ -247,4 +247,4 @@ TEST(Failure, OtherBuildsAndOptionsAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_failure

@@ -5,7 +5,7 @@
 #include "tests/parallel/collective_checks.h"
 #include "tests/support/compare.h"
 
-namespace trireme {
+namespace trireme::test_gradient_reducer {
 namespace {
 
 using test::TestTensor;
@@ -103,4 +103,4 @@ TEST(GradientReducer, RefusesWrongUse) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_gradient_reducer

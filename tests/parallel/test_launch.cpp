@@ -15,7 +15,7 @@
 #include "parallel/launch.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_launch {
 namespace {
 
 // Sets launcher variables for one test; all others of the list are cleared.
@@ -270,4 +270,4 @@ TEST(PinRank, SharesTheCores) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_launch

@@ -5,7 +5,7 @@
 #include "parallel/comm/world.h"
 #include "parallel/groups.h"
 
-namespace trireme {
+namespace trireme::test_layout {
 namespace {
 
 ParallelSizes sizes_of(int pp, int dp, int cp, int tp, int ep = 1, int etp = 1) {
@@ -119,4 +119,4 @@ TEST(Groups, EachDimHasItsCommunicator) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_layout

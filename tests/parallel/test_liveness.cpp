@@ -18,7 +18,7 @@
 #include "parallel/comm/peer_links.h"
 #include "parallel/comm/process_state.h"
 
-namespace trireme {
+namespace trireme::test_liveness {
 namespace {
 
 constexpr int kFarTooLong = 100;
@@ -354,4 +354,4 @@ TEST(PeerLinks, ALossIsPassedOnWithItsReason) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_liveness

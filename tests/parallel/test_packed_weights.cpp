@@ -5,7 +5,7 @@
 #include "parallel/parameter_store.h"
 #include "tests/support/compare.h"
 
-namespace trireme::test {
+namespace trireme::test::test_packed_weights {
 namespace {
 
 constexpr int64_t kRows = 2100, kColumns = 2048;  // read in several pieces
@@ -84,4 +84,4 @@ TEST(PackedWeights, ABoxHasTheBitsOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_packed_weights

@@ -4,7 +4,7 @@
 #include "engine/ops/context.h"
 #include "parallel/parameter_store.h"
 
-namespace trireme {
+namespace trireme::test_shard_map {
 namespace {
 
 using Parts = std::vector<std::array<int64_t, 3>>;  // begin, end, offset
@@ -114,4 +114,4 @@ TEST(ParameterStore, AShardStartsWithTheValuesOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_shard_map

@@ -16,7 +16,7 @@
 #include "tests/parallel/collective_checks.h"
 #include "tests/support/compare.h"
 
-namespace trireme {
+namespace trireme::test_tcp {
 namespace {
 
 using test::TestTensor;
@@ -183,4 +183,4 @@ TEST(Tcp, AMissingRankEndsInATimeout) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tcp

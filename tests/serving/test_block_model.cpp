@@ -12,7 +12,7 @@
 #include "tests/serving/tiny_model.h"
 #include "transformer/sharding.h"
 
-namespace trireme {
+namespace trireme::test_block_model {
 namespace {
 
 constexpr int64_t kTokens = 12;
@@ -175,4 +175,4 @@ TEST(BlockModel, HalfABlockOnARankIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_block_model

@@ -8,7 +8,7 @@
 #include "serving/engine/engine.h"
 #include "tests/serving/scheduler/recorded_texts.h"
 
-namespace trireme {
+namespace trireme::test_change_weights {
 namespace {
 
 constexpr int32_t kVocabulary = 50;
@@ -289,4 +289,4 @@ TEST_F(ChangeWeights, StopsWhereItEnds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_change_weights

@@ -8,7 +8,7 @@
 #include "serving/engine/engine.h"
 #include "tests/serving/served_texts.h"
 
-namespace trireme {
+namespace trireme::test_deterministic {
 namespace {
 
 using test::kBlockTokens;
@@ -208,4 +208,4 @@ TEST(DeterministicLayouts, WriteTheTextsOfRequestsAlone) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_deterministic

@@ -5,7 +5,7 @@
 
 #include "tests/serving/served_texts.h"
 
-namespace trireme {
+namespace trireme::test_embeddings {
 namespace {
 
 using test::kBlockTokens;
@@ -122,4 +122,4 @@ TEST(Embeddings, AreWhatTheHeadTakes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_embeddings

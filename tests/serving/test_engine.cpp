@@ -7,7 +7,7 @@
 #include "serving/engine/engine.h"
 #include "tests/serving/scheduler/recorded_texts.h"
 
-namespace trireme {
+namespace trireme::test_engine {
 namespace {
 
 constexpr int32_t kVocabulary = 50;
@@ -351,4 +351,4 @@ TEST(Engine, EndsWhatItStillRunsWhenItGoes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_engine

@@ -11,7 +11,7 @@
 #include "tests/serving/tiny_model.h"
 #include "transformer/sharding.h"
 
-namespace trireme {
+namespace trireme::test_generate {
 namespace {
 
 struct Fixture {
@@ -214,4 +214,4 @@ INSTANTIATE_TEST_SUITE_P(Families, GenerateTest,
                                            ModelFamily::kDeepseekV3, ModelFamily::kGemma3));
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_generate

@@ -6,7 +6,7 @@
 #include "serving/engine/generate.h"
 #include "tests/serving/served_texts.h"
 
-namespace trireme {
+namespace trireme::test_model_executor {
 namespace {
 
 using test::kLength;
@@ -188,4 +188,4 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_model_executor

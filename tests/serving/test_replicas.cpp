@@ -13,7 +13,7 @@
 #include "serving/engine/replicas.h"
 #include "tests/serving/scheduler/gated_texts.h"
 
-namespace trireme {
+namespace trireme::test_replicas {
 namespace {
 
 constexpr int64_t kBlocks = 200, kBlockTokens = 4;
@@ -304,4 +304,4 @@ TEST_F(ReplicasTest, StopAll) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_replicas

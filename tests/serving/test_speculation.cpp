@@ -6,7 +6,7 @@
 #include "serving/engine/guarded_drafter.h"
 #include "tests/serving/served_texts.h"
 
-namespace trireme {
+namespace trireme::test_speculation {
 namespace {
 
 using test::kBlockTokens;
@@ -201,4 +201,4 @@ TEST(SpeculativeDecoding, KeepsTheDistributionWithADraftModel) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_speculation

@@ -7,7 +7,7 @@
 #include "engine/core/error.h"
 #include "serving/engine/token_chooser.h"
 
-namespace trireme {
+namespace trireme::test_token_chooser {
 namespace {
 
 const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
@@ -239,4 +239,4 @@ TEST(TokenChooser, RefusesParametersOutOfRange) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_token_chooser

@@ -11,7 +11,7 @@
 #include "training/data/blend.h"
 #include "training/data/gpt_dataset.h"
 
-namespace trireme {
+namespace trireme::test_batch_source {
 namespace {
 
 using test::ScratchDirectory;
@@ -387,4 +387,4 @@ TEST(ValidationSource, SaysWhyItIsAbsent) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_batch_source

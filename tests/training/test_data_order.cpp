@@ -12,7 +12,7 @@
 #include "training/data/gpt_dataset.h"
 #include "training/data/shuffle.h"
 
-namespace trireme {
+namespace trireme::test_data_order {
 namespace {
 
 using test::ScratchDirectory;
@@ -243,4 +243,4 @@ TEST(Blend, WeightsAreSummedAsNumpyDoes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_data_order

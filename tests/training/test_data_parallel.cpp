@@ -7,7 +7,7 @@
 #include "parallel/comm/world.h"
 #include "training/train_step.h"
 
-namespace trireme {
+namespace trireme::test_data_parallel {
 namespace {
 
 constexpr int64_t kSteps = 20;
@@ -171,4 +171,4 @@ TEST(DataParallel, ADroppedReductionIsNoticed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_data_parallel

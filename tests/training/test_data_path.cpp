@@ -5,7 +5,7 @@
 #include "engine/config/parse.h"
 #include "training/data_path.h"
 
-namespace trireme {
+namespace trireme::test_data_path {
 namespace {
 
 std::string parts(const std::string& json_text) {
@@ -96,4 +96,4 @@ TEST(Split, ThreeNumbersNotAllZero) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_data_path

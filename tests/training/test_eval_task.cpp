@@ -16,7 +16,7 @@
 #include "training/evaluate.h"
 #include "transformer/hf_model.h"
 
-namespace trireme::test {
+namespace trireme::test::test_eval_task {
 namespace {
 
 const std::string kGolden = test::source_folder() + "/tests/golden/peft/";
@@ -251,4 +251,4 @@ TEST(EvalTask, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_eval_task

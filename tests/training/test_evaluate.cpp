@@ -6,7 +6,7 @@
 #include "training/evaluate.h"
 #include "transformer/sharding.h"
 
-namespace trireme {
+namespace trireme::test_evaluate {
 namespace {
 
 constexpr int64_t kLength = 13;  // nothing divides it
@@ -133,4 +133,4 @@ TEST(Evaluate, EveryDivisionOfExpertsGivesTheLossOfOneRank) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_evaluate

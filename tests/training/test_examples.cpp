@@ -14,7 +14,7 @@
 #include "tests/support/source_folder.h"
 #include "training/data/example_set.h"
 
-namespace trireme {
+namespace trireme::test_examples {
 namespace {
 
 using test::ScratchDirectory;
@@ -467,4 +467,4 @@ TEST(ExampleSource, VisitsEverythingOnceAnEpochInAnotherOrder) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_examples

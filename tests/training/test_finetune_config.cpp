@@ -3,7 +3,7 @@
 
 #include "tests/training/small_run.h"
 
-namespace trireme {
+namespace trireme::test_finetune_config {
 using test::problem;
 using test::read;
 
@@ -75,4 +75,4 @@ TEST(FinetuneConfig, AdaptersAreForNamesOrAnExpression) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_finetune_config

@@ -11,7 +11,7 @@
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 
-namespace trireme::test {
+namespace trireme::test::test_finetune_origin {
 namespace {
 
 namespace fs = std::filesystem;
@@ -54,4 +54,4 @@ TEST(FinetuneOrigin, CheckpointsAreKnownByTheirManifests) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_finetune_origin

@@ -21,7 +21,7 @@
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 
-namespace trireme::test {
+namespace trireme::test::test_gguf_model {
 namespace {
 
 // What such files do not say.
@@ -405,4 +405,4 @@ TEST(GgufModel, TypesThatAreNotReadAreNamedOnce) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_gguf_model

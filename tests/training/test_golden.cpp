@@ -9,7 +9,7 @@
 #include "tests/support/compare.h"
 #include "tests/training/golden_case.h"
 
-namespace trireme::test {
+namespace trireme::test::test_golden {
 namespace {
 
 // A state with the reference's weights, and the step that trains it, on one rank.
@@ -226,4 +226,4 @@ INSTANTIATE_TEST_SUITE_P(Models, DenseGoldenTest,
                          ::testing::Values("gpt2", "llama", "llama_variant"), model_name);
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_golden

@@ -22,7 +22,7 @@
 #include "transformer/hf_writer.h"
 #include "transformer/load_config.h"
 
-namespace trireme::test {
+namespace trireme::test::test_hf_model {
 namespace {
 
 const char* const kCases[] = {"gpt2", "llama", "llama_variant", "mixtral"};
@@ -362,4 +362,4 @@ TEST(LoadedModelOfOthers, PointersOfGitAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_hf_model

@@ -14,7 +14,7 @@
 #include "training/local_batch.h"
 #include "training/train_step.h"
 
-namespace trireme::test {
+namespace trireme::test::test_hf_models {
 namespace {
 
 // Logits may differ by so much of the largest; the loss and, in the norm, gradients of themselves. Both sides
@@ -235,4 +235,4 @@ INSTANTIATE_TEST_SUITE_P(Transformers, HfModels, ::testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_hf_models

@@ -18,7 +18,7 @@
 #include "transformer/hf_model.h"
 #include "transformer/hf_writer.h"
 
-namespace trireme::test {
+namespace trireme::test::test_interrupted_copies {
 namespace {
 
 namespace fs = std::filesystem;
@@ -202,4 +202,4 @@ TEST(InterruptedCopies, AnotherRequestIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_interrupted_copies

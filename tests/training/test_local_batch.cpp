@@ -7,7 +7,7 @@
 #include "training/local_batch.h"
 #include "training/train_step.h"
 
-namespace trireme {
+namespace trireme::test_local_batch {
 namespace {
 
 // Two sequences of nine tokens in five documents; every fourth target is masked.
@@ -86,4 +86,4 @@ TEST(LocalBatch, ContextRanksHoldEveryTokenOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_local_batch

@@ -22,7 +22,7 @@
 #include "transformer/hf_writer.h"
 #include "transformer/text_ends.h"
 
-namespace trireme::test {
+namespace trireme::test::test_model_copies {
 namespace {
 
 namespace fs = std::filesystem;
@@ -283,4 +283,4 @@ TEST(ModelCopies, TokenizersOfGgufFilesAreWritten) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_model_copies

@@ -19,7 +19,7 @@
 #include "transformer/merged_model.h"
 #include "transformer/peft_adapter.h"
 
-namespace trireme::test {
+namespace trireme::test::test_peft {
 namespace {
 
 const std::string kGolden = peft_golden();
@@ -391,4 +391,4 @@ TEST(Peft, SaysWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_peft

@@ -14,7 +14,7 @@
 #include "tests/training/peft_case.h"
 #include "transformer/peft_keys.h"
 
-namespace trireme::test {
+namespace trireme::test::test_peft_keys {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -98,4 +98,4 @@ TEST(PeftKeys, ThePageIsUpToDate) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_peft_keys

@@ -19,7 +19,7 @@
 #include "transformer/merged_model.h"
 #include "transformer/stacked_adapters.h"
 
-namespace trireme::test {
+namespace trireme::test::test_peft_variants {
 namespace {
 
 class PeftVariant : public testing::TestWithParam<const char*> {
@@ -177,4 +177,4 @@ TEST(PeftVariants, AttentionIsAWordForItsLayers) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_peft_variants

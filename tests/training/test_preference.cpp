@@ -13,7 +13,7 @@
 #include "training/train_step.h"
 #include "transformer/hf_model.h"
 
-namespace trireme::test {
+namespace trireme::test::test_preference {
 namespace {
 
 const std::string kGolden = test::source_folder() + "/tests/golden/";
@@ -130,4 +130,4 @@ TEST(Preference, DerivativesAreThoseOfTheLoss) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_preference

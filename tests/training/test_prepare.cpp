@@ -12,7 +12,7 @@
 #include "tests/support/scratch_directory.h"
 #include "training/prepare.h"
 
-namespace trireme {
+namespace trireme::test_prepare {
 namespace {
 
 using test::ScratchDirectory;
@@ -241,4 +241,4 @@ TEST(Inspect, ShowsWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_prepare

@@ -16,7 +16,7 @@
 #include "transformer/hf_model.h"
 #include "transformer/hf_writer.h"
 
-namespace trireme::test {
+namespace trireme::test::test_quantize {
 namespace {
 
 namespace fs = std::filesystem;
@@ -233,4 +233,4 @@ TEST(Quantize, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_quantize

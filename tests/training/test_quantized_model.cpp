@@ -18,7 +18,7 @@
 #include "transformer/hf_writer.h"
 #include "transformer/load_config.h"
 
-namespace trireme::test {
+namespace trireme::test::test_quantized_model {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ TEST(QuantizedModel, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_quantized_model

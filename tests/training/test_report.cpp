@@ -11,7 +11,7 @@
 #include "training/report.h"
 #include "training/report_page.h"
 
-namespace trireme {
+namespace trireme::test_report {
 namespace {
 
 // A run of `steps` steps whose loss falls linearly from 4 to 2; validation every tenth step.
@@ -165,4 +165,4 @@ TEST(Report, WhatCannotBeReadIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_report

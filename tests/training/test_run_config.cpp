@@ -13,7 +13,7 @@
 #include "tests/training/small_run.h"
 #include "training/run_config.h"
 
-namespace trireme {
+namespace trireme::test_run_config {
 using test::changed;
 using test::companions;
 using test::other_value;
@@ -523,4 +523,4 @@ TEST(LoadRunConfig, ModelPathsAndOverrides) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_run_config

@@ -13,7 +13,7 @@
 #include "transformer/load_config.h"
 #include "transformer/model_keys.h"
 
-namespace trireme {
+namespace trireme::test_run_schema {
 namespace {
 
 // What the fuzzer of configurations begins with: numbers beyond all sizes, of wrong signs, kinds and lengths.
@@ -83,4 +83,4 @@ TEST(ConfigSchema, DescribesTheModelToo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_run_schema

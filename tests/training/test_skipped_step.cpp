@@ -7,7 +7,7 @@
 #include "parallel/comm/world.h"
 #include "training/train_step.h"
 
-namespace trireme {
+namespace trireme::test_skipped_step {
 namespace {
 
 constexpr int64_t kLength = 12;
@@ -113,4 +113,4 @@ TEST_P(SkippedStepTest, ChangesNothingAndTheNextStepIsUnaffected) {
 INSTANTIATE_TEST_SUITE_P(Ranks, SkippedStepTest, ::testing::Values(1, 2));
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_skipped_step

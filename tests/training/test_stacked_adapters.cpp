@@ -16,7 +16,7 @@
 #include "transformer/sharding.h"
 #include "transformer/stacked_adapters.h"
 
-namespace trireme {
+namespace trireme::test_stacked_adapters {
 namespace {
 
 namespace fs = std::filesystem;
@@ -208,4 +208,4 @@ TEST(Adapters, AreReadInAnyBoxes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_stacked_adapters

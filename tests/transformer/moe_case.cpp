@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kWidth = 6;
 constexpr double kScale = 0.125;  // of the loss
 
-size_t at(int64_t i) { return static_cast<size_t>(i); }
+size_t moe_at(int64_t i) { return static_cast<size_t>(i); }
 
 MoeCase made(const std::string& name, ModelFamily family, const MoeConfig& moe) {
   MoeCase c;
@@ -63,8 +63,8 @@ TestTensor local_rows(const MoeCase& c, const Batch& b, const Place& split,
   std::vector<double> values;
   for (int64_t t = split.index * rows; t < (split.index + 1) * rows; ++t)
     for (int64_t k = 0; k < kWidth; ++k) {
-      const int64_t i = b.index[at(t)];
-      values.push_back(i < 0 ? padding : whole[at(i * c.config.hidden_size + k)]);
+      const int64_t i = b.index[moe_at(t)];
+      values.push_back(i < 0 ? padding : whole[moe_at(i * c.config.hidden_size + k)]);
     }
   return TestTensor(DType::kF64, {rows, kWidth}, values);
 }
@@ -73,25 +73,25 @@ void place_rows(const Batch& b, const Place& split, const ConstTensor& local, do
   const std::vector<double> values = to_doubles(local);
   const int64_t rows = local.size(0);
   for (int64_t t = 0; t < rows; ++t) {
-    const int64_t i = b.index[at(split.index * rows + t)];
+    const int64_t i = b.index[moe_at(split.index * rows + t)];
     for (int64_t k = 0; i >= 0 && k < kWidth; ++k)
-      whole[i * kWidth + k] = values[at(t * kWidth + k)];
+      whole[i * kWidth + k] = values[moe_at(t * kWidth + k)];
   }
 }
 
-std::vector<int64_t> dims_of(const Shape& shape) {
+std::vector<int64_t> moe_dims_of(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
 
-TensorPart part_of(const ParameterSpec& spec) {
-  const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
+TensorPart moe_part_of(const ParameterSpec& spec) {
+  const TensorBox box = spec.box.extent.empty() ? whole_box(moe_dims_of(spec.shape)) : spec.box;
   return {box, 0, box.numel()};
 }
 
 // One rank's work; results are added under the lock.
-class Rank {
+class MoeRank {
  public:
-  Rank(const MoeCase& c, const MoeLayout& layout, Communicator& world)
+  MoeRank(const MoeCase& c, const MoeLayout& layout, Communicator& world)
       : case_(c),
         groups_(world, layout.sizes),
         moe_(c.config, groups_.layout, list_, "model.layers.0", 0, 0),
@@ -153,28 +153,28 @@ class Rank {
   }
 
   void set_parameter(ParamHandle h, const std::map<std::string, std::vector<double>>& offsets) {
-    const ParameterSpec& spec = list_.specs()[at(h)];
+    const ParameterSpec& spec = list_.specs()[moe_at(h)];
     std::vector<double> whole = moe_value(case_, spec.name, spec.shape.numel());
     if (const auto more = offsets.find(spec.name); more != offsets.end())
       for (size_t i = 0; i < whole.size(); ++i) whole[i] += more->second[i];
     auto* local = store_.value(h).as<double>();
-    const TensorPart all{whole_box(dims_of(spec.shape)), 0, spec.shape.numel()};
-    for_each_common_run(dims_of(spec.shape), part_of(spec), all, [&](const CommonRun& run) {
+    const TensorPart all{whole_box(moe_dims_of(spec.shape)), 0, spec.shape.numel()};
+    for_each_common_run(moe_dims_of(spec.shape), moe_part_of(spec), all, [&](const CommonRun& run) {
       std::copy_n(whole.data() + run.second_offset, run.length, local + run.first_offset);
     });
   }
 
   void add_gradient(ParamHandle h, MoeResult& result) {
-    const ParameterSpec& spec = list_.specs()[at(h)];
+    const ParameterSpec& spec = list_.specs()[moe_at(h)];
     std::vector<double>& whole = result.grads[spec.name];
-    whole.resize(at(spec.shape.numel()), 0.0);
+    whole.resize(moe_at(spec.shape.numel()), 0.0);
     if (spec.partial == PartialSum::kNone && spec.copy != 0) return;
     const Tensor view = store_.view_in(store_.flat_gradients(), h);
     const auto* local = view.as<double>();
-    const TensorPart all{whole_box(dims_of(spec.shape)), 0, spec.shape.numel()};
-    for_each_common_run(dims_of(spec.shape), part_of(spec), all, [&](const CommonRun& run) {
+    const TensorPart all{whole_box(moe_dims_of(spec.shape)), 0, spec.shape.numel()};
+    for_each_common_run(moe_dims_of(spec.shape), moe_part_of(spec), all, [&](const CommonRun& run) {
       for (int64_t i = 0; i < run.length; ++i)
-        whole[at(run.second_offset + i)] += local[run.first_offset + i];
+        whole[moe_at(run.second_offset + i)] += local[run.first_offset + i];
     });
   }
 
@@ -242,12 +242,12 @@ std::vector<double> moe_value(const MoeCase& c, const std::string& name, int64_t
 MoeResult run_moe(const MoeCase& c, const MoeLayout& layout,
                   const std::map<std::string, std::vector<double>>& offsets) {
   MoeResult result;
-  result.y.assign(at(kMoeMicroBatches * c.tokens * kWidth), 0.0);
+  result.y.assign(moe_at(kMoeMicroBatches * c.tokens * kWidth), 0.0);
   result.dx = result.y;
   result.losses.assign(4, 0.0);
   std::mutex lock;
   run_threads(world_size(layout.sizes), [&](Communicator& world) {
-    Rank rank(c, layout, world);
+    MoeRank rank(c, layout, world);
     rank.run(offsets, result, lock);
   });
   return result;

@@ -8,7 +8,7 @@
 #include "transformer/hf_source.h"
 #include "transformer/model.h"
 
-namespace trireme {
+namespace trireme::test_families {
 namespace {
 
 struct Read {
@@ -191,4 +191,4 @@ TEST(Families, TheTextPartOfGemma3) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_families

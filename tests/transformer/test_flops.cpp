@@ -2,7 +2,7 @@
 
 #include "transformer/flops.h"
 
-namespace trireme {
+namespace trireme::test_flops {
 namespace {
 
 TEST(Flops, FrozenWeightsHaveNoGradient) {
@@ -41,4 +41,4 @@ TEST(Flops, OfInferenceAreAThirdOfTrainings) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_flops

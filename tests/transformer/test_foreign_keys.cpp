@@ -12,7 +12,7 @@
 #include "transformer/load_config.h"
 #include "transformer/quantization_keys.h"
 
-namespace trireme {
+namespace trireme::test_foreign_keys {
 namespace {
 
 Json model(const std::string& type) {
@@ -231,4 +231,4 @@ TEST(QuantizationKeys, OtherPackingsAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_foreign_keys

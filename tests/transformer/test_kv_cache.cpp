@@ -2,7 +2,7 @@
 #include "tests/support/op_run.h"
 #include "transformer/kv_cache.h"
 
-namespace trireme::test {
+namespace trireme::test::test_kv_cache {
 namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 12, kBlockTokens = 5, kBlocks = 4, kLength = 9;
@@ -77,4 +77,4 @@ INSTANTIATE_TEST_SUITE_P(Codes, KvCacheTypes,
                          testing::Values(KvCodes::kInt8, KvCodes::kE4M3, KvCodes::kE5M2));
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_kv_cache

@@ -4,7 +4,7 @@
 #include "tests/support/compare.h"
 #include "tests/transformer/latent_case.h"
 
-namespace trireme::test {
+namespace trireme::test::test_latent_attention {
 namespace {
 
 constexpr double kSame = 1e-12;  // of the largest, between two computations in float64
@@ -66,4 +66,4 @@ TEST(LatentAttention, TensorRanksGiveWhatOneGives) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_latent_attention

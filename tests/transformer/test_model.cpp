@@ -2,7 +2,7 @@
 
 #include "transformer/model.h"
 
-namespace trireme {
+namespace trireme::test_model {
 namespace {
 
 ModelConfig tiny_llama(int64_t max_positions) {
@@ -80,4 +80,4 @@ TEST(Model, LearnedPositionsNeedNoTable) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_model

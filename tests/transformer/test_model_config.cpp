@@ -11,7 +11,7 @@
 #include "transformer/load_config.h"
 #include "transformer/text_ends.h"
 
-namespace trireme {
+namespace trireme::test_model_config {
 namespace {
 
 Json gpt2(const std::string& more = "") {
@@ -448,4 +448,4 @@ TEST(MoeConfig, WhatDoesNotFitIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_model_config

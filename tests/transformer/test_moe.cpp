@@ -8,7 +8,7 @@
 #include "tests/support/compare.h"
 #include "tests/transformer/moe_case.h"
 
-namespace trireme::test {
+namespace trireme::test::test_moe {
 namespace {
 
 using Values = std::vector<double>;
@@ -363,4 +363,4 @@ TEST(RouterState, ASkippedStepChangesNothingAndIsNotCountedLater) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_moe

@@ -15,7 +15,7 @@
 #include "transformer/model.h"
 #include "transformer/text_ends.h"
 
-namespace trireme {
+namespace trireme::test_published {
 namespace {
 
 namespace fs = std::filesystem;
@@ -105,4 +105,4 @@ TEST(Published, HostileSizesAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_published

@@ -9,7 +9,7 @@
 #include "engine/ops/rotary.h"
 #include "transformer/rope.h"
 
-namespace trireme {
+namespace trireme::test_rope {
 namespace {
 
 using Picks = std::vector<std::pair<size_t, double>>;
@@ -122,4 +122,4 @@ TEST(Rope, RefusesWhatHasNoMeaning) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_rope

@@ -6,7 +6,7 @@
 #include "engine/config/parse.h"
 #include "engine/core/error.h"
 
-namespace trireme {
+namespace trireme::test_override {
 namespace {
 
 const Schema& schema() {
@@ -96,4 +96,4 @@ TEST(ErasePath, TakesAwayOneValue) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_override

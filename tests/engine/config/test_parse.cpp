@@ -9,7 +9,7 @@
 #include "engine/core/error.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_parse {
 namespace {
 
 // What parse_json() says about a text, or "" when it takes it.
@@ -113,4 +113,4 @@ TEST(ParseJson, GarbageNeverBreaksIt) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_parse

@@ -8,7 +8,7 @@
 #include "engine/config/schema.h"
 #include "engine/core/error.h"
 
-namespace trireme {
+namespace trireme::test_reader {
 namespace {
 
 // A key of each kind and status.
@@ -235,4 +235,4 @@ TEST(ReadConfig, RandomDocumentsNeverBreakIt) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_reader

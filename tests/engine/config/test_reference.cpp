@@ -4,7 +4,7 @@
 
 #include "engine/config/reference.h"
 
-namespace trireme {
+namespace trireme::test_reference {
 namespace {
 
 const Schema& schema() {
@@ -82,4 +82,4 @@ Where things grow.
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_reference

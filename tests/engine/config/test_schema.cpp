@@ -3,7 +3,7 @@
 #include "engine/config/schema.h"
 #include "engine/core/error.h"
 
-namespace trireme {
+namespace trireme::test_schema {
 namespace {
 
 TEST(EditDistance, CountsEditsAndSwaps) {
@@ -61,4 +61,4 @@ TEST(Schema, FinishRefusesContradictions) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_schema

@@ -7,7 +7,7 @@
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
 
-namespace trireme {
+namespace trireme::test_cpu {
 namespace {
 
 TEST(Cpu, IsaCanBeLoweredAndNotRaised) {
@@ -65,4 +65,4 @@ TEST(Cpu, RefusesAnEmptyTeam) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_cpu

@@ -5,7 +5,7 @@
 
 #include "engine/core/dtype.h"
 
-namespace trireme {
+namespace trireme::test_dtype {
 namespace {
 
 // The value of a pattern with one sign bit, `exponent_bits` and `fraction_bits`, by its definition.
@@ -129,4 +129,4 @@ TEST(DType, DispatchGivesTheMatchingType) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_dtype

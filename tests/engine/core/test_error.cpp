@@ -5,7 +5,7 @@
 
 #include "engine/core/error.h"
 
-namespace trireme {
+namespace trireme::test_error {
 namespace {
 
 TEST(Error, TextOfValues) {
@@ -53,4 +53,4 @@ TEST(Error, TheUsersFaultHasItsOwnTypeAndCode) {
 TEST(Error, UnreachableThrows) { EXPECT_THROW(TRIREME_UNREACHABLE("case ", 9), Error); }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_error

@@ -6,7 +6,7 @@
 
 #include "engine/core/float8.h"
 
-namespace trireme {
+namespace trireme::test_float8 {
 namespace {
 
 // What the bits mean, by the definition of the format.
@@ -77,4 +77,4 @@ TEST(Float8, E5M2Saturates) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_float8

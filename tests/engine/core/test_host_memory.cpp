@@ -6,7 +6,7 @@
 #include "engine/core/host_memory.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_host_memory {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -78,4 +78,4 @@ TEST_F(HostMemory, IsThatOfGroupsOfTheFirstVersion) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_host_memory

@@ -8,7 +8,7 @@
 #include "engine/core/memory.h"
 #include "engine/core/random.h"
 
-namespace trireme {
+namespace trireme::test_memory {
 namespace {
 
 TEST(Buffer, IsZeroAlignedAndCounted) {
@@ -477,4 +477,4 @@ TEST(Arena, DirectActivationsAreFreedWhenReset) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_memory

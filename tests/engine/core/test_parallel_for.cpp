@@ -7,7 +7,7 @@
 
 #include "engine/core/parallel_for.h"
 
-namespace trireme {
+namespace trireme::test_parallel_for {
 namespace {
 
 TEST(ParallelFor, VisitsEveryItemOnce) {
@@ -72,4 +72,4 @@ TEST(ParallelPieces, OthersDoWhatIsLeftOfARangeThatIsHeldUp) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_parallel_for

@@ -5,7 +5,7 @@
 
 #include "engine/core/random.h"
 
-namespace trireme {
+namespace trireme::test_random {
 namespace {
 
 // Published known answers of philox4x32-10 (the kat_vectors file of Random123). Our counter words 2
@@ -77,4 +77,4 @@ TEST(Streams, SubstreamsDiffer) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_random

@@ -5,7 +5,7 @@
 
 #include "engine/core/tensor.h"
 
-namespace trireme {
+namespace trireme::test_tensor {
 namespace {
 
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
@@ -129,4 +129,4 @@ TEST_F(TensorTest, OperandChecksNameTheOperand) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tensor

@@ -6,7 +6,7 @@
 
 #include "engine/core/thread_name.h"
 
-namespace trireme {
+namespace trireme::test_thread_name {
 namespace {
 
 std::string own_name() {
@@ -36,4 +36,4 @@ TEST(ThreadName, IsOfTheCallingThreadAlone) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_thread_name

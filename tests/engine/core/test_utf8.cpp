@@ -3,7 +3,7 @@
 
 #include "engine/core/utf8.h"
 
-namespace trireme {
+namespace trireme::test_utf8 {
 namespace {
 
 TEST(Printable, LeavesTextAsItIs) {
@@ -26,4 +26,4 @@ TEST(Printable, CutsWhatIsTooLong) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_utf8

@@ -3,7 +3,7 @@
 
 #include "engine/device/context.h"
 
-namespace trireme::cuda {
+namespace trireme::cuda::test_device {
 namespace {
 
 TEST(Device, WithoutTheBackendIsRefusedWithTheReason) {
@@ -38,4 +38,4 @@ TEST(Device, NominalTflopsAreTheMakers) {
 }
 
 }  // namespace
-}  // namespace trireme::cuda
+}  // namespace trireme::cuda::test_device

@@ -14,7 +14,7 @@
 #include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_atomic_file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ TEST(MappedFile, ShowsTheFileAndSurvivesItsReplacement) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_atomic_file

@@ -9,7 +9,7 @@
 #include "tests/engine/io/checkpoint_fixture.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_checkpoint_damage {
 namespace {
 
 namespace fs = std::filesystem;
@@ -189,4 +189,4 @@ TEST(HostileManifest, IsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_checkpoint_damage

@@ -4,7 +4,7 @@
 
 #include "engine/io/checksum.h"
 
-namespace trireme {
+namespace trireme::test_checksum {
 namespace {
 
 std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes(std::span(s)); }
@@ -52,4 +52,4 @@ TEST(Checksum, Crc32cTestVectors) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_checksum

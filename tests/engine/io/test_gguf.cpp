@@ -15,7 +15,7 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme::test {
+namespace trireme::test::test_gguf {
 namespace {
 
 const std::string kFolder = concat(test::source_folder(), "/tests/golden/gguf/");
@@ -282,4 +282,4 @@ TEST(Gguf, LiesAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_gguf

@@ -8,7 +8,7 @@
 #include "tests/support/op_run.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme::test {
+namespace trireme::test::test_nf4 {
 namespace {
 
 TEST(Nf4, IsThatOfBitsandbytes) {
@@ -45,4 +45,4 @@ TEST(Nf4, IsThatOfBitsandbytes) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_nf4

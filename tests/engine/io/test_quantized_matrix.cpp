@@ -7,7 +7,7 @@
 #include "engine/io/quantized_matrix.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme::test {
+namespace trireme::test::test_quantized_matrix {
 namespace {
 
 using Method = Quantization::Method;
@@ -154,4 +154,4 @@ TEST(QuantizedMatrix, WhatFits) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_quantized_matrix

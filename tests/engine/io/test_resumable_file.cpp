@@ -14,7 +14,7 @@
 #include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_resumable_file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -154,4 +154,4 @@ TEST(ResumableFile, GoesOnAfterAFullDisk) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_resumable_file

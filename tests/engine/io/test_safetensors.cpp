@@ -7,7 +7,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_safetensors {
 namespace {
 
 using test::ScratchDirectory;
@@ -187,4 +187,4 @@ TEST(Safetensors, EveryTruncationIsNoticed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_safetensors

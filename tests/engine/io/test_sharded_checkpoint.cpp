@@ -9,7 +9,7 @@
 #include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_sharded_checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -216,4 +216,4 @@ TEST(ShardedCheckpoint, WantsWhatTheConfigWants) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_sharded_checkpoint

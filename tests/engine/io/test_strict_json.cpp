@@ -3,7 +3,7 @@
 
 #include "engine/io/strict_json.h"
 
-namespace trireme {
+namespace trireme::test_strict_json {
 namespace {
 
 using Json = nlohmann::json;
@@ -70,4 +70,4 @@ TEST(StrictJson, ReadsObjectsOfAMillionMembers) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_strict_json

@@ -5,7 +5,7 @@
 
 #include "engine/io/tensor_box.h"
 
-namespace trireme {
+namespace trireme::test_tensor_box {
 namespace {
 
 // Element by element: logical flat index -> offset from the beginning of the part's range.
@@ -105,4 +105,4 @@ TEST(TensorBox, BadBoxesAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tensor_box

@@ -10,7 +10,7 @@
 #include "engine/io/text_reader.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_text_reader {
 namespace {
 
 using test::ScratchDirectory;
@@ -169,4 +169,4 @@ TEST(TextReader, NamesWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_text_reader

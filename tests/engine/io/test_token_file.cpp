@@ -13,7 +13,7 @@
 #include "engine/io/token_file.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_token_file {
 namespace {
 
 using test::ScratchDirectory;
@@ -320,4 +320,4 @@ TEST(TokenFile, RefusesMissingFilesAndBadTokens) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_token_file

@@ -10,7 +10,7 @@
 
 #include "engine/io/write_behind.h"
 
-namespace trireme {
+namespace trireme::test_write_behind {
 namespace {
 
 TEST(WriteBehind, UsesAllBlocksInOrder) {
@@ -80,4 +80,4 @@ TEST(WriteBehind, AbandonedBlocksAreNotUsed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_write_behind

@@ -10,7 +10,7 @@
 #include "engine/observe/progress.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_console {
 namespace {
 
 StepMetrics sample() {
@@ -148,4 +148,4 @@ TEST(Log, LevelsAndRanks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_console

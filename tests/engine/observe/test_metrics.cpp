@@ -10,7 +10,7 @@
 #include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_metrics {
 namespace {
 
 using test::ScratchDirectory;
@@ -127,4 +127,4 @@ TEST(Metrics, ADamagedLineInTheMiddleIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_metrics

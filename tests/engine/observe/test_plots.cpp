@@ -7,7 +7,7 @@
 #include "engine/observe/svg_plot.h"
 #include "engine/observe/text_plot.h"
 
-namespace trireme {
+namespace trireme::test_plots {
 namespace {
 
 // Every tag is closed in the order it was opened: enough of an XML check for what we write.
@@ -152,4 +152,4 @@ TEST(Markup, NothingEscapesItsElement) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_plots

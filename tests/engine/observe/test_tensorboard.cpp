@@ -9,7 +9,7 @@
 #include "engine/observe/tensorboard.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_tensorboard {
 namespace {
 
 std::string hex(const std::string& bytes) {
@@ -88,4 +88,4 @@ TEST(TensorBoard, WritesVersionRestartAndScalars) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tensorboard

@@ -5,7 +5,7 @@
 #include "engine/ops/activation.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_activation {
 namespace {
 
 using Values = std::vector<double>;
@@ -230,4 +230,4 @@ TEST(Activation, RefusesWrongOperands) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_activation

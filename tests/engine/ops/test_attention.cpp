@@ -5,7 +5,7 @@
 #include "engine/ops/attention.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_attention {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -464,4 +464,4 @@ TEST(Attention, RefusesALengthThatSequencesDoNotHave) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_attention

@@ -5,7 +5,7 @@
 #include "engine/ops/attention.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_attention_segments {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -275,4 +275,4 @@ TEST(AttentionSegments, RefusesListsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_attention_segments

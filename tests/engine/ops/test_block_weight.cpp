@@ -8,7 +8,7 @@
 #include "engine/ops/block_weight.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_block_weight {
 namespace {
 
 // A matrix of blocks with random scales and codes, and what they stand for, computed here.
@@ -297,4 +297,4 @@ TEST(BlockWeight, PlansAndRefuses) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_block_weight

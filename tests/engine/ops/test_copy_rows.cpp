@@ -4,7 +4,7 @@
 #include "engine/ops/copy_rows.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_copy_rows {
 namespace {
 
 TEST(CopyRows, MovesRowsBetweenStrides) {
@@ -82,4 +82,4 @@ TEST(CopyRows, RefusesWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_copy_rows

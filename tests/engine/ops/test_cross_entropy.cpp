@@ -3,7 +3,7 @@
 #include "engine/ops/cross_entropy.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_cross_entropy {
 namespace {
 
 using Values = std::vector<double>;
@@ -209,4 +209,4 @@ TEST(CrossEntropy, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_cross_entropy

@@ -4,7 +4,7 @@
 #include "engine/ops/elementwise.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_elementwise {
 namespace {
 
 TEST(Add, MatchesTheSum) {
@@ -258,4 +258,4 @@ TEST(Elementwise, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_elementwise

@@ -3,7 +3,7 @@
 #include "engine/ops/embedding.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_embedding {
 namespace {
 
 using Values = std::vector<double>;
@@ -132,4 +132,4 @@ TEST(Embedding, PlanningReadsNoIds) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_embedding

@@ -6,7 +6,7 @@
 #include "engine/ops/moe/grouped_gemm.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_experts {
 namespace {
 
 using Values = std::vector<double>;
@@ -266,4 +266,4 @@ TEST(Experts, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_experts

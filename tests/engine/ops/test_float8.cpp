@@ -5,7 +5,7 @@
 #include "engine/ops/float8.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_float8 {
 namespace {
 
 constexpr auto kTensor = Float8Scaling::kTensor;
@@ -269,4 +269,4 @@ TEST(Float8, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_float8

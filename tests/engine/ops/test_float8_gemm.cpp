@@ -1,7 +1,7 @@
 #include "engine/ops/float8_gemm.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_float8_gemm {
 namespace {
 
 struct Operand {
@@ -96,4 +96,4 @@ TEST(Float8Gemm, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_float8_gemm

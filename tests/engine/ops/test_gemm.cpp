@@ -7,7 +7,7 @@
 #include "engine/ops/gemm.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_gemm {
 namespace {
 
 struct Types {
@@ -517,4 +517,4 @@ TEST(Gemm, ARowOfFewHasTheSameBitsBesideOthers) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_gemm

@@ -2,7 +2,7 @@
 
 #include "engine/ops/gemm_choice.h"
 
-namespace trireme::test {
+namespace trireme::test::test_gemm_choice {
 namespace {
 
 GemmProblem problem(DType dtype, int64_t rows, int64_t terms) {
@@ -36,4 +36,4 @@ TEST(GemmChoice, FewRowsOfBfloat16AreOursBelowAvx512) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_gemm_choice

@@ -3,7 +3,7 @@
 #include "engine/ops/head_norm.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_head_norm {
 namespace {
 
 using Values = std::vector<double>;
@@ -167,4 +167,4 @@ TEST(HeadNorm, IsPlannable) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_head_norm

@@ -1,7 +1,7 @@
 #include "engine/ops/latent_heads.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_latent_heads {
 namespace {
 
 using Values = std::vector<double>;
@@ -83,4 +83,4 @@ TEST(LatentHeads, RefusesSizesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_latent_heads

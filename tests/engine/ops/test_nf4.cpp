@@ -5,7 +5,7 @@
 #include "engine/ops/nf4.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_nf4 {
 namespace {
 
 constexpr int64_t kRows = 5, kColumns = 150, kBlocks = 3;
@@ -134,4 +134,4 @@ TEST(Nf4, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_nf4

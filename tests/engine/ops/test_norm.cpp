@@ -3,7 +3,7 @@
 #include "engine/ops/norm.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_norm {
 namespace {
 
 using Values = std::vector<double>;
@@ -316,4 +316,4 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Norm, ::testing::Bool(), [](const auto& kind) {
 });
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_norm

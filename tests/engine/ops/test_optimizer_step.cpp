@@ -6,7 +6,7 @@
 #include "engine/ops/optimizer_step.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_optimizer_step {
 namespace {
 
 using Values = std::vector<double>;
@@ -455,4 +455,4 @@ TEST(OptimizerStep, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_optimizer_step

@@ -6,7 +6,7 @@
 #include "engine/ops/paged_attention.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_paged_attention {
 namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 20, kBlock = 4, kBlocks = 12;
@@ -128,4 +128,4 @@ INSTANTIATE_TEST_SUITE_P(Sizes, LongPagedAttention,
                                          Long{40, 4, 16, 1, 80}));
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_paged_attention

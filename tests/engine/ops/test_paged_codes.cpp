@@ -8,7 +8,7 @@
 #include "tests/support/kv_tolerance.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_paged_codes {
 namespace {
 
 constexpr int64_t kHeads = 6, kKvHeads = 2, kBlock = 16, kBlocks = 8;
@@ -210,4 +210,4 @@ TEST(PagedCodes, AreRefusedWhereNothingReadsThem) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_paged_codes

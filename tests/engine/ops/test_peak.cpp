@@ -3,7 +3,7 @@
 #include "engine/core/cpu.h"
 #include "engine/ops/peak.h"
 
-namespace trireme::test {
+namespace trireme::test::test_peak {
 namespace {
 
 TEST(Peak, IsPlausible) {
@@ -29,4 +29,4 @@ TEST(Peak, RunsOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_peak

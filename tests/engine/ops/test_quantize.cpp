@@ -4,7 +4,7 @@
 #include "engine/ops/quantize.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_quantize {
 namespace {
 
 constexpr int64_t kRows = 5, kColumns = 300, kGroups = 3;
@@ -132,4 +132,4 @@ TEST(Quantize, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_quantize

@@ -8,7 +8,7 @@
 #include "engine/ops/reduce.h"
 #include "tests/support/compare.h"
 
-namespace trireme {
+namespace trireme::test_reduce {
 namespace {
 
 using test::TestTensor;
@@ -136,4 +136,4 @@ TEST_F(Reduce, RefusesOtherDtypes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_reduce

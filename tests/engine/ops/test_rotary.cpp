@@ -3,7 +3,7 @@
 #include "engine/ops/rotary.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_rotary {
 namespace {
 
 using Values = std::vector<double>;
@@ -148,4 +148,4 @@ TEST(Rotary, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_rotary

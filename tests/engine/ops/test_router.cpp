@@ -7,7 +7,7 @@
 #include "engine/ops/moe/router_noise.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_router {
 namespace {
 
 using Values = std::vector<double>;
@@ -389,4 +389,4 @@ TEST(Router, RefusesWrongOperands) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_router

@@ -5,7 +5,7 @@
 #include "engine/ops/sample.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_sample {
 namespace {
 
 // Of sorted ids those whose surprise is nearest to the mean one, until they have the mass; returns their sum.
@@ -196,4 +196,4 @@ TEST(SampleRows, PlanningWritesNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_sample

@@ -7,7 +7,7 @@
 #include "engine/ops/cpu/simd.h"
 #include "tests/support/compare.h"
 
-namespace trireme::cpu::portable {
+namespace trireme::cpu::portable::test_simd {
 namespace {
 
 // Error in units of the last place of the correctly rounded result.
@@ -140,4 +140,4 @@ TEST(Simd, ConversionsRoundLikeTheScalarTypes) {
 }
 
 }  // namespace
-}  // namespace trireme::cpu::portable
+}  // namespace trireme::cpu::portable::test_simd

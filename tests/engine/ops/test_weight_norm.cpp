@@ -4,7 +4,7 @@
 #include "engine/ops/weight_norm.h"
 #include "tests/support/op_run.h"
 
-namespace trireme::test {
+namespace trireme::test::test_weight_norm {
 namespace {
 
 using Values = std::vector<double>;
@@ -119,4 +119,4 @@ TEST(WeightNorm, IsPlannable) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_weight_norm

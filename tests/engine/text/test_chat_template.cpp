@@ -14,7 +14,7 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme {
+namespace trireme::test_chat_template {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -362,4 +362,4 @@ TEST(ChatTemplate, OfNoFileIsNotThatOfTheCurrentFolder) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_chat_template

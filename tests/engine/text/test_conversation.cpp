@@ -11,7 +11,7 @@
 #include "tests/support/json_file.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme {
+namespace trireme::test_conversation {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -208,4 +208,4 @@ TEST(Conversation, AddedWordsThatAreNotSpecialStayTokens) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_conversation

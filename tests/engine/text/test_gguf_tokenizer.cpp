@@ -13,7 +13,7 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme::test {
+namespace trireme::test::test_gguf_tokenizer {
 namespace {
 
 nlohmann::json golden(const std::string& name) {
@@ -208,4 +208,4 @@ TEST(GgufTokenizer, FilledUpToTheTableAndUnknownKinds) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_gguf_tokenizer

@@ -11,7 +11,7 @@
 #include "engine/text/tokenizer.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_tokenizer {
 namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";
@@ -274,4 +274,4 @@ TEST(SentencePiece, DamagedModelsAreErrorsNotCrashes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tokenizer

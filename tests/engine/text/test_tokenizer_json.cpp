@@ -14,7 +14,7 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme {
+namespace trireme::test_tokenizer_json {
 namespace {
 
 using nlohmann::json;
@@ -226,4 +226,4 @@ TEST(TokenizerFiles, SequencesWithoutEndAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tokenizer_json

@@ -6,7 +6,7 @@
 #include "engine/text/normalizer.h"
 #include "engine/text/unicode.h"
 
-namespace trireme {
+namespace trireme::test_unicode {
 namespace {
 
 struct Example {
@@ -84,4 +84,4 @@ TEST(Normalize, OrdersAMillionMarks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_unicode

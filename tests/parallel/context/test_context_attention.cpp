@@ -5,7 +5,7 @@
 
 #include "tests/parallel/context/context_case.h"
 
-namespace trireme::test {
+namespace trireme::test::test_context_attention {
 namespace {
 
 constexpr double kF64Tolerance = 1e-12;
@@ -350,4 +350,4 @@ TEST(ContextAttention, RefusesPlansOfOtherShapes) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_context_attention

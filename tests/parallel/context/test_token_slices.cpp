@@ -5,7 +5,7 @@
 
 #include "tests/parallel/context/context_case.h"
 
-namespace trireme::test {
+namespace trireme::test::test_token_slices {
 namespace {
 
 std::vector<ContextLayout> layouts() {
@@ -177,4 +177,4 @@ TEST(ContextPlan, WithoutOneStepTheResultIsWrong) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_token_slices

@@ -7,7 +7,7 @@
 #include "parallel/moe/expert_exchange.h"
 #include "tests/support/compare.h"
 
-namespace trireme::test {
+namespace trireme::test::test_expert_exchange {
 namespace {
 
 using Values = std::vector<double>;
@@ -191,4 +191,4 @@ TEST(ExpertExchange, BoundIsTwiceTheEvenShare) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_expert_exchange

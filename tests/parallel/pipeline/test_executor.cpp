@@ -9,7 +9,7 @@
 #include "parallel/comm/world.h"
 #include "tests/parallel/pipeline/toy_stage.h"
 
-namespace trireme {
+namespace trireme::test_executor {
 namespace {
 
 using test::toy_reference;
@@ -180,4 +180,4 @@ TEST(Executor, RefusesAGroupOfAnotherSize) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_executor

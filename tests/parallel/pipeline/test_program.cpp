@@ -6,7 +6,7 @@
 #include "engine/core/error.h"
 #include "parallel/pipeline/program.h"
 
-namespace trireme {
+namespace trireme::test_program {
 namespace {
 
 void expect_runs(const Schedule& schedule) {
@@ -141,4 +141,4 @@ TEST(Program, WrongProgramsAreNoticed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_program

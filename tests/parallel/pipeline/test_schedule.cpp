@@ -7,7 +7,7 @@
 #include "parallel/pipeline/schedule.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_schedule {
 namespace {
 
 // F0 F1 B0 ..., with .chunk where there are several.
@@ -195,4 +195,4 @@ TEST(Schedule, FilesWhoseRanksWaitForEverAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_schedule

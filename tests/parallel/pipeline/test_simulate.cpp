@@ -7,7 +7,7 @@
 #include "parallel/pipeline/simulate.h"
 #include "parallel/pipeline/timeline.h"
 
-namespace trireme {
+namespace trireme::test_simulate {
 namespace {
 
 constexpr ScheduleKind kTraining[] = {ScheduleKind::kGPipe, ScheduleKind::k1F1B,
@@ -210,4 +210,4 @@ TEST(TimelineText, LongOnesFitTheirWidth) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_simulate

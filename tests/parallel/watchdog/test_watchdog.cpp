@@ -14,7 +14,7 @@
 #include "parallel/comm/world.h"
 #include "tests/support/compare.h"
 
-namespace trireme {
+namespace trireme::test_watchdog {
 namespace {
 
 using test::TestTensor;
@@ -279,4 +279,4 @@ TEST(Watchdog, AReportedFailureLeavesTheOthersTheirOwn) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_watchdog

@@ -13,7 +13,7 @@
 #include "serving/api/small_bodies.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme {
+namespace trireme::test_bodies {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -144,4 +144,4 @@ TEST(Fields, ArePresentOnceInATable) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_bodies

@@ -9,7 +9,7 @@
 #include "serving/api/api_error.h"
 #include "serving/api/generation_reply.h"
 
-namespace trireme {
+namespace trireme::test_generation_reply {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -416,4 +416,4 @@ TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_generation_reply

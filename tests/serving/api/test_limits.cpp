@@ -7,7 +7,7 @@
 #include "serving/api/api_error.h"
 #include "serving/api/requests.h"
 
-namespace trireme {
+namespace trireme::test_limits {
 namespace {
 
 using Body = std::function<std::string(size_t)>;
@@ -186,4 +186,4 @@ TEST(Limits, OfTheOtherEndpoints) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_limits

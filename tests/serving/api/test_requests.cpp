@@ -6,7 +6,7 @@
 #include "serving/api/api_error.h"
 #include "serving/api/requests.h"
 
-namespace trireme {
+namespace trireme::test_requests {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -537,4 +537,4 @@ TEST(Requests, BoundBadWordsTogether) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_requests

@@ -6,7 +6,7 @@
 #include "engine/core/error.h"
 #include "serving/balance/server_choice.h"
 
-namespace trireme {
+namespace trireme::test_choice {
 namespace {
 
 std::string text(size_t blocks, char letter) {
@@ -131,4 +131,4 @@ TEST(ServerChoice, HasABound) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_choice

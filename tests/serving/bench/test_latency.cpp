@@ -6,7 +6,7 @@
 #include "engine/core/error.h"
 #include "serving/bench/latency.h"
 
-namespace trireme {
+namespace trireme::test_latency {
 namespace {
 
 TEST(Distribution, LiesBetweenTheNearestValues) {
@@ -99,4 +99,4 @@ TEST(ServiceLevel, RefusesWhatIsNoBound) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_latency

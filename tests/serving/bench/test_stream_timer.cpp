@@ -5,7 +5,7 @@
 #include "serving/bench/event_reader.h"
 #include "serving/bench/stream_timer.h"
 
-namespace trireme {
+namespace trireme::test_stream_timer {
 namespace {
 
 std::vector<std::string> events_of(const std::vector<std::string>& pieces) {
@@ -103,4 +103,4 @@ TEST(ErrorMessage, IsTheServersOwn) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_stream_timer

@@ -9,7 +9,7 @@
 #include "serving/bench/workload.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_workload {
 namespace {
 
 using nlohmann::json;
@@ -143,4 +143,4 @@ TEST(Workload, ReadsFiles) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_workload

@@ -12,7 +12,7 @@
 
 #include "serving/client/http_client.h"
 
-namespace trireme {
+namespace trireme::test_http_client {
 namespace {
 
 namespace asio = boost::asio;
@@ -226,4 +226,4 @@ TEST(ServerAddress, IsReadAsItIsMeant) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_http_client

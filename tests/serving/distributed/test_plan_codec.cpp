@@ -7,7 +7,7 @@
 #include "serving/distributed/plan_fields.h"
 #include "tests/serving/distributed/plans.h"
 
-namespace trireme {
+namespace trireme::test_plan_codec {
 namespace {
 
 using test::kPlanBounds;
@@ -277,4 +277,4 @@ TEST(PlanCodec, RefusesOutcomesOfOtherPlans) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_plan_codec

@@ -8,7 +8,7 @@
 #include "serving/distributed/rank_supervisor.h"
 #include "tests/serving/distributed/word_weights.h"
 
-namespace trireme {
+namespace trireme::test_rank_supervisor {
 namespace {
 
 using std::chrono::milliseconds;
@@ -315,4 +315,4 @@ TEST(RankSupervisor, EndsWhileItsRanksStart) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_rank_supervisor

@@ -13,7 +13,7 @@
 #include "serving/distributed/rank_processes.h"
 #include "serving/distributed/rank_watch.h"
 
-namespace trireme {
+namespace trireme::test_rank_watch {
 namespace {
 
 using std::chrono::milliseconds;
@@ -136,4 +136,4 @@ TEST(RankProcesses, EndWithTheThreadThatStartedThem) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_rank_watch

@@ -8,7 +8,7 @@
 #include "tests/serving/distributed/plans.h"
 #include "tests/serving/distributed/word_weights.h"
 
-namespace trireme {
+namespace trireme::test_rank_weights {
 namespace {
 
 struct Ends {
@@ -114,4 +114,4 @@ TEST(RankLoop, HasNoWeightsToChangeWhereItWasGivenNone) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_rank_weights

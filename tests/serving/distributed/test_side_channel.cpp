@@ -16,7 +16,7 @@
 #include "serving/distributed/side_meeting.h"
 #include "tests/serving/distributed/plans.h"
 
-namespace trireme {
+namespace trireme::test_side_channel {
 namespace {
 
 using std::chrono::milliseconds;
@@ -296,4 +296,4 @@ TEST(RankLoop, ShowsThatItLives) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_side_channel

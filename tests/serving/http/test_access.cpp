@@ -7,7 +7,7 @@
 #include "serving/http/routes.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_access {
 namespace {
 
 // "" where it is allowed, else status and code.
@@ -157,4 +157,4 @@ TEST(Admission, TakesNothingWhenClosed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_access

@@ -6,7 +6,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_beams {
 namespace {
 
 using namespace test;
@@ -156,4 +156,4 @@ TEST(Beams, AreCounted) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_beams

@@ -4,7 +4,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_embeddings {
 namespace {
 
 using namespace test;
@@ -92,4 +92,4 @@ TEST(Service, TellsOfEmbeddingsThatAreNoNumbers) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_embeddings

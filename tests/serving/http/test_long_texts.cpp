@@ -4,7 +4,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_long_texts {
 namespace {
 
 using namespace test;
@@ -105,4 +105,4 @@ TEST(LongTexts, OfPromptsAreComputedOnceForAllTheyAreToldWith) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_long_texts

@@ -5,7 +5,7 @@
 
 #include "serving/http/mailbox.h"
 
-namespace trireme {
+namespace trireme::test_mailbox {
 namespace {
 
 struct Letters {
@@ -50,4 +50,4 @@ TEST(Mailbox, SaysThatSomethingIsLost) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_mailbox

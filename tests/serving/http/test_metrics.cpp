@@ -1,7 +1,7 @@
 // What Prometheus is told, beside the exact counts of test_service.cpp.
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_metrics {
 namespace {
 
 using namespace test;
@@ -260,4 +260,4 @@ TEST_F(MetricsOnTheWay, CountNothingThatIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_metrics

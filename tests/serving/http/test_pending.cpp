@@ -7,7 +7,7 @@
 #include "serving/http/server.h"
 #include "tests/serving/http/raw_client.h"
 
-namespace trireme {
+namespace trireme::test_pending {
 namespace {
 
 // Gives one part after the other.
@@ -176,4 +176,4 @@ TEST(PendingReply, WorkThatFailsIsAnError) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_pending

@@ -3,7 +3,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_replicas {
 namespace {
 
 using namespace test;
@@ -193,4 +193,4 @@ TEST_F(BusyReplicas, MoveItOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_replicas

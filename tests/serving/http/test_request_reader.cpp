@@ -2,7 +2,7 @@
 
 #include "serving/http/request_reader.h"
 
-namespace trireme {
+namespace trireme::test_request_reader {
 namespace {
 
 using State = RequestReader::State;
@@ -235,4 +235,4 @@ TEST(RequestReader, ForgetsABodyThatNobodyWants) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_request_reader

@@ -3,7 +3,7 @@
 #include "serving/api/api_error.h"
 #include "serving/http/served_ids.h"
 
-namespace trireme {
+namespace trireme::test_served_ids {
 namespace {
 
 const std::vector<ModelCard> kModel{{.id = "m"}};
@@ -70,4 +70,4 @@ TEST(ServedIds, WithoutRoomAreThoseOfTheBeginning) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_served_ids

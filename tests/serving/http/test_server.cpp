@@ -3,7 +3,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_server {
 namespace {
 
 using namespace test;
@@ -483,4 +483,4 @@ TEST(HttpServer, AnswersAFirstRequestThatComesWhileItDrains) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_server

@@ -6,7 +6,7 @@
 #include "engine/core/utf8.h"
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_service {
 namespace {
 
 using namespace test;
@@ -596,4 +596,4 @@ TEST(Service, MakesNoSeriesOfWhatClientsInvent) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_service

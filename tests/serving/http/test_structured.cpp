@@ -5,7 +5,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_structured {
 namespace {
 
 using namespace test;
@@ -334,4 +334,4 @@ TEST(StructuredOutput, HardGrammarsHoldNobodyUp) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_structured

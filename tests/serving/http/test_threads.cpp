@@ -5,7 +5,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_threads {
 namespace {
 
 std::set<std::string> names_of_threads() {
@@ -25,4 +25,4 @@ TEST(Threads, HaveNamesThatTellWhatTheyDo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_threads

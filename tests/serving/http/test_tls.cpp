@@ -11,7 +11,7 @@
 #include "tests/serving/http/recorded_server.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_tls {
 namespace {
 
 using namespace test;
@@ -138,4 +138,4 @@ TEST(HttpServerTls, NamesTheFileItCannotRead) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tls

@@ -3,7 +3,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_token_ids {
 namespace {
 
 using namespace test;
@@ -89,4 +89,4 @@ TEST_F(TokenIds, EndWithTheStopThatTheRequestNames) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_token_ids

@@ -6,7 +6,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_weights {
 namespace {
 
 using Json = nlohmann::json;
@@ -316,4 +316,4 @@ TEST(WeightsRouteOf, AServerWithoutThemIsNotThere) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_weights

@@ -3,7 +3,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_workers {
 namespace {
 
 using namespace test;
@@ -120,4 +120,4 @@ TEST(Workers, KeepNobodyBeyondItsTime) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_workers

@@ -3,7 +3,7 @@
 
 #include "serving/router/forwarding.h"
 
-namespace trireme {
+namespace trireme::test_forwarding {
 namespace {
 
 HttpRequest request_of(const std::string& method, Headers headers, std::string body = "") {
@@ -121,4 +121,4 @@ TEST(PromptText, IsWhatAServersCacheSees) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_forwarding

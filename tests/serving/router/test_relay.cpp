@@ -4,7 +4,7 @@
 #include "serving/router/router.h"
 #include "tests/serving/http/raw_client.h"
 
-namespace trireme {
+namespace trireme::test_relay {
 namespace {
 
 using namespace test;
@@ -156,4 +156,4 @@ TEST(Relay, SaysWhichMethodsThereAre) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_relay

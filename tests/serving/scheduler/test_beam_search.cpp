@@ -8,7 +8,7 @@
 
 #include "serving/scheduler/beam_search.h"
 
-namespace trireme {
+namespace trireme::test_beam_search {
 namespace {
 
 constexpr int32_t kVocabulary = 4, kEnd = 3;
@@ -177,4 +177,4 @@ TEST(BeamSearch, AsksForEnoughCandidates) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_beam_search

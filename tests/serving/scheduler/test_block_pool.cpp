@@ -7,7 +7,7 @@
 #include "engine/core/error.h"
 #include "serving/scheduler/block_pool.h"
 
-namespace trireme {
+namespace trireme::test_block_pool {
 namespace {
 
 using Tokens = std::vector<int32_t>;
@@ -101,4 +101,4 @@ TEST(BlockPool, ForgetsEverythingWhenTheWeightsChange) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_block_pool

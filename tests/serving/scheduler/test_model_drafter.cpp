@@ -8,7 +8,7 @@
 #include "serving/scheduler/scheduler.h"
 #include "tests/serving/scheduler/recorded_texts.h"
 
-namespace trireme {
+namespace trireme::test_model_drafter {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -185,4 +185,4 @@ TEST(ModelDrafter, CatchesUpWithTextsThatWentOnOtherwise) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_model_drafter

@@ -7,7 +7,7 @@
 #include "serving/scheduler/scheduler.h"
 #include "tests/serving/scheduler/recorded_texts.h"
 
-namespace trireme {
+namespace trireme::test_scheduler {
 namespace {
 
 constexpr int32_t kVocabulary = 50;
@@ -311,4 +311,4 @@ TEST(Scheduler, RefusesWhatItCannotRun) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_scheduler

@@ -6,7 +6,7 @@
 #include "serving/scheduler/scheduler.h"
 #include "tests/serving/scheduler/recorded_texts.h"
 
-namespace trireme {
+namespace trireme::test_speculation {
 namespace {
 
 using Ids = std::vector<int32_t>;
@@ -154,4 +154,4 @@ TEST(Speculation, IsOffWhereManyRun) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_speculation

@@ -3,7 +3,7 @@
 
 #include "serving/scheduler/speculation_switch.h"
 
-namespace trireme {
+namespace trireme::test_speculation_switch {
 namespace {
 
 // A server whose steps bring 1 token a sequence in 1 s, and with guesses `brought` tokens in `cost` s.
@@ -114,4 +114,4 @@ TEST(SpeculationSwitch, LearnsNothingFromStepsWithoutGuesses) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_speculation_switch

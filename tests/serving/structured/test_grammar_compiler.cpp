@@ -7,7 +7,7 @@
 #include "serving/structured/grammar_compiler.h"
 #include "tests/serving/structured/vocabulary.h"
 
-namespace trireme {
+namespace trireme::test_grammar_compiler {
 namespace {
 
 using namespace test;
@@ -57,4 +57,4 @@ TEST(GrammarCompiler, LeavesOutWhatNobodyWaitsFor) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_grammar_compiler

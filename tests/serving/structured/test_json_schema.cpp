@@ -5,7 +5,7 @@
 
 #include "tests/serving/structured/vocabulary.h"
 
-namespace trireme {
+namespace trireme::test_json_schema {
 namespace {
 
 using namespace test;
@@ -345,4 +345,4 @@ TEST(Hostile, LongTextsWithEqualEndsAreCompiled) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_json_schema

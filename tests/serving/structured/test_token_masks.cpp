@@ -9,7 +9,7 @@
 
 #include "tests/serving/structured/vocabulary.h"
 
-namespace trireme {
+namespace trireme::test_token_masks {
 namespace {
 
 using namespace test;
@@ -251,4 +251,4 @@ TEST(TokenMasks, ATextThatNoTokenGoesOnIsNotWhole) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_token_masks

@@ -6,7 +6,7 @@
 #include "serving/structured/tool_call_parser.h"
 #include "tests/serving/structured/vocabulary.h"
 
-namespace trireme {
+namespace trireme::test_tool_calls {
 namespace {
 
 using namespace test;
@@ -191,4 +191,4 @@ TEST(ToolCalls, GrammarsMakeCallsThatAreFound) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tool_calls

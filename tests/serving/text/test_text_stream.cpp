@@ -6,7 +6,7 @@
 #include "engine/core/utf8.h"
 #include "serving/text/text_stream.h"
 
-namespace trireme {
+namespace trireme::test_text_stream {
 namespace {
 
 struct Streamed {
@@ -208,4 +208,4 @@ TEST(StopMatcher, HoldsTheLongestBeginning) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_text_stream

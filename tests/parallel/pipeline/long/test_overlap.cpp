@@ -9,7 +9,7 @@
 #include "parallel/pipeline/executor.h"
 #include "parallel/pipeline/simulate.h"
 
-namespace trireme {
+namespace trireme::test_overlap {
 namespace {
 
 using std::chrono::duration;
@@ -137,4 +137,4 @@ TEST(Overlap, ZbH1) { expect_formula(ScheduleKind::kZbH1, 1); }
 TEST(Overlap, ZbH2) { expect_formula(ScheduleKind::kZbH2, 1); }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_overlap
