@@ -148,7 +148,7 @@ CLI::App* add_eval_command(CLI::App& app, const CommandLine& line) {
       ->check(whole_number(1));
   command
       ->add_option("--max-samples", o.max_samples,
-                   "Stop after this many sequences of each set (default: all)")
+                   "Sequences of each set, taken at equal distances (default: all)")
       ->check(whole_number(1))
       ->excludes(task);
   add_layout_options(*command, o.layout, LayoutUse::kAll);

@@ -8,6 +8,14 @@
 #include "training/local_batch.h"
 
 namespace trireme {
+namespace {
+
+// Number `index` of `total` samples at equal distances among `all`.
+int64_t spread_sample(int64_t index, int64_t total, int64_t all) {
+  return index * (all / total) + index * (all % total) / total;
+}
+
+}  // namespace
 
 Evaluator::Evaluator(const Model& model, ParameterStore& store, const Groups& groups, Ctx& ctx,
                      int64_t micro_batch_size, int64_t sequence_length)
@@ -85,16 +93,16 @@ ArenaPlan Evaluator::plan() {
   return ctx_.arena.end_planning();
 }
 
-void Evaluator::fill(BatchSource& source, int64_t begin, int64_t total) {
-  // Every run has the planned size; samples past the end are padding, those past `total` are masked.
+void Evaluator::fill(BatchSource& source, int64_t begin, int64_t total, int64_t all) {
+  // Every run has the planned size; samples past the end are padding.
   const Place& dp = groups_.layout.dp;
   for (size_t i = 0; i < local_.size(); ++i) {
     const int64_t group = begin + static_cast<int64_t>(i) * micro_batch_size_ * dp.size;
     const int64_t first = first_sample(group, micro_batch_size_, dp.index);
-    source.fill(first, micro_batch_size_, whole_);
-    const int64_t wanted =
-        std::clamp<int64_t>(total - first, 0, micro_batch_size_) * sequence_length_;
-    std::fill(whole_.targets.begin() + wanted, whole_.targets.end(), kIgnoredTarget);
+    samples_.clear();
+    for (int64_t k = first; k < first + micro_batch_size_; ++k)
+      samples_.push_back(k < total ? spread_sample(k, total, all) : all);
+    source.fill_samples(samples_, whole_);
     fill_local_batch(whole_, sequence_length_, groups_.layout, model_.config().has_windows(),
                      local_[i]);
   }
@@ -109,7 +117,7 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
   const int64_t stride = micro_batch_size_ * layout.dp.size * std::ssize(local_);
   double sums[2] = {0.0, 0.0};  // loss, tokens
   for (int64_t begin = 0; begin < total; begin += stride) {
-    fill(source, begin, total);
+    fill(source, begin, total, all);
     ctx_.arena.begin_step(plan);
     double loss = 0;
     try {
@@ -131,7 +139,7 @@ EvalResult Evaluator::run(BatchSource& source, int64_t max_samples, const ArenaP
   }
   if (groups_.world.size() > 1) groups_.world.all_reduce(Tensor(sums, DType::kF64, Shape{2}));
   ctx_.mode = before;
-  return {sums[1] > 0 ? sums[0] / sums[1] : 0.0, static_cast<int64_t>(sums[1])};
+  return {sums[1] > 0 ? sums[0] / sums[1] : 0.0, static_cast<int64_t>(sums[1]), total, all};
 }
 
 std::vector<double> Evaluator::log_likelihoods(const ExampleSet& set, ExampleSource& source,

@@ -7,8 +7,9 @@
 namespace trireme {
 
 struct EvalResult {
-  double loss = 0;     // nats per token with a target
-  int64_t tokens = 0;  // such tokens
+  double loss = 0;                       // nats per token with a target
+  int64_t tokens = 0;                    // such tokens
+  int64_t samples = 0, all_samples = 0;  // taken, and in the set
 };
 
 class Evaluator {
@@ -18,7 +19,8 @@ class Evaluator {
 
   // The activations and scratch of one run of the pipeline, from a planning run.
   ArenaPlan plan();
-  // The first max_samples samples of `source` (0: all of them). Every rank gets the same result;
+  // max_samples samples of `source` at equal distances, the same in every layout and every time (0: all of them).
+  // Every rank gets the same result;
   // nothing that training depends on changes. progress(done, total) is called on every rank.
   EvalResult run(BatchSource& source, int64_t max_samples, const ArenaPlan& plan,
                  const std::function<void(int64_t, int64_t)>& progress = {});
@@ -33,7 +35,7 @@ class Evaluator {
 
  private:
   void take_losses(const std::vector<Activation>& losses) const;
-  void fill(BatchSource& source, int64_t begin, int64_t total);
+  void fill(BatchSource& source, int64_t begin, int64_t total, int64_t all);
   double forward();  // the sum of losses of the batches filled in; 0 in a planning run
   const Model& model_;
   ParameterStore& store_;
@@ -45,6 +47,7 @@ class Evaluator {
   EvalStage stage_;
   MicroBatch whole_;
   std::vector<MicroBatch> local_;  // one per pass of the schedule
+  std::vector<int64_t> samples_;   // of one of them
   TakeLoss take_;                  // absent: nobody asks
 };
 

@@ -29,7 +29,7 @@ struct EvaluateOptions {
   int64_t sequence_length =
       0;  // 0: as trained; of a task on a model of others what the model takes
   int64_t micro_batch_size = 0;  // 0: as trained
-  int64_t max_samples = 0;       // 0: all
+  int64_t max_samples = 0;       // of each set, at equal distances; 0: all
   std::string device = "auto";   // auto, cpu, cuda
   // Any layout, whatever the model was trained under; the ranks it leaves share the samples.
   LayoutOptions layout;

@@ -21,10 +21,14 @@ void RunRecords::write(const StepMetrics& metrics) {
   if (events_) events_->write(metrics);
   const bool last = metrics.step == metrics.train_steps;
   if (last || metrics.step % log_interval_ == 0) log_line(console_line(metrics));
-  if (metrics.validation_loss) log_line(validation_line(metrics.step, *metrics.validation_loss));
-  for (const auto& [set, loss] : metrics.validation_losses)
-    log_line(validation_line(metrics.step, loss, set));
-  if (metrics.test_loss) log_line(validation_line(metrics.step, *metrics.test_loss, "test"));
+  const auto log_loss = [&](double loss, const std::string& set) {
+    const auto part = metrics.partial_sets.find(set);
+    log_line(validation_line(metrics.step, loss, set,
+                             part == metrics.partial_sets.end() ? "" : part->second));
+  };
+  if (metrics.validation_loss) log_loss(*metrics.validation_loss, "");
+  for (const auto& [set, loss] : metrics.validation_losses) log_loss(loss, set);
+  if (metrics.test_loss) log_loss(*metrics.test_loss, "test");
   progress_.update(metrics);
 }
 

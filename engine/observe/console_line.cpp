@@ -38,10 +38,12 @@ std::string console_line(const StepMetrics& m) {
   return line;
 }
 
-std::string validation_line(int64_t step, double loss, const std::string& set) {
+std::string validation_line(int64_t step, double loss, const std::string& set,
+                            const std::string& part) {
   return fmt::format(
-      "validation loss at iteration {}{} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", step,
-      set.empty() ? "" : fmt::format(" on {} set", set), loss, std::exp(loss));
+      "validation loss at iteration {}{} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |{}", step,
+      set.empty() ? "" : fmt::format(" on {} set", set), loss, std::exp(loss),
+      part.empty() ? "" : fmt::format(" samples: {} |", part));
 }
 
 }  // namespace trireme

@@ -14,6 +14,8 @@ std::string local_time_text();  // "2026-01-31 12:00:00.123456"
 std::string console_line(const StepMetrics& metrics);
 // validation loss at iteration N | lm loss value: 1.234567E+00 | lm loss PPL: 3.436885E+00 |
 // With the name of a set: validation loss at iteration N on NAME set | lm loss value: ...
-std::string validation_line(int64_t step, double loss, const std::string& set = "");
+// part: "160 of 549" where not all samples were taken; it ends the line: samples: 160 of 549 |
+std::string validation_line(int64_t step, double loss, const std::string& set = "",
+                            const std::string& part = "");
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,6 +35,8 @@ struct StepMetrics {
   std::optional<double> validation_loss;  // of a set without a name
   std::vector<std::pair<std::string, double>> validation_losses;  // of sets with names
   std::optional<double> test_loss;                                // of the last step only
+  // "160 of 549" samples by name of the set ("" without a name, "test"), where the loss is of a part of them.
+  std::map<std::string, std::string> partial_sets;
   std::vector<std::pair<std::string, double>> extra;  // further numbers, such as time shares
 };
 

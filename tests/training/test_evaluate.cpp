@@ -1,6 +1,8 @@
 // The loss of an evaluation is that of one rank under every layout, in float64.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "parallel/comm/world.h"
 #include "training/data/batch_fill.h"
 #include "training/evaluate.h"
@@ -35,13 +37,14 @@ class Samples final : public BatchSource {
  public:
   int64_t num_samples() const override { return 7; }
   int64_t num_targets() const override { return 6 * kLength + 2; }
-  void fill(int64_t first, int64_t count, MicroBatch& batch) override {
+  void fill_samples(std::span<const int64_t> samples, MicroBatch& batch) override {
     BatchFillOptions options;
     options.sequence_length = kLength;
     options.vocab_size = 29;
-    BatchFill out(options, batch, count);
+    BatchFill out(options, batch, std::ssize(samples));
     std::vector<int32_t> tokens(kLength + 1);
-    for (int64_t sample = first; sample < first + count; ++sample) {
+    for (const int64_t sample : samples) {
+      if (sample < 7) seen_.insert(sample);
       for (int64_t t = 0; t <= kLength; ++t)
         tokens[static_cast<size_t>(t)] = static_cast<int32_t>((sample * sample + 5 * t * t) % 29);
       const int64_t given = sample < 6 ? kLength + 1 : sample == 6 ? 3 : 0;
@@ -50,10 +53,15 @@ class Samples final : public BatchSource {
     out.finish();
   }
   std::string describe() const override { return "samples"; }
+  const std::set<int64_t>& seen() const { return seen_; }
+
+ private:
+  std::set<int64_t> seen_;
 };
 
 // Of every rank.
-std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes& sizes) {
+std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes& sizes,
+                                 int64_t max_samples = 0, std::set<int64_t>* seen = nullptr) {
   std::vector<EvalResult> results(static_cast<size_t>(world_size(sizes)));
   run_threads(world_size(sizes), [&](Communicator& world) {
     const Groups groups(world, sizes, kv_head_copies(config, sizes.tp));
@@ -68,7 +76,8 @@ std::vector<EvalResult> evaluate(const ModelConfig& config, const ParallelSizes&
     const ArenaPlan plan = evaluator.plan();
     ctx.arena.reserve(plan.capacity);
     Samples samples;
-    results[static_cast<size_t>(world.rank())] = evaluator.run(samples, 0, plan);
+    results[static_cast<size_t>(world.rank())] = evaluator.run(samples, max_samples, plan);
+    if (seen != nullptr) *seen = samples.seen();
   });
   return results;
 }
@@ -130,6 +139,22 @@ TEST(Evaluate, EveryDivisionOfExpertsGivesTheLossOfOneRank) {
                     {.tp = 2, .cp = 2, .ep = 2, .etp = 2, .sequence_parallel = true},
                     {.pp = 3, .dp = 2, .ep = 2},
                     {.pp = 2, .cp = 2, .dp = 2, .ep = 4, .exchange = ContextCommType::kA2A}});
+}
+
+TEST(Evaluate, APartOfTheSamplesIsSpreadOverAllInEveryLayout) {
+  std::set<int64_t> seen;
+  const EvalResult want = evaluate(small(false), {}, 3, &seen).front();
+  EXPECT_EQ(seen, (std::set<int64_t>{0, 2, 4}));  // floor(k * 7 / 3)
+  EXPECT_EQ(want.samples, 3);
+  EXPECT_EQ(want.all_samples, 7);
+  EXPECT_EQ(want.tokens, 3 * kLength);
+  for (const Case& c : {Case{.dp = 3}, Case{.pp = 3}, Case{.cp = 2, .dp = 2}}) {
+    const ParallelSizes sizes = sizes_of(c, small(false));
+    for (const EvalResult& got : evaluate(small(false), sizes, 3)) {
+      EXPECT_EQ(got.tokens, want.tokens) << describe(sizes);
+      EXPECT_NEAR(got.loss / want.loss, 1.0, 1e-12) << describe(sizes);
+    }
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "training/data/batch_source.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
@@ -139,9 +140,9 @@ class TrainSource : public BatchSource {
     return fill_.eod_mask_loss ? -1 : num_samples_ * fill_.sequence_length;
   }
 
-  void fill(int64_t first, int64_t count, MicroBatch& batch) override {
-    BatchFill out(fill_, batch, count);
-    for (int64_t sample = first; sample < first + count; ++sample) {
+  void fill_samples(std::span<const int64_t> samples, MicroBatch& batch) override {
+    BatchFill out(fill_, batch, std::ssize(samples));
+    for (const int64_t sample : samples) {
       if (sample >= num_samples_) {
         out.add(tokens_.data(), 0, sample, "");
         continue;
@@ -207,10 +208,10 @@ class SequentialSource : public BatchSource {
   int64_t num_samples() const override { return first_sample_.back(); }
   int64_t num_targets() const override { return fill_.eod_mask_loss ? -1 : num_targets_; }
 
-  void fill(int64_t first, int64_t count, MicroBatch& batch) override {
+  void fill_samples(std::span<const int64_t> samples, MicroBatch& batch) override {
     const int64_t S = fill_.sequence_length;
-    BatchFill out(fill_, batch, count);
-    for (int64_t sample = first; sample < first + count; ++sample) {
+    BatchFill out(fill_, batch, std::ssize(samples));
+    for (const int64_t sample : samples) {
       if (sample >= num_samples()) {
         out.add(tokens_.data(), 0, sample, "");
         continue;
@@ -267,6 +268,12 @@ std::unique_ptr<BatchSource> make_named(const DataConfig& config, const BatchSou
 }
 
 }  // namespace
+
+void BatchSource::fill(int64_t first, int64_t count, MicroBatch& batch) {
+  range_.resize(static_cast<size_t>(count));
+  std::iota(range_.begin(), range_.end(), first);
+  fill_samples(range_, batch);
+}
 
 std::unique_ptr<BatchSource> make_train_source(const DataConfig& config,
                                                const BatchSourceOptions& options,

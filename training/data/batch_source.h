@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,11 +45,16 @@ class BatchSource {
   virtual int64_t num_samples() const = 0;
   // Targets with loss in all samples; -1 when it is not known without reading them (eod_mask_loss).
   virtual int64_t num_targets() const = 0;
-  // Samples [first, first + count). Samples at or beyond num_samples() are padding: token 0,
-  // targets all ignored. InputError names the file of a token the model has no row for.
-  virtual void fill(int64_t first, int64_t count, MicroBatch& batch) = 0;
+  // Samples by number, in the order given. Those at or beyond num_samples() are padding: token 0, targets all
+  // ignored. InputError names the file of a token the model has no row for.
+  virtual void fill_samples(std::span<const int64_t> samples, MicroBatch& batch) = 0;
+  // Samples [first, first + count).
+  void fill(int64_t first, int64_t count, MicroBatch& batch);
   // One line for the log: files, tokens, epochs.
   virtual std::string describe() const = 0;
+
+ private:
+  std::vector<int64_t> range_;  // reused by fill()
 };
 
 struct BatchSourceOptions {

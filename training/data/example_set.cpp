@@ -250,8 +250,8 @@ void ExampleSource::add_document(const ExampleSet::Document& document, MicroBatc
   }
 }
 
-void ExampleSource::fill(int64_t first, int64_t count, MicroBatch& batch) {
-  const int64_t S = options_.sequence_length;
+void ExampleSource::fill_samples(std::span<const int64_t> samples, MicroBatch& batch) {
+  const int64_t S = options_.sequence_length, count = std::ssize(samples);
   TRIREME_CHECK(count > 0 && S > 0, "a micro-batch of ", count, " sequences of ", S, " tokens");
   const auto tokens = static_cast<size_t>(checked_mul(count, S));
   narrow<int32_t>(tokens);
@@ -272,8 +272,9 @@ void ExampleSource::fill(int64_t first, int64_t count, MicroBatch& batch) {
   };
   for (int64_t s = 0; s < count; ++s) {
     int64_t at = s * S;
-    const int64_t row = (first + s) * S - at;
-    for (const int64_t item : items_of(first + s)) {
+    const int64_t sample = samples[static_cast<size_t>(s)];
+    const int64_t row = sample * S - at;
+    for (const int64_t item : items_of(sample)) {
       if (set_->documents_per_item() == 2) {
         const Answer chosen = answer(2 * item, at);
         batch.pairs.push_back({chosen, answer(2 * item + 1, chosen.end)});

@@ -86,7 +86,7 @@ class ExampleSource : public BatchSource {
   int64_t samples_per_epoch() const { return packing_.bins(); }
   int64_t num_samples() const override { return num_samples_; }
   int64_t num_targets() const override { return -1; }
-  void fill(int64_t first, int64_t count, MicroBatch& batch) override;
+  void fill_samples(std::span<const int64_t> samples, MicroBatch& batch) override;
   std::string describe() const override;
   const ExampleSet& set() const { return *set_; }
   const std::vector<int64_t>& items() const { return items_; }

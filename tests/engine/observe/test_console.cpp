@@ -64,6 +64,9 @@ TEST(ConsoleLine, Validation) {
   EXPECT_EQ(validation_line(500, 1.5, "test"),
             "validation loss at iteration 500 on test set | lm loss value: 1.500000E+00 | "
             "lm loss PPL: 4.481689E+00 |");
+  EXPECT_EQ(validation_line(500, 1.5, "", "160 of 549"),
+            "validation loss at iteration 500 | lm loss value: 1.500000E+00 | "
+            "lm loss PPL: 4.481689E+00 | samples: 160 of 549 |");
 }
 
 TEST(Progress, FitsEveryWidthAndKeepsWhatMatters) {
