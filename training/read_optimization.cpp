@@ -120,6 +120,11 @@ void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport&
     return ours ? of_finetuning : values.number(key);
   };
   optimizer.lr = by_method("optimizer.params.lr", default_learning_rate(config.finetune));
+  // An update of Adam changes every weight by about the learning rate.
+  if (optimizer.type != OptimizerType::kSgd && optimizer.lr >= 1)
+    report.note(values.spelled("optimizer.params.lr"),
+                concat(optimizer.lr, " changes every weight by about as much in each step of ",
+                       type, "; rates from 1e-5 to 1e-2 are usual"));
   optimizer.eps = values.number("optimizer.params.eps");
   optimizer.weight_decay = by_method("optimizer.params.weight_decay", 0);
   optimizer.momentum = values.number("optimizer.params.momentum");

@@ -49,6 +49,21 @@ void check_schedule_sizes(const ConfigValues& values, const RunConfig& config,
   }
 }
 
+// What is wrong with the word alone, so that it is reported with the other mistakes of a configuration.
+void check_schedule_name(const ConfigValues& values, const RunConfig& config,
+                         ConfigReport& report) {
+  const std::string& schedule = config.pipeline.schedule;
+  const bool file = schedule.find_first_of("/.") != std::string::npos;
+  try {
+    if (file)
+      read_schedule_file(schedule);
+    else
+      load_schedule(schedule, 1, 1, 1);
+  } catch (const InputError& e) {
+    report.error(values.spelled(key::kSchedule), e.what());
+  }
+}
+
 // How many context-parallel ranks exchange heads.
 void read_context(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
   ParallelSizes& sizes = config.parallel;
@@ -86,6 +101,10 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.etp = size(key::kExpertTensor);
   sizes.order = values.word(key::kOrder);
   sizes.sequence_parallel = values.flag(key::kSequence);
+  if (sizes.sequence_parallel && sizes.tp == 1)
+    report.note(
+        values.spelled(key::kSequence),
+        concat("divides what ", key::kTensor, " ranks have in common, and that is 1: no effect"));
   const auto overlap = [&](const char* key) {
     if (values.is_auto(key)) return Overlap::kAuto;
     return values.flag(key) ? Overlap::kOn : Overlap::kOff;
@@ -153,10 +172,12 @@ void check_layout(const ConfigValues& values, const RunConfig& config, ConfigRep
   for (const LayoutProblem& problem : model_layout_problems(config.model, config.parallel))
     report.error(values.spelled(problem.key), problem.text);
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
-  if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0) return;
+  if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0)
+    return check_schedule_name(values, config, report);
   const std::string problem =
       stage_problem(config.model.num_layers, chunks, config.pipeline.layers);
   if (problem.empty()) check_schedule_sizes(values, config, report);
+  if (!problem.empty()) check_schedule_name(values, config, report);
   if (!problem.empty())
     report.error(
         values.spelled(config.pipeline.layers.empty() ? key::kPipeline : key::kStageLayers),

@@ -89,7 +89,9 @@ void read_data(const ConfigValues& values, RunConfig& config, ConfigReport& repo
       report.error(values.spelled(key),
                    "goes with data.train_data_path; data.data_path is divided by data.split");
   if (whole && values.given("data.split"))
-    report.error(values.spelled("data.split"), "divides data.data_path, which is not given");
+    report.error(
+        values.spelled("data.split"),
+        "divides data.data_path; data.train_data_path is used whole: leave one of the two out");
   data.train = read(whole ? "data.train_data_path" : "data.data_path");
   data.valid = read_validation_sets(values.raw("data.valid_data_path"),
                                     values.spelled("data.valid_data_path"), report);
@@ -135,6 +137,10 @@ void read_machine(const ConfigValues& values, RunConfig& config, ConfigReport& r
   config.comm.overlap = values.flag("comm.overlap");
   config.comm.timeout_s = values.number("comm.timeout");
   config.threads_per_rank = static_cast<int>(values.integer("cpu.threads_per_rank"));
+  if (config.threads_per_rank > available_cores())
+    report.note(values.spelled("cpu.threads_per_rank"),
+                concat(config.threads_per_rank, " threads share the ", available_cores(),
+                       " cores that this process may use: slower than one thread a core"));
   config.isa = values.word("cpu.isa");
   config.deterministic = values.flag("deterministic");
   config.cuda_autotune = values.flag("cuda.autotune");

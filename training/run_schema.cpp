@@ -171,10 +171,17 @@ void add_optimizer(Schema& s) {
 }
 
 void add_scheduler(Schema& s) {
-  s.section("scheduler",
-            "The rate rises linearly over warmup_steps, then follows the type. DeepSpeed's "
-            "WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR cosine, each with "
-            "`\"warmup_type\": \"linear\"`.");
+  s.section(
+      "scheduler",
+      "The rate rises linearly over warmup_steps, then follows the type. Update k of a run, from "
+      "1, "
+      "has the rate lr x k / warmup_steps in the warm-up (HuggingFace and Megatron: k - 1, so that "
+      "their first update changes nothing) and after it, as theirs, has done the part "
+      "(k - 1 - warmup_steps) / (decay_steps - warmup_steps) of the decay: min_lr is the rate of "
+      "update decay_steps + 1, and the last update of a run whose decay ends with it is one step "
+      "above min_lr. DeepSpeed's WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR "
+      "cosine, "
+      "each with `\"warmup_type\": \"linear\"`.");
   s.choice("scheduler.type", "cosine",
            {"constant", "linear", "cosine", "inverse_sqrt", "WSD", "WarmupLR", "WarmupDecayLR",
             "WarmupCosineLR"},
@@ -198,10 +205,10 @@ void add_scheduler(Schema& s) {
       .at_most(1)
       .beside_trajectory()
       .alias({"warmup_ratio"});
-  s.integer(
-       "scheduler.params.decay_steps", "\"auto\"",
-       "the step at which min_lr is reached (auto: train_steps); WSD: length of the decay that "
-       "ends the run (auto: a tenth of train_steps)")
+  s.integer("scheduler.params.decay_steps", "\"auto\"",
+            "updates after which the rate is min_lr, warm-up included (auto: train_steps); WSD: "
+            "length of "
+            "the decay that ends the run (auto: a tenth of train_steps)")
       .or_auto()
       .at_least(1)
       .at_most(kMaxSteps)
@@ -308,7 +315,9 @@ void add_places(Schema& s) {
       .beside_trajectory()
       .alias({"eval_interval", "eval_steps"});
   s.integer("evaluation.eval_iters", "0",
-            "batches of train_batch_size in a validation of each set; 0: the whole set")
+            "batches of train_batch_size in a validation of each set, of samples at equal "
+            "distances in it; "
+            "0: the whole set")
       .at_least(0)
       .at_most(kMaxCount)
       .beside_trajectory()

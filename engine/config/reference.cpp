@@ -1,6 +1,7 @@
 #include "engine/config/reference.h"
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "engine/config/parse.h"
@@ -42,16 +43,41 @@ void add_range(const Key& key, Json& row) {
   if (key.max < 1e300) row[key.below_max ? "exclusiveMaximum" : "maximum"] = bound(key.max);
 }
 
+// "1f1b" -> "1[fF]1[bB]"
+std::string any_case_pattern(const std::string& word) {
+  std::string out;
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    const char lower = static_cast<char>(std::tolower(byte)),
+               upper = static_cast<char>(std::toupper(byte));
+    if (std::isalpha(byte) != 0)
+      out += {'[', lower, upper, ']'};
+    else
+      out += std::string_view("^$\\.*+?()[]{}|/").find(c) == std::string_view::npos
+                 ? std::string{c}
+                 : std::string{'\\', c};
+  }
+  return out;
+}
+
 Json row_of(const Key& key) {
   Json row = {{"description", description_of(key)}};
   if (key.status != KeyStatus::kImplemented) return row;
   if (const Json type = type_of(key); !type.is_null()) row["type"] = type;
   add_range(key, row);
   if (key.kind == KeyKind::kEnum) {
-    row["enum"] = Json::array();
-    for (const std::string& value : key.values) row["enum"].push_back(value);
-    for (const auto& [foreign, value] : key.synonyms) row["enum"].push_back(foreign);
-    if (key.allows_null) row["enum"].push_back(nullptr);
+    Json words = Json::array();
+    std::string any_case;
+    const auto add = [&](const std::string& word) {
+      words.push_back(word);
+      any_case += concat(any_case.empty() ? "" : "|", any_case_pattern(word));
+    };
+    for (const std::string& value : key.values) add(value);
+    for (const auto& [foreign, value] : key.synonyms) add(foreign);
+    if (key.allows_null) words.push_back(nullptr);
+    // The words as editors offer them, and as the program takes them.
+    row["anyOf"] = Json::array(
+        {{{"enum", words}}, {{"type", "string"}, {"pattern", concat("^(", any_case, ")$")}}});
   }
   if (key.allows_auto) {
     Json other = row;

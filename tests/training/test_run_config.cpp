@@ -105,6 +105,34 @@ TEST(RunConfig, CrossChecks) {
             "`trireme data prepare` writes");
 }
 
+TEST(RunConfig, WhatCanBeMeantBySplitIsSaid) {
+  EXPECT_EQ(problem({"data.train_data_path=t", "data.split=9,1"}),
+            "data.train_data_path: is given together with data.data_path; keep one");
+  EXPECT_EQ(problem({"data.data_path=null", "data.train_data_path=t", "data.split=9,1"}),
+            "data.split: divides data.data_path; data.train_data_path is used whole: leave one of "
+            "the two out");
+}
+
+TEST(RunConfig, AScheduleThatDoesNotExistIsToldWithTheOtherMistakes) {
+  const std::string all = problem({"parallel.pipeline_schedule=2f2b", "train_batch_size=auto"});
+  EXPECT_NE(all.find("\"2f2b\" is not one of gpipe"), std::string::npos) << all;
+  EXPECT_NE(all.find("train_batch_size: is required"), std::string::npos) << all;
+}
+
+TEST(RunConfig, WhatChangesNothingOrTooMuchIsNoted) {
+  const auto note = [](const std::vector<std::string>& assignments) {
+    const RunConfig config = read(assignments);
+    return config.notes.size() == 1 ? config.notes[0] : concat(config.notes.size(), " notes");
+  };
+  EXPECT_TRUE(note({"parallel.sequence_parallel=true"}).ends_with("that is 1: no effect"));
+  EXPECT_TRUE(
+      note({"optimizer.params.lr=1e5"})
+          .starts_with("optimizer.params.lr: 100000 changes every weight by about as much"));
+  EXPECT_TRUE(note({"cpu.threads_per_rank=4096"})
+                  .starts_with("cpu.threads_per_rank: 4096 threads share the "));
+  EXPECT_EQ(note({"optimizer.type=SGD", "optimizer.params.lr=2"}), "0 notes");
+}
+
 TEST(RunConfig, StepsHaveTheDigitsOfACheckpointsName) {
   EXPECT_EQ(problem({"train_steps=99999999"}), "");
   EXPECT_EQ(problem({"train_steps=100000000"}),

@@ -37,7 +37,10 @@ TEST(JsonSchema, SaysTypesRangesAndDefaults) {
             R"({"type":"integer","exclusiveMinimum":0}],"default":"auto"})");
   EXPECT_EQ(keys["bed"]["additionalProperties"], false);
   EXPECT_EQ(keys["w"]["description"], "Alias of bed.width. in steps");
-  EXPECT_EQ(keys["crop"]["enum"].dump(), R"(["peas","beans","pois"])");
+  EXPECT_EQ(keys["crop"]["anyOf"][0]["enum"].dump(), R"(["peas","beans","pois"])");
+  // As the program reads them: in any case.
+  EXPECT_EQ(keys["crop"]["anyOf"][1]["pattern"],
+            "^([pP][eE][aA][sS]|[bB][eE][aA][nN][sS]|[pP][oO][iI][sS])$");
   EXPECT_EQ(keys["owner"]["type"].dump(), R"(["string","null"])");
   EXPECT_EQ(keys["owner"]["default"], nullptr);
   EXPECT_EQ(keys["weedkiller"]["description"], "Refused: the bees");
