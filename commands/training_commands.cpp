@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "commands/commands.h"
 #include "commands/key_flags.h"
@@ -10,6 +11,7 @@
 #include "engine/observe/log.h"
 #include "engine/ops/instruction_set.h"
 #include "parallel/agree.h"
+#include "parallel/supervised_ranks.h"
 #include "training/finetune_data.h"
 #include "training/pretrain.h"
 
@@ -34,8 +36,13 @@ void check_kind(const RunConfig& config, bool finetune) {
 void run(TrainingArguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
   SignalRequests signals;
   RunConfig config;
+  std::optional<int> ended;
+  before_connecting([&] { ended = run_supervised_ranks(args.ranks, line.argc, line.argv); });
+  if (ended.has_value()) {
+    if (*ended != 0) throw CLI::RuntimeError(*ended);
+    return;
+  }
   before_connecting([&] {
-    ensure_ranks(args.ranks, line.argc, line.argv);
     // The number of ranks is known before they are connected: a bad configuration costs nothing.
     config = load_run_config(args.config, with_key_flags(command, args.overrides),
                              detect_launcher().ranks, [&](const RunConfig& read_so_far) {
@@ -71,10 +78,10 @@ void add_training_command(CLI::App* command, const CommandLine& line, bool finet
                     "Check everything, print the bytes each rank will need, train nothing");
   add_ranks_option(*command, args->ranks);
   command->footer(
-      "Signals: SIGUSR1 saves and goes on, SIGUSR2 saves and stops (exit code 3). With one process "
-      "Ctrl-C saves and stops too;\n"
-      "with several ranks it ends them: `kill -USR2` the mpirun process, which hands the signal "
-      "on.\n"
+      "Signals: SIGUSR1 saves and goes on; SIGUSR2, Ctrl-C, SIGTERM, SIGHUP and a closed standard "
+      "output save and stop (exit code 3).\n"
+      "Under an mpirun of your own send SIGUSR2 to it, which it hands on: after other signals it "
+      "kills the ranks within a second or two.\n"
       "Several ranks: --ranks N here, or mpirun -n N trireme ..., srun, torchrun variables.\n"
       "Every key of the configuration is also a flag: --train-steps 10, --optimizer-params-lr "
       "1e-3.");

@@ -59,12 +59,14 @@ std::vector<std::string> srun_command(int ranks, const std::vector<std::string>&
 
 // Behind fork() in a program of several threads: nothing that takes memory or locks.
 [[noreturn]] void become(int parent, const std::vector<char*>& words,
-                         const std::vector<char*>& variables) {
+                         const std::vector<char*>& variables, int out, int err) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it has gone before that
   setpgid(0, 0);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
+  if (out != 1) dup2(out, 1);
+  if (err != 2) dup2(err, 2);
   // Sockets of a server's clients are not for others to hold open.
   close_range(3, ~0u, 0);
   sigset_t none;
@@ -103,17 +105,21 @@ void join_console() {
   if (detect_launcher().kind != Launcher::kNone) console_behind_launcher(handed_down_console());
 }
 
-void ensure_ranks(int ranks, int argc, char** argv) {
+bool must_start_ranks(int ranks) {
   const LauncherInfo launcher = detect_launcher();
   if (launcher.kind != Launcher::kNone) {
     join_console();
     if (ranks > 0 && ranks != launcher.ranks)
       fail_input("--ranks ", ranks, " disagrees with ", launcher.name, ", which started ",
                  launcher.ranks, "; leave --ranks out or make them equal");
-    return;
+    return false;
   }
   if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
-  if (ranks <= 1) return;
+  return ranks > 1;
+}
+
+void ensure_ranks(int ranks, int argc, char** argv) {
+  if (!must_start_ranks(ranks)) return;
   std::vector<std::string> line = mpirun_command(this_host(), ranks, own_command(argc, argv));
   const std::vector<char*> arguments = pointers(line);
   hand_down_console(console_target());
@@ -177,13 +183,13 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   return out;
 }
 
-int start_process(const RankCommand& command) {
+int start_process(const RankCommand& command, int out, int err) {
   std::vector<std::string> words = command.words;
   std::vector<std::string> variables = environment_with(command.variables);
   const std::vector<char*> arguments = pointers(words), environment = pointers(variables);
   const int parent = getpid();
   const int child = fork();
-  if (child == 0) become(parent, arguments, environment);
+  if (child == 0) become(parent, arguments, environment, out, err);
   if (child < 0) throw Error(concat("cannot start ", words[0], ": ", std::strerror(errno)));
   return child;
 }

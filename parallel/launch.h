@@ -27,9 +27,11 @@ std::vector<std::string> mpirun_command(const LaunchHost& host, int ranks,
 // ends up on a terminal, and nowhere else. ensure_ranks() does it.
 void join_console();
 
-// Call first thing in a command that took --ranks N (0: not given). Under a launcher it returns, or
-// throws InputError when the launcher's number of ranks is not N. Without one, N <= 1 returns and
-// N > 1 replaces this process by mpirun; it then does not return.
+// Whether a command that took --ranks N (0: not given) has to start N ranks. False for one rank and under a launcher;
+// InputError when the launcher's number of ranks is not N.
+bool must_start_ranks(int ranks);
+// Call first thing in such a command: replaces this process by mpirun where it has to start ranks, and then does not
+// return. A command that saves when it is stopped calls run_supervised_ranks() instead (supervised_ranks.h).
 void ensure_ranks(int ranks, int argc, char** argv);
 
 // How a process that leads ranks starts them: as children on this machine, which meet over TCP; through mpirun, as
@@ -58,8 +60,9 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::string& leader, const GroupPlace& place = {});
 // Starts it with an empty input, no descriptors but the outputs, in a process group of its own: signals of a terminal
 // do not reach it. It is killed when the thread that calls this ends, and so are the ranks that it starts
-// (end_with_parent()). Returns the process number; Error where the system gives no process.
-int start_process(const RankCommand& command);
+// (end_with_parent()). Returns the process number; Error where the system gives no process. out, err: descriptors
+// of its outputs.
+int start_process(const RankCommand& command, int out = 1, int err = 2);
 // This process is killed when the one that started it ends.
 void end_with_parent();
 // argv as another process can start it: its first word is this executable's path.

@@ -559,7 +559,7 @@ ExitCode PretrainRun::run() {
   log_info(memory_report());
   peak_tflops_ = peak_of_rank();
 
-  signals_.training_begins(world_.size() == 1 || detect_launcher().name == "srun");
+  signals_.training_begins(world_);
   while (position_.step < config_.train_steps) {
     start_step();
     const bool last = position_.step == config_.train_steps;

@@ -6,6 +6,10 @@
 #include <csignal>
 #include <map>
 
+#include "engine/observe/console.h"
+#include "engine/observe/log.h"
+#include "parallel/comm/world.h"
+
 namespace trireme {
 namespace {
 
@@ -30,6 +34,26 @@ extern "C" void on_signal(int signal) {
   raise_to(StopRequest::kSaveAndStop);
 }
 
+// Both from the watchdog's thread.
+void on_termination() {
+  raise_to(StopRequest::kSaveAndStop);
+  log_info("SIGTERM: saving and stopping after this step");
+}
+
+void on_termination_by_mpirun() {
+  raise_to(StopRequest::kSaveAndStop);
+  console_drop_unread();
+  log_info("SIGTERM: saving and stopping after this step; mpirun kills its ranks soon after it ",
+           "(odls_base_sigkill_timeout, 1 s): kill -USR2 of mpirun, or --ranks instead of mpirun, ",
+           "gives them the time they need");
+}
+
+bool has_default_action(int signal) {
+  struct sigaction now {};
+  sigaction(signal, nullptr, &now);
+  return (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_DFL;
+}
+
 void install(int signal) {
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -45,9 +69,16 @@ SignalRequests::SignalRequests() {
   install(SIGUSR2);
 }
 
-void SignalRequests::training_begins(bool sigterm_saves) {
+void SignalRequests::training_begins(World& world) {
   install(SIGINT);
-  if (sigterm_saves) install(SIGTERM);
+  for (const int signal : {SIGHUP, SIGPIPE})
+    if (has_default_action(signal)) install(signal);
+  const std::string launcher = detect_launcher().name;
+  // srun sends SIGTERM to end a job, and to nobody else's survivors.
+  if (world.size() == 1 || launcher == "srun")
+    install(SIGTERM);
+  else
+    world.on_termination(launcher == "mpirun" ? on_termination_by_mpirun : on_termination);
 }
 
 SignalRequests::~SignalRequests() {

@@ -1,5 +1,6 @@
 #include "engine/observe/console.h"
 
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,6 +30,18 @@ ConsoleTarget& launcher_target() {
   return target;
 }
 
+// A launcher that ends its ranks has stopped reading from them: then no line is worth a wait.
+std::atomic<bool> g_drop_unread{false};
+
+bool wait_for_room(std::FILE* file) {
+  for (;;) {
+    pollfd room{::fileno(file), POLLOUT, 0};
+    const int ready = ::poll(&room, 1, 50);
+    if (ready > 0) return true;  // or an error, which the write finds
+    if (g_drop_unread) return false;
+  }
+}
+
 void erase_status() { std::fputs("\r\033[K", stdout); }
 
 }  // namespace
@@ -38,6 +51,7 @@ void console_print(Stream stream, const std::string& line) {
   const std::lock_guard lock(c.mutex);
   const bool one_stream = behind_launcher() && launcher_target().shared;
   std::FILE* file = stream == Stream::kOut || one_stream ? stdout : stderr;
+  if (behind_launcher() && !wait_for_room(file)) return;
   if (!c.status.empty()) {
     erase_status();
     std::fflush(stdout);  // before the line: stderr may be the same terminal
@@ -60,6 +74,8 @@ void console_set_status(const std::string& status) {
   std::fflush(stdout);
   c.status = status;
 }
+
+void console_drop_unread() { g_drop_unread = true; }
 
 void console_behind_launcher(const ConsoleTarget& target) {
   launcher_target() = target;

@@ -23,5 +23,7 @@ ConsoleTarget console_target();  // of this process
 // comes out of it to a file. Only its own target counts: without a terminal nothing is drawn; where
 // stderr shares it, all goes through stdout, because a launcher keeps no order between two streams.
 void console_behind_launcher(const ConsoleTarget& target);
+// From now on a line that a launcher has no room for is dropped: it ends its ranks, and reads nothing more from them.
+void console_drop_unread();
 
 }  // namespace trireme

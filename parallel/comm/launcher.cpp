@@ -83,6 +83,12 @@ MachineRanks machine_ranks_from_environment() {
   return out;
 }
 
+std::string launcher_job() {
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
+    if (std::string job = variable(name); !job.empty()) return job;
+  return concat(variable("SLURM_JOB_ID"), ".", variable("SLURM_STEP_ID"));
+}
+
 int slurm_machines() {
   return variable("SLURM_JOB_NUM_NODES").empty() ? 0 : number("SLURM_JOB_NUM_NODES", 1);
 }

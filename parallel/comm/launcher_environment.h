@@ -29,6 +29,8 @@ struct MachineRanks {
   int all = 0;     // of all groups; 0: there is only this one
 };
 MachineRanks machine_ranks_from_environment();
+// What tells the ranks of one start by an MPI launcher from those of others; empty: it does not say.
+std::string launcher_job();
 // Machines of the Slurm allocation that this process lives in; 0: there is none.
 int slurm_machines();
 

@@ -191,6 +191,7 @@ void Watchdog::end_run() {
 }
 
 void Watchdog::handle_sigterm() {
+  if (void (*const request)() = on_termination_.load()) return request();
   liveness_.terminate();
   links_.say_terminated();
   signal(SIGTERM, SIG_DFL);  // a second one ends a rank that cannot print

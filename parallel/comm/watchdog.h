@@ -12,8 +12,8 @@
 // meets all ranks, and each then prints its own.
 //
 // mpirun sends SIGTERM to the ranks that survive another's death, and SIGKILL a second later. Where
-// nobody handles SIGTERM the watchdog does: it looks for the dead rank first, and lets the signal have
-// its default action when there is none. After a known loss the signal is ignored: the rank ends anyway,
+// nobody handles SIGTERM the watchdog does: it looks for the dead rank first, and when there is none calls the
+// rank's own on_termination(), or lets the signal have its default action. After a known loss the signal is ignored: the rank ends anyway,
 // and may have something to print.
 #pragma once
 
@@ -42,6 +42,9 @@ class Watchdog {
   // that nobody has announced is announced here.
   void stop();
 
+  // Called in the watchdog's thread for each SIGTERM while no rank is lost; null: the default action.
+  void on_termination(void (*request)()) { on_termination_ = request; }
+
  private:
   void loop();
   bool sleep(double seconds) const;  // false: stop() was called
@@ -58,6 +61,7 @@ class Watchdog {
   bool handles_sigterm_ = false;
   bool announced_ = false;  // of the thread, and of stop() after its end
   std::atomic<bool> stop_{false};
+  std::atomic<void (*)()> on_termination_{nullptr};
   std::thread thread_;
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "parallel/comm/collectives.h"
+#include "parallel/comm/init_watch.h"
 #include "parallel/comm/launcher_environment.h"
 
 namespace trireme {
@@ -105,6 +106,11 @@ Traffic World::traffic() const {
   return state_->traffic;
 }
 
+void World::on_termination(void (*request)()) {
+  const bool apart = backend() == "mpi" && state_->board_ranks < size();
+  if (state_->watchdog && !apart) state_->watchdog->on_termination(request);
+}
+
 void World::set_worker_cores(int first, int count) { state_->worker.set_cores(first, count); }
 
 std::unique_ptr<World> make_world(const WorldOptions& options) {
@@ -115,9 +121,10 @@ std::unique_ptr<World> make_world(const WorldOptions& options) {
               : launcher.kind == Launcher::kTcp ? "tcp"
                                                 : "single";
   std::unique_ptr<Transport> transport;
-  if (backend == "mpi")
+  if (backend == "mpi") {
+    const InitWatch watch(launcher, options.comm.timeout_s, options.announce_loss);
     transport = make_mpi_transport();
-  else if (backend == "tcp")
+  } else if (backend == "tcp")
     transport = make_tcp_transport(tcp_options_from_environment(options.comm.timeout_s));
   else if (backend == "single")
     transport = make_single_transport();

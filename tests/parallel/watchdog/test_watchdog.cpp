@@ -266,6 +266,36 @@ TEST(Watchdog, ASharedSigtermIsNoLoss) {
   EXPECT_EQ(ended.announced, "");
 }
 
+// Training saves on SIGTERM where nobody is lost.
+std::atomic<int> g_terminations{0};
+void count_termination() { ++g_terminations; }
+
+TEST(Watchdog, ASigtermCallsWhatTheRankHasForIt) {
+  const Ended ended = run_processes(2, [](World& world, Liveness&) {
+    world.on_termination(count_termination);
+    world.world().barrier();
+    if (world.rank() == 1) {
+      raise(SIGTERM);
+      while (g_terminations == 0) usleep(1000);
+    }
+    world.world().barrier();
+  });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{0, 0}));
+  EXPECT_EQ(ended.announced, "");
+}
+
+TEST(Watchdog, ASigtermBesideADeathIsALossForThatRankToo) {
+  const Ended ended = run_processes(2, [](World& world, Liveness&) {
+    world.on_termination(count_termination);
+    world.world().barrier();
+    if (world.rank() == 1) kill(getpid(), SIGKILL);
+    raise(SIGTERM);
+    reduce_forever(world);
+  });
+  EXPECT_EQ(ended.outcomes, (std::vector<int>{kLost, -SIGKILL}));
+  EXPECT_EQ(count(ended.announced, "died"), 1u) << ended.announced;
+}
+
 TEST(Watchdog, AReportedFailureLeavesTheOthersTheirOwn) {
   const Meeting meeting;
   const Ended ended = run_processes(3, [&](World& world, Liveness&) {
