@@ -18,6 +18,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/lfs_pointer.h"
+#include "engine/io/file_error.h"
 
 namespace trireme {
 namespace {
@@ -110,8 +111,18 @@ void read_fully(int descriptor, int64_t offset, std::span<std::byte> destination
 
 void fail_file(const char* action, const std::string& path, int error_number,
                int64_t bytes_needed) {
-  fail_input("cannot ", action, " ", path, ": ", std::strerror(error_number), "; ",
-             advice(error_number, path, bytes_needed));
+  throw FileError(concat("cannot ", action, " ", path, ": ", std::strerror(error_number), "; ",
+                         advice(error_number, path, bytes_needed)),
+                  path, error_number);
+}
+
+bool is_present(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) return true;
+  const int error_number = errno;
+  if (error_number != ENOENT || ::lstat(path.c_str(), &info) == 0)
+    fail_file("look at", path, error_number);
+  return false;
 }
 
 AtomicFile::AtomicFile(std::string path, int64_t expected_bytes, const std::string& resume_as)

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/io/atomic_file.h"
+#include "engine/io/file_error.h"
 #include "engine/io/strict_json.h"
 #include "engine/io/tensor_source.h"
 
@@ -25,7 +26,7 @@ constexpr size_t kVerifyBlock = 1 << 20;
 
 // A step directory itself, or what `latest` in a root names.
 std::string resolve(const std::string& path) {
-  if (fs::exists(path + "/" + kManifestName) || !fs::exists(path + "/latest")) return path;
+  if (is_present(path + "/" + kManifestName) || !is_present(path + "/latest")) return path;
   std::string name = read_small_file(path + "/latest", 4096);
   while (!name.empty() && name.back() == '\n') name.pop_back();
   int64_t step = 0;
@@ -93,11 +94,11 @@ int open_shard(const CheckpointManifest& manifest, size_t index, const std::stri
 }  // namespace
 
 CheckpointReader::CheckpointReader(const std::string& path) : directory_(resolve(path)) {
-  if (!fs::is_directory(directory_)) {
+  if (!is_present(directory_) || !fs::is_directory(directory_)) {
     fail_input("no checkpoint at ", path, ": ", directory_, " is not a directory");
   }
   const std::string manifest_path = directory_ + "/" + kManifestName;
-  if (!fs::exists(manifest_path)) {
+  if (!is_present(manifest_path)) {
     fail_input("no checkpoint at ", path, ": there is no ", kManifestName,
                " in it; give a step directory or the directory that holds `latest`");
   }
@@ -201,6 +202,8 @@ std::vector<std::string> CheckpointReader::verify() const {
       }
       if (where.empty()) where = "its header";
       problems.push_back(concat("damaged shard ", path, ": checksum differs in ", where));
+    } catch (const FileError&) {
+      throw;  // not known to be damaged
     } catch (const InputError& error) {
       problems.push_back(concat("damaged shard ", path, ": ", error.what()));
     }
@@ -208,30 +211,62 @@ std::vector<std::string> CheckpointReader::verify() const {
   return problems;
 }
 
+namespace {
+
+// Names of the step directories under `root`, newest first; none where it is absent.
+std::vector<std::string> step_directories(const std::string& root) {
+  std::vector<std::string> names;
+  if (!is_present(root)) return names;
+  std::error_code error;
+  fs::directory_iterator entry(root, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    int64_t step = 0;
+    std::string name = entry->path().filename().string();
+    if (parse_step_directory_name(name, step)) names.push_back(std::move(name));
+  }
+  if (error) fail_file("list", root, error.value());
+  std::sort(names.begin(), names.end(), std::greater<>());
+  return names;
+}
+
+// Whether an open failed because the name is gone, the one failed call that is damage. A permission, an I/O
+// error or a link to what is not mounted yet may pass, and the checkpoint may be whole.
+bool is_gone(const FileError& error) {
+  struct stat info {};
+  return error.error_number() == ENOENT && ::lstat(error.path().c_str(), &info) != 0 &&
+         errno == ENOENT;
+}
+
+// "" or what is damaged.
+std::string damage_of(const std::string& directory, bool thorough) {
+  try {
+    const CheckpointReader reader(directory);
+    const std::vector<std::string> problems =
+        thorough ? reader.verify() : std::vector<std::string>{};
+    return problems.empty() ? "" : problems.front();
+  } catch (const FileError& error) {
+    if (is_gone(error)) return error.what();
+    throw FileError(concat(error.what(), " (checkpoint ", directory,
+                           " may be whole, so no older one is taken in its place)"),
+                    error.path(), error.error_number());
+  } catch (const Error& damaged) {
+    return damaged.what();
+  }
+}
+
+}  // namespace
+
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough) {
   NewestCheckpoint newest;
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(root, error)) {
-    int64_t step = 0;
-    const std::string name = entry.path().filename().string();
-    if (parse_step_directory_name(name, step)) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end(), std::greater<>());
-  for (const std::string& name : names) {
+  for (const std::string& name : step_directories(root)) {
     const std::string directory = concat(root, "/", name);
-    try {
-      const CheckpointReader reader(directory);
-      const std::vector<std::string> problems =
-          thorough ? reader.verify() : std::vector<std::string>{};
-      if (problems.empty()) {
-        newest.directory = directory;
-        break;
-      }
-      newest.skipped.push_back(problems.front());
-    } catch (const Error& damaged) {
-      newest.skipped.emplace_back(damaged.what());
+    std::string damage = damage_of(directory, thorough);
+    if (!damage.empty()) {
+      newest.skipped.push_back(std::move(damage));
+      continue;
     }
+    newest.directory = directory;
+    break;
   }
   return newest;
 }

@@ -117,7 +117,8 @@ struct NewestCheckpoint {
   std::vector<std::string> skipped;  // why newer ones were passed over, one line each
 };
 // The newest checkpoint under `root` that verifies; every byte is read when `thorough`, else manifest and
-// shard sizes only. `root` may be absent.
+// shard sizes only. `root` may be absent. FileError where `root` or a checkpoint newer than the newest whole one
+// cannot be read for another reason than that a file of it is gone: it may be whole.
 NewestCheckpoint find_newest_whole(const std::string& root, bool thorough = true);
 
 std::string step_directory_name(int64_t step);                           // "step-00000100"

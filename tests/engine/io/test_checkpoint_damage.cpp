@@ -92,6 +92,35 @@ TEST_F(CheckpointDamage, EveryTruncationAndFlippedBitOfTheManifestIsFound) {
   EXPECT_NE(problem_with_newest(dir_.path()).find("manifest.json"), std::string::npos);
 }
 
+// What cannot be read now may be whole: an older checkpoint is no replacement for it.
+TEST_F(CheckpointDamage, WhatCannotBeReadIsNotDamaged) {
+  const auto expect_refused = [&](const std::string& file, const std::string& reason) {
+    try {
+      find_newest_whole(dir_.path());
+      FAIL() << "taken: " << file;
+    } catch (const InputError& e) {
+      EXPECT_NE(std::string(e.what()).find(reason), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("may be whole"), std::string::npos) << e.what();
+    }
+  };
+  for (const char* file : {"shard-00000-of-00002.safetensors", "manifest.json"}) {
+    const std::string path = newest(file);
+    fs::rename(path, dir_ / "kept");
+    fs::create_symlink(dir_ / "not-mounted", path);  // a link to what is not there
+    expect_refused(file, path + ": No such file or directory");
+    fs::remove(path);
+    fs::create_symlink(path, path);  // errno ELOOP, for everything else that a system may say
+    expect_refused(file, path + ": Too many levels");
+    fs::remove(path);
+    fs::rename(dir_ / "kept", path);
+  }
+  EXPECT_EQ(problem_with_newest(dir_.path()), "");
+  const std::string step = dir_ / "step-00000020";
+  fs::rename(step, dir_ / "kept");
+  fs::create_directory_symlink(dir_ / "not-mounted", step);
+  expect_refused("step-00000020", step);
+}
+
 // A manifest with a correct seal whose contents were made up by someone else.
 std::string problem_of_manifest(const std::function<void(nlohmann::ordered_json&)>& change) {
   CheckpointManifest manifest;

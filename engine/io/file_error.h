@@ -1,0 +1,27 @@
+// A failed system call on a file with its errno, for callers to whom the cause matters.
+#pragma once
+
+#include <string>
+
+#include "engine/core/error.h"
+
+namespace trireme {
+
+// What fail_file() throws.
+class FileError : public InputError {
+ public:
+  FileError(const std::string& what, std::string path, int error_number)
+      : InputError(what), path_(std::move(path)), error_number_(error_number) {}
+  const std::string& path() const { return path_; }
+  int error_number() const { return error_number_; }
+
+ private:
+  std::string path_;
+  int error_number_;
+};
+
+// Whether `path` names something. FileError where the system cannot say (a permission, an I/O error), and
+// for a link whose target is absent: it may lie on a file system that is not mounted yet.
+bool is_present(const std::string& path);
+
+}  // namespace trireme
