@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,6 +16,7 @@
 #include "engine/text/conversation.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "training/checkpoint_model.h"
+#include "training/file_identity.h"
 #include "training/finetune_data.h"
 #include "training/run_directory.h"
 #include "transformer/peft_adapter.h"
@@ -25,28 +25,6 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int64_t kBeginning = 1 << 20, kSample = 4096, kSamples = 64;  // bytes, and how many
-
-void add_bytes(ChecksumStream& sum, std::ifstream& in, int64_t begin, int64_t size) {
-  std::vector<char> bytes(static_cast<size_t>(size));
-  in.seekg(begin);
-  in.read(bytes.data(), size);
-  sum.update(std::as_bytes(std::span(bytes.data(), static_cast<size_t>(in.gcount()))));
-  in.clear();
-}
-
-void add_file(ChecksumStream& sum, const fs::path& file, bool whole) {
-  std::error_code error;
-  const auto size = static_cast<int64_t>(fs::file_size(file, error));
-  std::ifstream in(file, std::ios::binary);
-  if (error || !in) fail_input("cannot read ", file.string());
-  sum.update(std::as_bytes(std::span(&size, 1)));
-  add_bytes(sum, in, 0, whole ? size : std::min(size, kBeginning));
-  if (whole || size <= kBeginning) return;
-  for (int64_t i = 1; i <= kSamples; ++i)
-    add_bytes(sum, in, (size - kSample) / kSamples * i, kSample);
-}
 
 fs::path from_root(const std::string& path) { return fs::absolute(path).lexically_normal(); }
 
@@ -109,10 +87,10 @@ void add_end_of_turn(const fs::path& directory, const std::string& chat) {
 std::string model_identity(const std::string& place) {
   ChecksumStream sum;
   if (!is_model_source(place))
-    add_file(sum, fs::path(place) / kManifestName, true);
+    add_file_identity(sum, concat(place, "/", kManifestName), FileReading::kWhole);
   else
     for (const std::string& file : open_model_source(place)->tensors().files())
-      add_file(sum, file, false);
+      add_file_identity(sum, file, FileReading::kSamples);
   return checksum_text(sum.value());
 }
 

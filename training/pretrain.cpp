@@ -1,123 +1,22 @@
 #include "training/pretrain.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <deque>
 #include <filesystem>
 #include <iterator>
 #include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 
-#include "engine/device/timing.h"
 #include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
-#include "engine/ops/peak.h"
 #include "parallel/agree.h"
-#include "parallel/device.h"
 #include "parallel/launch.h"
 #include "training/checkpoint_model.h"
-#include "training/evaluate.h"
 #include "training/finetune_data.h"
-#include "training/finetune_origin.h"
-#include "training/run_directory.h"
-#include "training/run_records.h"
-#include "training/traffic_metrics.h"
-#include "training/train_checkpoint.h"
-#include "training/train_step.h"
-#include "transformer/flops.h"
+#include "training/pretrain_run.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
-namespace {
-
-// The run of one rank, in the order in which a run happens.
-class PretrainRun {
- public:
-  PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
-              SignalRequests& signals);
-  ExitCode run();
-
- private:
-  // A step that was started and whose result has not been read: what its record needs.
-  struct OpenStep {
-    TrainPosition position;  // after the step
-    Profile profile;
-    int64_t allocations = 0;
-    StepMetrics sent;  // only TrafficMetrics
-  };
-  void open_examples();
-  void take_references();
-  std::vector<double> log_likelihoods(const ExampleSet& set);
-  double preference_loss();
-  void open_data();
-  void make_plans();
-  int64_t planned_bytes() const;
-  std::string memory_report() const;
-  void check_device_memory() const;
-  ResumePlan plan_start();  // on rank 0
-  void start_or_resume();
-  void start_step();
-  void finish_steps(int64_t open);
-  bool due(int64_t interval, int64_t step) const { return interval > 0 && step % interval == 0; }
-  double loss_on(BatchSource& data);
-  void validate(StepMetrics& metrics);
-  void save();
-  void write_adapter(const std::string& checkpoint) const;
-  StopRequest agreed_request();
-  double peak_of_rank() const;
-  void finish_step();
-  void check_divergence(int64_t step, const StepResult& result) const;
-  StepMetrics describe_step(const OpenStep& open, const StepResult& result, double seconds) const;
-
-  const RunConfig& config_;
-  World& world_;
-  Communicator& group_;  // all ranks
-  RankDevice device_;
-  Groups groups_;
-  PretrainOptions options_;
-  SignalRequests& signals_;
-  Ctx ctx_;
-  Profile profile_;
-  TrainState state_;
-  TrainStep step_;
-  Evaluator evaluator_;
-  std::unique_ptr<BatchSource> train_data_, test_data_;
-  std::vector<ValidationSource> validation_data_;
-  std::string no_validation_;  // why there is no validation_data_
-  std::shared_ptr<const FinetuneData> examples_;
-  FinetuneOrigin origin_;                      // on rank 0
-  ExampleSource* train_examples_ = nullptr;    // of preferences
-  ExampleSource* validation_pairs_ = nullptr;  // likewise
-  std::string examples_summary_;               // of a fine-tuning run
-  int64_t sequences_per_epoch_ = 0;            // of it
-  std::vector<MicroBatch> batches_;
-  ArenaPlan train_plan_, eval_plan_;
-  TrainPosition position_;  // with the open steps
-  // Started, and not finished; oldest first.
-  std::deque<OpenStep> open_steps_;
-  std::chrono::steady_clock::time_point
-      counted_until_;  // the time before belongs to finished steps
-  int64_t last_saved_ = -1;
-  double peak_tflops_ = 0;          // of this rank
-  int64_t parameters_ = 0;          // of the whole model
-  int64_t adapter_parameters_ = 0;  // beside them
-  TrafficMetrics traffic_metrics_;
-  std::unique_ptr<RunRecords> records_;
-};
-
-// Of the GPU what its maker states, of the CPU what is measured now.
-double PretrainRun::peak_of_rank() const {
-  if (device_.gpu != nullptr) return cuda::nominal_tflops(device_.gpu->info, config_.dtype);
-  const MachinePeak peak = measure_peak(ctx_.threads, false);  // a run takes no more than its plan
-  const bool half = config_.dtype == DType::kBF16;
-  return (half ? peak.bfloat16_gflops : peak.float32_gflops) / 1e3;
-}
 
 PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
                          SignalRequests& signals)
@@ -208,62 +107,9 @@ void PretrainRun::make_plans() {
     eval_plan_ = evaluator_.plan();
 }
 
-// What this rank takes beside its optimizer's file.
-int64_t PretrainRun::planned_bytes() const {
-  const int64_t tokens = config_.micro_batch_size * config_.sequence_length / config_.parallel.cp;
-  const int64_t batches = device_.gpu == nullptr
-                              ? 0  // used where they lie
-                              : PlacedBatches::bytes(tokens, config_.gradient_accumulation_steps);
-  return state_.bytes() + std::max(train_plan_.capacity, eval_plan_.capacity) +
-         state_.model.position_bytes(config_.sequence_length) + batches;
-}
-
-std::string PretrainRun::memory_report() const {
-  const ParameterStore& store = state_.store;
-  const int64_t activations = std::max(train_plan_.capacity, eval_plan_.capacity);
-  const int64_t positions = state_.model.position_bytes(config_.sequence_length);
-  const int64_t batches = planned_bytes() - state_.bytes() - activations - positions;
-  const auto line = [](const char* what, int64_t bytes) {
-    return concat("  ", what, " ", format_bytes(bytes), " (", bytes, " bytes)\n");
-  };
-  std::string report = concat(
-      "bytes on each rank, from a counting run of one step:\n",
-      line("parameters              ", store.value_bytes()),
-      store.packed_bytes() == 0 ? std::string()
-                                : line("  of these in 4 bits    ", store.packed_bytes()),
-      line("gradients               ", store.gradient_bytes()),
-      line("optimizer state         ", state_.optimizer.state_bytes()),
-      state_.optimizer.file_bytes() == 0
-          ? std::string()
-          : line("optimizer state, in file", state_.optimizer.file_bytes()),
-      line("activations and scratch ", activations), line("rotary table            ", positions),
-      batches == 0 ? std::string() : line("micro-batches           ", batches),
-      line("total                   ", planned_bytes()));
-  if (device_.gpu == nullptr) return report;
-  const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
-  report += concat("memory of GPU ", device_.gpu->device, ":\n",
-                   line("in use now              ", memory.used),
-                   line("all                     ", memory.total));
-  return report;
-}
-
-// Before anything is taken. In use then: the runtime's and libraries' memory, buffers of communicators, and
-// whatever else uses the GPU.
-void PretrainRun::check_device_memory() const {
-  if (device_.gpu == nullptr) return;
-  const cuda::DeviceMemory memory = cuda::device_memory(*device_.gpu);
-  if (planned_bytes() <= memory.free()) return;
-  fail_input("the run needs ", format_bytes(planned_bytes()), " on each rank, and GPU ",
-             device_.gpu->device, " has ", format_bytes(memory.free()), " free of ",
-             format_bytes(memory.total),
-             "; lower train_micro_batch_size_per_gpu or sequence_length, set "
-             "activation_checkpointing.granularity to selective or full, or divide the model over "
-             "more ranks (zero_optimization.stage, tensor or pipeline parallelism)\n",
-             memory_report());
-}
-
 ResumePlan PretrainRun::plan_start() {
-  ResumePlan plan = plan_resume(config_, options_.resume);
+  data_files_ = data_identity(config_.data);
+  ResumePlan plan = plan_resume(config_, options_.resume, data_files_);
   origin_ = finetune_origin(config_, plan, examples_.get());
   if (examples_ != nullptr && !plan.checkpoint.empty())
     check_same_examples(plan.checkpoint, origin_of(CheckpointReader(plan.checkpoint)), origin_);
@@ -274,8 +120,10 @@ void PretrainRun::start_or_resume() {
   std::vector<std::string> resume_notes;  // of rank 0, said when there is a log
   std::string weights, adapter;           // of rank 0, as the notes are
   const std::string checkpoint = from_rank_0(group_, [&] {
+    lock_ = std::make_unique<RunLock>(config_);  // before anything there is believed
     ResumePlan plan = plan_start();
     resume_notes = std::move(plan.notes);
+    if (!lock_->warning().empty()) resume_notes.push_back(lock_->warning());
     weights = std::move(plan.weights);
     adapter = std::move(plan.adapter);
     return plan.checkpoint;
@@ -390,7 +238,7 @@ void PretrainRun::finish_step() {
     TRIREME_CHECK(open_steps_.empty(), "an evaluation while steps are open");
     validate(metrics);
   }
-  if (last && test_data_) metrics.test_loss = loss_on(*test_data_);
+  if (last && test_data_) metrics.test_loss = loss_on(*test_data_, "test", metrics);
   if (records_) records_->write(metrics);
   check_divergence(metrics.step, result);
 }
@@ -410,17 +258,21 @@ void PretrainRun::check_divergence(int64_t step, const StepResult& result) const
 }
 
 // The loss on evaluation.eval_iters batches of `data`.
-double PretrainRun::loss_on(BatchSource& data) {
+double PretrainRun::loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics) {
   // 0: all of them, which is also what more samples than an integer counts come to.
   const int64_t batch = config_.train_batch_size;
   const bool countable = config_.eval_steps <= std::numeric_limits<int64_t>::max() / batch;
   const int64_t samples = countable ? config_.eval_steps * batch : 0;
-  return evaluator_.run(data, samples, eval_plan_).loss;
+  const EvalResult result = evaluator_.run(data, samples, eval_plan_);
+  if (result.samples < result.all_samples)
+    metrics.partial_sets[name] = concat(result.samples, " of ", result.all_samples);
+  return result.loss;
 }
 
 void PretrainRun::validate(StepMetrics& metrics) {
   for (const auto& [name, source] : validation_data_) {
-    const double loss = validation_pairs_ != nullptr ? preference_loss() : loss_on(*source);
+    const double loss =
+        validation_pairs_ != nullptr ? preference_loss() : loss_on(*source, name, metrics);
     if (name.empty())
       metrics.validation_loss = loss;
     else
@@ -432,7 +284,8 @@ void PretrainRun::save() {
   if (last_saved_ == position_.step) return;
   SavedCheckpoint saved;
   agreed(group_, [&] {
-    saved = save_train_checkpoint(ctx_, config_, state_, position_, groups_, &origin_);
+    saved =
+        save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&origin_, &data_files_});
   });
   last_saved_ = position_.step;
   // scripts/trireme.sbatch looks for this line.
@@ -456,80 +309,29 @@ void PretrainRun::write_adapter(const std::string& checkpoint) const {
   }
 }
 
-StopRequest PretrainRun::agreed_request() {
-  const auto mine = static_cast<int64_t>(signals_.take());
-  if (group_.size() == 1) return static_cast<StopRequest>(mine);
-  return static_cast<StopRequest>(group_.all_reduce_scalar(mine, ReduceOp::kMax));
+// On rank 0 once output_dir or checkpoint.save no longer leads to what the run has locked: a run goes on, into
+// directories of its own.
+void PretrainRun::restore_directory() {
+  records_.reset();
+  lock_.reset();  // it leaves what is no longer its own
+  lock_ = std::make_unique<RunLock>(config_);
+  check_own_records(config_);
+  write_run_directory(config_);
+  records_ = std::make_unique<RunRecords>(config_, position_.step);
+  log_warning("output_dir ", config_.output_dir, " or checkpoint.save ", config_.checkpoint.save,
+              " was removed or replaced while the run wrote to it: made again at step ",
+              position_.step,
+              ", where a checkpoint is saved; earlier records and checkpoints may be lost");
 }
 
-StepMetrics PretrainRun::describe_step(const OpenStep& open, const StepResult& result,
-                                       double seconds) const {
-  StepMetrics m;
-  m.step = open.position.step;
-  m.train_steps = config_.train_steps;
-  m.consumed_samples = open.position.consumed_samples;
-  m.global_batch_size = config_.train_batch_size;
-  m.tokens = config_.train_batch_size * config_.sequence_length;
-  m.consumed_tokens = open.position.consumed_samples * config_.sequence_length;
-  m.loss = result.loss;
-  m.grad_norm = result.grad_norm;
-  m.lr = result.learning_rate;
-  m.loss_scale = result.loss_scale;
-  m.step_ms = seconds * 1e3;
-  m.tokens_per_second = static_cast<double>(m.tokens) / seconds;
-  m.flops_formula = adapter_parameters_ > 0 ? kAdapterFlopsFormula : kFlopsFormula;
-  m.model_tflops = training_flops_per_token(config_.model, parameters_, config_.sequence_length,
-                                            adapter_parameters_) *
-                   m.tokens_per_second / group_.size() / 1e12;
-  // Above 1 the peak was measured while something else held the machine: no number beats a wrong one.
-  if (m.model_tflops <= peak_tflops_) m.mfu = m.model_tflops / peak_tflops_;
-  m.arena_bytes = ctx_.arena.capacity();
-  m.allocation_count = open.allocations;
-  m.skipped = result.skipped;
-  m.skipped_iterations = m.nan_iterations = result.total_skips;
-  double known = 0;
-  for (size_t c = 0; c + 1 < kTimeCategories; ++c) {
-    const auto category = static_cast<TimeCategory>(c);
-    // The host's times of a GPU's work are those of queueing it.
-    if (device_.gpu != nullptr && category != TimeCategory::kData) continue;
-    const double ms = open.profile.seconds(category) * 1e3;
-    known += ms;
-    m.extra.emplace_back(concat(time_category_name(category), "_ms"), ms);
+StopRequest PretrainRun::agreed_request() {
+  auto mine = static_cast<int64_t>(signals_.take());
+  if (lock_ != nullptr && !lock_->holds()) {
+    restore_directory();
+    mine = std::max(mine, static_cast<int64_t>(StopRequest::kSave));
   }
-  if (device_.gpu == nullptr) m.extra.emplace_back("other_ms", std::max(0.0, m.step_ms - known));
-  if (group_.size() > 1)
-    m.extra.emplace_back("exposed_comm_ms", result.exposed_communication_seconds * 1e3);
-  if (config_.parallel.pp > 1)
-    m.extra.emplace_back("pipeline_idle_ms", result.pipeline_idle_seconds * 1e3);
-  if (config_.finetune.enabled) {
-    const PreferenceSums& pairs = result.preferences;
-    m.extra.emplace_back(pairs.pairs > 0 ? "pairs" : "loss_tokens",
-                         static_cast<double>(result.valid_tokens));
-    if (pairs.pairs > 0) {
-      m.extra.emplace_back("rewards_chosen", pairs.chosen_reward / pairs.pairs);
-      m.extra.emplace_back("rewards_rejected", pairs.rejected_reward / pairs.pairs);
-      m.extra.emplace_back("rewards_margins",
-                           (pairs.chosen_reward - pairs.rejected_reward) / pairs.pairs);
-      m.extra.emplace_back("rewards_accuracies", pairs.correct / pairs.pairs);
-    }
-    const double epoch = static_cast<double>(open.position.consumed_samples) /
-                         static_cast<double>(sequences_per_epoch_);
-    const double last = config_.finetune.num_train_epochs;
-    m.extra.emplace_back("epoch", last > 0 ? std::min(epoch, last) : epoch);
-  }
-  if (config_.model.moe.experts == 0) return m;
-  constexpr std::array<const char*, 4> kLosses{"router_balance_loss", "router_z_loss",
-                                               "router_importance_loss", "router_load_loss"};
-  for (size_t i = 0; i < kLosses.size(); ++i)
-    m.extra.emplace_back(kLosses[i], result.router_losses[i]);
-  for (const ExpertLoad& load : result.expert_loads) {
-    const std::string layer = concat("expert_load_", load.layer);
-    m.extra.emplace_back(layer + "_max_over_mean", load.max_over_mean);
-    m.extra.emplace_back(layer + "_p50", load.p50);
-    m.extra.emplace_back(layer + "_p90", load.p90);
-    m.extra.emplace_back(layer + "_p99", load.p99);
-  }
-  return m;
+  if (group_.size() == 1) return static_cast<StopRequest>(mine);
+  return static_cast<StopRequest>(group_.all_reduce_scalar(mine, ReduceOp::kMax));
 }
 
 ExitCode PretrainRun::run() {
@@ -579,8 +381,6 @@ ExitCode PretrainRun::run() {
   }
   return ExitCode::kDone;
 }
-
-}  // namespace
 
 ExitCode pretrain(const RunConfig& config, World& world, const PretrainOptions& options,
                   SignalRequests& signals) {

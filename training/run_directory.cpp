@@ -10,7 +10,9 @@
 #include "engine/config/override.h"
 #include "engine/core/tensor.h"
 #include "engine/io/atomic_file.h"
+#include "engine/io/file_error.h"
 #include "engine/io/strict_json.h"
+#include "engine/observe/metrics.h"
 #include "optim/schedule.h"
 #include "training/checkpoint_model.h"
 #include "training/data/batch_source.h"
@@ -22,10 +24,15 @@ namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
+std::string latest_path(const RunConfig& config) {
+  return (fs::path(config.checkpoint.save) / "latest").string();
+}
+
+// Records, or a checkpoint, be it damaged.
 bool holds_run(const RunConfig& config) {
-  std::error_code ignored;
-  return fs::exists(metrics_path(config), ignored) ||
-         !find_newest_whole(config.checkpoint.save, false).directory.empty();
+  if (is_present(metrics_path(config)) || is_present(latest_path(config))) return true;
+  const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save, false);
+  return !newest.directory.empty() || !newest.skipped.empty();
 }
 
 // What the course of the training depends on, {"/a/b": value}.
@@ -94,14 +101,29 @@ void check_past_rates(const RunConfig& saved, const RunConfig& config, int64_t s
   }
 }
 
+void check_same_data(const CheckpointReader& reader, const std::vector<TokenFileIdentity>& data,
+                     ResumePlan& plan) {
+  if (data.empty()) return;
+  const std::vector<TokenFileIdentity> saved = saved_data_identity(reader);
+  if (saved.empty())
+    plan.notes.push_back(
+        concat(plan.checkpoint, " does not say which token files it learned from (an ",
+               "earlier version saved it): nothing can tell whether they are the same"));
+  if (const std::string changed = changed_file(saved, data); !changed.empty())
+    fail_input(plan.checkpoint, ": ", changed,
+               "; put the file back, or start a new run in another output_dir");
+}
+
 // Adds to the plan what its checkpoint means for a run of `config`.
-void check_same_run(const RunConfig& config, ResumePlan& plan) {
+void check_same_run(const RunConfig& config, const std::vector<TokenFileIdentity>& data,
+                    ResumePlan& plan) {
   const CheckpointReader reader(plan.checkpoint);
   const RunConfig saved = checkpoint_run_config(reader);
   if (trajectory_hash(saved) != trajectory_hash(config))
     fail_input(plan.checkpoint, " belongs to a run with another configuration (",
                differences(saved, config), "); set them back, or use another output_dir");
   check_past_rates(saved, config, reader.step(), plan.checkpoint);
+  check_same_data(reader, data, plan);
   if (saved.train_steps == config.train_steps || config.finetune.enabled) return;
   const std::string change = order_change(
       config.data,
@@ -137,7 +159,53 @@ bool check_records(const RunConfig& config, bool own_checkpoint) {
              differences(saved, config), "); use another output_dir");
 }
 
+constexpr const char* kStartAnew =
+    "put it back (is its file system mounted?), or start a new run in another output_dir";
+
+// The step of the last record; 0: there is none.
+int64_t last_record(const RunConfig& config) {
+  if (!is_present(metrics_path(config))) return 0;
+  const std::vector<Json> records = read_metrics(metrics_path(config));
+  return records.empty() ? 0 : records.back()["step"].get<int64_t>();
+}
+
+// --resume auto without a whole checkpoint: a run starts only where none can have been saved. A run that started
+// over would replace the checkpoints, one after the other.
+void check_nothing_saved(const RunConfig& config, const std::vector<std::string>& damaged) {
+  const std::string& save = config.checkpoint.save;
+  if (!damaged.empty()) {
+    std::string list;
+    for (const std::string& one : damaged) list += "\n  " + one;
+    fail_input("--resume auto: none of the ", damaged.size(), " checkpoints in ", save,
+               " is whole, and a run does not start over what is there:", list,
+               "\nrepair one, or move them away with their records, or start a new run in another ",
+               "output_dir");
+  }
+  if (is_present(latest_path(config)))
+    fail_input("--resume auto: ", latest_path(config), " names a checkpoint, but ", save,
+               " holds none; ", kStartAnew);
+  const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
+  if (!is_present(resolved.string())) return;
+  // The record of a later step was written after the checkpoint.
+  const CheckpointConfig saved = read_resolved(resolved.string()).checkpoint;
+  const int64_t last = last_record(config);
+  if (saved.save_interval <= 0 || last <= saved.save_interval) return;
+  fail_input("--resume auto: ", metrics_path(config), " holds ", last,
+             " steps of a run that saved every ", saved.save_interval, " in ", saved.save, ", but ",
+             save, " holds no checkpoint; ", kStartAnew);
+}
+
 }  // namespace
+
+RunLock::RunLock(const RunConfig& config) : output_("output_dir", config.output_dir) {
+  std::error_code ignored;
+  if (fs::equivalent(config.output_dir, config.checkpoint.save, ignored)) return;
+  save_ = std::make_unique<DirectoryLock>("checkpoint.save", config.checkpoint.save);
+}
+
+bool RunLock::holds() const { return output_.holds() && (save_ == nullptr || save_->holds()); }
+
+void check_own_records(const RunConfig& config) { check_records(config, false); }
 
 std::string metrics_path(const RunConfig& config) {
   return (fs::path(config.output_dir) / "metrics.jsonl").string();
@@ -166,7 +234,8 @@ std::string checkpoint_place(const std::string& path) {
   return fs::is_directory(save) ? save : path;
 }
 
-ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
+ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
+                       const std::vector<TokenFileIdentity>& data) {
   ResumePlan plan;
   bool own_checkpoint = false;  // found among those that this run saves
   if (resume.empty() && holds_run(config))
@@ -175,6 +244,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
                "--resume auto, or choose another output_dir");
   if (resume == "auto") {
     const NewestCheckpoint newest = find_newest_whole(config.checkpoint.save);
+    if (newest.directory.empty()) check_nothing_saved(config, newest.skipped);
     plan.notes = newest.skipped;
     plan.checkpoint = newest.directory;
     own_checkpoint = !plan.checkpoint.empty();
@@ -210,7 +280,7 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume) {
   if (!plan.adapter.empty()) PeftAdapter(plan.adapter).check_beginning(config.model, finetune.lora);
   if (std::string lost = lost_in_peft(config.model, finetune.lora); !lost.empty())
     plan.notes.push_back(std::move(lost));
-  if (!plan.checkpoint.empty()) check_same_run(config, plan);
+  if (!plan.checkpoint.empty()) check_same_run(config, data, plan);
   if (!resume.empty() && check_records(config, own_checkpoint) && plan.checkpoint.empty())
     plan.notes.push_back("no checkpoint yet: the run starts from the beginning");
   return plan;

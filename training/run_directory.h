@@ -6,11 +6,15 @@
 //   train.log              what the console showed
 //   tensorboard/           event files, with logging.tensorboard.enabled
 //   checkpoints/           unless checkpoint.save says otherwise
+//   run.lock               while a run writes here
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "engine/io/directory_lock.h"
+#include "training/data/data_identity.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -21,7 +25,9 @@ namespace trireme {
 // when the order of the data is another one for so many steps, a note says so.
 //
 // --resume: "" starts a new run and refuses a directory that holds one; "auto" starts where the
-// directory holds none and else continues it; a path continues from that checkpoint. Where a
+// directory holds none and else continues its newest whole checkpoint; a path continues from that checkpoint. Where
+// there are checkpoints, or there must have been, and none is whole, "auto" refuses: a run is never started over
+// what another one left. Where a
 // run would start, checkpoint.load names a checkpoint to continue from instead; or a model of others (a
 // HuggingFace directory, an imported checkpoint), of which the run takes the weights and nothing else, and
 // starts at step 0 (Megatron's --finetune); a fine-tuning run does so with any. Wherever the checkpoint comes from, records in output_dir that
@@ -38,8 +44,25 @@ struct ResumePlan {
 std::string checkpoint_place(const std::string& path);
 
 // InputError with the reason and the way out when the run may not start or continue here. Reads only;
-// rank 0 calls it and tells the others.
-ResumePlan plan_resume(const RunConfig& config, const std::string& resume);
+// rank 0 calls it and tells the others. data: data_identity() of config.data.
+ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
+                       const std::vector<TokenFileIdentity>& data);
+
+// What a run writes in, locked for its life: output_dir and checkpoint.save. Rank 0 takes it before it reads what is
+// there. InputError where another run has one of them.
+class RunLock {
+ public:
+  explicit RunLock(const RunConfig& config);
+  bool holds() const;  // false once output_dir or checkpoint.save was removed, moved or replaced
+  std::string warning() const { return output_.warning(); }
+
+ private:
+  DirectoryLock output_;
+  std::unique_ptr<DirectoryLock> save_;  // null: the same directory
+};
+
+// InputError where the directory holds the records of another run than that of `config`.
+void check_own_records(const RunConfig& config);
 
 // Creates the directory and writes resolved_config.json.
 void write_run_directory(const RunConfig& config);

@@ -154,7 +154,7 @@ void read_bytes(Ctx& ctx, const ConstTensor& data,
 
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups,
-                                      const FinetuneOrigin* origin) {
+                                      const CheckpointSources& sources) {
   std::vector<CheckpointPart> parts = owned_parts(state);
   if (groups.world.rank() == 0)
     for (const RouterState::Named& t : router_tensors(state.model))
@@ -165,7 +165,8 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
                {"consumed_samples", position.consumed_samples},
                {"step_state", step_state_to_json(step_state)},
                {"config", run_config_to_json(config)}};
-  if (origin != nullptr) json["origin"] = origin_to_json(*origin);
+  if (sources.origin != nullptr) json["origin"] = origin_to_json(*sources.origin);
+  if (sources.data != nullptr) json["data"] = data_identity_to_json(*sources.data);
   const CheckpointRanks ranks{
       .rank = groups.world.rank(),
       .size = groups.world.size(),
@@ -212,6 +213,13 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
   state.optimizer.initialize(ctx);
 }
 
+std::vector<TokenFileIdentity> saved_data_identity(const CheckpointReader& reader) {
+  return with_state(reader, [](const Json& json) {
+    return json.contains("data") ? data_identity_from_json(json["data"])
+                                 : std::vector<TokenFileIdentity>();
+  });
+}
+
 RunConfig checkpoint_run_config(const CheckpointReader& reader) {
   return with_state(reader, [&](const Json& json) {
     try {
@@ -240,6 +248,10 @@ NewestCheckpoint find_checkpoint(const std::string& path) {
   const fs::path inside = fs::path(path) / "checkpoints";
   const std::string root = fs::is_directory(inside) ? inside.string() : path;
   NewestCheckpoint newest = find_newest_whole(root);
+  std::string damaged;
+  for (const std::string& one : newest.skipped) damaged += "\n  " + one;
+  if (!damaged.empty() && newest.directory.empty())
+    fail_input(path, " holds no whole checkpoint:", damaged);
   if (newest.directory.empty())
     fail_input(path,
                " holds no whole checkpoint; give a run directory, its checkpoints/ folder or "

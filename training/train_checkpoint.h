@@ -4,6 +4,7 @@
 
 #include "engine/io/sharded_checkpoint.h"
 #include "parallel/comm/communicator.h"
+#include "training/data/data_identity.h"
 #include "training/run_config.h"
 #include "training/train_step.h"
 
@@ -16,12 +17,21 @@ struct TrainPosition {
   int64_t consumed_samples = 0;  // sequences taken from the training data
 };
 
+// What a run comes from, as its checkpoints keep it.
+struct CheckpointSources {
+  const FinetuneOrigin* origin = nullptr;
+  const std::vector<TokenFileIdentity>* data = nullptr;
+};
+
 // Collective. Every rank writes its share of the tensors; beside adapters what is frozen is not written, it is
 // that of checkpoint.load. InputError on all ranks when one fails
-// (full disk); nothing is left behind and older checkpoints stay. origin: on rank 0.
+// (full disk); nothing is left behind and older checkpoints stay. sources: on rank 0.
 SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const TrainState& state,
                                       const TrainPosition& position, const Groups& groups,
-                                      const FinetuneOrigin* origin = nullptr);
+                                      const CheckpointSources& sources = {});
+
+// The token files a checkpoint's run has learned from; empty where an earlier version saved it.
+std::vector<TokenFileIdentity> saved_data_identity(const CheckpointReader& reader);
 
 // Loads everything into an allocated state. InputError when the checkpoint's tensors do not fit the
 // model of `config`.
