@@ -11,6 +11,7 @@
 #include "commands/whole_number.h"
 #include "engine/core/cpu.h"
 #include "engine/core/error.h"
+#include "engine/core/utf8.h"
 #include "engine/io/token_file.h"
 #include "engine/observe/console.h"
 #include "engine/observe/progress.h"
@@ -57,6 +58,14 @@ void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
              stats.files, " files, ", format_bytes(stats.text_bytes), " of text"));
   if (stats.empty_documents > 0) {
     console_print(Stream::kOut, concat(stats.empty_documents, " empty documents left out"));
+  }
+  if (stats.skipped_documents > 0) {
+    std::string lines = concat(stats.skipped_documents, " documents skipped that cannot be read");
+    for (const SkippedDocument& document : stats.first_skipped)
+      lines += concat("\n  ", printable(document.problem));
+    if (stats.skipped_documents > static_cast<int64_t>(stats.first_skipped.size()))
+      lines += "\n  ...";
+    console_print(Stream::kOut, lines);
   }
   const double bytes_per_second = static_cast<double>(stats.text_bytes) / seconds;
   console_print(
@@ -114,6 +123,10 @@ void add_prepare(CLI::App& parent) {
       ->capture_default_str();
   app->add_flag("--append-eod", options->append_eod,
                 "Put the tokenizer's end-of-document id after each document");
+  app->add_flag(
+      "--skip-invalid", options->skip_invalid,
+      "Leave out documents that cannot be read (lines that are no JSON object, without the "
+      "key, not UTF-8), count them and show the first; default: an error");
   app->add_option("--threads", options->threads,
                   "Threads that tokenise (default: the cores of the host, shared by its ranks)")
       ->check(CLI::Range(1, 1024));
@@ -173,7 +186,7 @@ void add_inspect(CLI::App& parent) {
       ->required()
       ->type_name("PREFIX");
   app->add_option("--tokenizer", options->tokenizer,
-                  "Show text instead of ids: \"byte\" or a SentencePiece .model");
+                  "Show text instead of ids, by a tokenizer as for `data prepare`");
   app->add_option("--documents", options->documents, "Documents to show")
       ->check(whole_number(0))
       ->capture_default_str();

@@ -1,8 +1,10 @@
 #include "training/prepare.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <sstream>
 
 #include "engine/core/error.h"
 #include "engine/core/parallel_for.h"
@@ -68,44 +70,76 @@ class BatchTokenizer {
                  const PrepareOptions& options)
       : reader_(reader), tokenizer_(tokenizer), options_(options) {}
 
-  void add(TextRecord&& record) {
+  // number: of the record among all of the input.
+  void add(TextRecord&& record, int64_t number) {
     bytes_ += record.bytes.size();
     records_.push_back(std::move(record));
+    numbers_.push_back(number);
   }
   bool full() const { return bytes_ >= kBatchBytes; }
 
-  // keep_empty: an empty document becomes an empty one in the file instead of being left out.
+  // keep_empty: a document left out becomes an empty one in the file.
   void flush(TokenFileWriter& writer, PrepareStats& stats, bool keep_empty) {
-    std::vector<std::vector<int32_t>> ids(records_.size());
-    std::vector<int64_t> bytes(records_.size(), 0);
-    std::vector<std::exception_ptr> failures(records_.size());
+    std::vector<Tokenized> documents(records_.size());
     parallel_for(options_.threads, static_cast<int64_t>(records_.size()), 1,
                  [&](int64_t begin, int64_t end) {
                    for (int64_t i = begin; i < end; ++i) {
                      const auto at = static_cast<size_t>(i);
-                     try {
-                       const std::string text = reader_.document(std::move(records_[at]));
-                       bytes[at] = static_cast<int64_t>(text.size());
-                       ids[at] = tokenizer_.encode(text);
-                     } catch (...) {
-                       failures[at] = std::current_exception();
-                     }
+                     documents[at] = tokenize(std::move(records_[at]));
                    }
                  });
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (failures[i]) std::rethrow_exception(failures[i]);  // the first in order, always the same
-      write(writer, ids[i], bytes[i], stats, keep_empty);
+    for (size_t i = 0; i < documents.size(); ++i) {
+      // The first in order, always the same.
+      if (documents[i].failure) std::rethrow_exception(documents[i].failure);
+      write(writer, documents[i], numbers_[i], stats, keep_empty);
     }
     records_.clear();
+    numbers_.clear();
     bytes_ = 0;
   }
 
  private:
-  void write(TokenFileWriter& writer, std::vector<int32_t>& ids, int64_t bytes, PrepareStats& stats,
+  struct Tokenized {
+    std::vector<int32_t> ids;
+    int64_t bytes = 0;
+    std::string problem;  // of a document that is skipped
+    std::exception_ptr failure;
+  };
+
+  Tokenized tokenize(TextRecord&& record) const {
+    Tokenized out;
+    std::string text;
+    try {
+      text = reader_.document(std::move(record));
+    } catch (const InputError& error) {
+      out.problem = error.what();
+      if (!options_.skip_invalid) out.failure = std::current_exception();
+      return out;
+    } catch (...) {
+      out.failure = std::current_exception();
+      return out;
+    }
+    try {
+      out.bytes = static_cast<int64_t>(text.size());
+      out.ids = tokenizer_.encode(text);
+    } catch (...) {
+      out.failure = std::current_exception();
+    }
+    return out;
+  }
+
+  void write(TokenFileWriter& writer, Tokenized& document, int64_t number, PrepareStats& stats,
              bool keep_empty) const {
-    stats.text_bytes += bytes;
-    if (ids.empty()) {
+    std::vector<int32_t>& ids = document.ids;
+    stats.text_bytes += document.bytes;
+    if (!document.problem.empty()) {
+      ++stats.skipped_documents;
+      if (stats.first_skipped.size() < kMaxSkippedShown)
+        stats.first_skipped.push_back({number, std::move(document.problem)});
+    } else if (ids.empty()) {
       ++stats.empty_documents;
+    }
+    if (ids.empty()) {
       if (keep_empty) writer.add_document({}, {});
       return;
     }
@@ -119,6 +153,7 @@ class BatchTokenizer {
   const Tokenizer& tokenizer_;
   const PrepareOptions& options_;
   std::vector<TextRecord> records_;
+  std::vector<int64_t> numbers_;  // of the records
   size_t bytes_ = 0;
 };
 
@@ -150,12 +185,12 @@ PrepareStats tokenize_share(const PrepareOptions& options, const std::string& pr
     TextRecord record;
     const bool mine = number % ranks == rank;
     if (!reader.next(mine ? &record : nullptr)) break;
-    if (mine) batch.add(std::move(record));
+    if (mine) batch.add(std::move(record), number);
     if (batch.full()) flush();
   }
   flush();
   if (stats.documents == 0 && ranks == 1) {
-    fail_input("the input holds no text: nothing but empty documents");
+    fail_input("the input holds no text: nothing but empty or skipped documents");
   }
   writer.commit();
   stats.seconds = seconds_since(start);
@@ -199,7 +234,7 @@ void merge_parts(const PrepareOptions& options, int ranks) {
     writer.add_document_of(part, document);
   }
   if (writer.num_documents() == 0) {
-    fail_input("the input holds no text: nothing but empty documents");
+    fail_input("the input holds no text: nothing but empty or skipped documents");
   }
   writer.commit();
   for (int rank = 0; rank < ranks; ++rank) remove_part(options, rank, ranks);
@@ -223,6 +258,31 @@ void together(Communicator& world, bool takes_part, const Work& work) {
 
 }  // namespace
 
+namespace {
+
+// The ranks' first skipped documents, in the order of the input.
+std::vector<SkippedDocument> gather_skipped(const std::vector<SkippedDocument>& own,
+                                            Communicator& world) {
+  std::string lines;
+  for (const SkippedDocument& document : own) {
+    std::string problem = document.problem;
+    std::ranges::replace(problem, '\n', ' ');  // of a hostile file name
+    lines += concat(document.number, ' ', problem, '\n');
+  }
+  std::vector<SkippedDocument> all;
+  for (const std::string& others : world.all_gather_strings(lines)) {
+    std::istringstream stream(others);
+    for (SkippedDocument document;
+         stream >> document.number && stream.ignore(1) && std::getline(stream, document.problem);)
+      all.push_back(document);
+  }
+  std::ranges::sort(all, {}, &SkippedDocument::number);
+  if (all.size() > kMaxSkippedShown) all.resize(kMaxSkippedShown);
+  return all;
+}
+
+}  // namespace
+
 PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
                           const ProgressCallback& progress) {
   if (world.size() == 1) return prepare_data(options, progress);
@@ -238,10 +298,11 @@ PrepareStats prepare_data(const PrepareOptions& options, Communicator& world,
     throw;
   }
   folder.keep();
-  for (int64_t* count :
-       {&stats.documents, &stats.tokens, &stats.empty_documents, &stats.text_bytes}) {
+  for (int64_t* count : {&stats.documents, &stats.tokens, &stats.empty_documents,
+                         &stats.skipped_documents, &stats.text_bytes}) {
     *count = world.all_reduce_scalar(*count, ReduceOp::kSum);
   }
+  stats.first_skipped = gather_skipped(stats.first_skipped, world);
   stats.seconds = seconds_since(start);
   return stats;
 }

@@ -17,15 +17,25 @@ struct PrepareOptions {
   std::string output;               // prefix of the .bin and .idx; its folder is made if missing
   std::string tokenizer = "byte";
   std::string json_key = "text";
-  bool append_eod = false;  // the tokenizer's eod after each document
-  bool overwrite = false;   // replace an existing pair instead of refusing
+  bool append_eod = false;    // the tokenizer's eod after each document
+  bool overwrite = false;     // replace an existing pair instead of refusing
+  bool skip_invalid = false;  // leave out documents that cannot be read instead of failing
   int threads = 1;
 };
+
+// A document left out because it cannot be read.
+struct SkippedDocument {
+  int64_t number = 0;   // among all of the input, from 0
+  std::string problem;  // "b.jsonl:3 is not valid JSON; ..."
+};
+inline constexpr size_t kMaxSkippedShown = 5;
 
 struct PrepareStats {
   int64_t files = 0, documents = 0, tokens = 0;
   int64_t empty_documents = 0;  // left out
-  int64_t text_bytes = 0;       // of the documents, uncompressed
+  int64_t skipped_documents = 0;
+  std::vector<SkippedDocument> first_skipped;  // in the input's order, at most kMaxSkippedShown
+  int64_t text_bytes = 0;                      // of the documents, uncompressed
   double seconds = 0;
 };
 

@@ -17,6 +17,15 @@ JsonType parse_json_text(std::string_view json_text) {
   return JsonType::parse(json_text.begin(), json_text.end(), nullptr, /*allow_exceptions=*/false);
 }
 
+bool has_lone_surrogate(std::string_view json_text) {
+  try {
+    return nlohmann::json::parse(json_text.begin(), json_text.end()).is_discarded();
+  } catch (const nlohmann::json::parse_error& error) {
+    return std::string_view(error.what()).find("invalid string: surrogate U+D") !=
+           std::string_view::npos;
+  }
+}
+
 template nlohmann::json parse_strict_json(std::string_view, const std::string&, const JsonLimits&);
 template nlohmann::ordered_json parse_strict_json(std::string_view, const std::string&,
                                                   const JsonLimits&);

@@ -31,6 +31,10 @@ JsonType parse_strict_json(std::string_view json_text, const std::string& what,
 template <class JsonType>
 JsonType parse_json_text(std::string_view json_text);
 
+// Whether a text is no value for one reason only that JSON's grammar does not know: a \u escape of half a surrogate
+// pair, which is no character.
+bool has_lone_surrogate(std::string_view json_text);
+
 // The unsigned value of an integer that fits int64_t; InputError naming `what` for anything else.
 template <class JsonType>
 int64_t strict_size(const JsonType& value, const std::string& what) {

@@ -210,6 +210,11 @@ std::string TextReader::document(TextRecord&& record) const {
   }
   const auto json = parse_json_text<nlohmann::json>(text);
   if (json.is_discarded()) {
+    if (has_lone_surrogate(text))
+      fail_input(
+          place(file, record.line),
+          " has a \\u escape of half a surrogate pair, which is no character; each line must "
+          "be one JSON object of Unicode text");
     fail_input(place(file, record.line), " is not valid JSON; each line must be one JSON object");
   }
   if (!json.is_object()) {

@@ -167,6 +167,58 @@ TEST(Prepare, TheFirstBadDocumentIsNamedWhateverTheThreads) {
   }
 }
 
+// Broken lines of several kinds among good ones: the same pair as without them, for any threads and ranks.
+TEST(Prepare, SkipsAndCountsWhatCannotBeReadOnRequest) {
+  const ScratchDirectory dir;
+  const std::string broken[] = {"oops",          "{\"text\": \"\\ud83d\"}",
+                                "[1]",           "{\"txt\": \"x\"}",
+                                "{\"text\": 5}", "{\"text\": \"\xFF\"}"};
+  std::string lines, good;
+  for (int i = 0; i < 60; ++i) {
+    const std::string line = concat("{\"text\": \"document ", i, "\"}\n");
+    if (i % 10 == 3) lines += broken[i / 10] + "\n";
+    lines += line;
+    good += line;
+  }
+  put(dir / "t.jsonl", lines);
+  put(dir / "good/t.jsonl", good);
+  prepare_data({.inputs = {dir / "good"}, .output = dir / "want"});
+  PrepareOptions options{.inputs = {dir / "t.jsonl"}, .output = dir / "o"};
+  EXPECT_THROW(prepare_data(options), InputError);  // unless it is asked for
+  options.skip_invalid = true;
+  options.overwrite = true;
+  const auto check = [&](const PrepareStats& stats) {
+    EXPECT_EQ(stats.documents, 60);
+    EXPECT_EQ(stats.skipped_documents, 6);
+    EXPECT_EQ(stats.empty_documents, 0);
+    ASSERT_EQ(stats.first_skipped.size(), kMaxSkippedShown);
+    for (size_t i = 0; i < kMaxSkippedShown; ++i)
+      EXPECT_NE(stats.first_skipped[i].problem.find(concat("t.jsonl:", 11 * i + 4)),
+                std::string::npos)
+          << stats.first_skipped[i].problem;
+  };
+  for (const int threads : {1, 3}) {
+    options.threads = threads;
+    check(prepare_data(options));
+    EXPECT_EQ(pair_bytes(dir / "o"), pair_bytes(dir / "want"));
+  }
+  run_threads(3, [&](Communicator& world) { check(prepare_data(options, world)); });
+  EXPECT_EQ(pair_bytes(dir / "o"), pair_bytes(dir / "want"));
+  put(dir / "t.jsonl", "oops\n");
+  EXPECT_THROW(prepare_data(options), InputError);  // nothing is left
+}
+
+// U+0000 that a line spells is a character; a NUL byte is a sign of a binary file.
+TEST(Prepare, TakesAZeroThatALineSpells) {
+  const ScratchDirectory dir;
+  put(dir / "t.jsonl", "{\"text\": \"a\\u0000b\"}\n");
+  EXPECT_EQ(prepare_data({.inputs = {dir / "t.jsonl"}, .output = dir / "o"}).tokens, 3);
+  const TokenFile file(dir / "o");
+  std::vector<int32_t> tokens(3);
+  file.copy_tokens(0, 3, tokens.data());
+  EXPECT_EQ(tokens, (std::vector<int32_t>{'a', 0, 'b'}));
+}
+
 TEST(TrainTokenizer, WritesAModelThatPrepareUses) {
   const ScratchDirectory dir;
   std::string text;

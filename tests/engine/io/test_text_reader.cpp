@@ -147,6 +147,10 @@ TEST(TextReader, NamesTheFileAndTheLine) {
   complaint("latin1.txt", "good\nline \xE4 bad", "latin1.txt:2", "UTF-8");
   complaint("bad.jsonl", "{\"text\":\"x\"}\n{\"text\": oops}\n", "bad.jsonl:2", "not valid JSON");
   complaint("cut.jsonl", "{\"text\":\"x\"}\n\n{\"text\": \"y", "cut.jsonl:3", "not valid JSON");
+  complaint("half.jsonl", "{\"text\":\"x\"}\n{\"text\": \"\\ud83d\"}\n", "half.jsonl:2",
+            "half a surrogate pair");
+  complaint("low.jsonl", "{\"text\": \"\\ude00 \"}\n", "low.jsonl:1", "half a surrogate pair");
+  complaint("says.jsonl", "{\"text\": surrogate U+D800}\n", "says.jsonl:1", "not valid JSON");
   complaint("array.jsonl", "[1, 2]\n", "array.jsonl:1", "JSON array");
   complaint("key.jsonl", "{\"txt\":\"x\"}\n", "key.jsonl:1", "no key \"text\"");
   complaint("number.jsonl", "{\"text\":5}\n", "number.jsonl:1", "not a string");
