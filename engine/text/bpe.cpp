@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <queue>
 
 #include "engine/text/json_fields.h"
+#include "engine/text/sentencepiece_proto.h"
 #include "engine/text/token_model.h"
 #include "engine/text/unicode.h"
 
@@ -68,6 +71,12 @@ class WordCache {
   std::vector<Entry> entries_;
 };
 
+// Numbers tokenizers, so that a thread's cache knows whose words it holds.
+uint64_t next_bpe_number() {
+  static std::atomic<uint64_t> number = 0;
+  return ++number;
+}
+
 struct Symbol {
   int32_t id, previous, next;  // places in the word; -1: none, or joined to another
 };
@@ -76,8 +85,6 @@ class Bpe : public TokenModel {
  public:
   Bpe(const nlohmann::json& json, bool byte_level, const std::string& what)
       : byte_level_(byte_level), merges_(merges_of(json, what).size()) {
-    static std::atomic<uint64_t> number = 0;
-    number_ = ++number;
     prefix_ = field_or<std::string>(json, "continuing_subword_prefix", what, "");
     suffix_ = field_or<std::string>(json, "end_of_word_suffix", what, "");
     ignore_merges_ = field_or(json, "ignore_merges", what, false);
@@ -93,6 +100,18 @@ class Bpe : public TokenModel {
     if (field_or(json, "byte_fallback", what, false)) byte_fallback_ = byte_tokens(vocabulary_);
     for (size_t byte = 0; byte < 256; ++byte)
       byte_ids_[byte] = spelled_.find(std::string(1, static_cast<char>(byte)));
+  }
+
+  Bpe(const SentencePieces& parts, const std::string& what) : byte_level_(false), merges_(0) {
+    for (size_t id = 0; id < parts.pieces.size(); ++id) {
+      const SentencePieces::Piece& piece = parts.pieces[id];
+      vocabulary_.add(piece.text, static_cast<int64_t>(id), what);
+      if (piece.type == SentencePieces::kNormal)
+        spelled_.add(piece.text, static_cast<int64_t>(id), what);
+    }
+    byte_fallback_ = byte_tokens(vocabulary_);
+    byte_ids_.fill(-1);
+    merge_by_score(parts);
   }
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
@@ -169,6 +188,34 @@ class Bpe : public TokenModel {
         fail_input(what, ": the merge of \"", left.substr(0, 60), "\" and \"", right.substr(0, 60),
                    "\" names a token that is not in the vocabulary");
       (void)merges_.add(a, b, {rank++, id});  // of two the first counts
+    }
+  }
+
+  // Each cut of a piece into two; pieces of one score have one rank, so that the leftmost is joined first.
+  void merge_by_score(const SentencePieces& parts) {
+    struct Cut {
+      int32_t left, right, id;
+    };
+    std::vector<Cut> cuts;
+    std::vector<double> scores;
+    for (size_t id = 0; id < parts.pieces.size(); ++id) {
+      const std::string_view text = parts.pieces[id].text;
+      if (parts.pieces[id].type != SentencePieces::kNormal) continue;
+      for (size_t at = character_bytes(text[0]); at < text.size();
+           at += character_bytes(text[at])) {
+        const int32_t left = spelled_.find(text.substr(0, at)),
+                      right = spelled_.find(text.substr(at));
+        if (left >= 0 && right >= 0) cuts.push_back({left, right, static_cast<int32_t>(id)});
+      }
+      scores.push_back(parts.pieces[id].score);
+    }
+    std::ranges::sort(scores, std::greater<>());
+    scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
+    merges_ = MergeTable(cuts.size());
+    for (const Cut& cut : cuts) {
+      const double score = parts.pieces[static_cast<size_t>(cut.id)].score;
+      const auto rank = std::ranges::lower_bound(scores, score, std::greater<>()) - scores.begin();
+      (void)merges_.add(cut.left, cut.right, {static_cast<int32_t>(rank), cut.id});
     }
   }
 
@@ -263,7 +310,7 @@ class Bpe : public TokenModel {
   }
 
   bool byte_level_;
-  uint64_t number_;
+  const uint64_t number_ = next_bpe_number();
   Vocabulary vocabulary_;
   Vocabulary spelled_;  // by what tokens stand for: with byte_level_ bytes, else as vocabulary_
   MergeTable merges_;
@@ -275,6 +322,10 @@ class Bpe : public TokenModel {
 };
 
 }  // namespace
+
+std::unique_ptr<TokenModel> make_scored_bpe(const SentencePieces& parts, const std::string& what) {
+  return std::make_unique<Bpe>(parts, what);
+}
 
 std::unique_ptr<TokenModel> make_bpe(const nlohmann::json& json, bool byte_level,
                                      const std::string& what) {

@@ -10,10 +10,12 @@
 #include <unordered_map>
 
 #include "engine/core/tensor.h"
+#include "engine/core/utf8.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
 #include "engine/text/json_fields.h"
 #include "engine/text/sentencepiece_proto.h"
+#include "engine/text/sentencepiece_words.h"
 #include "engine/text/vocabulary.h"
 
 namespace trireme {
@@ -61,6 +63,7 @@ class SentencePieceTokenizer : public Tokenizer {
     if (facts.keeps_text) find_most_bytes();
     bos_ = settings.bos.has_value() ? named(*settings.bos) : processor_.bos_id();
     eod_ = settings.eos.has_value() ? named(*settings.eos) : processor_.eos_id();
+    words_ = SentencePieceWords::make(take_apart(model, name_), name_);
     newline_ = encode_piece("\n");
     splits_at_newline_ = facts.keeps_text && !newline_.empty() && newline_stands_alone();
   }
@@ -107,6 +110,8 @@ class SentencePieceTokenizer : public Tokenizer {
     added_.split(
         text, false, options.parse_special, options.breaks, [&](int32_t id) { ids.push_back(id); },
         [&](std::string_view part) {
+          if (words_ != nullptr && find_invalid_utf8(part) == part.size())
+            return words_->encode(part, ids);
           const auto found = splits_at_newline_ && part.size() > kPieceBytes
                                  ? encode_in_pieces(part)
                                  : encode_piece(part);
@@ -211,6 +216,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string name_;
   sentencepiece::SentencePieceProcessor processor_;
+  std::unique_ptr<SentencePieceWords> words_;  // where it gives the ids of the library
   bool adds_bos_, adds_eos_;
   bool drops_leading_space_ = true;
   std::vector<Token> tokens_;

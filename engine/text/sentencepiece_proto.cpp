@@ -10,7 +10,8 @@ namespace {
 
 // Field numbers of sentencepiece_model.proto.
 constexpr uint64_t kTrainerSpec = 2, kNormalizerSpec = 3, kDenormalizerSpec = 5;
-constexpr uint64_t kCharacterMap = 2, kAddDummyPrefix = 3, kRemoveExtraSpaces = 4;
+constexpr uint64_t kCharacterMap = 2, kAddDummyPrefix = 3, kRemoveExtraSpaces = 4,
+                   kEscapeSpaces = 5;
 constexpr uint64_t kSpaceAsSuffix = 24;
 
 [[noreturn]] void fail(const std::string& name, const char* what) {
@@ -96,6 +97,7 @@ void check_character_map(std::string_view map, const std::string& name) {
 
 struct NormalizerSpec {  // with the proto's defaults
   bool maps_characters = false, adds_dummy_prefix = true, removes_extra_spaces = true;
+  bool escapes_spaces = true;
 };
 
 void read_normalizer(std::string_view message, const std::string& name,
@@ -107,6 +109,7 @@ void read_normalizer(std::string_view message, const std::string& name,
     }
     if (reader.field == kAddDummyPrefix) normalizer.adds_dummy_prefix = reader.number != 0;
     if (reader.field == kRemoveExtraSpaces) normalizer.removes_extra_spaces = reader.number != 0;
+    if (reader.field == kEscapeSpaces) normalizer.escapes_spaces = reader.number != 0;
   }
 }
 
@@ -189,6 +192,8 @@ SentencePieces take_apart(std::string_view model, const std::string& name) {
     for (FieldReader spec(reader.bytes, name); spec.next();) {
       const auto number = static_cast<int64_t>(spec.number);
       if (spec.field == kModelType) parts.pairs = spec.number == kPairs;
+      if (spec.field == kSpaceAsSuffix) parts.space_as_suffix = spec.number != 0;
+      if (spec.field == kByteFallback) parts.byte_fallback = spec.number != 0;
       if (spec.field == kUnkId) parts.unknown = number;
       if (spec.field == kBosId) parts.bos = number;
       if (spec.field == kEosId) parts.eos = number;
@@ -197,6 +202,7 @@ SentencePieces take_apart(std::string_view model, const std::string& name) {
   parts.adds_leading_space = normalizer.adds_dummy_prefix;
   parts.removes_extra_spaces = normalizer.removes_extra_spaces;
   parts.maps_characters = normalizer.maps_characters;
+  parts.escapes_spaces = normalizer.escapes_spaces;
   return parts;
 }
 
@@ -215,6 +221,7 @@ std::string put_together(const SentencePieces& parts) {
   }
   put_number(trainer, kModelType, parts.pairs ? 2 : 1);
   put_number(trainer, kByteFallback, bytes ? 1 : 0);
+  if (parts.space_as_suffix) put_number(trainer, kSpaceAsSuffix, 1);
   put_number(trainer, kUnkId, parts.unknown);
   put_number(trainer, kBosId, parts.bos);
   put_number(trainer, kEosId, parts.eos);
@@ -222,7 +229,7 @@ std::string put_together(const SentencePieces& parts) {
   put_bytes(normalizer, 1, "identity");
   put_number(normalizer, kAddDummyPrefix, parts.adds_leading_space ? 1 : 0);
   put_number(normalizer, kRemoveExtraSpaces, parts.removes_extra_spaces ? 1 : 0);
-  put_number(normalizer, 5, 1);  // escapes white space
+  put_number(normalizer, kEscapeSpaces, parts.escapes_spaces ? 1 : 0);
   put_bytes(model, kTrainerSpec, trainer);
   put_bytes(model, kNormalizerSpec, normalizer);
   return model;

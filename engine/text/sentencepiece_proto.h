@@ -32,6 +32,7 @@ struct SentencePieces {
   bool pairs = true;  // byte-pair encoding; else unigram
   bool adds_leading_space = true, removes_extra_spaces = false;
   bool maps_characters = false;  // is not taken apart
+  bool escapes_spaces = true, space_as_suffix = false, byte_fallback = false;
   int64_t bos = -1, eos = -1, unknown = -1;
 };
 SentencePieces take_apart(std::string_view model, const std::string& name);

@@ -9,6 +9,8 @@
 
 namespace trireme {
 
+struct SentencePieces;
+
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
@@ -25,6 +27,11 @@ class TokenModel {
 // `json`: the object "model" of type BPE; `what` begins messages.
 std::unique_ptr<TokenModel> make_bpe(const nlohmann::json& json, bool byte_level,
                                      const std::string& what);
+
+// SentencePiece's byte-pair encoding: of neighbouring symbols that join to a piece those of the piece with the highest
+// score are joined first, the leftmost of equals. Normal pieces come of texts; a character that is none becomes the
+// pieces "<0x00>" ... "<0xFF>" of its bytes, all of which must be there. Words are as sentencepiece_words.h cuts them.
+std::unique_ptr<TokenModel> make_scored_bpe(const SentencePieces& parts, const std::string& what);
 
 // Unigram language model (Kudo 2018): the most probable cut of the word (Viterbi).
 // `json`: the object "model" of type Unigram.
