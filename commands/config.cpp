@@ -7,6 +7,7 @@
 
 #include "commands/key_flags.h"
 #include "serving/api/reference.h"
+#include "training/deepspeed/keys.h"
 #include "training/run_config.h"
 #include "transformer/model_keys.h"
 #include "transformer/peft_keys.h"
@@ -62,6 +63,11 @@ CLI::App* add_config_command(CLI::App& parent) {
                        "Print what becomes of each key of third-party models as Markdown "
                        "(docs/model-keys.md)")
       ->callback([] { print_config(model_keys_page()); });
+  command
+      ->add_subcommand("deepspeed-keys",
+                       "Print what becomes of each key of DeepSpeed configurations as Markdown "
+                       "(docs/deepspeed-keys.md)")
+      ->callback([] { print_config(deepspeed_keys_page()); });
   command
       ->add_subcommand("api-reference",
                        "Print every field of the server's API as Markdown (docs/serving-api.md)")

@@ -38,6 +38,7 @@ struct OffloadConfig {
 struct SchedulerConfig {
   DecayStyle style = DecayStyle::kCosine;
   int64_t warmup_steps = 0;
+  bool log_warmup = false;  // DeepSpeed's: along a logarithm, from 0
   int64_t decay_steps = 0;  // step at which the decay ends; WSD: length of the decay
   double min_lr = 0.0;
   WsdDecay wsd_decay = WsdDecay::kLinear;

@@ -24,11 +24,16 @@ double wsd_decayed(const SchedulerConfig& c, double peak, double x) {
   TRIREME_UNREACHABLE("wsd decay ", static_cast<int>(c.wsd_decay));
 }
 
+double warmed_up(const SchedulerConfig& c, double peak, int64_t step) {
+  const auto updates = static_cast<double>(step + 1), whole = static_cast<double>(c.warmup_steps);
+  if (c.log_warmup) return peak * std::log(updates) / std::log(std::max(2.0, whole));
+  return peak * updates / whole;
+}
+
 }  // namespace
 
 double learning_rate(const SchedulerConfig& c, double peak, int64_t step, int64_t total_steps) {
-  if (step < c.warmup_steps)
-    return peak * static_cast<double>(step + 1) / static_cast<double>(c.warmup_steps);
+  if (step < c.warmup_steps) return warmed_up(c, peak, step);
   const auto fraction = [&](int64_t begin, int64_t end) {
     if (step >= end) return 1.0;
     return std::max(0.0, static_cast<double>(step - begin) / static_cast<double>(end - begin));

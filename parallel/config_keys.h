@@ -14,6 +14,12 @@ inline constexpr const char* kData = "parallel.data_parallel_size";
 inline constexpr const char* kExpert = "parallel.expert_model_parallel_size";
 inline constexpr const char* kSharedOverlap = "parallel.moe_shared_expert_overlap";
 inline constexpr const char* kExpertTensor = "parallel.expert_tensor_parallel_size";
+// TorchTitan's: of the data-parallel ranks, those that shard the weights.
+inline constexpr const char* kDataShard = "parallelism.data_parallel_shard_degree";
+inline constexpr const char* kDataReplicate = "parallelism.data_parallel_replicate_degree";
+// DeepSpeed's switch of its expert parallelism, and the size that it switches.
+inline constexpr const char* kAutoExpert = "expert_parallel.enabled";
+inline constexpr const char* kAutoExpertSize = "expert_parallel.autoep_size";
 inline constexpr const char* kOrder = "parallel.order";
 inline constexpr const char* kPipeline = "parallel.pipeline_model_parallel_size";
 inline constexpr const char* kVirtualStages = "parallel.virtual_pipeline_stages";

@@ -145,12 +145,15 @@ namespace {
 // DeepSpeed's three schedules: what they leave out means something else there than here.
 DecayStyle read_deepspeed_type(const ConfigValues& values, const std::string& type,
                                RunConfig& config, ConfigReport& report) {
-  if (!values.given("scheduler.params.warmup_type"))
-    report.error(values.spelled("scheduler.type"),
-                 concat(type,
-                        " warms up along a logarithm by default, which is not available in "
-                        "this version; add \"warmup_type\": \"linear\" to its params"));
-  if (!config.finetune.enabled && !values.given("scheduler.params.warmup_steps") &&
+  const char *const kShape = "scheduler.params.warmup_type", *const kSteps =
+                                                                 "scheduler.params.warmup_steps";
+  if (!values.given(kShape)) {
+    config.scheduler.log_warmup = true;
+    report.note(values.spelled("scheduler.type"),
+                concat(type, " warms up along a logarithm, as in DeepSpeed; ", kShape,
+                       ": \"linear\" makes it linear"));
+  }
+  if (!config.finetune.enabled && !values.given(kSteps) && !values.left_to_default(kSteps) &&
       !values.given("scheduler.params.warmup_ratio"))
     config.scheduler.warmup_steps = 1000;
   if (type == "WarmupLR") return DecayStyle::kConstant;
@@ -238,6 +241,7 @@ void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport&
   const std::string type = values.word("scheduler.type");
   scheduler.warmup_steps = read_warmup(values, config, report);
   scheduler.min_lr = values.number("scheduler.params.min_lr");
+  scheduler.log_warmup = values.word("scheduler.params.warmup_type") == "log";
   scheduler.wsd_decay = wsd_decay_of(values.word("scheduler.params.decay_style"));
   const bool deepspeed = type.starts_with("Warmup");
   scheduler.style = deepspeed ? read_deepspeed_type(values, type, config, report) : style_of(type);

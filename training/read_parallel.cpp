@@ -88,6 +88,38 @@ std::string way_out(const ConfigValues& values, const LayoutProblem& problem) {
                 "=auto --set gradient_accumulation_steps=auto");
 }
 
+bool by_replicate_degree(const std::string& spelled) {
+  return spelled.ends_with("data_parallel_replicate_degree");
+}
+
+// Data-parallel ranks as they are given, TorchTitan's two degrees included; 0: what the others leave.
+int read_data_ranks(const ConfigValues& values, ConfigReport& report) {
+  const auto ranks = values.is_auto(key::kData) ? 0 : static_cast<int>(values.integer(key::kData));
+  const auto shard = static_cast<int>(values.integer(key::kDataShard));
+  if (!values.given(key::kDataShard) || shard == 1) return ranks;
+  const bool replicas = ranks > 0 && by_replicate_degree(values.spelled(key::kData));
+  if (shard == 0) {
+    report.error(values.spelled(key::kDataShard), "must be -1 or at least 1, got 0");
+  } else if (replicas && ranks > 1) {
+    report.error(values.spelled(key::kDataShard),
+                 concat(shard, " with ", values.spelled(key::kData), " ", ranks,
+                        " shards over a part of the data-parallel ranks, which is not available; "
+                        "take -1 and 1 to shard over all of them, or 1 to shard nothing"));
+  } else if (shard > 1 && !replicas && ranks > 0 && ranks != shard) {
+    report.error(values.spelled(key::kDataShard),
+                 concat(shard, " is not ", values.spelled(key::kData), " ", ranks));
+  } else if (shard > 1) {
+    return shard;
+  }
+  return replicas ? 0 : ranks;
+}
+
+// The switch of DeepSpeed and TorchTitan, off: its own size means nothing.
+bool experts_switched_off(const ConfigValues& values) {
+  return values.given(key::kAutoExpert) && !values.flag(key::kAutoExpert) &&
+         values.spelled(key::kExpert) == key::kAutoExpertSize;
+}
+
 }  // namespace
 
 void read_parallel(const ConfigValues& values, int world_size, RunConfig& config,
@@ -97,7 +129,7 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   sizes.tp = size(key::kTensor);
   sizes.pp = size(key::kPipeline);
   sizes.cp = size(key::kContext);
-  sizes.ep = size(key::kExpert);
+  sizes.ep = experts_switched_off(values) ? 1 : size(key::kExpert);
   sizes.etp = size(key::kExpertTensor);
   sizes.order = values.word(key::kOrder);
   sizes.sequence_parallel = values.flag(key::kSequence);
@@ -114,8 +146,9 @@ void read_parallel(const ConfigValues& values, int world_size, RunConfig& config
   read_context(values, config, report);
   // Below 2^60: the schema limits each to 2^20. A size that is not valid is reported and reads as 1.
   const int64_t model = int64_t{sizes.tp} * sizes.pp * sizes.cp;
-  if (!values.is_auto(key::kData)) {
-    sizes.dp = size(key::kData);
+  const int data_ranks = read_data_ranks(values, report);
+  if (data_ranks > 0) {
+    sizes.dp = data_ranks;
   } else if (world_size % model != 0) {
     report.error(values.spelled(key::kTensor),
                  concat("tp ", sizes.tp, " x pp ", sizes.pp, " x cp ", sizes.cp, " = ", model,
@@ -154,6 +187,15 @@ void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& repo
                           " says that nothing is divided"));
     zero.stage = 1;
   }
+  const bool sharded = values.given(key::kDataShard) && values.integer(key::kDataShard) != 1;
+  if (sharded && values.given(kStage) && zero.stage != 3)
+    report.error(values.spelled(key::kDataShard),
+                 concat("shards the weights, but ", values.spelled(kStage), " is ", zero.stage));
+  if (sharded) zero.stage = 3;
+  if (values.word("zero_optimization.offload_param.device") == "cpu")
+    report.note(values.spelled("zero_optimization.offload_param.device"),
+                "weights stay in the memory of the device that computes: on a GPU more ranks or "
+                "another layout make room");
   zero.prefetch = values.flag("zero_optimization.stage3_prefetch");
   OffloadConfig& out = zero.offload_optimizer;
   const std::string device = values.word(offload + "device");
@@ -171,6 +213,8 @@ void read_zero(const ConfigValues& values, RunConfig& config, ConfigReport& repo
 void check_layout(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
   for (const LayoutProblem& problem : model_layout_problems(config.model, config.parallel))
     report.error(values.spelled(problem.key), problem.text);
+  if (values.flag(key::kAutoExpert) && config.model.num_layers > 0 && config.model.moe.experts == 0)
+    report.error(values.spelled(key::kAutoExpert), "true, but the model has no experts");
   const int64_t chunks = int64_t{config.parallel.pp} * config.pipeline.virtual_stages;
   if (config.model.num_layers == 0 || config.gradient_accumulation_steps == 0)
     return check_schedule_name(values, config, report);

@@ -16,6 +16,7 @@
 #include "training/batch_rule.h"
 #include "training/checkpoint_model.h"
 #include "training/data_path.h"
+#include "training/deepspeed/file.h"
 #include "training/finetune_data.h"
 #include "training/read_finetune.h"
 #include "training/read_optimization.h"
@@ -162,9 +163,10 @@ void read_length(const ConfigValues& values, RunConfig& config, ConfigReport& re
                         family_of(config.model.family).positions_key, " ", longest));
 }
 
-RunConfig read_checked(const Json& json, int world_size, ConfigReport& report,
+RunConfig read_checked(Json json, int world_size, ConfigReport& report,
                        const CountSequences& sequences = {}) {
   TRIREME_CHECK(world_size >= 1, "world size ", world_size);
+  merge_deepspeed(json, report);
   const ConfigValues values = read_config(run_schema(), json, "", report);
   RunConfig config;
   if (values.given("model")) config.model = read_model_config(values.raw("model"), "model", report);
@@ -246,8 +248,36 @@ void take_from_weights(Json& document) {
     document["data"]["tokenizer"] = source->tokenizer();
 }
 
-std::string title_of(const std::string& path, const std::string& model_file) {
-  return model_file.empty() ? path : concat(path, " (model: ", model_file, ")");
+// Replaces the path of a DeepSpeed configuration by the object in that file. Returns the file, or "".
+std::string inline_deepspeed(Json& document, const std::filesystem::path& folder) {
+  const Json* const given = given_value(document, "deepspeed");
+  if (given == nullptr || !given->is_string()) return "";
+  const std::string file = (folder / given->get<std::string>()).string();
+  const Json object = parse_json_file(file);
+  for (const char* name : {"deepspeed", "deepspeed_config"}) document.erase(name);
+  document["deepspeed"] = object;
+  return file;
+}
+
+// Files that a message may be about.
+std::string title_of(const std::string& path, const std::string& model_file,
+                     const std::string& deepspeed_file) {
+  std::string parts;
+  if (!model_file.empty()) parts = concat("model: ", model_file);
+  if (deepspeed_file == path)
+    parts += concat(parts.empty() ? "" : ", ",
+                    "DeepSpeed's: give a run's keys by flags, or name it as \"deepspeed\" in a "
+                    "run's configuration");
+  else if (!deepspeed_file.empty())
+    parts += concat(parts.empty() ? "" : ", ", "deepspeed: ", deepspeed_file);
+  return parts.empty() ? path : concat(path, " (", parts, ")");
+}
+
+// Overrides that replace a file named by the document's own path: they are relative to where the
+// command was typed, and come before keys inside the file (model.n_layer=2) are set.
+bool names_a_file(const std::string& path) {
+  const Key* const key = run_schema().find_any(path);
+  return key != nullptr && (key->path == "model" || key->path == "deepspeed");
 }
 
 }  // namespace
@@ -256,28 +286,39 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
                           int world_size, const CountSequences& sequences) {
   Json document = parse_json_file(path);
   ConfigReport report;
-  // A model given on the command line is relative to where the command was typed, and replaces
-  // the file's before keys inside it (model.n_layer=2) are set.
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::string deepspeed_file;
+  if (is_deepspeed_file(document)) {
+    Json file = std::move(document);
+    document = Json::object();
+    document["deepspeed"] = std::move(file);
+    deepspeed_file = path;
+  }
+  std::filesystem::path model_folder = std::filesystem::path(path).parent_path(),
+                        deepspeed_folder = model_folder;
   std::vector<Override> changes;
   for (const std::string& assignment : overrides) {
     Override change = parse_override(assignment);
-    if (change.path == "model") {
+    if (names_a_file(change.path)) {
       apply_override(run_schema(), change, document, report);
-      folder.clear();
+      (change.path == "model" ? model_folder : deepspeed_folder).clear();
     } else {
       changes.push_back(std::move(change));
     }
   }
   std::vector<std::string> notes;
-  const std::string model_file = inline_model(document, folder, notes);
+  if (!deepspeed_file.empty())
+    notes.push_back(concat(path, ": read as a DeepSpeed configuration (docs/deepspeed-keys.md)"));
+  const std::string model_file = inline_model(document, model_folder, notes);
+  if (const std::string file = inline_deepspeed(document, deepspeed_folder); !file.empty())
+    deepspeed_file = file;
   for (const Override& change : changes) apply_override(run_schema(), change, document, report);
   take_from_weights(document);
   const CountSequences count = [](const RunConfig& read_so_far) {
     return open_finetune_data(read_so_far, available_cores())->train->samples_per_epoch();
   };
-  RunConfig config = read_checked(document, world_size, report, sequences ? sequences : count);
-  report.throw_if_errors(title_of(path, model_file));
+  RunConfig config =
+      read_checked(std::move(document), world_size, report, sequences ? sequences : count);
+  report.throw_if_errors(title_of(path, model_file, deepspeed_file));
   config.notes.insert(config.notes.begin(), notes.begin(), notes.end());
   return config;
 }
@@ -287,8 +328,8 @@ RunConfig read_run_config(const Json& json, int world_size) {
   ConfigReport report;
   std::vector<std::string> notes;
   const std::string model_file = inline_model(document, {}, notes);
-  RunConfig config = read_checked(document, world_size, report);
-  report.throw_if_errors(title_of("configuration", model_file));
+  RunConfig config = read_checked(std::move(document), world_size, report);
+  report.throw_if_errors(title_of("configuration", model_file, ""));
   config.notes.insert(config.notes.begin(), notes.begin(), notes.end());
   return config;
 }

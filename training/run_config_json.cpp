@@ -101,6 +101,7 @@ Json float8_json(const Float8Config& float8) {
 
 Json scheduler_json(const SchedulerConfig& scheduler) {
   Json params = {{"warmup_steps", scheduler.warmup_steps},
+                 {"warmup_type", scheduler.log_warmup ? "log" : "linear"},
                  {"decay_steps", scheduler.decay_steps},
                  {"min_lr", scheduler.min_lr}};
   if (scheduler.style == DecayStyle::kWsd) params["decay_style"] = word(scheduler.wsd_decay);
@@ -269,7 +270,9 @@ std::string config_reference() {
       "names are errors, all reported at once. `\"auto\"` may stand only where it is listed. "
       "`\"model\"` is relative to the file; data, output and checkpoints are relative to the "
       "current "
-      "directory. Words of DeepSpeed, Megatron-LM and others are taken as the aliases say.\n\n"
+      "directory. Words of DeepSpeed, Megatron-LM and others are taken as the aliases say; a "
+      "DeepSpeed "
+      "file is named as it is by `\"deepspeed\"`: [its keys](deepspeed-keys.md).\n\n"
       "The `resolved_config.json` of a run is a configuration too. It fixes "
       "`parallel.data_parallel_size` and all three batch sizes, so it fits one number of ranks; "
       "for "

@@ -22,6 +22,12 @@ void add_run(Schema& s) {
            "checkpoints")
       .required()
       .beside_trajectory();
+  s.any("deepspeed", "null", "path or object",
+        "a [DeepSpeed configuration](deepspeed-keys.md) under this one's keys: path of the file, "
+        "relative to this file, or the object itself")
+      .or_null()
+      .beside_trajectory()
+      .alias({"deepspeed_config"});
   s.integer("train_batch_size", "\"auto\"",
             "sequences of one optimizer step over all ranks; = train_micro_batch_size_per_gpu x "
             "gradient_accumulation_steps x ranks, of which two (or one) are given")
@@ -71,6 +77,7 @@ void add_run(Schema& s) {
       .alias({"deterministic_mode"});
   s.number("gradient_clipping", "1", "largest norm of the whole gradient; 0: no clipping")
       .at_least(0)
+      .auto_left_out()
       .alias({"clip_grad", "max_norm", "max_grad_norm", "training.max_norm"});
   s.integer("max_consecutive_skips", "20", "non-finite steps in a row before the run stops")
       .at_least(1)
@@ -80,25 +87,32 @@ void add_run(Schema& s) {
 
 void add_precision(Schema& s) {
   s.section("bf16", "Without bf16 and fp16 everything is computed in fp32.");
-  s.boolean("bf16.enabled", false, "weights and activations in bfloat16, sums in fp32");
+  s.boolean("bf16.enabled", false, "weights and activations in bfloat16, sums in fp32")
+      .auto_left_out()
+      .alias({"bfloat16.enabled"});
   s.section("fp16", "Half precision with a loss scale, DeepSpeed's rule.");
-  s.boolean("fp16.enabled", false, "weights and activations in float16");
+  s.boolean("fp16.enabled", false, "weights and activations in float16").auto_left_out();
   s.number("fp16.loss_scale", "0", "constant factor on the loss; 0: dynamic")
       .at_least(0)
+      .auto_left_out()
       .alias({"loss_scale"});
   s.integer("fp16.initial_scale_power", "16", "the dynamic scale starts at 2 to this power")
       .at_least(0)
-      .at_most(60);
+      .at_most(60)
+      .auto_left_out();
   s.integer("fp16.loss_scale_window", "1000", "good steps before the scale is doubled")
       .at_least(1)
       .at_most(kMaxSteps)
+      .auto_left_out()
       .alias({"loss_scale_window"});
   s.integer("fp16.hysteresis", "2", "overflows tolerated before the scale is halved")
       .at_least(1)
       .at_most(kMaxSteps)
+      .auto_left_out()
       .alias({"hysteresis"});
   s.number("fp16.min_loss_scale", "1", "the dynamic scale does not go below")
       .above(0)
+      .auto_left_out()
       .alias({"min_loss_scale"});
 }
 
@@ -141,23 +155,29 @@ void add_optimizer(Schema& s) {
        "learning rate after warm-up; of fine-tuning by default 2e-5, of adapters 2e-4, with dpo "
        "1e-6 and 1e-5")
       .at_least(0)
+      .auto_left_out()
       .alias({"lr", "learning_rate"});
   s.any("optimizer.params.betas", "[0.9,0.95]", "two numbers",
-        "decay of the first and second moment, each from 0 up to below 1");
+        "decay of the first and second moment, each from 0 up to below 1")
+      .auto_left_out();
   s.number("optimizer.params.eps", "1e-08", "added to the root of the second moment")
       .above(0)
+      .auto_left_out()
       .alias({"adam_eps"});
   s.number("optimizer.params.weight_decay", "0.1",
            "of matrices; norms and biases have none; of fine-tuning by default 0")
       .at_least(0)
+      .auto_left_out()
       .alias({"weight_decay"});
   s.number("optimizer.params.momentum", "0", "SGD only")
       .at_least(0)
       .below(1)
+      .auto_left_out()
       .alias({"sgd_momentum"});
-  s.boolean("optimizer.params.nesterov", false, "SGD with momentum only");
+  s.boolean("optimizer.params.nesterov", false, "SGD with momentum only").auto_left_out();
   s.boolean("optimizer.params.adam_w_mode", false,
-            "DeepSpeed's word: with type Adam, true is AdamW");
+            "DeepSpeed's word: with type Adam, true is AdamW")
+      .auto_left_out();
   s.choice("optimizer.state_dtype", "fp32", {"fp32", "bf16"}, "type of the moments")
       .synonym("float32", "fp32")
       .synonym("bfloat16", "bf16")
@@ -173,15 +193,13 @@ void add_optimizer(Schema& s) {
 void add_scheduler(Schema& s) {
   s.section(
       "scheduler",
-      "The rate rises linearly over warmup_steps, then follows the type. Update k of a run, from "
-      "1, "
-      "has the rate lr x k / warmup_steps in the warm-up (HuggingFace and Megatron: k - 1, so that "
-      "their first update changes nothing) and after it, as theirs, has done the part "
+      "The rate rises over warmup_steps, then follows the type. Update k of a run, from 1, has the "
+      "rate lr x k / warmup_steps in the warm-up (HuggingFace and Megatron: k - 1, so that their "
+      "first update changes nothing) and after it, as theirs, has done the part "
       "(k - 1 - warmup_steps) / (decay_steps - warmup_steps) of the decay: min_lr is the rate of "
       "update decay_steps + 1, and the last update of a run whose decay ends with it is one step "
       "above min_lr. DeepSpeed's WarmupLR is constant, WarmupDecayLR linear, WarmupCosineLR "
-      "cosine, "
-      "each with `\"warmup_type\": \"linear\"`.");
+      "cosine; they rise along a logarithm unless `\"warmup_type\": \"linear\"` says otherwise.");
   s.choice("scheduler.type", "cosine",
            {"constant", "linear", "cosine", "inverse_sqrt", "WSD", "WarmupLR", "WarmupDecayLR",
             "WarmupCosineLR"},
@@ -197,6 +215,7 @@ void add_scheduler(Schema& s) {
             "steps of warm-up, at most train_steps; of fine-tuning by default 3 % of them")
       .at_least(0)
       .at_most(kMaxSteps)
+      .auto_left_out()
       .beside_trajectory()
       .alias({"lr_warmup_iters", "warmup_steps", "scheduler.params.warmup_num_steps"});
   s.number("scheduler.params.warmup_ratio", "",
@@ -222,12 +241,18 @@ void add_scheduler(Schema& s) {
            {"linear", "cosine", "exponential", "minus_sqrt"}, "shape of WSD's decay")
       .beside_trajectory()
       .alias({"lr_wsd_decay_style"});
-  s.choice("scheduler.params.warmup_type", "", {"linear"}, "DeepSpeed's word").not_yet({"log"});
+  s.choice("scheduler.params.warmup_type", "linear", {"linear", "log"},
+           "shape of the warm-up; log, DeepSpeed's: lr log(step) / log(warmup_steps); DeepSpeed's "
+           "scheduler types have it by default")
+      .auto_left_out()
+      .beside_trajectory();
   s.number("scheduler.params.warmup_max_lr", "", "DeepSpeed's word: optimizer.params.lr again")
-      .at_least(0);
+      .at_least(0)
+      .auto_left_out();
   s.number("scheduler.params.cos_min_ratio", "", "DeepSpeed's word: min_lr as a part of lr")
       .at_least(0)
-      .at_most(1);
+      .at_most(1)
+      .auto_left_out();
 }
 
 void add_data(Schema& s) {
@@ -304,9 +329,11 @@ void add_places(Schema& s) {
   s.integer("logging.log_interval", "1", "steps between lines on the console")
       .at_least(1)
       .at_most(kMaxSteps)
+      .auto_left_out()
       .beside_trajectory()
       .alias({"logging.steps_per_print", "steps_per_print", "log_interval", "logging_steps"});
   s.boolean("logging.tensorboard.enabled", false, "event files in output_dir/tensorboard")
+      .auto_left_out()
       .beside_trajectory()
       .alias({"tensorboard.enabled"});
   s.integer("evaluation.eval_interval", "0", "steps between validations; 0: only at the end")
@@ -344,9 +371,11 @@ void add_machine(Schema& s) {
   s.integer("comm.bucket_size", "6553600", "gradient elements (4 bytes each) reduced at once")
       .at_least(1024)
       .at_most(1e12)
+      .auto_left_out()
       .beside_trajectory()
       .alias({"zero_optimization.reduce_bucket_size", "ddp_bucket_size"});
   s.boolean("comm.overlap", true, "reduce gradients while backward goes on")
+      .auto_left_out()
       .beside_trajectory()
       .alias({"overlap_grad_reduce", "zero_optimization.overlap_comm"});
   s.number("comm.timeout", "600", "seconds without an answer before a peer counts as lost")

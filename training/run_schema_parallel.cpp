@@ -33,6 +33,12 @@ void add_zero_keys(Schema& s) {
             "block in memory instead of two")
       .beside_trajectory();
   const std::string offload = "zero_optimization.offload_optimizer.";
+  s.choice(
+       "zero_optimization.offload_param.device", "none", {"none", "cpu"},
+       "where weights wait to be used; cpu: in the memory of the device that computes, which is "
+       "the host's on a CPU")
+      .not_yet({"nvme"})
+      .beside_trajectory();
   s.choice(offload + "device", "none", {"none", "cpu", "nvme"},
            "where optimizer state lives: beside the weights, in host memory (the same memory where "
            "the CPU computes), or in a file")
@@ -43,10 +49,12 @@ void add_zero_keys(Schema& s) {
   s.integer(offload + "buffer_count", "3", "windows of the file that are in memory at once")
       .at_least(2)
       .at_most(64)
+      .auto_left_out()
       .beside_trajectory();
   s.integer(offload + "buffer_size", "4194304", "elements of each state in a window")
       .at_least(4096)
       .at_most(1e10)
+      .auto_left_out()
       .beside_trajectory();
 }
 
@@ -68,10 +76,14 @@ void add_context_keys(Schema& s) {
 
 void add_expert_keys(Schema& s) {
   size(s, key::kExpert, "ranks that divide the experts among them")
-      .alias({"expert_model_parallel_size", "expert_parallel.autoep_size", "ep_size",
+      .alias({"expert_model_parallel_size", key::kAutoExpertSize, "ep_size",
               "expert_parallel_degree", "parallelism.expert_parallel_degree"});
   size(s, key::kExpertTensor, "ranks that split each expert's matrices")
-      .alias({"expert_tensor_parallel_size"});
+      .alias({"expert_tensor_parallel_size", "expert_parallel.expert_tensor_parallel_size"});
+  s.boolean(key::kAutoExpert, false,
+            "DeepSpeed's and TorchTitan's switch: false leaves expert_parallel.autoep_size without "
+            "effect, true needs a model with experts")
+      .beside_trajectory();
   s.boolean_or_auto(
        key::kSharedOverlap,
        "compute the shared experts while tokens travel to the experts and back. auto: on GPUs")
@@ -119,7 +131,15 @@ void add_parallel_keys(Schema& s) {
       .at_least(1)
       .at_most(kMostRanks)
       .beside_trajectory()
-      .alias({"parallelism.dp", "parallelism.data_parallel_replicate_degree", "dp"});
+      .alias({"parallelism.dp", key::kDataReplicate, "data_parallel_replicate_degree", "dp"});
+  s.integer(
+       key::kDataShard, "",
+       "TorchTitan's word: data-parallel ranks that shard the weights, zero_optimization.stage "
+       "3; -1: all, 1: none")
+      .at_least(-1)
+      .at_most(kMostRanks)
+      .beside_trajectory()
+      .alias({"data_parallel_shard_degree"});
   s.string(key::kOrder, "\"tp-cp-dp-pp\"",
            "dims from those whose members are neighbouring ranks to those that lie apart")
       .beside_trajectory();

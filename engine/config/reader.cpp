@@ -41,6 +41,7 @@ struct ConfigValues::Entry {
   std::string spelled;
   bool given = false;
   bool valid = false;
+  bool left_to_default = false;
 };
 
 struct ConfigValues::Table {
@@ -58,6 +59,9 @@ bool ConfigValues::given(const std::string& path) const {
 }
 bool ConfigValues::valid(const std::string& path) const { return entry(path).valid; }
 bool ConfigValues::is_auto(const std::string& path) const { return entry(path).value == "auto"; }
+bool ConfigValues::left_to_default(const std::string& path) const {
+  return entry(path).left_to_default;
+}
 std::string ConfigValues::spelled(const std::string& path) const { return entry(path).spelled; }
 const Json& ConfigValues::raw(const std::string& path) const { return entry(path).value; }
 
@@ -156,7 +160,8 @@ std::string check_enum(const Key& key, Json& value) {
 std::string check_value(const Key& key, Json& value) {
   if (key.allows_auto && value == "auto") return "";
   if (key.allows_null && value.is_null()) return "";
-  const std::string got = concat(key.allows_auto ? " or \"auto\"" : "", ", got ", shown(value));
+  const bool auto_too = key.allows_auto || key.auto_is_left_out;
+  const std::string got = concat(auto_too ? " or \"auto\"" : "", ", got ", shown(value));
   std::string problem;
   int64_t integer = 0;
   switch (key.kind) {
@@ -177,6 +182,25 @@ std::string check_value(const Key& key, Json& value) {
   TRIREME_UNREACHABLE(key.path);
 }
 
+bool mentions_switch(const Json& section) {
+  return section.is_object() &&
+         (section.contains("enabled") || std::ranges::any_of(section, mentions_switch));
+}
+
+// Whether a section asks for nothing: it is disabled, or each of its parts that could be enabled is.
+bool switched_off(const Json& section) {
+  if (!section.is_object()) return false;
+  const Json own = section.value("enabled", Json());
+  if (own == false || own == "auto") return true;
+  bool any = false;
+  for (const Json& part : section) {
+    if (!mentions_switch(part)) continue;
+    if (!switched_off(part)) return false;
+    any = true;
+  }
+  return any;
+}
+
 // Whether the value of a refused or unavailable key asks for nothing: null, one of the row's values
 // by meaning (1 and 1.0 alike), or a section that is switched off.
 bool is_trivial(const Key& key, const Json& value) {
@@ -184,8 +208,7 @@ bool is_trivial(const Key& key, const Json& value) {
   for (const std::string& known : key.trivial)
     if (parse_json(known, key.path) == value) return true;
   if (!value.is_object()) return false;
-  return value.empty() || value.value("enabled", Json()) == false ||
-         value.value("device", Json()) == "none";
+  return value.empty() || value.value("device", Json()) == "none" || switched_off(value);
 }
 
 class Reader {
@@ -200,6 +223,7 @@ class Reader {
   };
   std::map<std::string, Found> found;  // by canonical path
   std::set<std::string> meant;         // canonical paths that an unknown key was taken for
+  std::set<std::string> left_out;      // canonical paths whose "auto" means the default
 
   void walk(const Json& object, const std::string& section) {
     for (const auto& [name, value] : object.items()) {
@@ -215,6 +239,13 @@ class Reader {
         unknown(path);
       }
     }
+  }
+
+  // One note for each reason, whatever the number of keys.
+  void report_no_effect() const {
+    for (const auto& [reason, paths] : without_effect_)
+      report_.note(listed(paths, ", "),
+                   concat(paths.size() == 1 ? "has" : "have", " no effect here: ", reason));
   }
 
   void fail(const std::string& path, const std::string& message) {
@@ -239,10 +270,14 @@ class Reader {
     const auto earlier = found.find(key.path);
     const bool again = earlier != found.end();
     std::string problem;
+    if (key.auto_is_left_out && value == "auto") {
+      left_out.insert(key.path);
+      return;
+    }
     if (key.status == KeyStatus::kImplemented) {
       problem = check_value(key, value);
     } else if (key.status == KeyStatus::kNoEffect) {
-      report_.note(join_path(prefix_, path), "has no effect here: " + key.help);
+      if (!(value == false) && !is_trivial(key, value)) note_no_effect(path, key.help);
     } else if (key.status != KeyStatus::kIgnored && !is_trivial(key, value)) {
       problem = foreign_problem(key, value);
     }
@@ -256,6 +291,14 @@ class Reader {
     }
     if (again && (value.is_null() || !problem.empty())) return;
     found[key.path] = {std::move(value), path, problem.empty()};
+  }
+
+  void note_no_effect(const std::string& path, const std::string& reason) {
+    auto found_reason =
+        std::ranges::find(without_effect_, reason, &decltype(without_effect_)::value_type::first);
+    if (found_reason == without_effect_.end())
+      found_reason = without_effect_.insert(found_reason, {reason, {}});
+    found_reason->second.push_back(join_path(prefix_, path));
   }
 
   static std::string foreign_problem(const Key& key, const Json& value) {
@@ -286,6 +329,8 @@ class Reader {
   const Schema& schema_;
   std::string prefix_;
   ConfigReport& report_;
+  // Reason, and the keys that have no effect for it, in the order of the document.
+  std::vector<std::pair<std::string, std::vector<std::string>>> without_effect_;
 };
 
 }  // namespace
@@ -295,6 +340,7 @@ ConfigValues read_config(const Schema& schema, const Json& document, const std::
   Reader reader(schema, prefix, report);
   if (document.is_object()) {
     reader.walk(document, "");
+    reader.report_no_effect();
   } else {
     report.error(prefix.empty() ? "(top level)" : prefix,
                  concat("must be an object, got ", shown(document)));
@@ -304,6 +350,7 @@ ConfigValues read_config(const Schema& schema, const Json& document, const std::
     ConfigValues::Entry& entry = table->entries[key.path];
     entry.spelled = join_path(prefix, key.path);
     entry.valid = true;
+    entry.left_to_default = reader.left_out.contains(key.path);
     if (const auto it = reader.found.find(key.path); it != reader.found.end()) {
       entry.given = true;
       entry.valid = it->second.valid;

@@ -40,6 +40,8 @@ class ConfigValues {
   bool given(const std::string& path) const;    // present in the document, not null
   bool valid(const std::string& path) const;    // given and right, or a default stands in
   bool is_auto(const std::string& path) const;  // "auto", given or by default
+  // "auto" stands where it means the default; given() is false then.
+  bool left_to_default(const std::string& path) const;
   // The path as the user wrote it (an alias, under the document's prefix), for messages.
   std::string spelled(const std::string& path) const;
   bool flag(const std::string& path) const;

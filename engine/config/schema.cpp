@@ -17,6 +17,10 @@ Key& Key::or_auto() {
   allows_auto = true;
   return *this;
 }
+Key& Key::auto_left_out() {
+  auto_is_left_out = true;
+  return *this;
+}
 Key& Key::or_null() {
   allows_null = true;
   return *this;
@@ -92,6 +96,10 @@ Key& Schema::any(std::string path, std::string default_json, std::string shape, 
   Key& key = add(std::move(path), KeyKind::kAny, std::move(default_json), std::move(help));
   key.shape = std::move(shape);
   return key;
+}
+Key& Schema::row(Key key) {
+  keys_.push_back(std::move(key));
+  return keys_.back();
 }
 Key& Schema::ignored(std::string path) {
   Key& key = add(std::move(path), KeyKind::kAny, "", "says nothing about what is computed");

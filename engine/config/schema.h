@@ -38,6 +38,7 @@ struct Key {
   KeyStatus status = KeyStatus::kImplemented;
   bool is_required = false;
   bool allows_auto = false;
+  bool auto_is_left_out = false;  // "auto" says as little as a key that is not given
   bool allows_null = false;
   bool is_trajectory = true;  // whether the course of the training depends on it
   double min = -std::numeric_limits<double>::infinity();
@@ -52,6 +53,7 @@ struct Key {
 
   Key& required();
   Key& or_auto();
+  Key& auto_left_out();
   Key& or_null();
   Key& beside_trajectory();
   Key& at_least(double bound);
@@ -76,6 +78,7 @@ class Schema {
   Key& choice(std::string path, const std::string& preset, std::vector<std::string> values,
               std::string help);
   Key& any(std::string path, std::string default_json, std::string shape, std::string help);
+  Key& row(Key key);  // a row of another schema, or one changed
   Key& ignored(std::string path);
   Key& no_effect(std::string path, std::string reason);
   Key& refused(std::string path, std::vector<std::string> trivial, std::string reason);

@@ -28,6 +28,20 @@ TEST(Schedule, WarmUpIsLinearAndStartsAboveZero) {
   }
 }
 
+// DeepSpeed's WarmupLR: log(n + 1) / log(warmup) of the rate after n steps.
+TEST(Schedule, WarmUpAlongALogarithmStartsAtZero) {
+  SchedulerConfig c = make(DecayStyle::kConstant, 8);
+  c.log_warmup = true;
+  EXPECT_EQ(learning_rate(c, kPeak, 0, 100), 0);
+  EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 1, 100), kPeak / 3);
+  EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 3, 100), kPeak * 2 / 3);
+  EXPECT_DOUBLE_EQ(learning_rate(c, kPeak, 7, 100), kPeak);
+  EXPECT_EQ(learning_rate(c, kPeak, 8, 100), kPeak);
+  c.warmup_steps = 1;  // DeepSpeed counts two
+  EXPECT_EQ(learning_rate(c, kPeak, 0, 100), 0);
+  EXPECT_EQ(learning_rate(c, kPeak, 1, 100), kPeak);
+}
+
 TEST(Schedule, ConstantStays) {
   EXPECT_EQ(learning_rate(make(DecayStyle::kConstant), kPeak, 1000, 100), kPeak);
 }

@@ -17,11 +17,13 @@ inline std::string other_value(const Key& key) {
     return "";  // legal only together with another key: tested above
   if (key.path == "scheduler.params.min_lr") return "0.0001";
   if (key.path == "scheduler.params.warmup_max_lr") return "0.0003";
-  if (key.path == "scheduler.params.warmup_type") return "linear";
+  if (key.path == "scheduler.params.warmup_type") return "log";
   if (key.path == "sequence_length") return "32";
   if (key.path == "parallel.pipeline_schedule") return "gpipe";
   if (key.path == "parallel.order") return "cp-tp-dp-pp";
-  // Sizes need ranks: TEST(RunConfig, Layouts).
+  // Sizes need ranks: TEST(RunConfig, Layouts), TEST(TorchTitan, DegreesOfSharding).
+  if (key.path == "parallelism.data_parallel_shard_degree") return "";
+  if (key.path == "expert_parallel.enabled") return "";  // needs experts
   if (key.path.starts_with("parallel.") && key.kind == KeyKind::kInt) return "";
   if (key.path == "train_micro_batch_size_per_gpu") return "4";
   if (key.path == "gradient_accumulation_steps") return "3";

@@ -171,12 +171,14 @@ TEST(RunConfig, DeepSpeedSchedules) {
   EXPECT_EQ(config.scheduler.style, DecayStyle::kLinear);
   EXPECT_EQ(config.scheduler.warmup_steps, 20);
   EXPECT_EQ(config.scheduler.decay_steps, 80);
-  EXPECT_EQ(
-      problem({"scheduler.type=WarmupLR", "warmup_steps=1"}),
-      "scheduler.type: WarmupLR warms up along a logarithm by default, which is not available "
-      "in this version; add \"warmup_type\": \"linear\" to its params");
-  EXPECT_EQ(problem({"scheduler.params.warmup_type=log"}),
-            "scheduler.params.warmup_type: \"log\" is not available in this version; use linear");
+  const RunConfig by_logarithm = read({"scheduler.type=WarmupLR", "warmup_steps=4"});
+  EXPECT_TRUE(by_logarithm.scheduler.log_warmup);
+  EXPECT_EQ(by_logarithm.notes,
+            std::vector<std::string>{
+                "scheduler.type: WarmupLR warms up along a logarithm, as in DeepSpeed; "
+                "scheduler.params.warmup_type: \"linear\" makes it linear"});
+  EXPECT_FALSE(config.scheduler.log_warmup);
+  EXPECT_TRUE(read({"scheduler.params.warmup_type=log"}).scheduler.log_warmup);
   EXPECT_EQ(problem({"scheduler.params.warmup_max_lr=0.5"}),
             "scheduler.params.warmup_max_lr: 0.5 differs from optimizer.params.lr 3e-04, which is "
             "the rate after warm-up");
@@ -207,13 +209,12 @@ TEST(RunConfig, AdamIsSaidToDifferFromDeepSpeeds) {
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :
-       {"zero_optimization.zero_hpz_partition_size=2",
-        "zero_optimization.offload_param={\"device\":\"cpu\"}", "moe={\"num_experts\":8}",
-        "num_experts=8", "checkpoint.async_save=true", "optimizer.type=\"Lion\"",
-        "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"", "comm.backend=\"nccl\"",
-        "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}", "sparse_gradients=true",
-        "zero_optimization.offload_optimizer.ratio=0.5", "rampup_batch_size=\"1 1 1\"",
-        "data_types.grad_accum_dtype=\"bf16\"", "optimizer.params.amsgrad=true"}) {
+       {"zero_optimization.zero_hpz_partition_size=2", "checkpoint.async_save=true",
+        "optimizer.type=\"Lion\"", "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"",
+        "comm.backend=\"nccl\"", "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}",
+        "sparse_gradients=true", "zero_optimization.offload_optimizer.ratio=0.5",
+        "rampup_batch_size=\"1 1 1\"", "data_types.grad_accum_dtype=\"bf16\"",
+        "optimizer.params.amsgrad=true"}) {
     const Override change = parse_override(assignment);
     const std::string message = problem({assignment});
     const std::string start = change.path + ": " + change.value + not_here;
@@ -226,6 +227,9 @@ TEST(RunConfig, WhatIsNotBuiltIsRefused) {
         "parallel.data_parallel_size=\"auto\""}) {
     EXPECT_EQ(problem({assignment}), "") << assignment;
   }
+  EXPECT_EQ(problem({"moe={\"num_experts\":8}"}),
+            "moe: {\"num_experts\":8} is refused: experts are described under \"model\", in "
+            "HuggingFace's words, and divided by parallel.expert_model_parallel_size");
   EXPECT_EQ(problem({"num_layers=2"}),
             "num_layers: 2 is refused: the model is described under \"model\", in HuggingFace's "
             "words");
@@ -421,7 +425,7 @@ TEST(RunConfig, EveryKeyAndAliasCounts) {
     const RunConfig config = read(assignments);
     const Json resolved = run_config_to_json(config);
     const bool same_by_design = key.path == "scheduler.params.warmup_max_lr" ||
-                                key.path == "scheduler.params.warmup_type" ||
+                                key.path == "zero_optimization.offload_param.device" ||
                                 key.path == "optimizer.params.adam_w_mode";
     EXPECT_EQ(resolved == before, same_by_design) << key.path;
     EXPECT_EQ(run_config_to_json(read_run_config(resolved, 1)), resolved) << key.path;

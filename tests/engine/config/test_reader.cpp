@@ -25,6 +25,8 @@ const Schema& kitchen() {
     s.any("list", "[]", "list", "anything");
     s.ignored("colour");
     s.no_effect("candles", "it is day");
+    s.no_effect("lamp", "it is day");
+    s.integer("spoons", "6", "on the table").at_least(1).auto_left_out();
     s.refused("salt", {"0", "false"}, "the cook salts");
     s.unavailable("guests", {"1"}, "company");
     s.unavailable("band", {}, "music");
@@ -115,7 +117,7 @@ TEST(ReadConfig, UnknownKeysNameTheNearest) {
   EXPECT_EQ(problem(R"("oven": {"zzz": 1})"),
             "oven.zzz: unknown key; oven has heat, hours, enabled");
   EXPECT_EQ(problem(R"("zzz": 1)"),
-            "zzz: unknown key; the top level has steps, batch, oven, name, style, list");
+            "zzz: unknown key; the top level has steps, batch, oven, name, style, list, spoons");
   EXPECT_EQ(problem(R"("oven.heat": 1)"), "oven.heat: a dot in a key; nest objects instead");
   EXPECT_EQ(problem(R"("line\nbreak \u00fc": 1)").substr(0, 39),
             R"("line\nbreak \u00fc": unknown key; the )");
@@ -166,6 +168,32 @@ TEST(ReadConfig, ForeignKeys) {
   EXPECT_EQ(problem(R"("band": {})"), "");
   EXPECT_EQ(problem(R"("band": {"size": 3})"),
             "band: {\"size\":3} is not available in this version");
+}
+
+TEST(ReadConfig, KeysWithoutEffectAreOneNoteForAReason) {
+  EXPECT_EQ(read(R"({"steps": 1, "lamp": 2, "candles": 3})").report.notes(),
+            std::vector<std::string>{"lamp, candles: have no effect here: it is day"});
+  for (const char* nothing : {"false", "null", "{}", R"({"enabled": false, "size": 2})"})
+    EXPECT_TRUE(read(concat(R"({"steps": 1, "lamp": )", nothing, "}")).report.notes().empty())
+        << nothing;
+}
+
+TEST(ReadConfig, ASectionWhoseEveryPartIsSwitchedOffAsksForNothing) {
+  EXPECT_EQ(problem(R"("band": {"drums": {"enabled": false}, "names": {"a": 1}})"), "");
+  EXPECT_EQ(problem(R"("band": {"enabled": true, "drums": {"enabled": false}})"), "");
+  EXPECT_EQ(problem(R"("band": {"enabled": "auto", "size": 2})"), "");
+  EXPECT_NE(problem(R"("band": {"enabled": true})"), "");
+  EXPECT_NE(problem(R"("band": {"drums": {"enabled": false}, "horns": {"enabled": true}})"), "");
+}
+
+TEST(ReadConfig, AutoMayBeAsMuchAsLeftOut) {
+  const Read result = read(R"({"steps": 1, "spoons": "auto"})");
+  ASSERT_TRUE(result.report.ok());
+  EXPECT_EQ(result.values.integer("spoons"), 6);
+  EXPECT_FALSE(result.values.given("spoons"));
+  EXPECT_TRUE(result.values.left_to_default("spoons"));
+  EXPECT_FALSE(read(R"({"steps": 1})").values.left_to_default("spoons"));
+  EXPECT_EQ(problem(R"("spoons": 0)"), "spoons: must be at least 1 or \"auto\", got 0");
 }
 
 TEST(ReadConfig, AllProblemsAreReportedTogether) {

@@ -144,7 +144,7 @@ TEST(SentencePieceWords, TrainedModelsGiveTheLibrarysIds) {
            {{"vocab_size", "2000"}},
            {{"add_dummy_prefix", "false"}},
            {{"split_digits", "true"}, {"allow_whitespace_only_pieces", "false"}},
-           {{"character_coverage", "0.95"}, {"split_by_unicode_script", "false"}},
+           {{"character_coverage", "0.98"}, {"split_by_unicode_script", "false"}},
            {{"control_symbols", "<|user|>,[INST]"}}}) {
     const std::string model = train(changes);
     EXPECT_TRUE(own_path(model));
