@@ -14,6 +14,7 @@
 #include "engine/core/cpu.h"
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/comm/reserved_port.h"
+#include "parallel/comm/shared_secret.h"
 
 namespace trireme {
 namespace {
@@ -57,18 +58,28 @@ std::vector<std::string> srun_command(int ranks, const std::vector<std::string>&
   return line;
 }
 
+constexpr int kInheritedListener = 3;  // descriptor in rank 0 (kListenerVariable)
+
+// Descriptors that a started program gets: its outputs, and a listener as kInheritedListener (-1: none).
+struct InheritedDescriptors {
+  int out = 1, err = 2, listener = -1;
+};
+
 // Behind fork() in a program of several threads: nothing that takes memory or locks.
-[[noreturn]] void become(int parent, const std::vector<char*>& words,
-                         const std::vector<char*>& variables, int out, int err) {
+[[noreturn]] void become(int parent, const InheritedDescriptors& given,
+                         const std::vector<char*>& words, const std::vector<char*>& variables) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // it has gone before that
   setpgid(0, 0);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, 0);
-  if (out != 1) dup2(out, 1);
-  if (err != 2) dup2(err, 2);
+  if (given.out != 1) dup2(given.out, 1);
+  if (given.err != 2) dup2(given.err, 2);
+  // dup2() of a descriptor to itself would leave it closed by execve().
+  if (given.listener == kInheritedListener) fcntl(given.listener, F_SETFD, 0);
+  if (given.listener >= 0) dup2(given.listener, kInheritedListener);
   // Sockets of a server's clients are not for others to hold open.
-  close_range(3, ~0u, 0);
+  close_range(given.listener >= 0 ? kInheritedListener + 1 : kInheritedListener, ~0u, 0);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -170,6 +181,7 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
   std::vector<RankCommand> out;
   out.reserve(static_cast<size_t>(ranks));
   const std::string all = concat(place.number * ranks, "/", place.groups * ranks);
+  const std::string secret = make_secret();
   for (int rank = 0; rank < ranks; ++rank)
     out.push_back({command,
                    {told,
@@ -178,8 +190,12 @@ std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                     {"MASTER_PORT", text(port->number())},
                     {"RANK", text(rank)},
                     {"WORLD_SIZE", text(ranks)},
+                    {kCommSecretVariable, secret},
+                    {kListenAddressVariable, ""},
+                    {kListenerVariable, rank == 0 ? text(kInheritedListener) : ""},
                     {"TORCHELASTIC_USE_AGENT_STORE", "False"}},
-                   port});
+                   port,
+                   rank == 0});
   return out;
 }
 
@@ -188,8 +204,9 @@ int start_process(const RankCommand& command, int out, int err) {
   std::vector<std::string> variables = environment_with(command.variables);
   const std::vector<char*> arguments = pointers(words), environment = pointers(variables);
   const int parent = getpid();
+  const int listener = command.listens ? command.port->descriptor() : -1;
   const int child = fork();
-  if (child == 0) become(parent, arguments, environment, out, err);
+  if (child == 0) become(parent, {out, err, listener}, arguments, environment);
   if (child < 0) throw Error(concat("cannot start ", words[0], ": ", std::strerror(errno)));
   return child;
 }

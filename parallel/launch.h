@@ -51,14 +51,16 @@ void check_groups(RankLauncher launcher, int groups);
 struct RankCommand {
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> variables;
-  // Where local ranks meet: nobody else is given it, other groups included, while one of their commands is kept.
+  // Where local ranks meet: it listens while one of their commands is kept. Rank 0 inherits the socket.
   std::shared_ptr<const ReservedPort> port = {};
+  bool listens = false;
 };
-// One entry for each process that this one has to start. Local ranks meet at a port of the loopback interface.
+// One entry for each process that this one has to start. Local ranks meet at a port of the loopback interface, and get a
+// secret of their own in their environment: no other process of the machine can join them.
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
                                        const std::string& leader, const GroupPlace& place = {});
-// Starts it with an empty input, no descriptors but the outputs, in a process group of its own: signals of a terminal
+// Starts it with an empty input, no descriptors but the outputs (and the socket of a rank that listens), in a process group of its own: signals of a terminal
 // do not reach it. It is killed when the thread that calls this ends, and so are the ranks that it starts
 // (end_with_parent()). Returns the process number; Error where the system gives no process. out, err: descriptors
 // of its outputs.

@@ -163,12 +163,10 @@ void join_board(GroupState& world, RankState& state) {
     }
   };
   const bool first = mates[0] == world.rank;
-  if (first)
-    attempt([&] {
-      board = SharedMemory::create(Liveness::board_bytes(static_cast<int>(mates.size())));
-    });
+  const int64_t bytes = Liveness::board_bytes(static_cast<int>(mates.size()));
+  if (first) attempt([&] { board = SharedMemory::create(bytes); });
   const std::string address = gather_strings(op, board.address())[static_cast<size_t>(mates[0])];
-  if (!first) attempt([&] { board = SharedMemory::attach(address); });
+  if (!first) attempt([&] { board = SharedMemory::attach(address, bytes); });
   const std::vector<std::string> votes = gather_strings(op, mine ? "y" : "n");
   const bool shares =
       std::ranges::all_of(mates, [&](int r) { return votes[static_cast<size_t>(r)] == "y"; });

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 
+#include "engine/observe/log.h"
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/comm/world.h"
 
@@ -26,6 +29,31 @@ int number(const char* name, int lowest) {
     fail_input("the launcher's variable ", name, "=\"", value, "\" is not a number of at least ",
                lowest);
   return static_cast<int>(parsed);
+}
+
+constexpr size_t kMinSecret = 16, kMaxSecret = 4096;  // characters
+
+// The secret of a run over TCP; empty: none is given.
+std::string comm_secret() {
+  std::string secret = variable(kCommSecretVariable), from = kCommSecretVariable;
+  const std::string path = variable(kCommSecretFileVariable);
+  if (secret.empty() && path.empty()) return {};
+  if (secret.empty()) {
+    from = path;
+    std::error_code error;
+    const auto status = std::filesystem::status(path, error);
+    std::ifstream file(path);
+    if (!std::filesystem::is_regular_file(status) || !std::getline(file, secret))
+      fail_input("the file of the ranks' secret ", path, " (", kCommSecretFileVariable,
+                 ") cannot be read");
+    constexpr auto kOthers = std::filesystem::perms::others_read;
+    if ((status.permissions() & kOthers) != std::filesystem::perms::none)
+      log_warning("everyone on this machine may read the secret in ", path, ": chmod 600 ", path);
+  }
+  if (secret.size() < kMinSecret || secret.size() > kMaxSecret)
+    fail_input("the ranks' secret in ", from, " has ", secret.size(), " characters; give it ",
+               kMinSecret, " to ", kMaxSecret, ", as of openssl rand -hex 32");
+  return secret;
 }
 
 LauncherInfo mpi(const std::string& name, const char* size, const char* rank) {
@@ -119,6 +147,10 @@ TcpOptions tcp_options_from_environment(double timeout_s) {
   options.rank = number("RANK", 0);
   options.size = number("WORLD_SIZE", 1);
   options.timeout_s = timeout_s;
+  options.secret = comm_secret();
+  options.listen_address = variable(kListenAddressVariable);
+  if (options.rank == 0 && !variable(kListenerVariable).empty())
+    options.listener = number(kListenerVariable, 3);
   return options;
 }
 

@@ -10,7 +10,14 @@
 
 namespace trireme {
 
-// As torchrun-style launchers give them: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE.
+// As torchrun-style launchers give them: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE. Beside these:
+// the secret of the run, or a file whose first line it is;
+inline constexpr const char* kCommSecretVariable = "TRIREME_COMM_SECRET";
+inline constexpr const char* kCommSecretFileVariable = "TRIREME_COMM_SECRET_FILE";
+// the address where ranks listen, "*": all;
+inline constexpr const char* kListenAddressVariable = "TRIREME_LISTEN_ADDRESS";
+// the descriptor of a socket that listens at MASTER_PORT, which rank 0 inherits from its launcher.
+inline constexpr const char* kListenerVariable = "TRIREME_LISTENER";
 TcpOptions tcp_options_from_environment(double timeout_s);
 
 // For a process that starts others: its own variables, with these in the place of those of the same names, as

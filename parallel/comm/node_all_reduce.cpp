@@ -39,7 +39,7 @@ SharedMemory make_memory(Operation& op, std::string& problem) {
   const std::vector<std::string> addresses = gather_strings(op, memory.address());
   const std::string& address = addresses[static_cast<size_t>(node[0])];
   if (group.local != 0 && !address.empty()) try {
-      memory = SharedMemory::attach(address);
+      memory = SharedMemory::attach(address, bytes);
     } catch (const Error& e) {
       problem = e.what();
     }

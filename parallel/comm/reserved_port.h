@@ -1,16 +1,17 @@
-// A TCP port that no other process is given while this object lives, and that one may listen on.
+// TCP port of the loopback interface that a launcher holds for the ranks it starts.
 #pragma once
 
 #include "parallel/comm/tcp_socket.h"
 
 namespace trireme {
 
-// Bound but not listening: whoever sets SO_REUSEADDR as well, as our listeners do, may bind it too, while the kernel gives
-// it to nobody who asks for any port. Error where none is free.
+// It listens from the beginning, so that no other process of the machine can take the port before rank 0, which inherits
+// the descriptor (TcpOptions::listener). Connections wait until it accepts them. Error where no port is free.
 class ReservedPort {
  public:
   ReservedPort();
   int number() const { return number_; }
+  int descriptor() const { return socket_.fd(); }
 
  private:
   Socket socket_;

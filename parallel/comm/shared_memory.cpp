@@ -17,6 +17,8 @@
 namespace trireme {
 namespace {
 
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
 // Unlikely to be met by chance in another process's descriptor table.
 std::string fresh_cookie() {
   static std::atomic<uint64_t> counter{0};
@@ -64,33 +66,43 @@ SharedMemory SharedMemory::create(int64_t bytes) {
   TRIREME_CHECK(bytes > 0, "shared memory of ", bytes, " bytes");
   SharedMemory memory;
   const std::string cookie = fresh_cookie();
-  memory.fd_ = memfd_create(cookie.c_str(), MFD_CLOEXEC);
+  memory.fd_ = memfd_create(cookie.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (memory.fd_ < 0) fail_system("memfd_create");
   if (ftruncate(memory.fd_, bytes) != 0) fail_system(concat("reserving ", bytes, " bytes"));
+  // Whoever maps it relies on its size.
+  if (fcntl(memory.fd_, F_ADD_SEALS, kSizeSeals) != 0) fail_system("sealing the size");
   memory.map(memory.fd_, bytes);
   memory.address_ = concat(fixed_width(getpid(), 10), " ", memory.fd_, " ", bytes, " ", cookie);
   return memory;
 }
 
-SharedMemory SharedMemory::attach(const std::string& address) {
+SharedMemory SharedMemory::attach(const std::string& address, int64_t bytes) {
   std::istringstream in(address);
-  int64_t pid = 0, number = 0, bytes = 0;
+  int64_t pid = 0, number = 0, announced = 0;
   std::string cookie;
-  TRIREME_CHECK(static_cast<bool>(in >> pid >> number >> bytes >> cookie) && bytes > 0,
-                "shared memory address \"", address, "\"");
+  if (!(in >> pid >> number >> announced >> cookie) || pid <= 0 || number < 0)
+    throw Error(concat("shared memory: \"", address, "\" is no address of a block"));
+  if (announced != bytes)
+    throw Error(concat("shared memory: a peer announces ", announced, " bytes where ", bytes,
+                       " are expected"));
   const std::string path = concat("/proc/", pid, "/fd/", number);
   std::array<char, 256> target{};
   if (readlink(path.c_str(), target.data(), target.size() - 1) < 0)
     fail_system(concat("reading ", path));
   // In another process namespace the same numbers lead to a different file.
-  if (std::string_view(target.data()).find(cookie) == std::string_view::npos)
+  if (target.data() != concat("/memfd:", cookie, " (deleted)"))
     throw Error(concat("shared memory: ", path, " is not the block of this run"));
   SharedMemory memory;
-  memory.fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  memory.fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (memory.fd_ < 0) fail_system(concat("opening ", path));
   struct stat info {};
-  if (fstat(memory.fd_, &info) != 0 || info.st_size != bytes)
-    throw Error(concat("shared memory: ", path, " has not the announced ", bytes, " bytes"));
+  const bool ours = fstat(memory.fd_, &info) == 0 && info.st_uid == geteuid();
+  const int seals = fcntl(memory.fd_, F_GET_SEALS);  // -1 for what is no memory of memfd_create()
+  if (!ours || seals < 0 || (seals & kSizeSeals) != kSizeSeals)
+    throw Error(concat("shared memory: ", path, " is not a block of this user with a fixed size"));
+  if (info.st_size != bytes)
+    throw Error(concat("shared memory: ", path, " has ", info.st_size, " bytes where ", bytes,
+                       " are expected"));
   memory.map(memory.fd_, bytes);
   memory.close_address();
   return memory;

@@ -19,9 +19,10 @@ class SharedMemory {
 
   // Zero-filled. Throws Error with the system's reason.
   static SharedMemory create(int64_t bytes);
-  // Maps what another rank of this host created; throws Error where that cannot be reached, as
-  // between containers. The creator must not have called close_address() yet.
-  static SharedMemory attach(const std::string& address);
+  // Maps what another rank of this host created with so many bytes; throws Error where that cannot be
+  // reached, as between containers, and where the address leads to anything but such a block: a peer
+  // may name any file of any process. The creator must not have called close_address() yet.
+  static SharedMemory attach(const std::string& address, int64_t bytes);
   const std::string& address() const { return address_; }
   void close_address();  // everybody has attached; the mapping stays
 

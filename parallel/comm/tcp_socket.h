@@ -1,11 +1,7 @@
-// Sockets with errors that say what failed, and the meeting of ranks over them.
+// Stream socket that closes itself.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "parallel/comm/transport.h"
+#include <utility>
 
 namespace trireme {
 
@@ -24,13 +20,5 @@ class Socket {
  private:
   int fd_ = -1;
 };
-
-// Two connections to every other rank (index = rank, closed for the own one), ready for use:
-// non-blocking, without delay. Connections that do not speak our protocol are dropped.
-struct RankSockets {
-  std::vector<Socket> messages;
-  std::vector<Socket> life_lines;
-};
-RankSockets meet_ranks(const TcpOptions& options);
 
 }  // namespace trireme

@@ -1,7 +1,9 @@
 // Messages over one TCP connection per pair of ranks: a header (tag, bytes), then the bytes.
 //
-// A message nobody asked for yet is stored when it is short or when a wanted one waits behind it;
+// A message without a receive is stored when it is short or when a wanted one waits behind it;
 // a long one is left in the network until its receive is posted, so that it is not copied twice.
+// What a peer announces costs no memory: a receive has exactly its message's size, and storage grows
+// as bytes arrive, up to kMaxAhead for each peer.
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -13,15 +15,16 @@
 #include <list>
 
 #include "parallel/comm/posted_messages.h"
-#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/rank_rendezvous.h"
 
 namespace trireme {
 namespace {
 
 // Between looks at posted messages when somebody waits for one.
 constexpr auto kTcpNap = std::chrono::microseconds(50);
-constexpr int64_t kStored = 1 << 16;            // longest message that is always taken in
-constexpr int64_t kLongest = int64_t{1} << 40;  // a longer one is not ours
+constexpr int64_t kStored = 1 << 16;             // longest message that is always taken in
+constexpr int64_t kMaxAhead = int64_t{4} << 30;  // bytes stored of messages before their receives
+constexpr int64_t kStoreStep = 1 << 20;          // by which storage grows at least
 
 struct Header {
   int64_t tag = 0;
@@ -40,8 +43,10 @@ struct Inbox {
   std::byte* into = nullptr;  // the caller's memory or `store`; null: not decided
   int64_t read = 0;           // of the message's bytes
   bool finished = false;      // the peer has closed its side
+  bool storing = false;       // in `store`, which holds what has arrived and some more
   std::vector<std::byte> store;
   std::list<Stored> stored;
+  int64_t ahead = 0;  // bytes of stored messages, the one under way included
 };
 
 // A message under way. Those of exchange() have no `posted`.
@@ -67,7 +72,7 @@ struct Incoming {
 class TcpTransport final : public Transport {
  public:
   explicit TcpTransport(const TcpOptions& options)
-      : TcpTransport(options.rank, meet_ranks(options)) {}
+      : TcpTransport(options.rank, connect_ranks(options)) {}
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(sockets_.size()); }
   const char* name() const override { return "tcp"; }
@@ -200,6 +205,7 @@ class TcpTransport final : public Transport {
     if (got != in.part.bytes) fail_message_size(*in.op, in.part.from, got, in.part.bytes);
     if (got > 0) std::memcpy(in.part.data, it->bytes.data(), it->bytes.size());
     in.started = in.done = true;
+    inbox(in.part.from).ahead -= got;
     stored.erase(it);
   }
 
@@ -226,12 +232,12 @@ class TcpTransport final : public Transport {
         if (got == 0) return;
         box.header_bytes += static_cast<size_t>(got);
         if (box.header_bytes < sizeof(Header)) continue;
-        if (box.header.bytes < 0 || box.header.bytes > kLongest)
+        if (box.header.bytes < 0 || box.header.tag < 0 || box.header.tag >= kTagLimit)
           throw Error(concat("world rank ", peer, " sent a damaged message header"));
       }
       if (box.into == nullptr && !choose_memory(peer)) return;
       while (box.read < box.header.bytes) {
-        const int64_t got = read_some(peer, box.into + box.read, box.header.bytes - box.read);
+        const int64_t got = read_some(peer, box.into + box.read, room_in(box));
         if (got == 0) return;
         box.read += got;
       }
@@ -257,15 +263,32 @@ class TcpTransport final : public Transport {
       return true;
     }
     if (box.header.bytes > kStored && !blocks_another) return false;
-    box.store.resize(static_cast<size_t>(std::max<int64_t>(1, box.header.bytes)));
-    box.into = box.store.data();
+    if (box.header.bytes > kMaxAhead - box.ahead)
+      throw Error(concat("world rank ", peer, " sends ", box.header.bytes,
+                         " bytes that no receive ", "expects, beside ", box.ahead,
+                         " stored ones; at most ", kMaxAhead, " bytes are stored"));
+    box.ahead += box.header.bytes;
+    box.storing = true;
+    (void)room_in(box);
     return true;
+  }
+
+  // Bytes that may be read at `into + read`; storage grows where there are none.
+  static int64_t room_in(Inbox& box) {
+    if (!box.storing) return box.header.bytes - box.read;
+    if (box.read == std::ssize(box.store)) {
+      const int64_t wanted = std::max(2 * box.read, kStoreStep);
+      box.store.resize(static_cast<size_t>(std::clamp<int64_t>(box.header.bytes, 1, wanted)));
+      box.into = box.store.data();
+    }
+    return std::ssize(box.store) - box.read;
   }
 
   void finish_message(int peer) {
     Inbox& box = inbox(peer);
     const auto tag = static_cast<int>(box.header.tag);
-    if (!box.store.empty()) {
+    if (box.storing) {
+      box.storing = false;
       box.store.resize(static_cast<size_t>(box.header.bytes));
       box.stored.push_back({tag, std::move(box.store)});
       box.store = {};

@@ -88,14 +88,17 @@ std::unique_ptr<Transport> make_single_transport();
 // process end without MPI_Finalize and stops the other ranks.
 std::unique_ptr<Transport> make_mpi_transport();
 
-// Sockets between all pairs. Rank 0 listens on master_address:master_port; the others connect to it
-// and learn where everybody listens. Waits up to timeout_s for all ranks to appear.
+// Sockets between all pairs (rank_rendezvous.h). Rank 0 listens at master_address:master_port; the
+// others connect to it and learn where everybody listens. Waits up to timeout_s for all ranks.
 struct TcpOptions {
   std::string master_address;
   int master_port = 0;
   int rank = 0;
   int size = 1;
   double timeout_s = 600;
+  std::string secret = {};          // of the run; empty: whoever reaches a port may join
+  std::string listen_address = {};  // empty: where the others connect to; "*": all interfaces
+  int listener = -1;  // of rank 0: a socket that listens at master_port already, taken over
 };
 std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options);
 

@@ -3,11 +3,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -18,6 +14,7 @@
 
 #include "engine/observe/log.h"
 #include "parallel/comm/rank_state.h"
+#include "parallel/comm/shared_secret.h"
 #include "serving/distributed/records.h"
 
 namespace trireme {
@@ -41,50 +38,15 @@ auto members(S& hello) requires std::same_as<std::remove_const_t<S>, RankHello> 
   return std::tie(rank, process, program, nonce, proof);
 }
 
-std::string random_bytes(size_t count) {
-  std::string bytes(count, '\0');
-  if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count))
-    throw Error("the system gives no random numbers");
-  return bytes;
-}
-
-std::string hex(const std::string& bytes) {
-  std::string out;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
-  }
-  return out;
-}
-
-// What only those who know the secret can say of these: parts are told apart by their lengths.
-template <class... Parts>
-std::string proof_of(const std::string& secret, const Parts&... parts) {
-  RecordWriter said;
-  (said.put(parts), ...);
-  const std::vector<std::byte> bytes = said.take();
-  std::string digest(EVP_MAX_MD_SIZE, '\0');
-  unsigned length = 0;
-  HMAC(EVP_sha256(), secret.data(), narrow<int>(secret.size()),
-       reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-       reinterpret_cast<unsigned char*>(digest.data()), &length);
-  digest.resize(length);
-  return digest;
-}
-
 std::string rank_proof(const SideAddress& address, const std::string& challenge,
                        const RankHello& hello) {
-  return proof_of(address.secret, std::string("rank"), challenge, hello.rank, hello.process,
-                  hello.program, hello.nonce);
+  return secret_proof(address.secret, {"rank", challenge, text(hello.rank), text(hello.process),
+                                       hello.program, hello.nonce});
 }
 
 std::string listener_proof(const SideAddress& address, const std::string& challenge,
                            const RankHello& hello) {
-  return proof_of(address.secret, std::string("listener"), hello.nonce, challenge, hello.rank);
-}
-
-bool equal(const std::string& a, const std::string& b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+  return secret_proof(address.secret, {"listener", hello.nonce, challenge, text(hello.rank)});
 }
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -170,14 +132,14 @@ SideAddress SideAddress::parse(const std::string& line) {
 }
 
 SideListener::SideListener(Socket socket, std::string where)
-    : socket_(std::move(socket)), address_{std::move(where), hex(random_bytes(kNonceBytes))} {
+    : socket_(std::move(socket)), address_{std::move(where), make_secret()} {
   if (listen(socket_.fd(), SOMAXCONN) != 0)
     throw Error(concat("cannot listen on ", address_.where, ": ", std::strerror(errno)));
   socket_.set_non_blocking();
 }
 
 SideListener SideListener::on_this_machine() {
-  const std::string name = concat("trireme-", hex(random_bytes(16)));
+  const std::string name = concat("trireme-", hex_digits(random_bytes(16)));
   sockaddr_un address;
   const socklen_t length = fill(address, name);
   Socket socket_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -258,7 +220,7 @@ std::unique_ptr<SideListener::Guest> SideListener::guest_of(Stranger& stranger,
   RecordReader reader(message.payload);
   reader.get(hello);
   reader.expect_end();
-  if (!equal(hello.proof, rank_proof(address_, stranger.challenge, hello)))
+  if (!equal_in_constant_time(hello.proof, rank_proof(address_, stranger.challenge, hello)))
     throw BadMessage("a process that does not know this job's secret");
   if (hello.program != executable_build_id())
     throw BadMessage(
@@ -337,7 +299,8 @@ std::unique_ptr<SideChannel> connect_side_channel(const SideAddress& address, in
   RecordWriter writer;
   writer.put(hello);
   channel->send(MessageKind::kHello, 0, writer.take());
-  if (!equal(expect(*channel, MessageKind::kWelcome), listener_proof(address, challenge, hello)))
+  if (!equal_in_constant_time(expect(*channel, MessageKind::kWelcome),
+                              listener_proof(address, challenge, hello)))
     throw BadMessage("who listens for ranks does not know this job's secret");
   return channel;
 }

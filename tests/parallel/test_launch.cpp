@@ -22,10 +22,11 @@ namespace {
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& wanted) {
-    for (const char* name :
-         {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
-          "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK", "MASTER_ADDR",
-          "MASTER_PORT", "TRIREME_CONSOLE", "SLURM_JOB_NUM_NODES", kMachineRanksVariable}) {
+    for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
+                             "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "WORLD_SIZE", "RANK",
+                             "MASTER_ADDR", "MASTER_PORT", "TRIREME_CONSOLE", "SLURM_JOB_NUM_NODES",
+                             kMachineRanksVariable, kCommSecretVariable, kCommSecretFileVariable,
+                             kListenAddressVariable, kListenerVariable}) {
       const char* old = std::getenv(name);
       before_[name] = old == nullptr ? std::nullopt : std::optional<std::string>(old);
       const auto it = wanted.find(name);
@@ -154,16 +155,49 @@ bool can_listen(int port, bool reuses) {
          listen(one.fd(), 1) == 0;
 }
 
-// Groups that start at the same time, and whatever else asks for a port, are given others.
+// Groups that start at the same time, and whatever else asks for a port, are given others; rank 0 inherits the socket.
 TEST(RankCommands, KeepThePortOfTheirRanks) {
   auto commands = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret");
   const int port = std::stoi(value_of(commands[0], "MASTER_PORT"));
   EXPECT_FALSE(can_listen(port, false));
-  EXPECT_TRUE(can_listen(port, true)) << "as rank 0 does";
+  EXPECT_FALSE(can_listen(port, true)) << "as a process that sets SO_REUSEADDR too";
+  EXPECT_TRUE(commands[0].listens);
+  EXPECT_FALSE(commands[1].listens);
+  EXPECT_EQ(value_of(commands[0], kListenerVariable), "3");
+  EXPECT_EQ(value_of(commands[1], kListenerVariable), "");
   commands.pop_back();
   EXPECT_FALSE(can_listen(port, false));
   commands.clear();
   EXPECT_TRUE(can_listen(port, false));
+}
+
+TEST(RankCommands, GiveEachGroupASecretOfItsOwn) {
+  const auto commands = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret");
+  const auto others = rank_commands(RankLauncher::kLocal, 2, {"trireme"}, "a secret");
+  const std::string secret = value_of(commands[0], kCommSecretVariable);
+  EXPECT_EQ(secret.size(), 64u);
+  EXPECT_EQ(value_of(commands[1], kCommSecretVariable), secret);
+  EXPECT_NE(value_of(others[0], kCommSecretVariable), secret);
+}
+
+TEST(Launcher, ReadsTheSecretOfRanksOverTcp) {
+  using Variables = std::map<std::string, std::string>;
+  const Variables ranks{
+      {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}, {"RANK", "0"}, {"WORLD_SIZE", "2"}};
+  const auto secret_with = [&](Variables more) {
+    more.insert(ranks.begin(), ranks.end());
+    const Environment given(more);
+    return tcp_options_from_environment(1).secret;
+  };
+  const test::ScratchDirectory folder;
+  const std::string path = folder / "secret";
+  std::ofstream(path) << "of a file, long enough\nand no more\n";
+  EXPECT_EQ(secret_with({}), "");
+  EXPECT_EQ(secret_with({{kCommSecretVariable, "sixteen letters."}}), "sixteen letters.");
+  EXPECT_EQ(secret_with({{kCommSecretFileVariable, path}}), "of a file, long enough");
+  EXPECT_THROW(secret_with({{kCommSecretVariable, "short"}}), InputError);
+  EXPECT_THROW(secret_with({{kCommSecretFileVariable, folder.path()}}), InputError);
+  EXPECT_THROW(secret_with({{kCommSecretFileVariable, path + ".none"}}), InputError);
 }
 
 // The secret is for the environment: anybody may read another's command line.

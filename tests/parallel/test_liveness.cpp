@@ -34,7 +34,7 @@ class Board {
     child_ = fork();
     if (child_ == 0) {
       Liveness theirs(1e9);
-      theirs.join(SharedMemory::attach(board.address()), {0, 1}, 1);
+      theirs.join(SharedMemory::attach(board.address(), board.bytes()), {0, 1}, 1);
       life(theirs);
       [[maybe_unused]] const ssize_t written = write(joined[1], "x", 1);
       for (;;) pause();
@@ -124,7 +124,7 @@ TEST(Liveness, ABeatingProcessIsNeverGivenUp) {
   // Rank 0 looks at rank 1's row; here both are this process.
   Liveness theirs(1e9), mine(1e9);
   SharedMemory board = SharedMemory::create(Liveness::board_bytes(2));
-  theirs.join(SharedMemory::attach(board.address()), {0, 1}, 1);
+  theirs.join(SharedMemory::attach(board.address(), board.bytes()), {0, 1}, 1);
   mine.introduce(0, {"rank 0", "rank 1"});
   mine.join(std::move(board), {0, 1}, 0);
   mine.watch();

@@ -11,7 +11,6 @@
 
 #include "parallel/comm/rank_state.h"
 #include "parallel/comm/reserved_port.h"
-#include "parallel/comm/tcp_socket.h"
 #include "parallel/comm/world.h"
 #include "tests/parallel/collective_checks.h"
 #include "tests/support/compare.h"
@@ -42,7 +41,8 @@ std::string run_processes(int ranks, CommOptions options,
     }
     std::string wrong;
     try {
-      const TcpOptions tcp{"localhost", port.number(), r, ranks, options.timeout_s};
+      TcpOptions tcp{"localhost", port.number(), r, ranks, options.timeout_s};
+      if (r == 0) tcp.listener = port.descriptor();
       // A rank that is too late to throw has told of it when it is ended.
       const auto announce = [&](const std::string& loss) {
         say(concat("rank ", r, " told: ", loss));
@@ -155,7 +155,8 @@ TEST(Tcp, OfTwoProcessesWithOneRankOneIsSentAway) {
       continue;
     }
     try {
-      const TcpOptions tcp{"localhost", port.number(), rank, 2, 60};
+      TcpOptions tcp{"localhost", port.number(), rank, 2, 60};
+      if (rank == 0) tcp.listener = port.descriptor();
       World world(connect_rank(make_tcp_transport(tcp), CommOptions{}, ""));
     } catch (const Error& e) {
       _exit(static_cast<int>(e.code()));
@@ -174,7 +175,8 @@ TEST(Tcp, OfTwoProcessesWithOneRankOneIsSentAway) {
 
 TEST(Tcp, AMissingRankEndsInATimeout) {
   const ReservedPort port;
-  const TcpOptions alone{"localhost", port.number(), 0, 2, 0.3};
+  TcpOptions alone{"localhost", port.number(), 0, 2, 0.3};
+  alone.listener = dup(port.descriptor());
   EXPECT_THROW(make_tcp_transport(alone), Error);
   const TcpOptions lost{"localhost", port.number(), 1, 2, 0.3};
   EXPECT_THROW(make_tcp_transport(lost), Error);

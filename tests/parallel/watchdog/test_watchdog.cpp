@@ -76,7 +76,8 @@ Ended run_processes(int ranks, const std::function<void(World&, Liveness&)>& fn,
     };
     int code = 0;
     try {
-      const TcpOptions tcp{"localhost", port.number(), r, ranks, 60};
+      TcpOptions tcp{"localhost", port.number(), r, ranks, 60};
+      if (r == 0) tcp.listener = port.descriptor();
       const auto state = connect_rank(make_tcp_transport(tcp), CommOptions{}, "", announce);
       World world(state);
       fn(world, state->liveness);

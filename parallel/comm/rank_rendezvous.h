@@ -1,0 +1,69 @@
+// Rendezvous of ranks over TCP.
+//
+// Every rank listens; rank 0 at a port all know. A rank connects to rank 0, learns from it where the others listen, and
+// connects to those below it. On each connection both sides prove that they know the secret of the run without sending it
+// (shared_secret.h):
+//   listener -> rank: RankChallenge;   rank -> listener: RankGreeting;   listener -> rank: RankVerdict.
+// Messages that come later are neither signed nor encrypted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "parallel/comm/shared_secret.h"
+#include "parallel/comm/tcp_socket.h"
+#include "parallel/comm/transport.h"
+
+namespace trireme {
+
+// Two connections to every other rank (index = rank, closed for the own one), ready for use:
+// non-blocking, without delay.
+struct RankSockets {
+  std::vector<Socket> messages;
+  std::vector<Socket> life_lines;
+};
+
+// Listens at one address only: rank 0 at MASTER_ADDR, another rank at the address from which it reaches rank 0, or all of
+// them where listen_address says. Connections that do not prove to be ranks of this run are closed, the first of them with
+// a warning; they hold up nobody: all are served at once, and each has a limited time.
+// Error(kLostRank) where not all ranks have come in time, InputError where they do not belong together.
+RankSockets connect_ranks(const TcpOptions& options);
+
+// The bytes of a rendezvous.
+inline constexpr uint32_t kRankMagic = 0x54524934;  // "TRI4"
+using RankNonce = std::array<char, 32>;
+using RankProof = std::array<char, kProofBytes>;
+
+struct RankChallenge {
+  uint32_t magic = kRankMagic;
+  RankNonce nonce{};
+};
+
+struct RankGreeting {
+  uint32_t magic = kRankMagic;
+  int32_t rank = 0;
+  int32_t size = 0;
+  int32_t port = 0;      // where this rank listens
+  int32_t line = 0;      // 0: messages, 1: life line
+  uint32_t process = 0;  // random: tells two processes that claim one rank apart
+  int32_t peer = 0;      // rank that it means to reach
+  RankNonce nonce{};
+  RankProof proof{};
+};
+
+enum class RankRefusal : int32_t { kNone, kSecret, kSize, kRank, kTaken };
+
+struct RankVerdict {
+  uint32_t magic = kRankMagic;
+  RankRefusal refusal = RankRefusal::kNone;
+  RankProof proof{};
+};
+
+// Of the rank that connects, over its greeting; of the one that listens.
+RankProof greeting_proof(const std::string& secret, const RankChallenge& challenge,
+                         const RankGreeting& greeting);
+RankProof verdict_proof(const std::string& secret, const RankChallenge& challenge,
+                        const RankGreeting& greeting);
+
+}  // namespace trireme

@@ -1,0 +1,23 @@
+// Shared secret of a job: random bytes, and proofs that a peer knows the secret without sending it.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+// From the kernel's generator. Error where it gives none.
+std::string random_bytes(size_t count);
+std::string hex_digits(std::string_view bytes);
+// A new secret: 256 random bits as 64 hex digits.
+std::string make_secret();
+
+inline constexpr size_t kProofBytes = 32;
+// HMAC-SHA256 over the parts, each behind its length, so that no two lists of parts have one proof. The secret may be
+// empty: the proof then shows nothing but that the peer speaks the protocol.
+std::string secret_proof(const std::string& secret, std::initializer_list<std::string_view> parts);
+// Takes as long whichever bytes differ.
+bool equal_in_constant_time(std::string_view a, std::string_view b);
+
+}  // namespace trireme

@@ -1,0 +1,280 @@
+// Ranks find each other over TCP among strangers, who neither join nor delay them.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include "parallel/comm/rank_acceptor.h"
+#include "parallel/comm/reserved_port.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kLong = 120;  // seconds
+
+// A port at which ranks of this process meet.
+class MeetingPlace {
+ public:
+  TcpOptions rank(int rank, double timeout_s = kLong, const std::string& secret = "") const {
+    TcpOptions options{"127.0.0.1", port_.number(), rank, 2, timeout_s, secret};
+    if (rank == 0) options.listener = fcntl(port_.descriptor(), F_DUPFD_CLOEXEC, 3);
+    return options;
+  }
+  Socket connect() const {
+    Socket socket_ = connect_to(resolve_tcp("test", "127.0.0.1", port_.number()).front());
+    EXPECT_TRUE(socket_.open()) << std::strerror(errno);
+    return socket_;
+  }
+  std::vector<Socket> idle_connections(size_t count) const {
+    std::vector<Socket> out;
+    for (size_t i = 0; i < count; ++i) out.push_back(connect());
+    return out;
+  }
+  const ReservedPort& port() const { return port_; }
+
+ private:
+  ReservedPort port_;
+};
+
+// One rank's part in a thread of its own.
+class RankThread {
+ public:
+  explicit RankThread(TcpOptions options)
+      : thread_([this, options = std::move(options)] {
+          try {
+            sockets_ = connect_ranks(options);
+          } catch (const std::exception& error) {
+            error_ = error.what();
+          }
+        }) {}
+  ~RankThread() { join(); }
+  // Empty: it has met the others.
+  const std::string& error() {
+    join();
+    return error_;
+  }
+  RankSockets& sockets() {
+    EXPECT_EQ(error(), "");
+    return sockets_;
+  }
+
+ private:
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  RankSockets sockets_;
+  std::string error_;
+  std::thread thread_;
+};
+
+template <class T>
+T receive(const Socket& socket_) {
+  T value;
+  EXPECT_EQ(recv(socket_.fd(), &value, sizeof value, MSG_WAITALL), ssize_t{sizeof value});
+  return value;
+}
+
+template <class T>
+void transmit(const Socket& socket_, const T& value) {
+  EXPECT_EQ(send(socket_.fd(), &value, sizeof value, MSG_NOSIGNAL), ssize_t{sizeof value});
+}
+
+bool closed_by_peer(const Socket& socket_) {
+  char byte = 0;
+  return recv(socket_.fd(), &byte, 1, 0) <= 0;
+}
+
+// A process that only pretends to be rank 0: takes the greeting of rank 1 for a challenge of its own choice.
+struct FalseMaster {
+  RankGreeting greeting_for(const RankChallenge& challenge, const RankVerdict& verdict) const {
+    const Socket guest(accept(port.descriptor(), nullptr, nullptr));
+    transmit(guest, challenge);
+    const auto greeting = receive<RankGreeting>(guest);
+    transmit(guest, verdict);
+    return greeting;
+  }
+  ReservedPort port;
+};
+
+TEST(RankRendezvous, TimesOutHoweverManyStrangersAreConnected) {
+  const MeetingPlace place;
+  const std::vector<Socket> strangers = place.idle_connections(300);
+  EXPECT_NE(RankThread(place.rank(0, 1.0)).error().find("1 of 2 ranks have not connected"),
+            std::string::npos);
+}
+
+TEST(RankRendezvous, SilentStrangersDoNotKeepRanksOut) {
+  const MeetingPlace place;
+  const std::vector<Socket> strangers = place.idle_connections(2 * RankAcceptor::kMaxStrangers);
+  RankThread zero(place.rank(0)), one(place.rank(1));
+  EXPECT_EQ(one.error(), "");
+  EXPECT_EQ(zero.error(), "");
+}
+
+TEST(RankRendezvous, ClosesWhatIsNoRank) {
+  const MeetingPlace place;
+  RankThread zero(place.rank(0, kLong, "the secret of a run"));
+  const Socket noise = place.connect(), wrong = place.connect();
+  EXPECT_EQ(receive<RankChallenge>(noise).magic, kRankMagic);
+  transmit(noise, std::array<char, 16>{"GET / HTTP/1.1"});
+  EXPECT_TRUE(closed_by_peer(noise));
+  // A greeting without the secret.
+  const auto challenge = receive<RankChallenge>(wrong);
+  RankGreeting greeting{.rank = 1, .size = 2, .port = 1};
+  greeting.proof = greeting_proof("", challenge, greeting);
+  transmit(wrong, greeting);
+  EXPECT_EQ(receive<RankVerdict>(wrong).refusal, RankRefusal::kSecret);
+  EXPECT_TRUE(closed_by_peer(wrong));
+  RankThread other(place.rank(1, kLong, "the secret of another run"));
+  EXPECT_NE(other.error().find("TRIREME_COMM_SECRET"), std::string::npos) << other.error();
+  RankThread one(place.rank(1, kLong, "the secret of a run"));
+  EXPECT_EQ(one.error(), "");
+  EXPECT_EQ(zero.error(), "");
+}
+
+TEST(RankRendezvous, RefusesAReplayedGreeting) {
+  const std::string secret = "the secret of a run";
+  const FalseMaster trap;
+  const MeetingPlace place;
+  RankThread zero(place.rank(0, kLong, secret));
+  RankThread victim(TcpOptions{"127.0.0.1", trap.port.number(), 1, 2, kLong, secret});
+  const RankGreeting recorded = trap.greeting_for({}, {.refusal = RankRefusal::kTaken});
+  EXPECT_NE(victim.error(), "");
+  const Socket stranger = place.connect();
+  (void)receive<RankChallenge>(stranger);
+  transmit(stranger, recorded);
+  EXPECT_EQ(receive<RankVerdict>(stranger).refusal, RankRefusal::kSecret);
+  RankThread one(place.rank(1, kLong, secret));
+  EXPECT_EQ(one.error(), "");
+  EXPECT_EQ(zero.error(), "");
+}
+
+TEST(RankRendezvous, ARankChecksWhoListens) {
+  const FalseMaster trap;
+  RankThread victim(TcpOptions{"127.0.0.1", trap.port.number(), 1, 2, kLong, "the run's secret"});
+  (void)trap.greeting_for({}, {});
+  EXPECT_NE(victim.error().find("does not know the secret"), std::string::npos) << victim.error();
+}
+
+// Rank 0 of another address of the loopback network leaves the port of this one alone.
+TEST(RankRendezvous, ListensAtOneAddressOnly) {
+  const ReservedPort taken;  // of 127.0.0.1
+  const auto options = [&](int rank) {
+    return TcpOptions{"127.0.0.2", taken.number(), rank, 2, kLong};
+  };
+  RankThread zero(options(0)), one(options(1));
+  EXPECT_EQ(one.error(), "");
+  EXPECT_EQ(zero.error(), "");
+  for (const Socket& line : one.sockets().messages)
+    if (line.open()) {
+      EXPECT_EQ(peer_address(line).text(), concat("127.0.0.2:", taken.number()));
+    }
+  TcpOptions everywhere = options(0);
+  everywhere.listen_address = "*";
+  EXPECT_THROW(connect_ranks(everywhere), InputError);
+  TcpOptions elsewhere{"192.0.2.1", taken.number(), 0, 2, 1.0};  // of nobody: RFC 5737
+  EXPECT_THROW(connect_ranks(elsewhere), InputError);
+}
+
+TEST(RankRendezvous, TakesOverOnlyASocketThatListensAtItsPort) {
+  const ReservedPort other;
+  const MeetingPlace place;
+  TcpOptions options = place.rank(0, 1.0);
+  close(options.listener);
+  options.listener = fcntl(other.descriptor(), F_DUPFD_CLOEXEC, 3);
+  EXPECT_THROW(connect_ranks(options), InputError);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  options.listener = ends[0];
+  EXPECT_THROW(connect_ranks(options), InputError);
+  close(ends[1]);
+}
+
+// Of this process so far.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+TEST(RankRendezvous, DoesNotSpinWithoutDescriptors) {
+  const MeetingPlace place;
+  const std::vector<Socket> strangers = place.idle_connections(1);
+  TcpOptions options = place.rank(0, 2.0);
+  const pid_t child = fork();
+  if (child == 0) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(options.listener + 1);
+    int code = setrlimit(RLIMIT_NOFILE, &limit) == 0 ? 0 : 1;
+    for (int fd = 0; fd <= options.listener; ++fd)  // no gaps
+      if (fcntl(fd, F_GETFD) < 0) dup2(0, fd);
+    const double before = processor_seconds();
+    try {
+      (void)connect_ranks(options);
+      code = 2;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kLostRank) code = 3;
+    }
+    if (processor_seconds() - before > 0.7) code = 4;  // of the two seconds that it waits
+    _exit(code);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  close(options.listener);
+}
+
+// Largest resident size of this process so far.
+int64_t peak_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) << 10;
+  return 0;
+}
+
+// What becomes of rank 0, which waits for 4 bytes, when rank 1 sends the header of another message and leaves.
+std::string error_after_header(int64_t tag, int64_t bytes) {
+  const MeetingPlace place;
+  RankThread one(place.rank(1));
+  const auto transport = make_tcp_transport(place.rank(0));
+  {
+    const std::array<int64_t, 2> header{tag, bytes};
+    transmit(one.sockets().messages[0], header);
+    one.sockets().messages[0].shut_down();
+  }
+  Liveness liveness(kLong);
+  const std::string group = "world";
+  const OpInfo op{CommKind::kRecv, &group, 0, 2, 4, false};
+  liveness.introduce(0, {"rank 0", "rank 1"});
+  int32_t value = 0;
+  const RecvPart wanted{1, 5, &value, sizeof value};
+  try {
+    transport->exchange({}, {&wanted, 1}, op, liveness);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RankRendezvous, AnAnnouncedMessageTakesNoMemoryBeforeItArrives) {
+  const int64_t before = peak_bytes();
+  EXPECT_NE(error_after_header(7, int64_t{3} << 30).find("closed its connection"),
+            std::string::npos);
+  EXPECT_LT(peak_bytes() - before, int64_t{1} << 30);
+  EXPECT_NE(error_after_header(7, int64_t{1} << 40).find("no receive expects"), std::string::npos);
+  EXPECT_NE(error_after_header(5, int64_t{1} << 40), "") << "not the 4 bytes of its receive";
+  EXPECT_NE(error_after_header(-1, 4).find("damaged"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme
