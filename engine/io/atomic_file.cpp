@@ -54,7 +54,9 @@ ssize_t write_without_signal(int descriptor, const std::byte* data, size_t bytes
 // the name must still lead to the file that was locked.
 int open_locked(const std::string& temporary, const std::string& path) {
   for (;;) {
-    const int descriptor = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    // A link that somebody has put there would have another file written.
+    const int descriptor =
+        ::open(temporary.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (descriptor < 0) fail_file("create", temporary, errno);
     // Some network file systems have no locks: go on without.
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -64,11 +66,13 @@ int open_locked(const std::string& temporary, const std::string& path) {
     }
     struct stat locked {
     }, named{};
-    if (::fstat(descriptor, &locked) == 0 && ::stat(temporary.c_str(), &named) == 0 &&
-        locked.st_ino == named.st_ino && locked.st_dev == named.st_dev) {
-      return descriptor;
-    }
+    const bool same = ::fstat(descriptor, &locked) == 0 &&
+                      ::lstat(temporary.c_str(), &named) == 0 && locked.st_ino == named.st_ino &&
+                      locked.st_dev == named.st_dev;
+    if (same && S_ISREG(locked.st_mode)) return descriptor;
     ::close(descriptor);
+    if (same)
+      fail_input("cannot create ", temporary, ": it is there and no regular file; remove it");
   }
 }
 
@@ -87,6 +91,7 @@ std::string advice(int error_number, const std::string& path, int64_t bytes_need
     case EROFS: return "the file system is mounted read-only: choose another directory";
     case ENOENT: return "check the path";
     case ENOTDIR: return "a part of the path is a file: choose another directory";
+    case ELOOP: return "it is a symbolic link: remove it";
     case EISDIR: return "it is a directory: give the path of a file";
     case EMFILE:
     case ENFILE: return "too many files are open: raise the limit (ulimit -n)";

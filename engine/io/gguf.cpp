@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/core/lfs_pointer.h"
+#include "engine/io/mapping_guard.h"
 
 namespace trireme {
 namespace {
@@ -245,6 +246,7 @@ GgufFile::GgufFile(const std::string& path)
     const bool numbers = t.type->decode != nullptr;
     add({t.name, t.type->name, numbers ? DType::kF32 : t.type->dtype, t.shape, t.bytes, numbers});
   }
+  check_mapping(file_.bytes());
 }
 
 void GgufFile::read_elements(size_t number, int64_t begin, const Tensor& destination) const {
@@ -256,6 +258,7 @@ void GgufFile::read_elements(size_t number, int64_t begin, const Tensor& destina
     convert_elements(destination, *type.dtype,
                      data.subspan(static_cast<size_t>(begin * type.block_bytes),
                                   static_cast<size_t>(destination.numel() * type.block_bytes)));
+    check_mapping(data);
     return;
   }
   constexpr int64_t kNumbers = 32 * kMaxGgufBlock;
@@ -274,6 +277,7 @@ void GgufFile::read_elements(size_t number, int64_t begin, const Tensor& destina
         std::span(numbers).subspan(static_cast<size_t>(skipped), static_cast<size_t>(taken)));
     at += taken;
   }
+  check_mapping(data);
 }
 
 }  // namespace trireme

@@ -73,7 +73,7 @@ ResumeJournal::ResumeJournal(std::string path, const std::string& identity, int 
   begun_anew_ = lines.size() > 1 && !same;
   if (same) steps_ = agreeing_steps(descriptor, lines, sum);
   kept_ = steps_ * kJournalStep;
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) fail_file("create", path_, errno);
   const off_t length = same ? static_cast<off_t>(kLine) * (steps_ + 1) : 0;
   int error_number = ::ftruncate(descriptor_, length) == 0 ? 0 : errno;

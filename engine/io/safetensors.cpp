@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/core/lfs_pointer.h"
+#include "engine/io/mapping_guard.h"
 #include "engine/io/strict_json.h"
 
 namespace trireme {
@@ -153,6 +154,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int6
 SafetensorsReader::SafetensorsReader(const std::string& path)
     : file_(path), header_(parse_safetensors_header(file_.bytes(), file_.size(), path)) {
   for (size_t i = 0; i < header_.entries.size(); ++i) by_name_[header_.entries[i].name] = i;
+  check_mapping(file_.bytes());
 }
 
 const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
@@ -161,6 +163,7 @@ const SafetensorsEntry* SafetensorsReader::find(std::string_view name) const {
 }
 
 std::span<const std::byte> SafetensorsReader::bytes(const SafetensorsEntry& entry) const {
+  check_mapping(file_.bytes());
   return file_.bytes().subspan(static_cast<size_t>(header_.data_start + entry.begin),
                                static_cast<size_t>(entry.bytes()));
 }

@@ -93,7 +93,7 @@ SafetensorsDirectory::Descriptors::~Descriptors() {
 
 void SafetensorsDirectory::add_file(const std::string& file) {
   readers_.push_back(std::make_unique<SafetensorsReader>(file));
-  descriptors_.all.push_back(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  descriptors_.all.push_back(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptors_.all.back() < 0) fail_file("open", file, errno);
   const std::vector<SafetensorsEntry>& entries = readers_.back()->entries();
   // Tensors cover the data to the end of the file.

@@ -73,7 +73,7 @@ std::vector<PlacedSlice> slices_of_shard(const CheckpointManifest& manifest, int
 int open_shard(const CheckpointManifest& manifest, size_t index, const std::string& directory) {
   const CheckpointShard& shard = manifest.shards[index];
   const std::string path = directory + "/" + shard.file;
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) fail_file("open shard", path, errno);
   struct stat info {};
   if (::fstat(descriptor, &info) == 0 && info.st_size == shard.bytes) return descriptor;

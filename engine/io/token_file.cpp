@@ -9,6 +9,7 @@
 
 #include "engine/core/error.h"
 #include "engine/core/tensor.h"
+#include "engine/io/mapping_guard.h"
 
 namespace trireme {
 namespace {
@@ -250,6 +251,8 @@ void TokenFile::copy_tokens(int64_t begin, int64_t count, int32_t* out) const {
     }
     TRIREME_UNREACHABLE("token type ", static_cast<int>(type_));
   }();
+  check_mapping(index_.bytes());
+  check_mapping(data_.bytes());
   if (good != count) {
     fail_input("token ", begin + good, " of ", data_.path(), " is no token id (it is negative or ",
                "above ", std::numeric_limits<int32_t>::max(), "); the file is damaged or of ",

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/mapped_file.h"
+#include "engine/io/mapping_guard.h"
 #include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
 
@@ -165,6 +167,58 @@ TEST(MappedFile, ShowsTheFileAndSurvivesItsReplacement) {
   EXPECT_EQ(MappedFile(dir / "empty").size(), 0);
   EXPECT_THROW(MappedFile(dir / "absent"), InputError);
   EXPECT_THROW(MappedFile(dir / "."), InputError);
+}
+
+// The open of a FIFO would wait for somebody who writes to it.
+TEST(MappedFile, IsNoFifo) {
+  const ScratchDirectory dir;
+  ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
+  EXPECT_NE(message_of([&] { MappedFile(dir / "fifo"); }).find("not a regular file"),
+            std::string::npos);
+}
+
+TEST(MappedFile, IsRefusedOnceItsFileIsShorter) {
+  const ScratchDirectory dir;
+  constexpr int64_t kBytes = 64 << 10;
+  const auto mapped = [&](const std::string& name) {
+    write_file_atomically(dir / name, std::string(kBytes, 'x'));
+    return MappedFile(dir / name);
+  };
+  const MappedFile whole = mapped("whole"), cut = mapped("cut"), nearly = mapped("nearly");
+  MappedFile gone = mapped("gone");
+  const MappedFile moved = std::move(gone);
+  const auto last = [](const MappedFile& file) {
+    return static_cast<char>(*static_cast<const volatile std::byte*>(&file.bytes().back()));
+  };
+  check_mapping(cut.bytes());
+  fs::resize_file(dir / "cut", 4096);
+  fs::resize_file(dir / "nearly", kBytes - 1);  // within the last page: nothing faults
+  fs::resize_file(dir / "gone", 0);
+  EXPECT_EQ(last(cut), '\0') << "and no SIGBUS";
+  EXPECT_EQ(last(moved), '\0');
+  EXPECT_EQ(last(whole), 'x');
+  // As long as before again: what has been read meanwhile was not there.
+  fs::resize_file(dir / "cut", kBytes);
+  for (const MappedFile* file : {&cut, &nearly, &moved})
+    EXPECT_NE(message_of([&] { check_mapping(file->bytes()); }).find("have become fewer"),
+              std::string::npos);
+  check_mapping(whole.bytes());
+  EXPECT_EQ(message_of([&] { check_mapping(cut.bytes().subspan(9000, 10)); }).substr(0, 11),
+            "cannot read");
+}
+
+// Whoever may write to a directory could have the program write through a link to a file of its user's.
+TEST(AtomicFile, WritesThroughNoLinkAndIntoNoFifo) {
+  const ScratchDirectory dir;
+  write_file_atomically(dir / "precious", "kept");
+  fs::create_symlink(dir / "precious", dir / "file.tmp");
+  EXPECT_NE(message_of([&] { write_file_atomically(dir / "file", "new"); }).find("symbolic link"),
+            std::string::npos);
+  EXPECT_EQ(read_small_file(dir / "precious"), "kept");
+  ASSERT_EQ(mkfifo((dir / "other.tmp").c_str(), 0600), 0);
+  EXPECT_NE(
+      message_of([&] { write_file_atomically(dir / "other", "new"); }).find("no regular file"),
+      std::string::npos);
 }
 
 }  // namespace
