@@ -110,7 +110,8 @@ void run_generate(const GenerateArguments& args, const CommandLine& line) {
     if (n > 0 && world->rank() == 0) std::printf("\n---\n");
     agreed(world->world(),
            [&] { generate_one(args, options, loaded, *tokenizer, ctx, world->rank() == 0); });
-    ++options.sampling.seed;
+    options.sampling.seed =
+        seed_of_draw(args.options.sampling.seed, draw_of(0, static_cast<size_t>(n) + 1));
   }
 }
 

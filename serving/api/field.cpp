@@ -9,6 +9,7 @@ namespace trireme {
 namespace {
 
 constexpr double kExactIntegers = 9007199254740992.0;  // 2^53
+constexpr double kTwoTo63 = 9223372036854775808.0;     // INT64_MAX as a double
 
 const char* kind_words(FieldKind kind) {
   switch (kind) {
@@ -115,8 +116,8 @@ bool read_boolean(const Field& field, const ApiJson& value) {
 int64_t read_integer(const Field& field, const ApiJson& value) {
   if (!value.is_number()) fail_kind(field, value);
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
-    fail_field(field.name, field.name,
-               " must be <= ", bound_text(std::min(field.max, 9223372036854775807.0)));
+    fail_field(field.name, field.name, " must be <= ",
+               field.max < kTwoTo63 ? bound_text(field.max) : std::to_string(INT64_MAX));
   if (value.is_number_float()) {
     const double number = value.get<double>();
     check_range(field, number);

@@ -62,7 +62,7 @@ void TokenChooser::start(const SlotStart& start) {
   Slot& slot = slots_.at(static_cast<size_t>(start.slot));
   slot.choice = start.choice;
   slot.generated = start.generated;
-  slot.seed = start.choice->sampling.seed + start.draw;
+  slot.seed = seed_of_draw(start.choice->sampling.seed, start.draw);
   slot.text = start.history;
   slot.counts.clear();
   for (size_t i = 0; i < slot.text.size(); ++i)

@@ -56,7 +56,9 @@ int64_t Service::tokens_to_generate(const GenerationRequest& request, int64_t pr
     throw ApiError(400, message, param, "context_length_exceeded");
   };
   if (prompt == 0) fail_field("prompt", "the prompt has no tokens");
-  if (room < 1)
+  // An echo without text computes the prompt alone: the token behind it is neither kept nor computed.
+  const bool scores = request.max_tokens == 0 && room == 0;
+  if (room < 1 && !scores)
     fail_length("prompt", concat("the prompt has ", prompt,
                                  " tokens, and with one more it may have ", config_.max_model_len));
   const int64_t wanted = request.max_tokens.value_or(room);

@@ -59,7 +59,7 @@ const SchedulerCounts& Scheduler::counts() const {
 void Scheduler::add(std::shared_ptr<Sequence> sequence) {
   Sequence& s = *sequence;
   TRIREME_CHECK(s.state == Sequence::State::kNew && s.prompt_tokens > 0 &&
-                    s.prompt_tokens < config_.max_model_len + (s.embeds ? 1 : 0) &&
+                    s.prompt_tokens < config_.max_model_len + (s.is_whole_prompt() ? 1 : 0) &&
                     (s.max_tokens > 0) != s.embeds,
                 "a prompt of ", s.prompt_tokens, " tokens, ", s.max_tokens, " to generate, where ",
                 config_.max_model_len, " may be");

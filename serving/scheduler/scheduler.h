@@ -64,7 +64,7 @@ class Scheduler {
   // drafter: guesses where config.speculation has tokens; absent: the texts themselves are looked through.
   Scheduler(const BatchingConfig& config, BlockPool& pool, std::unique_ptr<Drafter> drafter = {});
 
-  // It waits. Its prompt is shorter than max_model_len.
+  // It waits. Its prompt is shorter than max_model_len, or as long where no second token follows.
   void add(std::shared_ptr<Sequence> sequence);
   // It ends now, wherever it is; its blocks may be taken by the next plan. Nothing if it has ended.
   void cancel(Sequence& sequence);

@@ -28,7 +28,7 @@ struct SequenceRequest {
   int64_t max_tokens = 0;  // to generate, at least one
   int priority = 0;        // lower first
   std::string salt = {};   // prefixes are shared among equal salts only
-  uint64_t draw = 0;       // added to the choice's seed: sequences that share it draw differently
+  uint64_t draw = 0;       // draw_of(): sequences that share a choice draw differently
   // Another of the same prompt, which is to be computed first: this one finds it in the cache then.
   std::shared_ptr<class Sequence> sibling = {};
   int32_t adapter = -1;  // of those served beside one another; -1: the model alone
@@ -54,6 +54,8 @@ class Sequence {
 
   int64_t length() const { return std::ssize(tokens); }
   int64_t generated() const { return length() - prompt_tokens; }
+  // Nothing is computed behind the prompt.
+  bool is_whole_prompt() const { return embeds || max_tokens == 1; }
 
   std::vector<int32_t> tokens;  // the prompt's, then those generated
   int64_t prompt_tokens;

@@ -18,7 +18,7 @@ struct SlotStart {
   int64_t prompt_tokens = 0;     // of history
   std::vector<int32_t> history;  // prompt and text so far; empty unless the choice needs it
   int64_t generated = 0;         // tokens of the text so far
-  uint64_t draw = 0;             // added to the choice's seed
+  uint64_t draw = 0;             // of the sequence (token_choice.h)
   int32_t adapter = -1;          // of those served beside one another; -1: the model alone
   std::shared_ptr<const TokenChoice> choice;
 };

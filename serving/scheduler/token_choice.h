@@ -17,9 +17,23 @@
 #include <utility>
 #include <vector>
 
+#include "engine/core/random.h"
 #include "engine/ops/sample.h"
 
 namespace trireme {
+
+// Number of a sequence within its request, for its random stream: of choice `choice` of prompt `prompt`.
+constexpr uint64_t draw_of(size_t prompt, size_t choice) {
+  return (uint64_t{prompt} << 32) + choice;
+}
+
+// Seed of a sequence whose request has this seed. The first choice of the first prompt has the request's own; those of the
+// others are hashed, so that choice i of seed s + 1 is not choice i + 1 of seed s.
+inline uint64_t seed_of_draw(uint64_t seed, uint64_t draw) {
+  if (draw == 0) return seed;
+  const PhiloxBlock words = philox({seed, stream_id("seed of a draw")}, draw);
+  return (uint64_t{words[1]} << 32) | words[0];
+}
 
 struct TokenChoice {
   SamplingParams sampling;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "engine/core/error.h"
@@ -114,7 +115,17 @@ TEST(TokenChooser, SequencesThatShareAChoiceDrawDifferently) {
     return ids;
   };
   EXPECT_NE(tokens(5, 0), tokens(5, 1));
-  EXPECT_EQ(tokens(5, 1), tokens(6, 0));
+  EXPECT_NE(tokens(5, 1), tokens(6, 0));
+}
+
+TEST(TokenChooser, NoSequenceOfARequestHasTheSeedOfAnother) {
+  EXPECT_EQ(seed_of_draw(100, draw_of(0, 0)), 100u) << "of one text its request's own";
+  std::set<uint64_t> seeds;
+  for (uint64_t seed = 100; seed < 116; ++seed)
+    for (size_t prompt = 0; prompt < 4; ++prompt)
+      for (size_t choice = 0; choice < 128; ++choice)
+        seeds.insert(seed_of_draw(seed, draw_of(prompt, choice)));
+  EXPECT_EQ(seeds.size(), 16u * 4 * 128);
 }
 
 TokenChoice greedy() {

@@ -21,6 +21,24 @@ RecordedServerOptions with_room() {
   return options;
 }
 
+// Log-probabilities of a text as long as the model may see: nothing is computed behind it.
+TEST(LongTexts, AreScoredUpToTheLengthOfTheModel) {
+  const RecordedServer server;
+  const auto score = [&](size_t tokens, int max_tokens) {
+    return ask(server, "/v1/completions",
+               {{"prompt", std::string(tokens, 'p')},
+                {"max_tokens", max_tokens},
+                {"echo", true},
+                {"logprobs", 1}});
+  };
+  const Response r = score(512, 0);
+  EXPECT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(Json::parse(r.body)["choices"][0]["logprobs"]["tokens"].size(), 512u);
+  EXPECT_EQ(score(512, 1).status, 400);
+  EXPECT_EQ(score(513, 0).status, 400);
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
 // A text whose bytes alone are too many is told by them: its tokens are not known.
 TEST(LongTexts, AreNotLookedAtWhereTheyAreTooLong) {
   const RecordedServer server;
