@@ -2,14 +2,14 @@
 // A chat with the server this page came from, and what the server does meanwhile. Texts of the model are shown as
 // text, never as markup; the API key lives in its field only.
 const $ = (id) => document.getElementById(id);
-const POLL_MS = 2000, HISTORY = 30;
+const POLL_MS = 2000;
 
 const state = {
   turns: [],        // {role, content}
   chat: true,       // the model has a chat template; else its texts are continued
   running: null,    // AbortController of the answer under way
   scraped: null,    // the last look at /metrics
-  rates: [],
+  metrics: true,    // this key may read them
 };
 
 function headers() {
@@ -44,11 +44,14 @@ function notice(text) {
 
 function explain(error) {
   if (error.status === 401 || error.status === 403) return "The server asks for an API key: give it under Settings.";
+  if (error.code === "context_length_exceeded" && state.turns.length > 2)
+    return `${error.message}. Clear the conversation to begin anew.`;
   if (error instanceof RefusedError) return error.message;
   return "The server cannot be reached.";
 }
 
 async function connect() {
+  state.metrics = true;
   try {
     const models = (await (await ask("v1/models")).json()).data;
     $("model-id").replaceChildren(...models.map((model) => new Option(model.id, model.id)));
@@ -77,11 +80,23 @@ async function hasTemplate(model) {
 
 // --- answers ------------------------------------------------------------------------------------------
 
-function requestBody() {
+// Without "Max tokens" a chat's answer may fill the model's context, as the server has it. A completion's default is 16
+// tokens, so that what there is room for is asked for.
+async function room(model, prompt) {
+  const body = JSON.stringify({ model, prompt });
+  const { count, max_model_len: most } = await (await ask("tokenize", { method: "POST", body })).json();
+  return Math.max(1, most - count);
+}
+
+async function requestBody() {
   const body = { model: $("model-id").value, stream: true, stream_options: { include_usage: true } };
   for (const [name, id] of [["temperature", "temperature"], ["top_p", "top-p"], ["max_tokens", "max-tokens"], ["seed", "seed"]])
     if ($(id).value !== "") body[name] = Number($(id).value);
-  if (!state.chat) return { ...body, prompt: state.turns.map((turn) => turn.content).join("") };
+  if (!state.chat) {
+    body.prompt = state.turns.map((turn) => turn.content).join("");
+    body.max_tokens ??= await room(body.model, body.prompt);
+    return body;
+  }
   const system = $("system").value.trim();
   body.messages = state.turns.filter((turn) => turn.content !== "");
   if (system) body.messages.unshift({ role: "system", content: system });
@@ -108,28 +123,30 @@ function textOf(chunk) {
 }
 
 async function answer(shown) {
-  const started = performance.now();
-  let first = null, usage = null, text = "", ended = false;
-  const path = state.chat ? "v1/chat/completions" : "v1/completions";
-  const reply = await ask(path, { method: "POST", body: JSON.stringify(requestBody()), signal: state.running.signal });
+  let first = null, usage = null, text = "", ended = false, reason = null;
+  const path = state.chat ? "v1/chat/completions" : "v1/completions", signal = state.running.signal;
+  const body = await requestBody(), started = performance.now();
+  const reply = await ask(path, { method: "POST", body: JSON.stringify(body), signal });
   for await (const data of events(reply)) {
     if (data === "[DONE]") { ended = true; break; }
     const chunk = JSON.parse(data);
     if (chunk.error) throw new RefusedError(500, chunk.error.message, chunk.error.code);
     if (chunk.usage) usage = chunk.usage;
+    if (chunk.choices && chunk.choices[0]) reason = chunk.choices[0].finish_reason || reason;
     const more = textOf(chunk);
     if (more && first === null) first = performance.now();
     text += more;
     shown.write(text);
   }
   if (!ended) throw new RefusedError(502, "the answer broke off");
-  if (first === null) return "no text";
+  const cut = reason !== "length" ? [] : [$("max-tokens").value !== "" ? "cut off at max tokens" : "cut off: the context is full"];
+  if (first === null) return ["no text", ...cut].join(", ");
   const facts = [`first token after ${duration((first - started) / 1e3)}`];
   // Over the whole answer: tokens that come together would make the time after the first one nothing.
   const tokens = usage ? usage.completion_tokens : 0, seconds = (performance.now() - started) / 1e3;
   if (tokens > 0) facts.unshift(tokens === 1 ? "1 token" : `${tokens} tokens`);
   if (tokens > 1) facts.push(`${rate(tokens / seconds)} tokens/s`);
-  return facts.join(", ");
+  return [...facts, ...cut].join(", ");
 }
 
 async function submit() {
@@ -256,10 +273,6 @@ function draw(now, before) {
   if (before === now) return;
   const perSecond = Math.max(0, more("vllm:generation_tokens_total")) / ((now.time - before.time) / 1e3);
   set("g-rate", rate(perSecond));
-  state.rates = [...state.rates, perSecond].slice(-HISTORY);
-  const most = Math.max(1, ...state.rates);
-  const points = state.rates.map((r, i) => `${60 * i / (HISTORY - 1)},${15 - 14 * r / most}`);
-  $("g-spark").firstElementChild.setAttribute("points", points.join(" "));
   for (const [id, name] of [["g-ttft", "vllm:time_to_first_token_seconds"], ["g-itl", "vllm:inter_token_latency_seconds"]]) {
     const count = more(`${name}_count`);
     if (count > 0) set(id, duration(more(`${name}_sum`) / count));
@@ -267,15 +280,18 @@ function draw(now, before) {
 }
 
 async function poll() {
-  if (document.hidden) return;
+  if (document.hidden || !state.metrics) return;
   try {
     const now = { values: parseMetrics(await (await ask("metrics")).text()), time: performance.now() };
     draw(now, state.scraped || now);
     state.scraped = now;
   } catch (error) {
     state.scraped = null;
+    // Metrics are an admin's, unless the server opens them: a refused key is not tried again.
+    state.metrics = error.status !== 401 && error.status !== 403;
     for (const id of ["g-running", "g-waiting", "g-cache", "g-rate", "g-ttft", "g-itl"]) $(id).textContent = "–";
   }
+  $("gauges").hidden = !state.metrics;
 }
 
 // --- events -------------------------------------------------------------------------------------------

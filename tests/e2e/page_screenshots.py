@@ -27,7 +27,7 @@ class Screenshots(test_page.Page):
         self.set(page, temperature=0.3, max_tokens=110, seed=5)
         self.say(page, "the oar of a ship with three ranks")
         self.say(page, "over a quiet sea")
-        page.wait("document.querySelector('#g-spark polyline').points.length > 5")
+        page.wait("document.getElementById('g-rate').textContent !== '–'")
         self.set(page, max_tokens=3200)
         page.type("#input", "rowing as one")
         page.press_enter()

@@ -71,7 +71,7 @@ class Page(served_run.ServerTest):
         wanted = self.complete(max_tokens=20)["choices"][0]["text"]
         self.assertEqual(self.say(page, PROMPT), wanted)
         facts = page.run("document.querySelector('.facts').textContent")
-        self.assertRegex(facts, r"^20 tokens, first token after .* m?s, \d.* tokens/s$")
+        self.assertRegex(facts, r"^20 tokens, first token after .* m?s, \d.* tokens/s, cut off at max tokens$")
         # Its rate counts the time to the first token too: no more than so many tokens in that time.
         first, unit, rate = re.search(r"after (\S+) (m?s), (\S+) tokens/s", facts).groups()
         self.assertLessEqual(float(rate) * float(first) * (1e-3 if unit == "ms" else 1), 20 * 1.2)
@@ -91,6 +91,22 @@ class Page(served_run.ServerTest):
         self.assertEqual(page.run("document.querySelectorAll('.log img, .log b').length"), 0)
         self.assertEqual(page.complaints, [])
         self.stop(self.server)
+
+    def test_max_tokens_are_the_models_unless_they_are_given(self):
+        """A model of few positions answers with what fits behind the prompt, and the page says that it was cut."""
+        for arguments in (("--chat-template", "chat.jinja"), ()):  # a chat, a continued text
+            page = self.open(*arguments, "--max-model-len", len(PROMPT) + 30)
+            self.set(page, temperature=0)
+            self.assertEqual(page.run("document.getElementById('max-tokens').value"), "")
+            self.assertEqual(self.say(page, PROMPT), self.complete(max_tokens=30)["choices"][0]["text"])
+            facts = page.run("document.querySelector('.facts').textContent")
+            self.assertRegex(facts, r"^30 tokens, first token after .* tokens/s, cut off: the context is full$")
+            self.assertIn("Clear the conversation", self.say(page, PROMPT))
+            page.click("#clear")
+            self.set(page, max_tokens=3)
+            self.say(page, PROMPT)
+            self.assertRegex(page.run("document.querySelector('.facts').textContent"), r"cut off at max tokens$")
+            self.stop(self.server)
 
     def test_stopping(self):
         page = self.open("--chat-template", "chat.jinja")
@@ -116,7 +132,7 @@ class Page(served_run.ServerTest):
         self.stop(self.server)
 
     def test_a_key(self):
-        page = self.open("--api-key", "secret", "--chat-template", "chat.jinja", width=390, height=844, phone=True)
+        page = self.open("--api-key", "secret", "--admin-api-key", "admin", "--chat-template", "chat.jinja", width=390, height=844, phone=True)
         self.assertIn("API key", page.run("document.getElementById('notice').textContent"))
         self.assertTrue(page.run("document.getElementById('settings').open"))
         page.type("#key", "secret")
@@ -126,6 +142,10 @@ class Page(served_run.ServerTest):
         self.assertEqual(len(self.say(page, PROMPT)) > 0, True)
         kept = page.run("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])")
         self.assertNotIn("secret", kept)
+        # Metrics are an admin's: they are not asked for again and again.
+        self.assertTrue(page.run("document.getElementById('gauges').hidden"))
+        page.run("document.getElementById('key').value = 'admin'; connect()")
+        page.wait("!document.getElementById('gauges').hidden && document.getElementById('g-running').textContent === '0'")
         self.stop(self.server)
 
     def test_what_is_refused_is_said(self):
