@@ -154,7 +154,18 @@ void Connection::check_head(Exchange& exchange) {
       exchange.route->admit(exchange.request.head, exchange.request.tenant);
   } catch (const ApiError& error) {
     exchange.refusal = error;
+    if (error.status() == 401 || error.status() == 403) log_refused_key(exchange);
   }
+}
+
+void Connection::log_refused_key(const Exchange& exchange) const {
+  const RequestHead& head = exchange.request.head;
+  std::string ignored_methods;
+  const Route* route = state_->routes.find(head.method, head.path, ignored_methods);
+  error_code ignored;
+  const auto peer = transport_->socket().remote_endpoint(ignored);
+  state_->refusals.note(peer.address().to_string(), route == nullptr ? "" : route->path,
+                        *exchange.refusal);
 }
 
 bool Connection::asks_to_go_on(const Exchange& exchange) const {

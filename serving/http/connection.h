@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "serving/http/refusal_log.h"
 #include "serving/http/request_reader.h"
 #include "serving/http/server.h"
 #include "serving/http/transport.h"
@@ -34,6 +35,7 @@ struct ServerState {
   const std::shared_ptr<ByteBudget> all_bodies;
   std::atomic<int64_t> connections{0}, exchanges{0};
   std::atomic<bool> draining{false};
+  RefusalLog refusals;
   WorkQueue workers;                          // stopped before the connections' contexts are gone
   std::mutex mutex;                           // of all below
   std::map<std::string, int64_t> of_address;  // connections
@@ -87,6 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> discard_body(RequestReader& reader);
   bool has_small_body(const RequestReader& reader, const Exchange& exchange) const;
   void check_head(Exchange& exchange);
+  void log_refused_key(const Exchange& exchange) const;
   bool asks_to_go_on(const Exchange& exchange) const;
   Awaitable<void> close();
 

@@ -23,12 +23,48 @@ bool is_local_name(const std::string& host) {
   return !error && address.is_loopback();
 }
 
-bool is_json(const std::string& content_type) {
-  std::string type = content_type.substr(0, content_type.find(';'));
-  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.pop_back();
-  std::transform(type.begin(), type.end(), type.begin(),
+std::string trimmed_lower(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t";
+  const size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+  text = text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; });
-  return type == "application/json";
+  return out;
+}
+
+// The value of a media type's parameter, without the quotes around it; empty: there is none. Values with ; in quotes are no
+// character sets.
+std::string parameter_of(std::string_view content_type, std::string_view name) {
+  while (content_type.find(';') != std::string_view::npos) {
+    content_type.remove_prefix(content_type.find(';') + 1);
+    const std::string_view one = content_type.substr(0, content_type.find(';'));
+    const size_t equals = one.find('=');
+    if (equals == std::string_view::npos || trimmed_lower(one.substr(0, equals)) != name) continue;
+    std::string value = trimmed_lower(one.substr(equals + 1));
+    if (value.size() >= 2 && value.front() == '"' && value.back() == '"')
+      value = value.substr(1, value.size() - 2);
+    return value;
+  }
+  return {};
+}
+
+// Of a request with a body: what the body's bytes are.
+void check_body_headers(const RequestHead& head) {
+  const auto refuse = [](const std::string& message) {
+    throw ApiError(415, message, "", "unsupported_media_type");
+  };
+  const std::string* type = head.find("content-type");
+  if (type == nullptr || trimmed_lower(type->substr(0, type->find(';'))) != "application/json")
+    refuse("the header Content-Type must be application/json");
+  const std::string charset = parameter_of(*type, "charset");
+  if (!charset.empty() && charset != "utf-8" && charset != "utf8" && charset != "us-ascii")
+    refuse(concat("the charset ", charset.substr(0, 100), " is not read: JSON is UTF-8"));
+  // Several headers are one list (RFC 9110, 5.3).
+  for (const auto& [name, value] : head.headers)
+    if (name == "content-encoding" && trimmed_lower(value) != "identity")
+      refuse(concat("the Content-Encoding ", value.substr(0, 100),
+                    " is not read: send the body as it is"));
 }
 
 }  // namespace
@@ -76,12 +112,11 @@ const Route& find_route(const HeadRules& rules, HttpRequest& request, std::strin
 void check_headers(const Route& route, HttpRequest& request) {
   const RequestHead& head = request.head;
   const bool has_body = head.chunked || head.content_length.value_or(0) > 0;
-  if (route.method == "POST" && has_body) {
-    const std::string* type = head.find("content-type");
-    if (type == nullptr || !is_json(*type))
-      throw ApiError(415, "the header Content-Type must be application/json", "",
-                     "unsupported_media_type");
-  }
+  if (const std::string* expect = head.find("expect");
+      expect != nullptr && trimmed_lower(*expect) != "100-continue")
+    throw ApiError(417, concat("the expectation ", expect->substr(0, 100), " cannot be met"), "",
+                   "expectation_failed");
+  if (route.method == "POST" && has_body) check_body_headers(head);
   const std::string* timeout = head.find("x-request-timeout-ms");
   if (timeout == nullptr) return;
   int64_t ms = 0;
