@@ -59,10 +59,15 @@ void add_listener_options(CLI::App& command, ListenerOptions& options) {
 
 void add_admin_key_options(CLI::App& command, ListenerOptions& options) {
   add_repeatable(command, "--admin-api-key", options.admin_keys,
-                 "The same, and what changes the server is open to it (repeatable)");
+                 "The same, and metrics and what changes the server are open to it (repeatable)");
   add_repeatable(command, "--admin-api-key-file", options.admin_key_files,
                  "Such keys, one a line (repeatable)")
       ->type_name("FILE");
+  command
+      .add_option("--metrics-access", options.metrics_access,
+                  "Who may read /metrics: admin: an admin's key where there are keys; open: all")
+      ->check(CLI::IsMember({"admin", "open"}))
+      ->capture_default_str();
 }
 
 void read_key_files(ListenerOptions& options) {
@@ -83,7 +88,7 @@ HttpConfig http_config(const ListenerOptions& options) {
   http.insecure = options.insecure;
   http.limits.connections = options.connections;
   http.limits.connections_per_address = options.connections_per_address;
-  http.keys = ApiKeys(options.keys, options.admin_keys);
+  http.keys = ApiKeys(options.keys, options.admin_keys, options.metrics_access == "open");
   if (options.tls.certificate.empty() != options.tls.key.empty())
     fail_input("--ssl-certfile and --ssl-keyfile go together");
   if (!options.tls.certificate.empty()) http.tls = options.tls;

@@ -21,12 +21,13 @@ struct ListenerOptions {
   int64_t connections = HttpLimits{}.connections;
   int64_t connections_per_address = HttpLimits{}.connections_per_address;
   int shutdown_seconds = 60;
+  std::string metrics_access = "admin";
 };
 
 // --host, --port, --insecure, --ssl-certfile, --ssl-keyfile, --max-connections,
 // --max-connections-per-address, --shutdown-timeout, --api-key and --api-key-file.
 void add_listener_options(CLI::App& command, ListenerOptions& options);
-// --admin-api-key and --admin-api-key-file.
+// --admin-api-key, --admin-api-key-file and --metrics-access.
 void add_admin_key_options(CLI::App& command, ListenerOptions& options);
 
 // The keys of the files join the others. InputError for what cannot be read.

@@ -123,6 +123,7 @@ CLI::App* add_route_command(CLI::App& app) {
       app.add_subcommand("route", "One address before several servers of OpenAI's API");
   add_router_options(*command, *args);
   add_listener_options(*command, args->listener);
+  add_admin_key_options(*command, args->listener);
   add_balance_options(*command, args->balance);
   command->footer(
       "Requests go to the server that has seen the beginning of their prompt, or has the least to "

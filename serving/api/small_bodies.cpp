@@ -40,18 +40,18 @@ std::string model_list_body(std::span<const ModelCard> cards) {
 }
 
 std::string tokenize_body(std::span<const int32_t> tokens, int64_t max_model_len,
-                          const std::vector<std::string>* strings) {
+                          const std::function<std::string(int32_t)>& spelling) {
   std::string out;
   JsonWriter json(out);
   json.begin_object().key("count").integer(std::ssize(tokens));
   json.key("max_model_len").integer(max_model_len).key("tokens").begin_array();
   for (const int32_t token : tokens) json.integer(token);
   json.end_array().key("token_strs");
-  if (strings == nullptr) {
+  if (!spelling) {
     json.null();
   } else {
     json.begin_array();
-    for (const std::string& one : *strings) json.string(one);
+    for (const int32_t token : tokens) json.string(spelling(token));
     json.end_array();
   }
   json.end_object();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,9 +21,9 @@ struct ModelCard {
 std::string model_body(const ModelCard& card);
 std::string model_list_body(std::span<const ModelCard> cards);
 
-// strings: absent, or one for each token, in UTF-8.
+// spelling: of a token, in UTF-8; absent: the reply has none.
 std::string tokenize_body(std::span<const int32_t> tokens, int64_t max_model_len,
-                          const std::vector<std::string>* strings);
+                          const std::function<std::string(int32_t)>& spelling);
 std::string detokenize_body(const std::string& utf8);
 
 }  // namespace trireme

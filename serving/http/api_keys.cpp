@@ -24,7 +24,8 @@ ApiKeys::Digest ApiKeys::digest(std::string_view key) {
 }
 
 ApiKeys::ApiKeys(const std::vector<std::string>& user_keys,
-                 const std::vector<std::string>& admin_keys) {
+                 const std::vector<std::string>& admin_keys, bool open_metrics)
+    : open_metrics_(open_metrics) {
   const auto add = [&](const std::vector<std::string>& keys, bool admin) {
     for (const std::string& key : keys) {
       if (key.empty()) fail_input("an API key is empty");
@@ -59,10 +60,14 @@ std::vector<std::string> read_api_keys(const std::string& path) {
 
 std::string ApiKeys::check(const std::string* authorization, Access access) const {
   if (access == Access::kOpen) return {};
+  if (access == Access::kMetrics && (open_metrics_ || keys_.empty())) return {};
   const auto refuse = [](int status, const char* message, const char* code) {
     throw ApiError(status, message, "", code);
   };
-  const char* admin_needed = "this needs an admin's API key";
+  const char* admin_needed =
+      access == Access::kMetrics
+          ? "metrics need an admin's API key, or a server with --metrics-access open"
+          : "this needs an admin's API key";
   if (keys_.empty()) {
     if (access == Access::kAdmin) refuse(403, admin_needed, "admin_key_required");
     return {};
@@ -85,7 +90,7 @@ std::string ApiKeys::check(const std::string* authorization, Access access) cons
     if (equal) admin = admin || keys_[i].admin;
   }
   if (found == keys_.size()) refuse(401, "Invalid API key", "invalid_api_key");
-  if (access == Access::kAdmin && !admin) refuse(403, admin_needed, "admin_key_required");
+  if (access != Access::kUser && !admin) refuse(403, admin_needed, "admin_key_required");
   return concat("key-", found);
 }
 

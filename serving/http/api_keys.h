@@ -10,14 +10,16 @@
 
 namespace trireme {
 
-// What a route asks for. Whatever has no route asks for kUser.
-enum class Access { kOpen, kUser, kAdmin };
+// What a route asks for. Whatever has no route asks for kUser. kMetrics: an admin's key, where the server has keys and
+// does not open its metrics to all.
+enum class Access { kOpen, kUser, kAdmin, kMetrics };
 
 class ApiKeys {
  public:
   // An admin's key is a user's as well. Without any key everyone is a user and nobody an admin.
   ApiKeys() = default;
-  ApiKeys(const std::vector<std::string>& user_keys, const std::vector<std::string>& admin_keys);
+  ApiKeys(const std::vector<std::string>& user_keys, const std::vector<std::string>& admin_keys,
+          bool open_metrics = false);
 
   bool empty() const { return keys_.empty(); }
   // authorization: the header's value, "Bearer KEY"; nullptr: there is none. ApiError 401 or 403. Returns a
@@ -32,6 +34,7 @@ class ApiKeys {
   };
   static Digest digest(std::string_view key);
   std::vector<Key> keys_;
+  bool open_metrics_ = false;
 };
 
 // The keys of a file: one a line, without the spaces around it; empty lines and those that begin with # are none.

@@ -140,12 +140,12 @@ std::string Connection::head_of(Exchange& exchange, int status, const std::strin
 Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpReply& whole) {
   if (state_->draining) exchange.keep = false;
   std::string bytes = head_of(exchange, whole.status, whole.content_type, whole.headers,
-                              concat("Content-Length: ", whole.body.size(), "\r\n"));
+                              concat("Content-Length: ", whole.content().size(), "\r\n"));
   const bool has_body = exchange.request.head.method != "HEAD";
-  const bool by_itself = has_body && whole.body.size() > kCopied;
-  if (has_body && !by_itself) bytes += whole.body;
+  const bool by_itself = has_body && whole.content().size() > kCopied;
+  if (has_body && !by_itself) bytes += whole.content();
   bool written = co_await write(bytes);
-  if (written && by_itself) written = co_await write(whole.body);
+  if (written && by_itself) written = co_await write(whole.content());
   co_return written&& exchange.keep;
 }
 

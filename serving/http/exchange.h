@@ -47,8 +47,13 @@ struct HttpRequest {
 struct HttpReply {
   int status = 200;
   std::string body = {};
+  // In the place of `body`: one document for all, however many connections are slow to take it.
+  std::shared_ptr<const std::string> document = {};
   std::string content_type = "application/json";
   Headers headers = {};
+  std::shared_ptr<const void> held = {};  // budget that `body` takes until it is sent
+
+  const std::string& content() const { return document != nullptr ? *document : body; }
 };
 
 // The reply to an error: its body and the headers that go with the status.

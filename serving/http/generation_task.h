@@ -17,12 +17,13 @@
 
 namespace trireme {
 
-// What is held of answers, in bytes, roughly: tokens that a client has not taken yet, and answers that are told whole.
+// Approximate bytes buffered for responses: unread tokens of a stream, or a body that is sent whole, until it is sent.
 struct AnswerLimits {
   int64_t unread = int64_t{4} << 20;   // of a request: it is cancelled
   int64_t whole = int64_t{64} << 20;   // of a request: it ends with an error
   int64_t always = int64_t{64} << 10;  // of a request: what is above is of the budget of all
   int64_t all = int64_t{512} << 20;
+  int64_t of_a_key = int64_t{256} << 20;  // of all; without keys a request may use all
 };
 
 // For those who count: the request's n, and its max_tokens; 0: as many as there is room for.

@@ -11,6 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostMentioned = 1000;
+constexpr int64_t kMaxDetokenized = 1 << 17;  // ids, where max_model_len is less
 
 HttpReply text_reply(std::string body, const char* type) {
   return {.body = std::move(body), .content_type = type};
@@ -61,7 +62,7 @@ Service::Service(Replicas& engines, const Tokenizer& tokenizer, const ChatTempla
       ids_(config_.models, config_.weights != nullptr ? config_.adapters : 0,
            [weights = config_.weights](int32_t slot) { weights->forget_adapter(slot); }),
       admission_(config_.admission),
-      all_answers_(std::make_shared<ByteBudget>(config_.answers.all)),
+      answers_(config_.answers.all, config_.answers.of_a_key),
       compiler_(std::make_shared<TokenTrie>(tokenizer,
                                             std::max(config_.model_ids, tokenizer.vocab_size())),
                 config_.grammars) {
@@ -127,10 +128,10 @@ Routes Service::routes() {
     JsonWriter(body).begin_object().key("version").string(config_.version).end_object();
     return HttpAnswer{{.body = std::move(body)}};
   });
-  get("/openapi.json", Access::kUser, [document = openapi_document(config_.version)](HttpRequest&) {
-    return HttpAnswer{{.body = document}};
-  });
-  get("/metrics", Access::kUser, [this](HttpRequest&) {
+  get("/openapi.json", Access::kUser,
+      [document = std::make_shared<const std::string>(openapi_document(config_.version))](
+          HttpRequest&) { return HttpAnswer{{.document = document}}; });
+  get("/metrics", Access::kMetrics, [this](HttpRequest&) {
     return HttpAnswer{text_reply(metrics_text(), "text/plain; version=0.0.4; charset=utf-8")};
   });
   return routes;
@@ -213,18 +214,50 @@ HttpAnswer Service::tokenize(HttpRequest& http) {
   const std::vector<int32_t> tokens =
       request.variables != nullptr ? encode_chat(*request.variables, request.add_special)
                                    : encode_prompt({.text = request.prompt}, request.add_special);
-  std::vector<std::string> strings;
+  const std::function<std::string(int32_t)> spelling = [this](int32_t token) {
+    return valid_utf8(tokenizer_.token(token));
+  };
+  const auto held = held_for(http);
+  constexpr int64_t kBytesOfId = 8;  // with its comma
+  int64_t bytes = kBytesOfId * std::ssize(tokens);
   if (request.token_strings)
-    for (const int32_t token : tokens) strings.push_back(valid_utf8(tokenizer_.token(token)));
-  return {{.body = tokenize_body(tokens, config_.max_model_len,
-                                 request.token_strings ? &strings : nullptr)}};
+    for (const int32_t token : tokens) bytes += std::ssize(spelling(token)) + 3;  // "",
+  const auto hold = [&](int64_t so_many) {
+    if (!held->set(so_many)) throw size_error(*held, "send less text at a time", "prompt");
+  };
+  hold(bytes);
+  std::string body =
+      tokenize_body(tokens, config_.max_model_len, request.token_strings ? spelling : nullptr);
+  body.shrink_to_fit();
+  hold(std::ssize(body));
+  return {{.body = std::move(body), .held = held}};
 }
 
 HttpAnswer Service::detokenize(HttpRequest& http) {
   const DetokenizeRequest request = parse_detokenize(http.body, config_.requests);
   mention_unknown(request.unknown);
   if (!request.model.empty()) (void)find_model(request.model);
-  return {{.body = detokenize_body(valid_utf8(tokenizer_.decode(request.tokens)))}};
+  const int64_t most = std::max(config_.max_model_len, kMaxDetokenized);
+  if (std::ssize(request.tokens) > most)
+    fail_field("tokens", "tokens has ", request.tokens.size(), " entries, at most ", most,
+               " are allowed");
+  // A token of a few bytes may stand for hundreds: counted before the text is made.
+  int64_t bytes = 0;
+  for (const int32_t token : request.tokens) bytes += std::ssize(tokenizer_.token(token));
+  const auto held = held_for(http);
+  const auto hold = [&](int64_t so_many) {
+    if (!held->set(so_many)) throw size_error(*held, "send fewer tokens at a time", "tokens");
+  };
+  hold(bytes);
+  std::string body = detokenize_body(valid_utf8(tokenizer_.decode(request.tokens)));
+  body.shrink_to_fit();
+  hold(std::ssize(body));
+  return {{.body = std::move(body), .held = held}};
+}
+
+std::shared_ptr<HeldBytes> Service::held_for(const HttpRequest& request) {
+  const AnswerLimits& limits = config_.answers;
+  return std::make_shared<HeldBytes>(limits.whole, limits.always, answers_.of(request.tenant));
 }
 
 }  // namespace trireme

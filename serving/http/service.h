@@ -63,6 +63,7 @@ class Service {
   HttpAnswer embeddings(HttpRequest& request);
   HttpAnswer tokenize(HttpRequest& request);
   HttpAnswer detokenize(HttpRequest& request);
+  std::shared_ptr<HeldBytes> held_for(const HttpRequest& request);
   HttpAnswer model(const HttpRequest& request) const;
   HttpAnswer ready() const;
   void add_generating_route(Routes& routes, const char* path,
@@ -100,7 +101,7 @@ class Service {
   ServedIds ids_;
   std::unique_ptr<ConversationWriter> writer_;
   Admission admission_;
-  std::shared_ptr<ByteBudget> all_answers_;
+  TenantBudgets answers_;
   GrammarCompiler compiler_;
   std::unique_ptr<WeightReload> reload_;  // where weights can be replaced
   std::mutex mutex_;                      // of those below

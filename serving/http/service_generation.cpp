@@ -67,7 +67,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                          .max_tokens = tokens_to_generate(request, std::ssize(prompt)),
                          .priority = static_cast<int>(request.priority),
                          .salt = salt_of(model, http.tenant, request.cache_salt),
-                         .draw = sequences.size() * n,
+                         .draw = draw_of(sequences.size(), 0),
                          .adapter = model.card.adapter});
   const bool stream = form.stream;
   ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
@@ -83,7 +83,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                       .place = std::move(place),
                       .arrival = http.arrival,
                       .limits = config_.answers,
-                      .all_answers = all_answers_,
+                      .all_answers = answers_.of(http.tenant),
                       .grammar = grammar_of(request.constraint),
                       .grammar_param = request.constraint.param,
                       .compiler = &compiler_,
@@ -110,7 +110,7 @@ std::unique_ptr<PendingReply> Service::search_beams(const GenerationRequest& req
                      .asked = work.asked,
                      .place = std::move(work.place),
                      .arrival = work.arrival,
-                     .held = HeldBytes(work.limits.whole, work.limits.always, all_answers_),
+                     .held = HeldBytes(work.limits.whole, work.limits.always, work.all_answers),
                      .lease = std::move(work.lease)};
   return std::make_unique<BeamTask>(engines_, metrics_, std::move(beam_work));
 }
@@ -128,7 +128,7 @@ HttpAnswer Service::completions(HttpRequest& http) {
   std::vector<std::vector<int32_t>> prompts;
   prompts.reserve(request.prompts.size());
   for (const Prompt& prompt : request.prompts)
-    prompts.push_back(encode_prompt(prompt, request.add_special, config_.max_model_len - 1));
+    prompts.push_back(encode_prompt(prompt, request.add_special, config_.max_model_len));
   return generate(http, request, form_of(request), std::move(prompts), std::move(place));
 }
 
@@ -200,7 +200,7 @@ HttpAnswer Service::embeddings(HttpRequest& http) {
                      .dimensions = static_cast<size_t>(told),
                      .base64 = request.base64,
                      .at_a_time = std::min(request.inputs.size(), most),
-                     .held = HeldBytes(limits.whole, limits.always, all_answers_),
+                     .held = HeldBytes(limits.whole, limits.always, answers_.of(http.tenant)),
                      .lease = model.lease};
   if (!work.held.set(embeddings_bytes(std::ssize(request.inputs), told, request.base64)))
     throw size_error(work.held, "ask for fewer texts or dimensions at once, or for base64",

@@ -20,8 +20,9 @@ const char* type_of(std::string_view name) {
 
 void add_page(Routes& routes) {
   for (const PageFile& file : kPageFiles) {
-    const auto answer = [&file](HttpRequest&) {
-      return HttpAnswer{{.body = std::string(file.text),
+    const auto text = std::make_shared<const std::string>(file.text);
+    const auto answer = [text, &file](HttpRequest&) {
+      return HttpAnswer{{.document = text,
                          .content_type = type_of(file.name),
                          .headers = {{"Content-Security-Policy", kPolicy},
                                      {"X-Content-Type-Options", "nosniff"},

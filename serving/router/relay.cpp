@@ -80,7 +80,8 @@ Relay::Relay(RelayState& state, HttpRequest request, std::vector<uint64_t> block
     : state_(state),
       request_(std::move(request)),
       blocks_(std::move(blocks)),
-      held_(state.limits.answers.whole, state.limits.answers.always, state.all_answers),
+      held_(state.limits.answers.whole, state.limits.answers.always,
+            state.all_answers->of(request_.tenant)),
       room_(state.executor) {}
 
 // --- from the thread that serves the client ---------------------------------------------------------------

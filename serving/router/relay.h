@@ -36,7 +36,7 @@ class Relay;
 struct RelayState {
   boost::asio::any_io_executor executor;
   RelayLimits limits;
-  std::shared_ptr<ByteBudget> all_answers;
+  std::shared_ptr<TenantBudgets> all_answers;
   ServerChoice& choice;
   RouterMetrics& metrics;
   std::vector<std::unique_ptr<ClientPool>> pools;  // of each server

@@ -13,6 +13,7 @@
 
 #include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
+#include "serving/api/field.h"
 #include "serving/api/json_writer.h"
 #include "serving/router/forwarding.h"
 #include "serving/router/relay.h"
@@ -29,6 +30,12 @@ std::vector<std::string> urls_of(const std::vector<ServerAddress>& servers) {
   out.reserve(servers.size());
   for (const ServerAddress& server : servers) out.push_back(server.url());
   return out;
+}
+
+[[noreturn]] void fail_not_relayed(const RequestHead& head) {
+  throw ApiError(404,
+                 concat(head.path.substr(0, 200), " is not relayed: ask each server for it itself"),
+                 "", "not_found");
 }
 
 HttpReply status_reply(const char* status) {
@@ -75,7 +82,8 @@ Router::Impl::Impl(RouterConfig its_config)
       metrics(urls_of(config.servers)),
       state_{.executor = {},
              .limits = {.silence = config.silence, .answers = config.answers},
-             .all_answers = std::make_shared<ByteBudget>(config.answers.all),
+             .all_answers =
+                 std::make_shared<TenantBudgets>(config.answers.all, config.answers.of_a_key),
              .choice = choice,
              .metrics = metrics,
              .pools = {},
@@ -207,11 +215,18 @@ Routes Router::routes() {
     impl_->check_open();
     return HttpAnswer{status_reply("ready")};
   });
-  own("/metrics", Access::kUser, [this] {
+  own("/metrics", Access::kMetrics, [this] {
     return HttpAnswer{{.body = impl_->metrics.text(impl_->choice),
                        .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
   });
-  // What a server's own administrator asks for (its metrics, its weights) is not for whichever server comes next.
+  // What a server's own administrator asks for (its metrics, its weights, its adapters) is not for whichever server comes
+  // next.
+  for (const Endpoint endpoint : {Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter})
+    routes.add(
+        {.method = "POST",
+         .path = path_of(endpoint),
+         .handle = [](HttpRequest& request) -> HttpAnswer { fail_not_relayed(request.head); },
+         .admit = [](const RequestHead& head, const std::string&) { fail_not_relayed(head); }});
   for (const auto& [method, path] : {std::pair{"POST", "/v1/*"},
                                      {"GET", "/v1/*"},
                                      {"POST", "/tokenize"},

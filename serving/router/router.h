@@ -19,9 +19,10 @@ namespace trireme {
 
 // What is held of servers' answers that are not streamed, and of a stream's event until it is whole, in bytes.
 struct RelayedAnswerLimits {
-  int64_t whole = int64_t{64} << 20;   // of a request
-  int64_t always = int64_t{64} << 10;  // of a request: what is above is of the budget of all
-  int64_t all = int64_t{512} << 20;    // 503
+  int64_t whole = int64_t{64} << 20;      // of a request
+  int64_t always = int64_t{64} << 10;     // of a request: what is above is of the budget of all
+  int64_t all = int64_t{512} << 20;       // 503
+  int64_t of_a_key = int64_t{256} << 20;  // of all; without keys a request may use all
 };
 
 struct RouterConfig {

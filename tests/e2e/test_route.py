@@ -184,9 +184,10 @@ class Route(RouteTest):
 
     def test_heads_are_written_anew(self):
         server = self.fake([0.01])
-        router = self.route(server.url, arguments=("--api-key", "key"), key="key")
+        router = self.route(server.url, arguments=("--api-key", "key", "--admin-api-key", "admin"), key="admin")
         self.assertEqual(self.ask("POST", "/v1/completions", {})[0], 401)
         self.assertEqual(self.ask("GET", "/metrics")[0], 401)
+        self.assertEqual(self.ask("GET", "/metrics", key="key")[0], 403)
         body = b'{"prompt": "x"}'
         with socket.create_connection(("127.0.0.1", self.port)) as raw:
             raw.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: outside\r\nAuthorization: Bearer key\r\nX-Request-Id: mine\r\n"
@@ -208,7 +209,7 @@ class Route(RouteTest):
         connection.endheaders()
         self.assertEqual(connection.getresponse().status, 413)
         self.assertEqual(len(server.requests), 1)
-        for path in ("/reset_prefix_cache", "/admin/weights", "/"):
+        for path in ("/reset_prefix_cache", "/admin/weights", "/", "/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
             self.assertIn(self.ask("POST", path, {}, key="key")[0], (404, 405), path)
         self.stop(router)
 

@@ -276,11 +276,14 @@ class Server(served_run.ServerTest):
         self.stop(server)
 
     def test_keys(self):
-        server = self.serve("--api-key", "one", "--api-key", "two")
+        server = self.serve("--api-key", "one", "--api-key", "two", "--admin-api-key", "admin")
         for key, status in ((None, 401), ("tree", 401), ("one", 200), ("two", 200)):
             self.assertEqual(self.ask("GET", "/v1/models", key=key)[0], status, key)
         self.assertEqual(self.ask("GET", "/health")[0], 200)
-        self.assertEqual(self.ask("GET", "/metrics")[0], 401)
+        self.assertEqual([self.ask("GET", "/metrics", key=key)[0] for key in (None, "one", "admin")], [401, 403, 200])
+        self.stop(server)
+        server = self.serve("--api-key", "one", "--metrics-access", "open")
+        self.assertEqual([self.ask("GET", path)[0] for path in ("/metrics", "/v1/models")], [200, 401])
         self.stop(server)
 
     def test_metrics_count_exactly(self):

@@ -115,7 +115,7 @@ class HostileTest(harness.unittest.TestCase):
     """A group of drills on one server, started with `arguments`, on a model that differs from the tiny one by `model`."""
     arguments = ()
     model = {}
-    key = None
+    key = admin_key = None
 
     @classmethod
     def setUpClass(cls):
@@ -231,7 +231,8 @@ class HostileTest(harness.unittest.TestCase):
         return body["choices"]
 
     def metric(self, name):
-        headers = [f"Authorization: Bearer {self.key}"] if self.key else []
+        key = self.admin_key or self.key
+        headers = [f"Authorization: Bearer {key}"] if key else []
         _, text = self.ask(request("GET", "/metrics", None, *headers))
         value = re.search(rf"(?m)^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text.decode())
         self.assertTrue(value, name)

@@ -17,7 +17,7 @@ def bearer(key):
 
 class Access(hostile_server.HostileTest):
     arguments = ("--api-key-file", "keys", "--admin-api-key-file", "admin-keys", "--max-num-seqs", 8)
-    key = "user one"
+    key, admin_key = "user one", "admin"
 
     @classmethod
     def start_server(cls, *arguments):
@@ -52,6 +52,10 @@ class Access(hostile_server.HostileTest):
             thread.join()
         print(f"{len(statuses) / (time.monotonic() - began):.0f} guesses/s")
         self.assertEqual((len(statuses), set(statuses)), (GUESSES, {401}))
+        log = (self.folder / "log.txt").read_text()
+        self.assertIn("to /v1/models with 401 invalid_api_key", log)
+        self.assertNotRegex(log, r"user-\d-\d|user one")
+        self.assertLess(log.count("refused a request"), 100)
 
     def test_30_keys_where_they_do_not_belong(self):
         for lines in ((), ("Authorization: Basic user one",), ("Authorization: user one",), ("Authorization: Bearer",),
@@ -76,6 +80,8 @@ class Access(hostile_server.HostileTest):
         def status(key):
             return self.ask(request("POST", "/reset_prefix_cache", None, bearer(key)))[0]
         self.assertEqual([status("user-two"), status("wrong"), status("admin")], [403, 401, 200])
+        metrics = [self.ask(request("GET", "/metrics", None, bearer(key)))[0] for key in ("user-two", "wrong", "admin")]
+        self.assertEqual(metrics, [403, 401, 200])
         self.assertEqual(self.ask(request("GET", "/v1/models", None, bearer("admin")))[0], 200)
 
     def test_prefixes_are_a_tenants_own(self):

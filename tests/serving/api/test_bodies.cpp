@@ -84,10 +84,10 @@ TEST(Bodies, ListModels) {
 
 TEST(Bodies, TellTokens) {
   const std::vector<int32_t> tokens = {1, 2};
-  EXPECT_EQ(tokenize_body(tokens, 9, nullptr),
+  EXPECT_EQ(tokenize_body(tokens, 9, {}),
             R"({"count":2,"max_model_len":9,"tokens":[1,2],"token_strs":null})");
-  const std::vector<std::string> strings = {"a", "b"};
-  EXPECT_EQ(tokenize_body(tokens, 9, &strings),
+  const auto spelling = [](int32_t token) { return token == 1 ? "a" : "b"; };
+  EXPECT_EQ(tokenize_body(tokens, 9, spelling),
             R"({"count":2,"max_model_len":9,"tokens":[1,2],"token_strs":["a","b"]})");
   EXPECT_EQ(detokenize_body("x"), R"({"prompt":"x"})");
 }

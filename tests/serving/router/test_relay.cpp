@@ -116,6 +116,16 @@ TEST(Relay, HoldsOnlySoMuchOfAllAnswers) {
   EXPECT_TRUE(eventually(is_passed_on));
 }
 
+// Which server would change its adapters is nobody's choice.
+TEST(Relay, LeavesAdministrationToTheServersThemselves) {
+  const OneServer one({});
+  for (const char* path : {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"}) {
+    const Response r = one.ask(path);
+    EXPECT_EQ(r.status, 404) << path;
+    EXPECT_NE(r.body.find("is not relayed"), std::string::npos) << r.body;
+  }
+}
+
 TEST(Relay, HoldsOnlySoMuchOfAnAnswer) {
   const OneServer one({.whole = 100'000, .always = 20'000, .all = 400'000});
   for (const char* path : {"/v1/bytes/150000", "/v1/event/150000"}) {
