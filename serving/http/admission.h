@@ -1,9 +1,11 @@
 // How much work a server takes: decided before a prompt is tokenized, so that a refusal costs nothing.
 //
-// Sequences that were admitted and have not ended are at most `running` + `waiting`, and the tokens of prompts
-// among them that have not been computed at most waiting_tokens (one request is always taken, however long).
-// Where there are several tenants, one may have three quarters of the waiting places. A tenant that is over its
-// share gets 429, everyone else 503.
+// Sequences that were admitted and have not ended are at most `running` + `waiting`, and the tokens
+// of prompts among them that have not been computed at most waiting_tokens (one request is always
+// taken, however long). Where there are several tenants (API keys), those that have sequences here
+// share the places evenly, and a tenant alone leaves half of them, but never a place to run, to one
+// that may come. A tenant above its share keeps what it has and gets 429 until it is below; one
+// without sequences is refused only where all places are taken. Everyone else gets 503.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +22,10 @@ struct AdmissionLimits {
   int64_t waiting_tokens = INT64_MAX;
   bool several_tenants = false;
 
-  // Sequences that a tenant may have here, and so what a request may ask for: more would be refused for ever.
-  int64_t of_a_tenant() const { return running + (several_tenants ? waiting * 3 / 4 : waiting); }
+  // Share of one of `active` tenants.
+  int64_t share(int64_t active) const;
+  // Sequences that a request may ask for: more would be refused for ever.
+  int64_t of_a_tenant() const { return share(1); }
 };
 
 class Admission {
@@ -60,12 +64,16 @@ class Admission {
 
  private:
   void check_locked(const std::string& tenant, int64_t sequences, int64_t tokens) const;
+  bool is_over(const std::string& tenant, int64_t sequences, int64_t tokens) const;
   void change(const std::string& tenant, int64_t sequences, int64_t tokens);
 
   AdmissionLimits limits_;
   mutable std::mutex mutex_;  // of all below
   int64_t sequences_ = 0, tokens_ = 0;
-  std::map<std::string, int64_t> of_tenant_;
+  struct Held {
+    int64_t sequences = 0, tokens = 0;
+  };
+  std::map<std::string, Held> of_tenant_;
   std::string closed_code_, closed_message_;
 };
 

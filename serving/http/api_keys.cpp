@@ -91,7 +91,7 @@ std::string ApiKeys::check(const std::string* authorization, Access access) cons
   }
   if (found == keys_.size()) refuse(401, "Invalid API key", "invalid_api_key");
   if (access != Access::kUser && !admin) refuse(403, admin_needed, "admin_key_required");
-  return concat("key-", found);
+  return keys_.size() == 1 ? "" : concat("key-", found);
 }
 
 }  // namespace trireme

@@ -22,8 +22,9 @@ class ApiKeys {
           bool open_metrics = false);
 
   bool empty() const { return keys_.empty(); }
-  // authorization: the header's value, "Bearer KEY"; nullptr: there is none. ApiError 401 or 403. Returns a
-  // name for the key, "" without keys: equal for equal keys, and nothing can be learnt of the key from it.
+  // authorization: the header's value, "Bearer KEY"; nullptr: there is none. ApiError 401 or 403.
+  // Returns a name for the key, "" where there are not several: equal for equal keys, and nothing
+  // can be learnt of the key from it.
   std::string check(const std::string* authorization, Access access) const;
 
  private:

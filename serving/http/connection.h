@@ -97,7 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Awaitable<bool> work(Exchange& exchange, const std::shared_ptr<Job>& job);
   Awaitable<bool> reply(Exchange& exchange, const HttpReply& whole);
   Awaitable<bool> stream(Exchange& exchange, const std::shared_ptr<PendingReply>& pending);
-  Awaitable<void> lend(std::shared_ptr<Lent> lent, Clock::time_point end);
+  Awaitable<void> lend(std::string tenant, std::shared_ptr<Lent> lent, Clock::time_point end);
   std::string head_of(Exchange& exchange, int status, const std::string& type,
                       const Headers& headers, const std::string& framing) const;
 

@@ -100,15 +100,16 @@ Connection::Awaitable<bool> Connection::work(Exchange& exchange, const std::shar
     exchange.refusal = error;
     co_return true;
   }
-  const auto ticket = state_->workers.push(
-      exchange.body_bytes, [job, executor = wake_.get_executor(), weak = weak_from_this()] {
-        job->run();
-        asio::post(executor, [job, weak] {
-          job->done = true;
-          if (const auto self = weak.lock()) self->notify();
-        });
-      });
-  if (ticket == 0) {
+  const auto ticket =
+      state_->workers.push(exchange.request.tenant, exchange.body_bytes,
+                           [job, executor = wake_.get_executor(), weak = weak_from_this()] {
+                             job->run();
+                             asio::post(executor, [job, weak] {
+                               job->done = true;
+                               if (const auto self = weak.lock()) self->notify();
+                             });
+                           });
+  if (!ticket) {
     exchange.refusal.emplace(503, "too many requests wait to be read", "", "server_overloaded");
     exchange.refusal->retry_after(1000);
     co_return true;
@@ -151,16 +152,17 @@ Connection::Awaitable<bool> Connection::reply(Exchange& exchange, const HttpRepl
 
 // Until a worker has done what the answer wants done, until then, or until the peer has left. Where too many wait for the
 // workers it is done here.
-Connection::Awaitable<void> Connection::lend(std::shared_ptr<Lent> lent, Clock::time_point end) {
-  const auto ticket =
-      state_->workers.push(0, [lent, executor = wake_.get_executor(), weak = weak_from_this()] {
+Connection::Awaitable<void> Connection::lend(std::string tenant, std::shared_ptr<Lent> lent,
+                                             Clock::time_point end) {
+  const auto ticket = state_->workers.push(
+      tenant, 0, [lent, executor = wake_.get_executor(), weak = weak_from_this()] {
         lent->run();
         asio::post(executor, [lent, weak] {
           lent->done = true;
           if (const auto self = weak.lock()) self->notify();
         });
       });
-  if (ticket == 0) {
+  if (!ticket) {
     lent->run();
     lent->done = true;
   }
@@ -192,7 +194,7 @@ Connection::Awaitable<bool> Connection::stream(Exchange& exchange,
     PendingReply::Part part = part_of(*pending, id, begun, [&] { return pending->take(); });
     if (part.work) {
       const auto lent = std::make_shared<Lent>(pending, std::move(part.work));
-      co_await lend(lent, end);
+      co_await lend(exchange.request.tenant, lent, end);
       if (!lent->done && has_left()) co_return false;
       if (!lent->done) co_return co_await reply(exchange, reply_of(deadline_error()));
       if (lent->thrown == nullptr) continue;

@@ -119,5 +119,76 @@ TEST(Workers, KeepNobodyBeyondItsTime) {
   EXPECT_EQ(one.begun, 2);
 }
 
+// Jobs of a queue with these threads, the first of which all wait.
+class HeldQueue {
+ public:
+  HeldQueue(int threads, const WorkLimits& limits) : queue(threads, limits) {
+    gate.hold();
+    for (int i = 0; i < threads; ++i) push("", 0, "");
+    EXPECT_TRUE(eventually([&] { return begun == threads && queue.waiting() == 0; }));
+  }
+  ~HeldQueue() { gate.release(); }
+  bool push(const std::string& tenant, int64_t bytes, const std::string& name) {
+    return static_cast<bool>(queue.push(tenant, bytes, [this, name] {
+      ++begun;
+      gate.pass();
+      const std::lock_guard lock(mutex);
+      order += name;
+    }));
+  }
+  std::string ran(size_t jobs) {
+    gate.release();
+    EXPECT_TRUE(eventually([&] {
+      const std::lock_guard lock(mutex);
+      return order.size() == jobs;
+    }));
+    return order;
+  }
+
+  Gate gate;
+  std::atomic<int> begun{0};
+  std::mutex mutex;
+  std::string order;
+  WorkQueue queue;
+};
+
+TEST(Workers, ServeKeysInTurn) {
+  HeldQueue held(1, {});
+  for (const char* name : {"1", "2", "3", "4"}) EXPECT_TRUE(held.push("a", 10, name));
+  EXPECT_TRUE(held.push("b", 10, "x"));
+  EXPECT_TRUE(held.push("c", 10, "y"));
+  EXPECT_EQ(held.ran(6), "1xy234");
+}
+
+TEST(Workers, LeaveKeysTheirShare) {
+  HeldQueue held(1, {.jobs = 8, .bytes = 100});
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(held.push("a", 10, "a"));
+  EXPECT_FALSE(held.push("a", 1, "-"));  // four of eight
+  EXPECT_TRUE(held.push("b", 50, "b"));
+  EXPECT_FALSE(held.push("b", 1, "-"));  // fifty of a hundred
+  EXPECT_TRUE(held.push("c", 10, "c"));  // the first of a key, while there is room
+  EXPECT_FALSE(held.push("d", 10, "-"));
+  EXPECT_EQ(held.ran(6), "abcaaa");
+}
+
+// A server without keys as well: what is small is read while a large body is.
+TEST(Workers, ReadLargeBodiesOnAllThreadsButOne) {
+  Gate gate;
+  gate.hold();
+  std::atomic<int> large{0};
+  HeldQueue held(2, {.large = 100});
+  for (int i = 0; i < 3; ++i)
+    held.queue.push("", 101, [&] {
+      ++large;
+      gate.pass();
+    });
+  held.push("", 100, "s");
+  EXPECT_EQ(held.ran(1), "s");
+  EXPECT_TRUE(eventually([&] { return large == 1; }));
+  EXPECT_EQ(held.queue.waiting(), 2);
+  gate.release();
+  EXPECT_TRUE(eventually([&] { return large == 3; }));
+}
+
 }  // namespace
 }  // namespace trireme::test_workers
