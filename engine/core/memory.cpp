@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "engine/core/device_memory.h"
+#include "engine/core/out_of_memory.h"
 
 namespace trireme {
 namespace {
@@ -42,9 +43,9 @@ int64_t resident_anonymous_bytes() {
 namespace {
 
 [[noreturn]] void fail_allocation(const std::string& name, int64_t bytes, const char* reason) {
-  throw Error(concat("cannot allocate ", bytes, " bytes for ", name, " (", reason,
-                     "); this process holds ", allocated_bytes(),
-                     " bytes; use a smaller batch, sequence or model, or more ranks"));
+  throw OutOfMemory(concat("cannot allocate ", bytes, " bytes for ", name, " (", reason,
+                           "); this process holds ", allocated_bytes(),
+                           " bytes; use a smaller batch, sequence or model, or more ranks"));
 }
 
 }  // namespace

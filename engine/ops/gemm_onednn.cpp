@@ -4,6 +4,7 @@
 // milliseconds when it has to generate code, so each distinct product is made once and kept,
 // together with its memory descriptors; a repeated call sets pointers and runs.
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <bit>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <unordered_map>
 
 #include "engine/core/limit_isa.h"
+#include "engine/core/out_of_memory.h"
 #include "engine/ops/gemm.h"
 #include "engine/ops/gemm_problem.h"
 #include "engine/ops/instruction_set.h"
@@ -91,8 +93,23 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProb
   return dnnl::matmul::primitive_desc(desc, attributes, engine);
 }
 
+// The library's code generator ends the process where it gets no memory for code.
+void check_room_for_code() {
+  constexpr size_t kCode = size_t{16} << 20;  // a few times what one product takes
+  void* room = mmap(nullptr, kCode, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw OutOfMemory("gemm: no memory for the code of a oneDNN product");
+  munmap(room, kCode);
+}
+
+[[noreturn]] void fail_product(const dnnl::error& error, const std::string& what) {
+  const std::string message = concat("gemm: oneDNN ", what, ": ", error.what());
+  if (error.status == dnnl_out_of_memory) throw OutOfMemory(message);
+  throw Error(message);
+}
+
 Product make_product(const dnnl::engine& engine, const GemmProblem& g,
                      const memory::desc& weights) {
+  check_room_for_code();
   try {
     const auto made = describe(engine, g, weights);
     Product out;
@@ -112,8 +129,8 @@ Product make_product(const dnnl::engine& engine, const GemmProblem& g,
     out.scratch_bytes = static_cast<int64_t>(made.scratchpad_desc().get_size());
     return out;
   } catch (const dnnl::error& e) {
-    throw Error(concat("gemm: oneDNN refuses ", g.in, " (", g.m, ", ", g.k, ") x (", g.k, ", ", g.n,
-                       ") -> ", g.out, ": ", e.what()));
+    fail_product(
+        e, concat("refuses ", g.in, " (", g.m, ", ", g.k, ") x (", g.k, ", ", g.n, ") -> ", g.out));
   }
 }
 
@@ -152,8 +169,7 @@ void execute(Ctx& ctx, Product& product, const GemmProblem& g, const GemmPointer
     product.primitive.execute(ctx.gemm->impl->stream, product.arguments);
     ctx.gemm->impl->stream.wait();
   } catch (const dnnl::error& e) {
-    throw Error(concat("gemm: oneDNN failed on (", g.m, ", ", g.k, ") x (", g.k, ", ", g.n,
-                       "): ", e.what()));
+    fail_product(e, concat("failed on (", g.m, ", ", g.k, ") x (", g.k, ", ", g.n, ")"));
   }
 }
 
