@@ -2,13 +2,30 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <random>
 
 #include "engine/core/error.h"
+#include "engine/core/out_of_memory.h"
 #include "engine/core/thread_name.h"
 
 namespace trireme {
 namespace {
+
+// Of masks, in nodes of a vocabulary's trie: half a millisecond or so. Others wait for no more of
+// them in a step.
+constexpr int64_t kMaskWorkOfAStep = int64_t{1} << 16;
+
+bool is_out_of_memory(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const OutOfMemory*>(&error) != nullptr;
+}
+
+const char* error_of(const Progress& progress) {
+  if (progress.lacks_memory) return kNoGrammarMemory;
+  const bool forbidden = !progress.tokens.empty() && progress.tokens.back().id == kNothingLeft;
+  return progress.nothing_left || forbidden ? kAllForbidden : "the model's output is not finite";
+}
 
 uint64_t random_secret() {
   std::random_device device;
@@ -27,12 +44,22 @@ Engine::Engine(std::unique_ptr<StepExecutor> executor, const BatchingConfig& con
     : executor_(std::move(executor)),
       pool_(blocks, block_tokens, random_secret()),
       scheduler_(config, pool_, std::move(drafter)),
-      on_step_(std::move(on_step)) {
+      on_step_(std::move(on_step)),
+      pace_(std::make_shared<MaskPace>([this] {
+        {
+          const std::lock_guard lock(mutex_);
+          masks_came_ = true;
+        }
+        wake_.notify_one();
+      })) {
   publish_counts();
   thread_ = std::thread([this] { loop(); });
 }
 
-Engine::~Engine() { stop(); }
+Engine::~Engine() {
+  stop();
+  pace_->close();
+}
 
 void Engine::stop() {
   {
@@ -46,6 +73,7 @@ void Engine::stop() {
 SequenceId Engine::add(SequenceRequest request, SequenceListener listener) {
   const SequenceId id = next_id_++;
   std::vector<Incoming> incoming(1);
+  request.pace = pace_;
   incoming[0].hold = know(request.hold);
   incoming[0].sequence = std::make_shared<Sequence>(std::move(request));
   incoming[0].id = id;
@@ -68,6 +96,7 @@ std::vector<SequenceId> Engine::add_siblings(
   for (size_t i = 0; i < n; ++i) {
     SequenceRequest one = request;
     one.draw += i;
+    one.pace = pace_;
     if (i > 0) {
       one.sibling = incoming[0].sequence;
       one.choice = of_others;
@@ -194,11 +223,7 @@ void Engine::loop() {
   while (take_incoming()) {
     change_if_due();
     if (!failure().empty() || scheduler_.idle()) continue;
-    try {
-      step();
-    } catch (const std::exception& e) {
-      end_all(e.what());
-    }
+    run_step();
     change_if_due();  // it may have waited for what ended with this step
   }
   {
@@ -214,8 +239,10 @@ bool Engine::take_incoming() {
   {
     std::unique_lock lock(mutex_);
     const bool rests = scheduler_.idle() || !failure_.empty();
-    if (rests) wake_.wait(lock, [&] { return stop_ || !incoming_.empty(); });
+    if (rests || stalled_)
+      wake_.wait(lock, [&] { return stop_ || !incoming_.empty() || (masks_came_ && !rests); });
     if (stop_) return false;
+    stalled_ = masks_came_ = false;
     incoming.swap(incoming_);
   }
   for (Incoming& one : incoming) accept(one);
@@ -302,12 +329,37 @@ void Engine::change_if_due() {
     change.done->set_value();
 }
 
+void Engine::run_step() {
+  try {
+    step();
+  } catch (const std::bad_alloc&) {
+    end_sequences(kNoMemory);
+  } catch (const std::exception& e) {
+    end_all(e.what());
+  }
+}
+
+// Whether something has come of sequences that waited for masks.
+bool Engine::settle() {
+  std::vector<Progress> all = scheduler_.settle();
+  if (all.empty()) return false;
+  publish_counts();
+  for (Progress& progress : all) tell(progress);
+  return true;
+}
+
 void Engine::step() {
   const auto begin = std::chrono::steady_clock::now();
   auto last = begin;
   StepReport report;
   const double drafted = scheduler_.counts().draft_seconds;
+  pace_->left = kMaskWorkOfAStep;
+  if (settle() && scheduler_.idle()) return;
   const StepPlan plan = scheduler_.next();
+  if (plan.empty() && scheduler_.waits_for_masks()) {
+    stalled_ = !settle();
+    return publish_counts();
+  }
   TRIREME_CHECK(!plan.empty(), "sequences are there, but nothing can be computed");
   report.tokens = std::ssize(plan.tokens);
   report.sequences = std::ssize(plan.sequences);
@@ -322,8 +374,9 @@ void Engine::step() {
     result = executor_->execute(plan);
     failures_ = 0;
   } catch (const std::exception& e) {
-    if (!executor_->survives_failures() || ++failures_ >= kMostFailures) throw;
-    return fail_step(plan, e.what());
+    const bool counts = !is_out_of_memory(e);
+    if (!executor_->survives_failures() || (counts && ++failures_ >= kMostFailures)) throw;
+    return fail_step(plan, counts ? e.what() : concat(kNoMemory, ": ", e.what()));
   }
   report.tell_seconds = executor_->tell_seconds();
   report.execute_seconds = seconds_since(last) - report.tell_seconds;
@@ -362,9 +415,8 @@ void Engine::tell(Progress& progress) {
                       .cached_prompt = progress.sequence->cached_prompt,
                       .begun = progress.sequence->begun,
                       .finish = progress.finish};
-  if (progress.finish == FinishReason::kError)
-    event.error = progress.tokens.back().id == kNothingLeft ? kAllForbidden
-                                                            : "the model's output is not finite";
+  if (progress.finish == FinishReason::kError) event.error = error_of(progress);
+  event.of_engine = progress.lacks_memory;
   event.tokens = std::move(progress.tokens);
   if (!event.tokens.empty() && event.tokens.back().id < 0) event.tokens.pop_back();
   if (!progress.finish) return at->second.listener(std::move(event));

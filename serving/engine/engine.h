@@ -1,8 +1,10 @@
 // The engine of a server: one thread schedules, has steps computed and tells what comes of them; any others
 // hand in sequences and take them back. It sleeps while there is nothing to do.
 //
-// When a step throws, its sequences end with the error and the others go on, where the executor can. With one that cannot,
-// and after kMostFailures such steps one after the other, the engine has failed.
+// When a step throws, its sequences end with the error and the others go on, where the executor
+// can. With one that cannot, and after kMostFailures such steps one after the other, the engine has
+// failed. Steps that lack memory do not count: it comes back as sequences end. What lacks it
+// outside the executor ends all sequences, and the engine goes on.
 #pragma once
 
 #include <atomic>
@@ -70,6 +72,11 @@ inline constexpr const char* kWeightsChange = "the weights of the model are bein
 inline constexpr const char* kAllForbidden =
     "no token may come next: bad_words, min_tokens and what the text must be forbid all of them "
     "together";
+
+// For those whose schema, expression or grammar there is no memory for. May be asked for again.
+inline constexpr const char* kNoGrammarMemory =
+    "the memory for schemas, expressions and grammars in use is taken";
+inline constexpr const char* kNoMemory = "the server has not enough memory";
 
 struct EngineCounts {
   SchedulerCounts scheduler;
@@ -150,6 +157,8 @@ class Engine {
   void release(const WeightsHold* hold);
   void change_if_due();
   void step();
+  void run_step();
+  bool settle();
   void fail_step(const StepPlan& plan, const std::string& why);
   void tell(Progress& progress);
   void end_sequences(const std::string& why);
@@ -167,7 +176,9 @@ class Engine {
   int failures_ = 0;  // steps that have failed since one did not
   std::unordered_map<SequenceId, Running> running_;
   std::unordered_map<const Sequence*, SequenceId> ids_;
-  int32_t adapters_ = 0;          // that sequences have had are below this
+  int32_t adapters_ = 0;  // that sequences have had are below this
+  std::shared_ptr<MaskPace> pace_;
+  bool stalled_ = false;          // nothing can be computed before a mask is there
   std::optional<Change> change_;  // that is due, or waits
   std::vector<Incoming> held_;    // sequences that wait for it
   // Whose sequences have started, by their addresses; true: the weights have changed, and no more may come of it.
@@ -177,6 +188,7 @@ class Engine {
   std::condition_variable wake_;
   std::vector<Incoming> incoming_;
   bool stop_ = false, stopped_ = false;
+  bool masks_came_ = false;  // since the loop last looked
   std::string failure_;
   EngineCounts counts_;
   std::atomic<SequenceId> next_id_{1};

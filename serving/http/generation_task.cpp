@@ -8,6 +8,7 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kGrammarRetryMs = 1000;
 constexpr char kFault[] = "a fault of the server";
 
 int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
@@ -20,6 +21,18 @@ int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
 // What a check inside the program says is for its authors.
 std::string told_to_clients(const std::string& why) {
   return why.find("check failed") == std::string::npos ? why : kFault;
+}
+
+ApiError grammar_error(const GrammarRefusal& refusal, const std::string& param) {
+  switch (refusal.kind) {
+    case GrammarRefusal::Kind::kShareIsFull:
+      return ApiError(429, refusal.message, param, "queue_full").retry_after(kGrammarRetryMs);
+    case GrammarRefusal::Kind::kMemoryIsFull:
+      return ApiError(503, refusal.message, param, "server_overloaded")
+          .retry_after(kGrammarRetryMs);
+    case GrammarRefusal::Kind::kInvalid: break;
+  }
+  return {400, concat(param, ": ", refusal.message), param, "invalid_value"};
 }
 
 }  // namespace
@@ -35,6 +48,8 @@ ApiError size_error(const HeldBytes& held, const std::string& way_out, const std
 ApiError engine_error(const std::string& why, bool of_engine) {
   const std::string told = told_to_clients(why);
   if (why == kAllForbidden) return {400, told, "", "no_token_allowed"};
+  if (why == kNoGrammarMemory)
+    return ApiError(503, told, "", "server_overloaded").retry_after(kGrammarRetryMs);
   if (!of_engine) return {500, told, "", "engine_failure"};
   return ApiError(503, told, "", "engine_failure").retry_after(1000);
 }
@@ -50,7 +65,7 @@ struct GenerationTask::Arrived {
   // What has come of the grammar; absent: nothing yet, or it has been taken.
   struct Compiled {
     std::shared_ptr<const TextRule> rule;
-    std::string error;
+    GrammarRefusal refusal;
   };
   std::optional<Compiled> compiled = {};
 
@@ -119,11 +134,11 @@ void GenerationTask::start(std::function<void()> wake) {
   GrammarSource source = std::move(*work_.grammar);
   work_.grammar.reset();
   work_.compiler->compile(
-      std::move(source),
+      work_.tenant, std::move(source),
       [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
-                           const std::string& error) noexcept {
+                           const GrammarRefusal& refusal) noexcept {
         mailbox->put([&](Arrived& arrived) {
-          arrived.compiled = {std::move(rule), error};
+          arrived.compiled = {std::move(rule), refusal};
           return true;
         });
       },
@@ -183,9 +198,7 @@ void GenerationTask::take_rule(Part& part) {
   if (!compiled) return;
   if (compiled->rule != nullptr) return enter(compiled->rule);
   choices_.clear();  // refused as any other field is: there was no sequence
-  fail(ApiError(400, concat(work_.grammar_param, ": ", compiled->error), work_.grammar_param,
-                "invalid_value"),
-       part);
+  fail(grammar_error(compiled->refusal, work_.grammar_param), part);
 }
 
 PendingReply::Part GenerationTask::take() {

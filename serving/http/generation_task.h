@@ -44,6 +44,7 @@ struct GenerationWork {
   // What the texts must be, and the field that says so: compiled before anything is computed.
   std::optional<GrammarSource> grammar = {};
   std::string grammar_param = {};
+  std::string tenant = {};
   GrammarCompiler* compiler = nullptr;     // where there is a grammar
   std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
 };

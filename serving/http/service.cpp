@@ -139,6 +139,8 @@ Routes Service::routes() {
 
 std::string Service::metrics_text() const {
   const std::vector<EngineCounts> counts = engines_.counts();
+  const GrammarCompiler::Counts grammars = compiler_.counts();
+  metrics_.grammars(grammars.waiting, grammars.live_bytes, grammars.masks);
   return metrics_.text(counts, ids_.places(), [&](const std::vector<int32_t>& slots) {
     std::string out;
     for (const int32_t slot : slots) out += concat(out.empty() ? "" : ",", ids_.name_of(slot));

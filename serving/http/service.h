@@ -37,7 +37,7 @@ struct ServiceConfig {
   RequestLimits requests;
   AdmissionLimits admission;
   AnswerLimits answers;
-  GrammarLimits grammars = {};
+  GrammarCompilerConfig grammars = {};
   ToolFormat tools = ToolFormat::kNone;  // how the model writes calls of tools
   int64_t model_ids = 0;  // rows of the model's output; 0: as many as the tokenizer's ids
   // What may be replaced by an admin; nullptr: nothing. Outlives the service.
@@ -56,6 +56,7 @@ class Service {
   // For HttpServer's on_request.
   void count(const RequestSummary& summary);
   Admission& admission() { return admission_; }
+  GrammarCompiler::Counts grammars() const { return compiler_.counts(); }
 
  private:
   HttpAnswer completions(HttpRequest& request);

@@ -86,6 +86,7 @@ HttpAnswer Service::generate(const HttpRequest& http, const GenerationRequest& r
                       .all_answers = answers_.of(http.tenant),
                       .grammar = grammar_of(request.constraint),
                       .grammar_param = request.constraint.param,
+                      .tenant = http.tenant,
                       .compiler = &compiler_,
                       .lease = model.lease};
   HttpAnswer answer;

@@ -46,6 +46,17 @@ struct ServingMetrics::Series {
                                              .Name("http_request_size_bytes")
                                              .Help("Bytes of bodies.")
                                              .Register(registry);
+  Gauge& gauge(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+  }
+  Gauge& grammars_waiting = gauge("trireme:grammars_waiting",
+                                  "Schemas, expressions and grammars that wait to be compiled.");
+  Gauge& grammar_bytes = gauge("trireme:grammar_bytes", "Memory of compiled grammars.");
+  Counter& masks = prometheus::BuildCounter()
+                       .Name("trireme:grammar_masks_total")
+                       .Help("Masks of grammars that took too long for an engine's own thread.")
+                       .Register(registry)
+                       .Add(labels);
   // Where weights can be replaced.
   Gauge* weights_version = nullptr;
   std::map<std::string, Counter*> weight_reloads;
@@ -83,6 +94,15 @@ void ServingMetrics::weights(int64_t version) {
 
 void ServingMetrics::weights_replaced(const char* outcome) {
   series_->weight_reloads.at(outcome)->Increment();
+}
+
+void ServingMetrics::grammars(int64_t waiting, int64_t bytes, int64_t masks) {
+  Series& s = *series_;
+  s.grammars_waiting.Set(static_cast<double>(waiting));
+  s.grammar_bytes.Set(static_cast<double>(bytes));
+  const std::lock_guard lock(s.mutex);
+  const double more = static_cast<double>(masks) - s.masks.Value();
+  if (more > 0) s.masks.Increment(more);
 }
 
 void ServingMetrics::http_request(const std::string& handler, const std::string& method, int status,

@@ -25,6 +25,9 @@ class ServingMetrics {
   EngineMetrics& of(size_t engine);
   void weights(int64_t version);               // that are served; where they can be replaced
   void weights_replaced(const char* outcome);  // done, refused or failed
+  // Grammars that wait to be compiled, bytes of all live ones, and masks made beside the engines so
+  // far.
+  void grammars(int64_t waiting, int64_t bytes, int64_t masks);
   void http_request(const std::string& handler, const std::string& method, int status,
                     double seconds, int64_t bytes);
 

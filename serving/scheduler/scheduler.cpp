@@ -82,7 +82,7 @@ StepPlan Scheduler::next() {
   StepPlan plan;
   plan.number = plans_ + 1;
   under_way_.emplace_back().number = plan.number;
-  preempted_ = false;
+  preempted_ = waits_for_masks_ = false;
   int64_t budget = config_.max_step_tokens;
   guess();
   plan_decoding(plan, budget);
@@ -111,7 +111,7 @@ void Scheduler::guess() {
   int64_t budget = config_.max_step_tokens - std::ssize(running_);
   for (const auto& [place, sequence] : running_) {
     const Sequence& s = *sequence;
-    if (!decodes(s)) continue;
+    if (!decodes(s) || !has_mask(*sequence)) continue;
     // The last token that may be is chosen behind the others.
     const int64_t room = std::min(s.max_tokens - s.generated(), config_.max_model_len - s.length());
     const int64_t count = std::min({s.guesses.allowed(how), budget, room - 1});
@@ -136,7 +136,7 @@ void Scheduler::plan_decoding(StepPlan& plan, int64_t& budget) {
   // Who is preempted comes last, behind all that are planned already.
   for (auto at = running_.begin(); at != running_.end();) {
     const std::shared_ptr<Sequence> sequence = at->second;
-    if (decodes(*sequence)) {
+    if (decodes(*sequence) && has_mask(*sequence)) {
       while (!give_blocks(*sequence, sequence->length())) {
         const std::shared_ptr<Sequence> last = running_.rbegin()->second;
         preempt(*last);
@@ -165,17 +165,45 @@ void Scheduler::plan_prompts(StepPlan& plan, int64_t& budget) {
 }
 
 void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
+  size_t pending = 0;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    if (budget == 0 || free_slots_.empty()) return;
+    // Masks are begun of those only that may start soon.
+    if (budget == 0 || free_slots_.size() <= pending) return;
     const std::shared_ptr<Sequence> sequence = at->second;
     ++at;
     if (waits_for_sibling(*sequence)) continue;
+    if (!has_mask(*sequence)) {
+      ++pending;
+      if (sequence->reader->state() != RuleReader::State::kPending)
+        held_.push_back({.sequence = sequence});
+      continue;
+    }
     if (!may_start(*sequence)) return;
     start(plan, sequence);
     const int64_t tokens = std::min(sequence->length() - sequence->computed, budget);
     append(plan, sequence, tokens, {});
     budget -= tokens;
   }
+}
+
+// Whether it may sample as far as its rule is concerned.
+bool Scheduler::has_mask(Sequence& s) {
+  if (!s.reader || s.reader->state() == RuleReader::State::kOpen) return true;
+  waits_for_masks_ = true;
+  return false;
+}
+
+std::vector<Progress> Scheduler::settle() {
+  std::vector<Progress> out;
+  std::erase_if(held_, [&](Progress& progress) {
+    const Sequence& s = *progress.sequence;
+    if (s.state == Sequence::State::kEnded) return true;  // cancelled since
+    if (s.reader->state() == RuleReader::State::kPending) return false;
+    conclude(progress);
+    out.push_back(std::move(progress));
+    return true;
+  });
+  return out;
 }
 
 bool Scheduler::waits_for_sibling(const Sequence& s) const {
@@ -341,7 +369,12 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
     if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
     advance(progress, part, starts, std::span(result.chosen).subspan(first, chosen - first));
-    if (progress.says_something()) out.push_back(std::move(progress));
+    const bool waits = !progress.finish && sequence->reader && part.samples &&
+                       sequence->reader->state() == RuleReader::State::kPending;
+    if (waits)
+      held_.push_back(std::move(progress));
+    else if (progress.says_something())
+      out.push_back(std::move(progress));
   }
   return out;
 }
@@ -389,16 +422,36 @@ void Scheduler::verify(Progress& progress, const SequenceStep& step, std::span<C
     accept(progress, std::move(token));
     if (progress.finish) return;
   }
+  if (s.reader) read(progress);
 }
 
 void Scheduler::accept(Progress& progress, ChosenToken token) {
   Sequence& s = *progress.sequence;
   if (token.id >= 0) s.tokens.push_back(token.id);
   progress.finish = token.id < 0 ? FinishReason::kError : finish_of(s);
-  if (!progress.finish && s.reader && !s.reader->accept(token.id))
-    progress.finish = s.reader->is_whole() ? FinishReason::kWhole : FinishReason::kLength;
   progress.tokens.push_back(std::move(token));
   if (progress.finish) cancel(s);
+}
+
+// The tokens that a step has brought, by the rule: all but the last were looked ahead at.
+void Scheduler::read(Progress& progress) {
+  std::vector<int32_t> ids;
+  for (const ChosenToken& token : progress.tokens) ids.push_back(token.id);
+  if (progress.sequence->reader->accept(ids) != RuleReader::State::kPending) conclude(progress);
+}
+
+// By what the rule says of the text so far.
+void Scheduler::conclude(Progress& progress) {
+  Sequence& s = *progress.sequence;
+  const RuleReader::State state = s.reader->state();
+  if (state == RuleReader::State::kOpen) return;
+  progress.lacks_memory = state == RuleReader::State::kRefused;
+  const bool whole = !progress.lacks_memory && s.reader->is_whole();
+  progress.nothing_left = whole && s.generated() < s.choice->min_tokens;
+  progress.finish = progress.lacks_memory || progress.nothing_left ? FinishReason::kError
+                    : whole                                        ? FinishReason::kWhole
+                                                                   : FinishReason::kLength;
+  cancel(s);
 }
 
 std::optional<FinishReason> Scheduler::finish_of(const Sequence& s) const {

@@ -8,6 +8,9 @@
 // of the same order gives up its blocks and waits again, in its old place (preemption); its tokens are
 // computed again later, except those whose published blocks are still there.
 //
+// A sequence whose mask is not there yet (RuleReader::State::kPending) waits, and keeps what it
+// has, while others go on; what came of its last step is told with what the mask says: settle().
+//
 // With speculation a sequence that decodes has guesses behind its token, where the budget and the free blocks allow, and
 // where guessing has not turned out slower than not guessing (serving/scheduler/speculation_switch.h).
 //
@@ -56,6 +59,9 @@ struct Progress {
   std::vector<float> embedding = {};     // of the prompt
   std::vector<ChosenToken> tokens = {};  // chosen; in sequence->tokens but for one whose id is -1
   std::optional<FinishReason> finish = {};  // the sequence has ended
+  // With kError and without a token that says so: the rule leaves nothing where min_tokens wants
+  // more, or has no memory.
+  bool nothing_left = false, lacks_memory = false;
   bool says_something() const { return !tokens.empty() || finish || !prompt.empty(); }
 };
 
@@ -69,8 +75,13 @@ class Scheduler {
   // It ends now, wherever it is; its blocks may be taken by the next plan. Nothing if it has ended.
   void cancel(Sequence& sequence);
 
-  // The next step; empty where nothing can be computed before the results of steps under way.
+  // The next step; empty where nothing can be computed before the results of steps under way, or
+  // before masks.
   StepPlan next();
+  // A sequence that could have been in the last plan waits for its mask.
+  bool waits_for_masks() const { return waits_for_masks_; }
+  // What has come of sequences whose masks are there since. Before next().
+  std::vector<Progress> settle();
   std::vector<Progress> done(const StepPlan& plan, StepOutcome result);
   // In the place of done(): nothing has come of this step. Its sequences, which have ended with it.
   std::vector<std::shared_ptr<Sequence>> failed(const StepPlan& plan);
@@ -116,6 +127,9 @@ class Scheduler {
   void leave(Sequence& sequence);
   // What comes of a token chosen for a sequence: it goes on, or it ends.
   void accept(Progress& progress, ChosenToken token);
+  void read(Progress& progress);
+  void conclude(Progress& progress);
+  bool has_mask(Sequence& sequence);
   std::optional<FinishReason> finish_of(const Sequence& sequence) const;
 
   BatchingConfig config_;
@@ -127,6 +141,9 @@ class Scheduler {
   std::unordered_map<const Sequence*, Guesses> guesses_;
   std::map<Order, std::shared_ptr<Sequence>> waiting_, running_;
   std::vector<int32_t> free_slots_;
+  std::vector<Progress>
+      held_;  // of sequences that wait for masks, or whose first mask there will never be
+  bool waits_for_masks_ = false;
   bool preempted_ = false;  // in the plan that is being made
   // The sequence that last found too few blocks, and how many were free.
   uint64_t refused_ = 0;

@@ -19,7 +19,7 @@ enum class FinishReason {
   kStop,    // a token of TokenChoice::end_ids, or the text is embedded
   kWhole,   // nothing may follow by the text's rule: the last token belongs to the text
   kLength,  // max_tokens, or the model's length, or no token goes on with a text that is not whole
-  kError,   // its logits were not finite, or no token was left to choose from
+  kError,  // its logits were not finite, no token was left to choose from, or no memory for its rule
 };
 
 struct SequenceRequest {
@@ -33,6 +33,7 @@ struct SequenceRequest {
   std::shared_ptr<class Sequence> sibling = {};
   int32_t adapter = -1;  // of those served beside one another; -1: the model alone
   std::shared_ptr<const TextRule> rule = {};  // of the text; absent: any
+  std::shared_ptr<MaskPace> pace = {};        // of its masks; the engine's
   bool embeds = false;  // nothing is generated: what the model makes of the prompt is told
   std::shared_ptr<class WeightsHold> hold = {};  // the engine's: serving/engine/weights_hold.h
 };
@@ -49,7 +50,8 @@ class Sequence {
         draw(request.draw),
         sibling(std::move(request.sibling)),
         adapter(request.adapter),
-        reader(request.rule ? request.rule->begin(choice->end_ids, max_tokens) : nullptr),
+        reader(request.rule ? request.rule->begin(choice->end_ids, max_tokens, request.pace)
+                            : nullptr),
         embeds(request.embeds) {}
 
   int64_t length() const { return std::ssize(tokens); }

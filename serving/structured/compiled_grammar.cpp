@@ -1,8 +1,10 @@
 #include "serving/structured/compiled_grammar.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "serving/structured/json_schema_grammar.h"
+#include "serving/structured/mask_job.h"
 #include "serving/structured/regex_grammar.h"
 #include "serving/structured/tool_format.h"
 #include "serving/structured/written_grammar.h"
@@ -10,10 +12,20 @@
 namespace trireme {
 namespace {
 
-// What is not prepared in this time is computed when it is first needed, a part of it in each step.
-constexpr std::chrono::milliseconds kPreparing{400};
+// What is not prepared with this work (a fifth of a second or so) is computed when it is first
+// needed.
+constexpr int64_t kWorkOfPreparing = int64_t{1} << 25;
 // Of the masks of one text together (TokenMasks::work): a second or so. What takes more ends there.
 constexpr int64_t kMostWorkOfAText = 8 * TokenMasks::kMostWork;
+
+int64_t bytes_of(const PushdownAutomaton& automaton) {
+  int64_t bytes = 0;
+  for (const PushdownAutomaton::State& state : automaton.states())
+    bytes += static_cast<int64_t>(sizeof(state) + sizeof(int64_t) +
+                                  state.edges.capacity() * sizeof(PushdownAutomaton::Edge) +
+                                  state.calls.capacity() * sizeof(PushdownAutomaton::Call));
+  return bytes;
+}
 
 Grammar::Node text_of(Grammar& grammar, const GrammarSource& source) {
   switch (source.kind) {
@@ -39,25 +51,47 @@ Grammar::Node grammar_of(Grammar& grammar, const GrammarSource& source) {
   return grammar.choice({text, tool_call_grammar(grammar, source.tools)});
 }
 
-// Follows one text.
+GrammarMemoryError::GrammarMemoryError(GrammarMemory::Answer why)
+    : Error("the memory for schemas, expressions and grammars in use is taken"), why_(why) {}
+
+// Follows one completion.
 class GrammarReader final : public RuleReader {
  public:
   GrammarReader(std::shared_ptr<const CompiledGrammar> grammar, std::vector<int32_t> end_ids,
-                int64_t max_tokens)
+                int64_t max_tokens, std::shared_ptr<MaskPace> pace)
       : grammar_(std::move(grammar)),
         end_ids_(std::move(end_ids)),
         tokens_left_(max_tokens),
+        pace_(std::move(pace)),
         mask_(static_cast<size_t>(grammar_->trie_->words())) {
-    place_.epoch = ~uint64_t{0};  // nothing has been read
-    read({});
+    if (pace_ == nullptr) advance({});
+  }
+  ~GrammarReader() override {
+    if (job_ != nullptr) job_->wanted = false;
+  }
+  GrammarReader(const GrammarReader&) = default;  // of one that waits for nothing
+  GrammarReader& operator=(const GrammarReader&) = delete;
+
+  State state() override {
+    if (state_ != State::kPending) return state_;
+    if (job_ == nullptr)
+      advance({});  // the first mask
+    else if (job_->done)
+      collect();
+    return state_;
   }
   std::span<const uint32_t> mask() const override { return mask_; }
   bool is_whole() const override { return whole_; }
-  bool accept(int32_t id) override {
-    const std::string_view bytes = grammar_->trie_->bytes(id);
-    if (bytes.empty()) return false;
-    --tokens_left_;
-    return read(bytes);
+  State accept(std::span<const int32_t> ids) override {
+    std::string bytes;
+    for (const int32_t id : ids) {
+      const std::string_view of_token = grammar_->trie_->bytes(id);
+      if (of_token.empty()) return state_ = State::kEnded;
+      bytes += of_token;
+    }
+    tokens_left_ -= std::ssize(ids);
+    advance(bytes);
+    return state_;
   }
   size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) override {
     GrammarReader ahead(*this);
@@ -65,7 +99,10 @@ class GrammarReader final : public RuleReader {
     for (const int32_t id : ids) {
       const bool allowed = id >= 0 && id < grammar_->trie_->ids() &&
                            (ahead.mask_[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0;
-      if (!allowed || !ahead.accept(id)) break;
+      const std::string_view bytes = grammar_->trie_->bytes(id);
+      if (!allowed || bytes.empty()) break;
+      --ahead.tokens_left_;
+      if (!ahead.advance_here(bytes) || ahead.state_ != State::kOpen) break;
       masks.insert(masks.end(), ahead.mask_.begin(), ahead.mask_.end());
       ++count;
     }
@@ -74,33 +111,69 @@ class GrammarReader final : public RuleReader {
   }
 
  private:
-  // False where no token of the text may follow, whether it may end there or not.
-  bool read(std::string_view bytes) {
-    CompiledGrammar::Found found;
+  void advance(std::string_view bytes) {
+    if (advance_here(bytes)) return;
+    const auto worker = grammar_->worker_.lock();
+    if (worker == nullptr) return settle(grammar_->read(place_, bytes, tokens_left_, mask_));
+    job_ = std::make_shared<MaskJob>(grammar_, std::move(place_), std::string(bytes), tokens_left_,
+                                     std::move(mask_), pace_);
+    state_ = State::kPending;
+    worker->submit(grammar_->charge_.tenant(), job_->place.work, job_);
+  }
+  // False: it would take too long on this thread.
+  bool advance_here(std::string_view bytes) {
     std::ranges::fill(mask_, 0);
-    const bool is_place = grammar_->read(place_, bytes, tokens_left_, found, mask_);
-    whole_ = is_place && found.whole;
+    if (pace_ == nullptr) {
+      settle(grammar_->read(place_, bytes, tokens_left_, mask_));
+      return true;
+    }
+    const auto found = grammar_->try_read(place_, bytes, tokens_left_, mask_, pace_->left);
+    if (found) settle(*found);
+    return found.has_value();
+  }
+  void collect() {
+    place_ = std::move(job_->place);
+    mask_ = std::move(job_->mask);
+    settle(job_->found);
+    job_.reset();
+  }
+  void settle(const CompiledGrammar::Found& found) {
+    whole_ = found.whole;
     if (whole_)
       for (const int32_t id : end_ids_)
         if (id >= 0 && id < grammar_->trie_->ids())
           mask_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
-    return is_place && found.goes_on;
+    state_ = found.lacks_memory ? State::kRefused : found.goes_on ? State::kOpen : State::kEnded;
   }
 
   std::shared_ptr<const CompiledGrammar> grammar_;
   std::vector<int32_t> end_ids_;
   int64_t tokens_left_;
+  std::shared_ptr<MaskPace> pace_;
   CompiledGrammar::Place place_;
   bool whole_ = false;
+  State state_ = State::kPending;
   std::vector<uint32_t> mask_;
+  std::shared_ptr<MaskJob> job_;  // what state_ waits for; absent: the first mask is not begun
 };
 
-CompiledGrammar::CompiledGrammar(PushdownAutomaton automaton, std::shared_ptr<const TokenTrie> trie)
-    : automaton_(std::move(automaton)), trie_(std::move(trie)), masks_(automaton_, *trie_) {}
+CompiledGrammar::CompiledGrammar(PushdownAutomaton automaton, std::shared_ptr<const TokenTrie> trie,
+                                 GrammarOwner owner)
+    : automaton_(std::move(automaton)),
+      trie_(std::move(trie)),
+      worker_(std::move(owner.worker)),
+      automaton_bytes_(bytes_of(automaton_)),
+      charge_(std::move(owner.memory), std::move(owner.tenant)),
+      masks_(automaton_, *trie_, TokenMasks::kMostWork,
+             [this](int64_t bytes) { return charge(bytes); }) {
+  const GrammarMemory::Answer answer = charge_.set(automaton_bytes_);
+  if (answer != GrammarMemory::Answer::kTaken) throw GrammarMemoryError(answer);
+  bytes_ = automaton_bytes_;
+}
 
 std::shared_ptr<const CompiledGrammar> CompiledGrammar::compile(
-    const GrammarSource& source, std::shared_ptr<const TokenTrie> trie,
-    const GrammarLimits& limits) {
+    const GrammarSource& source, std::shared_ptr<const TokenTrie> trie, const GrammarLimits& limits,
+    GrammarOwner owner) {
   CompileBudget budget(limits);
   Grammar grammar(budget);
   const Grammar::Node text = grammar_of(grammar, source);
@@ -108,61 +181,113 @@ std::shared_ptr<const CompiledGrammar> CompiledGrammar::compile(
   grammar.define(root, text);
   PushdownAutomaton automaton(grammar, root, budget);
   const std::shared_ptr<CompiledGrammar> made(
-      new CompiledGrammar(std::move(automaton), std::move(trie)));
-  made->prepare(std::min(budget.end(), std::chrono::steady_clock::now() + kPreparing));
+      new CompiledGrammar(std::move(automaton), std::move(trie), std::move(owner)));
+  made->prepare();
   return made;
 }
 
-void CompiledGrammar::prepare(std::chrono::steady_clock::time_point end) {
+void CompiledGrammar::prepare() {
   std::vector<uint32_t> mask(static_cast<size_t>(trie_->words()));
   Place place;
-  Found found;
-  place.epoch = ~uint64_t{0};
-  const bool prepared = masks_.prepare(end);
-  if (prepared) read(place, {}, kNeverEnds, found, mask);
-  if (masks_.gave_up())
+  const bool prepared = masks_.prepare(kWorkOfPreparing);
+  Found found{.gave_up = !prepared};
+  if (prepared) found = read(place, {}, kNeverEnds, mask);
+  // The share of the tenant, where it is the bound, is smaller than the memory of all.
+  if (found.lacks_memory) throw GrammarMemoryError(GrammarMemory::Answer::kShareIsFull);
+  if (found.gave_up)
     fail_input("its texts can be read in too many ways at once: make it less ambiguous");
   if (!found.goes_on) fail_input("no token of this model begins a text that satisfies it");
 }
 
-std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> end_ids,
-                                                   int64_t max_tokens) const {
-  return std::make_unique<GrammarReader>(shared_from_this(), std::move(end_ids), max_tokens);
+std::unique_ptr<RuleReader> CompiledGrammar::begin(std::vector<int32_t> end_ids, int64_t max_tokens,
+                                                   std::shared_ptr<MaskPace> pace) const {
+  return std::make_unique<GrammarReader>(shared_from_this(), std::move(end_ids), max_tokens,
+                                         std::move(pace));
 }
 
-int64_t CompiledGrammar::bytes() const {
-  const std::lock_guard lock(mutex_);
-  return masks_.bytes() + std::ssize(automaton_.states()) * 200;
+bool CompiledGrammar::charge(int64_t bytes) const {
+  if (charge_.set(automaton_bytes_ + bytes) != GrammarMemory::Answer::kTaken) return false;
+  bytes_ = automaton_bytes_ + bytes;
+  return true;
 }
 
 bool CompiledGrammar::step(Place& place, std::string_view bytes) const {
   for (const char byte : bytes) {
     if (place.state == GrammarStates::kDead) return false;
-    place.state = masks_.states().step(place.state, static_cast<uint8_t>(byte));
+    place.state = masks_.step(place.state, static_cast<uint8_t>(byte));
   }
   return place.state != GrammarStates::kDead;
 }
 
-bool CompiledGrammar::read(Place& place, std::string_view bytes, int64_t tokens_left, Found& found,
-                           std::span<uint32_t> mask) const {
+void CompiledGrammar::forget() const {
+  masks_.clear();
+  ++epoch_;
+}
+
+CompiledGrammar::Found CompiledGrammar::read(Place& place, std::string_view bytes,
+                                             int64_t tokens_left, std::span<uint32_t> mask) const {
   const std::lock_guard lock(mutex_);
-  if (masks_.is_full()) {
-    masks_.clear();
-    ++epoch_;
+  try {
+    if (masks_.is_full()) forget();
+    const size_t before = place.text.size();
+    const Found found = read_locked(place, bytes, tokens_left, mask, TokenMasks::kMostWork);
+    if (!found.lacks_memory) return found;
+    // Again, in the place of what was only kept.
+    forget();
+    place.text.resize(before);
+    std::ranges::fill(mask, 0);
+    return read_locked(place, bytes, tokens_left, mask, TokenMasks::kMostWork);
+  } catch (const std::exception&) {  // std::bad_alloc: what is kept may be half made
+    forget();
+    return {.lacks_memory = true};
   }
+}
+
+std::optional<CompiledGrammar::Found> CompiledGrammar::try_read(Place& place,
+                                                                std::string_view bytes,
+                                                                int64_t tokens_left,
+                                                                std::span<uint32_t> mask,
+                                                                int64_t& work) const {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || masks_.is_full()) return {};
+  const auto [state, epoch, spent] = std::tuple(place.state, place.epoch, place.work);
+  const size_t before = place.text.size();
+  try {
+    const Found found = read_locked(place, bytes, tokens_left, mask, std::max(work, int64_t{0}));
+    work -= masks_.work();
+    if (!found.gave_up) return found;
+  } catch (const std::exception&) {
+    forget();
+  }
+  place.text.resize(before);
+  std::tie(place.state, place.epoch, place.work) = std::tuple(state, epoch, spent);
+  std::ranges::fill(mask, 0);
+  return {};
+}
+
+CompiledGrammar::Found CompiledGrammar::read_locked(Place& place, std::string_view bytes,
+                                                    int64_t tokens_left, std::span<uint32_t> mask,
+                                                    int64_t work) const {
+  masks_.begin(work);
   if (place.epoch != epoch_) {
     place.epoch = epoch_;
     place.state = masks_.states().at(automaton_.root());
     step(place, place.text);
   }
+  const int64_t before = masks_.work();  // to read anew what was forgotten is no cost of the text
   place.text += bytes;
-  if (!step(place, bytes)) return false;
-  found.whole = masks_.states().is_whole(place.state);
-  // Behind the next token as many bytes may be missing as there are tokens: a byte is a token of most vocabularies.
-  found.goes_on = masks_.add(place.state, tokens_left - 1, mask);
-  place.work += masks_.work();
-  if (place.work > kMostWorkOfAText) found.goes_on = false;
-  return true;
+  Found found;
+  if (step(place, bytes)) {
+    found.whole = masks_.states().is_whole(place.state);
+    // Behind the next token as many bytes may be missing as there are tokens: a byte is a token of
+    // most vocabularies.
+    found.goes_on = masks_.add(place.state, tokens_left - 1, mask);
+  }
+  found.gave_up = masks_.gave_up();
+  found.lacks_memory = masks_.lacks_memory();
+  place.work += masks_.work() - before;
+  if (found.gave_up || place.work > kMostWorkOfAText) found.goes_on = false;
+  return found;
 }
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 #include "serving/structured/grammar_compiler.h"
 
 #include <algorithm>
+#include <new>
+#include <optional>
 
 #include "engine/core/thread_name.h"
 
@@ -18,10 +20,13 @@ int64_t bytes_of(const GrammarSource& source) {
 
 }  // namespace
 
-GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenTrie> trie, const GrammarLimits& limits,
-                                 int threads, int64_t bytes)
-    : trie_(std::move(trie)), limits_(limits), bytes_(bytes) {
-  for (int i = 0; i < threads; ++i)
+GrammarCompiler::GrammarCompiler(std::shared_ptr<const TokenTrie> trie,
+                                 const GrammarCompilerConfig& config)
+    : trie_(std::move(trie)),
+      config_(config),
+      memory_(std::make_shared<GrammarMemory>(config.live_bytes)) {
+  memory_->set_evict([this](const std::string* tenant) { return evict(tenant); });
+  for (int i = 0; i < config.threads; ++i)
     threads_.emplace_back([this, i] {
       name_thread("grammar", static_cast<size_t>(i));
       work();
@@ -35,74 +40,121 @@ GrammarCompiler::~GrammarCompiler() {
   }
   wake_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  masks_.reset();  // grammars that are still in use grow no more on its thread
+  memory_->set_evict({});
 }
 
-void GrammarCompiler::compile(GrammarSource source, const Done& done, Wanted wanted) {
+void GrammarCompiler::compile(const std::string& tenant, GrammarSource source, const Done& done,
+                              Wanted wanted) {
   std::shared_ptr<const CompiledGrammar> known;
   {
     const std::lock_guard lock(mutex_);
-    known = find(source);
+    known = find(tenant, source);
     if (known == nullptr) {
       // Clients that ask and leave would have jobs wait without end.
-      std::erase_if(jobs_, [](const Job& job) { return !job.wanted(); });
-      jobs_.push_back({std::move(source), done, std::move(wanted)});
+      jobs_.erase_if([](const Job& job) { return !job.wanted(); });
+      jobs_.push(tenant, {tenant, std::move(source), done, std::move(wanted)});
     }
   }
-  if (known != nullptr) return done(std::move(known), "");
+  if (known != nullptr) return done(std::move(known), {});
   wake_.notify_one();
 }
 
+GrammarCompiler::Counts GrammarCompiler::counts() const {
+  Counts counts{.live_bytes = memory_->used(), .masks = masks_->done()};
+  const std::lock_guard lock(mutex_);
+  counts.waiting = jobs_.size();
+  return counts;
+}
+
 // With the lock held.
-std::shared_ptr<const CompiledGrammar> GrammarCompiler::find(const GrammarSource& source) {
-  const auto at = std::ranges::find(kept_, source, &Kept::source);
+std::shared_ptr<const CompiledGrammar> GrammarCompiler::find(const std::string& tenant,
+                                                             const GrammarSource& source) {
+  const auto at = std::ranges::find_if(
+      kept_, [&](const Kept& kept) { return kept.tenant == tenant && kept.source == source; });
   if (at == kept_.end()) return nullptr;
   kept_.splice(kept_.begin(), kept_, at);
   return at->grammar;
 }
 
-void GrammarCompiler::keep(GrammarSource source,
+void GrammarCompiler::keep(const std::string& tenant, GrammarSource source,
                            const std::shared_ptr<const CompiledGrammar>& grammar) {
+  std::list<Kept> dropped;  // freed without the lock
   const std::lock_guard lock(mutex_);
-  kept_.push_front({std::move(source), grammar});
+  kept_.push_front({tenant, std::move(source), grammar});
   // They grow with what is read with them.
   int64_t bytes = 0;
   size_t count = 0;
   for (auto at = kept_.begin(); at != kept_.end(); ++at) {
     bytes += at->grammar->bytes() + bytes_of(at->source);
-    if (++count <= kMostKept && (bytes <= bytes_ || count == 1)) continue;
-    kept_.erase(at, kept_.end());
+    if (++count <= kMostKept && (bytes <= config_.kept_bytes || count == 1)) continue;
+    dropped.splice(dropped.end(), kept_, at, kept_.end());
     return;
   }
 }
 
+// The one used longest ago of those that no request uses.
+bool GrammarCompiler::evict(const std::string* tenant) {
+  std::list<Kept> dropped;
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(kept_.rbegin(), kept_.rend(), [&](const Kept& kept) {
+    return kept.grammar.use_count() == 1 && (tenant == nullptr || kept.tenant == *tenant);
+  });
+  if (at == kept_.rend()) return false;
+  dropped.splice(dropped.end(), kept_, std::next(at).base());
+  return true;
+}
+
 void GrammarCompiler::work() {
+  const int most = std::max(config_.threads - 1, 1);
   for (;;) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
-    if (stop_) return;
-    Job job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    if (job.wanted()) run(job.source, job.done);
+    std::optional<Job> job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] {
+        if (stop_) return true;
+        job = jobs_.pop_if([&](const std::string& tenant, const Job&) {
+          const auto at = running_.find(tenant);
+          return tenant.empty() || at == running_.end() || at->second < most;
+        });
+        return job.has_value();
+      });
+      if (!job) return;
+      ++running_[job->tenant];
+    }
+    if (job->wanted()) run(*job);
+    {
+      const std::lock_guard lock(mutex_);
+      const auto at = running_.find(job->tenant);
+      if (--at->second == 0) running_.erase(at);
+    }
+    wake_.notify_one();  // for a job of the tenant's that was passed over
   }
 }
 
-void GrammarCompiler::run(GrammarSource& source, const Done& done) {
+void GrammarCompiler::run(Job& job) {
+  using Kind = GrammarRefusal::Kind;
   std::shared_ptr<const CompiledGrammar> grammar;
   {
     const std::lock_guard lock(mutex_);
-    grammar = find(source);
+    grammar = find(job.tenant, job.source);
   }
-  if (grammar != nullptr) return done(std::move(grammar), "");
+  if (grammar != nullptr) return job.done(std::move(grammar), {});
   try {
-    grammar = CompiledGrammar::compile(source, trie_, limits_);
+    grammar =
+        CompiledGrammar::compile(job.source, trie_, config_.limits, {job.tenant, memory_, masks_});
+    keep(job.tenant, std::move(job.source), grammar);
   } catch (const InputError& error) {
-    return done(nullptr, error.what());
+    return job.done(nullptr, {Kind::kInvalid, error.what()});
+  } catch (const GrammarMemoryError& error) {
+    const bool own = error.why() == GrammarMemory::Answer::kShareIsFull;
+    return job.done(nullptr, {own ? Kind::kShareIsFull : Kind::kMemoryIsFull, error.what()});
+  } catch (const std::bad_alloc&) {
+    return job.done(nullptr, {Kind::kMemoryIsFull, "the server has not enough memory"});
   } catch (const std::exception& error) {
-    return done(nullptr, concat("it cannot be compiled: ", error.what()));
+    return job.done(nullptr, {Kind::kInvalid, concat("it cannot be compiled: ", error.what())});
   }
-  keep(std::move(source), grammar);
-  done(std::move(grammar), "");
+  job.done(std::move(grammar), {});
 }
 
 }  // namespace trireme

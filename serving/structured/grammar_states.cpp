@@ -28,18 +28,20 @@ GrammarStates::GrammarStates(const PushdownAutomaton& automaton)
 }
 
 void GrammarStates::clear() {
-  stacks_.assign(1, {});
-  stack_ids_.clear();
-  behind_.assign(1, kUnknown);
-  behind_end_.assign(1, 0);
-  at_.clear();
-  members_.clear();
-  first_member_.assign(1, 0);
-  whole_.clear();
-  to_end_.clear();
-  steps_.clear();
-  ids_.clear();
+  // Memory is freed before any is taken.
+  for (auto* numbers : {&behind_, &steps_}) *numbers = {};
+  for (auto* numbers : {&behind_end_, &to_end_}) *numbers = {};
+  for (auto* pairs : {&stacks_, &members_}) *pairs = {};
+  first_member_ = {};
+  whole_ = {};
+  stack_ids_ = {};
+  at_ = {};
+  ids_ = {};
   bytes_ = 0;
+  stacks_.emplace_back();
+  behind_.push_back(kUnknown);
+  behind_end_.push_back(0);
+  first_member_.push_back(0);
 }
 
 std::span<const GrammarStates::Configuration> GrammarStates::configurations(int32_t state) const {

@@ -36,6 +36,10 @@ class GrammarStates {
     const int32_t next = steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]];
     return next != kUnknown ? next : make_step(state, byte);
   }
+  // Whether step() is a look into the table.
+  bool knows_step(int32_t state, uint8_t byte) const {
+    return steps_[static_cast<size_t>(state) * classes_ + class_of_[byte]] != kUnknown;
+  }
   bool is_whole(int32_t state) const { return whole_[static_cast<size_t>(state)] != 0; }
   bool can_go_on(int32_t state) const { return !configurations(state).empty(); }
   // With edges all.
@@ -46,7 +50,7 @@ class GrammarStates {
 
   int64_t bytes() const { return bytes_; }          // that all this takes, about
   int64_t looked_at() const { return looked_at_; }  // readings, since the beginning
-  // Forgets all states; numbers told before mean nothing any more.
+  // Forgets all states and frees their memory; numbers told before mean nothing any more.
   void clear();
 
  private:

@@ -11,6 +11,9 @@ constexpr int64_t kMostAutomatonBytes = int64_t{32} << 20;
 // Of states, until a walk is over: then they may be forgotten.
 constexpr int64_t kMostBytesOfAWalk = int64_t{160} << 20;
 constexpr int64_t kWorkOfReading = 8;  // a reading that is looked at, in nodes of the trie
+constexpr int64_t kWordsOfWork = 16;   // of a mask that are written in the time of a node
+// Charged ahead: what one step makes of states is known only behind it.
+constexpr int64_t kChargedAhead = 64 << 10;
 
 void set_bit(std::span<uint32_t> mask, int32_t id) {
   mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
@@ -18,12 +21,50 @@ void set_bit(std::span<uint32_t> mask, int32_t id) {
 
 }  // namespace
 
-TokenMasks::TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t most_work)
+TokenMasks::TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie, int64_t most_work,
+                       Charge charge)
     : automaton_(automaton),
       trie_(trie),
       most_work_(most_work),
+      work_left_(most_work),
+      charge_(std::move(charge)),
       states_(automaton),
       way_(static_cast<size_t>(trie.depth()) + 1) {}
+
+void TokenMasks::begin(int64_t most_work) {
+  most_work_ = work_left_ = most_work;
+  lacks_memory_ = false;
+}
+
+// For so many bytes more.
+bool TokenMasks::has_room(int64_t more) {
+  const int64_t wanted = bytes() + more;
+  if (!charge_ || wanted <= charged_) return true;
+  if (!charge_(wanted + kChargedAhead)) return false;
+  charged_ = wanted + kChargedAhead;
+  return true;
+}
+
+// After a step that may have made states.
+void TokenMasks::charge_states(int64_t looked_at_before) {
+  const int64_t looked_at = states_.looked_at() - looked_at_before;
+  if (looked_at == 0) return;
+  work_left_ -= kWorkOfReading * looked_at;
+  if (states_.bytes() > kMostBytesOfAWalk) work_left_ = -1;
+  if (has_room(0)) return;
+  lacks_memory_ = true;
+  work_left_ = -1;
+}
+
+int32_t TokenMasks::step(int32_t state, uint8_t byte) {
+  if (states_.knows_step(state, byte)) return states_.step(state, byte);
+  if (work_left_ <= 0) work_left_ = -1;
+  if (gave_up()) return GrammarStates::kDead;
+  const int64_t before = states_.looked_at();
+  const int32_t next = states_.step(state, byte);
+  charge_states(before);
+  return gave_up() ? GrammarStates::kDead : next;
+}
 
 // visit(n, s): of each node n below `node` that can be read from `state`, which is what reading up to `node` has led to;
 // it leads to s.
@@ -36,10 +77,7 @@ void TokenMasks::walk(int32_t state, int32_t node, Visit&& visit) {
     const uint16_t depth = trie_.depth(n);
     const int64_t before = states_.looked_at();
     const int32_t next = states_.step(way_[static_cast<size_t>(depth) - 1], trie_.byte(n));
-    if (states_.looked_at() != before) {
-      work_left_ -= kWorkOfReading * (states_.looked_at() - before);
-      if (states_.bytes() > kMostBytesOfAWalk) work_left_ = -1;
-    }
+    charge_states(before);
     if (next == GrammarStates::kDead) {
       n = trie_.end(n);
       continue;
@@ -69,8 +107,10 @@ void TokenMasks::unite(const Tokens& tokens, std::span<uint32_t> mask) {
 const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state) {
   const auto found = of_automaton_.find(state);
   if (found != of_automaton_.end()) return found->second;
+  if (work_left_ <= 0) work_left_ = -1;
+  if (gave_up()) return given_up_;
   if (automaton_bytes_ > kMostAutomatonBytes) {
-    of_automaton_.clear();
+    of_automaton_ = {};
     automaton_bytes_ = 0;
   }
   StateTokens tokens;
@@ -83,7 +123,13 @@ const TokenMasks::StateTokens& TokenMasks::of_automaton(int32_t state) {
   });
   if (gave_up()) return given_up_;
   tokens.inside = packed(ids);
-  automaton_bytes_ += tokens.inside.bytes() + 4 * std::ssize(tokens.ends);
+  const int64_t bytes = tokens.inside.bytes() + 4 * std::ssize(tokens.ends);
+  if (!has_room(bytes)) {
+    lacks_memory_ = true;
+    work_left_ = -1;
+    return given_up_;
+  }
+  automaton_bytes_ += bytes;
   return of_automaton_.emplace(state, std::move(tokens)).first->second;
 }
 
@@ -96,6 +142,9 @@ TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
   for (const auto& [at, stack] : ways) {
     const StateTokens& tokens = of_automaton(at);
     unite(tokens.inside, bits);
+    work_left_ -=
+        1 + (std::ssize(tokens.inside.few) + std::ssize(tokens.inside.bits)) / kWordsOfWork;
+    if (gave_up()) return out;
     out.furthest =
         std::max(out.furthest, sum_of_bytes(tokens.furthest, states_.bytes_behind(stack)));
     if (stack == 0) continue;
@@ -118,18 +167,23 @@ TokenMasks::ReaderTokens TokenMasks::of_reader(int32_t state) {
 }
 
 bool TokenMasks::add(int32_t state, int64_t most, std::span<uint32_t> mask) {
-  work_left_ = most_work_;
-  auto known = of_reader_.find(state);
-  if (known == of_reader_.end()) {
-    ReaderTokens tokens = of_reader(state);
-    if (gave_up()) return false;
-    kept_bytes_ += tokens.tokens.bytes();
-    known = of_reader_.emplace(state, std::move(tokens)).first;
-  }
-  if (known->second.furthest > most) return add_near(state, most, mask);
-  const Tokens& tokens = known->second.tokens;
-  unite(tokens, mask);
-  return !tokens.few.empty() || !tokens.bits.empty();
+  const auto known = of_reader_.find(state);
+  if (known != of_reader_.end()) return add_of(known->second, state, most, mask);
+  if (work_left_ <= 0) work_left_ = -1;
+  if (gave_up()) return false;
+  ReaderTokens tokens = of_reader(state);
+  if (gave_up()) return false;
+  const int64_t bytes = tokens.tokens.bytes();
+  if (!has_room(bytes)) return add_of(tokens, state, most, mask);  // not kept
+  kept_bytes_ += bytes;
+  return add_of(of_reader_.emplace(state, std::move(tokens)).first->second, state, most, mask);
+}
+
+bool TokenMasks::add_of(const ReaderTokens& of, int32_t state, int64_t most,
+                        std::span<uint32_t> mask) {
+  if (of.furthest > most) return add_near(state, most, mask);
+  unite(of.tokens, mask);
+  return !of.tokens.few.empty() || !of.tokens.bits.empty();
 }
 
 // As add(), of a state from behind which some token leads further.
@@ -141,14 +195,15 @@ bool TokenMasks::add_near(int32_t state, int64_t most, std::span<uint32_t> mask)
     found.emplace_back(states_.bytes_to_end(next), node);
     fewest = std::min(fewest, found.back().first);
   });
+  if (gave_up()) return false;
   if (!states_.is_whole(state)) most = std::max(most, fewest);
   for (const auto& [bytes, node] : found)
     if (bytes <= most)
       for (const int32_t id : trie_.tokens(node)) set_bit(mask, id);
-  return !gave_up() && fewest <= most;
+  return fewest <= most;
 }
 
-bool TokenMasks::prepare(std::chrono::steady_clock::time_point end) {
+bool TokenMasks::prepare(int64_t most_work) {
   std::vector<std::pair<int32_t, int32_t>> order;  // bytes that lead on, state
   for (size_t s = 0; s < automaton_.states().size(); ++s) {
     int32_t width = 0;
@@ -157,10 +212,11 @@ bool TokenMasks::prepare(std::chrono::steady_clock::time_point end) {
   }
   std::ranges::sort(order);
   for (const auto& [width, state] : order) {
-    if (std::chrono::steady_clock::now() > end || automaton_bytes_ > kMostAutomatonBytes / 2)
-      return true;
-    work_left_ = most_work_;
+    if (most_work < 0 || automaton_bytes_ > kMostAutomatonBytes / 2) return true;
+    begin(kMostWork);
     of_automaton(state);
+    most_work -= work();
+    if (lacks_memory()) return true;
     if (gave_up()) return false;
     if (is_full()) clear();
   }
@@ -173,8 +229,15 @@ bool TokenMasks::is_full() const {
 
 void TokenMasks::clear() {
   states_.clear();
-  of_reader_.clear();
+  of_reader_ = {};
   kept_bytes_ = 0;
+  if (lacks_memory_) {
+    of_automaton_ = {};
+    automaton_bytes_ = 0;
+  }
+  if (!charge_) return;
+  charged_ = std::min(charged_, bytes() + kChargedAhead);
+  (void)charge_(charged_);  // not more than before: not refused
 }
 
 }  // namespace trireme

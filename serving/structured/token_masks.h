@@ -3,11 +3,14 @@
 // is. Where the rule may end within a token, the place in the trie is kept, and what is below it is looked at with
 // the stack at hand; the result is kept for the reader's state.
 //
-// Costs O(words) for a state seen before; else a walk over what of the trie can be read, for each of the ways in which
-// the text so far may be read. A grammar with very many of them is given up: no step waits for it for long.
+// Costs O(words) for a state seen before; else a walk over what of the trie can be read, for each
+// of the ways in which the text so far may be read. Work is counted, in nodes of the trie, and a
+// mask that takes more than begin() allows is given up; what has been found until then is kept, and
+// makes a second attempt cheaper. Memory is charged before it is taken; where that is refused the
+// mask is given up, too, and clear() makes room.
 #pragma once
 
-#include <chrono>
+#include <functional>
 #include <unordered_map>
 
 #include "serving/structured/grammar_states.h"
@@ -19,9 +22,12 @@ namespace trireme {
 class TokenMasks {
  public:
   static constexpr int64_t kMostWork = int64_t{1} << 24;
-  // They must outlive this object. most_work: what work() of a mask may be.
+  // Whether so many bytes may be held in all; asked when they are more than at the last time, told
+  // when they are fewer.
+  using Charge = std::function<bool(int64_t bytes)>;
+  // Automaton and trie must outlive this object. most_work: what the first mask may take.
   TokenMasks(const PushdownAutomaton& automaton, const TokenTrie& trie,
-             int64_t most_work = kMostWork);
+             int64_t most_work = kMostWork, Charge charge = {});
 
   GrammarStates& states() { return states_; }
   // Adds the bits of the tokens that can be read from there; (trie.words()). False: there is none, or finding them is
@@ -29,18 +35,25 @@ class TokenMasks {
   // (GrammarStates::bytes_to_end), unless there is no other and the text may not end here: then those behind which
   // the fewest are.
   bool add(int32_t state, int64_t most, std::span<uint32_t> mask);
-  // What the last call has cost: about the nodes of the trie that were looked at.
-  int64_t work() const { return most_work_ - work_left_; }
+  // What step() and add() may cost together from now on.
+  void begin(int64_t most_work);
+  int64_t work() const { return most_work_ - work_left_; }  // since then
+  // Work or memory did not suffice since then.
   bool gave_up() const { return work_left_ < 0; }
-  // Computes what depends on automaton states alone, of those that most bytes lead on from first, until the time
-  // is over. False where it was given up.
-  bool prepare(std::chrono::steady_clock::time_point end);
+  bool lacks_memory() const { return lacks_memory_; }
+  // The state behind a byte. kDead: there is none, or it is given up.
+  int32_t step(int32_t state, uint8_t byte);
+  // Computes what depends on automaton states alone, of those that most bytes lead on from first,
+  // until it has cost so much or memory is short. False where it was given up.
+  bool prepare(int64_t most_work);
   // Whether states have become so many that they are to be forgotten: states().clear(), all numbers are void.
   bool is_full() const;
   int64_t bytes() const { return states_.bytes() + kept_bytes_ + automaton_bytes_; }
   void clear();
 
  private:
+  void charge_states(int64_t looked_at_before);
+  bool has_room(int64_t bytes);
   // Few tokens, or a bit for each.
   struct Tokens {
     std::vector<int32_t> few;
@@ -58,6 +71,7 @@ class TokenMasks {
   };
   const StateTokens& of_automaton(int32_t state);
   ReaderTokens of_reader(int32_t state);
+  bool add_of(const ReaderTokens& of, int32_t state, int64_t most, std::span<uint32_t> mask);
   bool add_near(int32_t state, int64_t most, std::span<uint32_t> mask);
   template <class Visit>
   void walk(int32_t state, int32_t node, Visit&& visit);
@@ -66,13 +80,16 @@ class TokenMasks {
 
   const PushdownAutomaton& automaton_;
   const TokenTrie& trie_;
-  int64_t most_work_;
+  int64_t most_work_, work_left_;
+  Charge charge_;
+  int64_t charged_ = 0;
+  bool lacks_memory_ = false;
   GrammarStates states_;
   std::unordered_map<int32_t, StateTokens> of_automaton_;
   std::unordered_map<int32_t, ReaderTokens> of_reader_;
   StateTokens given_up_;
   std::vector<int32_t> way_;  // states by depth in the trie
-  int64_t kept_bytes_ = 0, automaton_bytes_ = 0, work_left_ = 0;
+  int64_t kept_bytes_ = 0, automaton_bytes_ = 0;
 };
 
 }  // namespace trireme

@@ -1,9 +1,14 @@
 // Threads that hand in and take back sequences, without a model: what each one is told is its own text.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <future>
+#include <new>
+#include <thread>
 
 #include "engine/core/error.h"
+#include "engine/core/out_of_memory.h"
 #include "serving/engine/engine.h"
 #include "tests/serving/scheduler/recorded_texts.h"
 
@@ -282,6 +287,91 @@ TEST(Engine, GivesUpWhenStepAfterStepFails) {
   for (Heard& h : heard) EXPECT_EQ(h.wait(), FinishReason::kError);
   EXPECT_EQ(engine.failure(), "no thirteen");
   EXPECT_EQ(engine.counts().scheduler.failed_steps, Engine::kMostFailures - 1);
+}
+
+// Has memory for steps of prompts without a 13 only.
+class Cramped final : public StepExecutor {
+ public:
+  StepOutcome execute(const StepPlan& plan) override {
+    if (std::ranges::find(plan.tokens, 13) == plan.tokens.end()) return texts_.execute(plan);
+    if (++failures_ % 2 == 0) throw std::bad_alloc();
+    throw OutOfMemory("no memory for thirteen");
+  }
+  bool survives_failures() const override { return true; }
+
+ private:
+  int failures_ = 0;
+  test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
+};
+
+TEST(Engine, LivesThroughWantOfMemory) {
+  const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
+  Engine engine(std::make_unique<Cramped>(), one, kBlocks, kBlockTokens);
+  std::vector<Heard> heard(3 * Engine::kMostFailures);
+  for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
+  for (Heard& h : heard) {
+    EXPECT_EQ(h.wait(), FinishReason::kError);
+    EXPECT_TRUE(h.error.starts_with(kNoMemory)) << h.error;
+  }
+  Heard last;
+  engine.add(request_of(harmless(20), 20), last.listener());
+  EXPECT_EQ(last.wait(), FinishReason::kLength);
+  EXPECT_EQ(last.tokens(), text_of(harmless(20), 20));
+  EXPECT_EQ(engine.failure(), "");
+}
+
+// A rule each of whose masks another thread makes.
+struct ThreadRule final : TextRule {
+  struct Reader final : RuleReader {
+    explicit Reader(std::shared_ptr<MaskPace> its_pace) : pace(std::move(its_pace)) {}
+    ~Reader() override {
+      if (thread.joinable()) thread.join();
+    }
+    State state() override {
+      if (!thread.joinable() && !there) make();
+      return there ? State::kOpen : State::kPending;
+    }
+    std::span<const uint32_t> mask() const override { return all; }
+    State accept(std::span<const int32_t>) override {
+      thread.join();
+      there = false;
+      make();
+      return State::kPending;
+    }
+    size_t look_ahead(std::span<const int32_t>, std::vector<uint32_t>&) override { return 0; }
+    bool is_whole() const override { return true; }
+    void make() {
+      thread = std::thread([this] {
+        there = true;
+        pace->notify();
+      });
+    }
+    std::shared_ptr<MaskPace> pace;
+    std::atomic<bool> there{false};
+    std::thread thread;
+    std::vector<uint32_t> all = {~0u, ~0u};
+  };
+  std::unique_ptr<RuleReader> begin(std::vector<int32_t>, int64_t,
+                                    std::shared_ptr<MaskPace> pace) const override {
+    return std::make_unique<Reader>(std::move(pace));
+  }
+};
+
+// It sleeps while there is nothing but masks to wait for, and is woken by each.
+TEST(Engine, WaitsForMasks) {
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  std::vector<Heard> heard(6);
+  for (size_t i = 0; i < heard.size(); ++i) {
+    SequenceRequest request = request_of({static_cast<int32_t>(i), 1, 2}, 30);
+    if (i % 3 != 2) request.rule = std::make_shared<ThreadRule>();
+    engine.add(std::move(request), heard[i].listener());
+  }
+  for (size_t i = 0; i < heard.size(); ++i) {
+    EXPECT_EQ(heard[i].wait(), FinishReason::kLength);
+    EXPECT_EQ(heard[i].tokens(), text_of({static_cast<int32_t>(i), 1, 2}, 30));
+  }
+  engine.between_steps([] {});
+  EXPECT_EQ(engine.counts().used_blocks, 0);
 }
 
 // Fails in its third step, and computes again afterwards with an empty cache.

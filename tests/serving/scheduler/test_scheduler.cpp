@@ -300,6 +300,126 @@ TEST(Scheduler, ATextIsThatOfTheSequenceAloneUnderAnyStorm) {
   }
 }
 
+// A rule whose masks are there when a test says so; it ends behind so many tokens.
+struct SlowRule final : TextRule {
+  struct Reader final : RuleReader {
+    explicit Reader(const SlowRule& its_rule) : rule(its_rule) {}
+    State state() override {
+      if (now == State::kPending && rule.masks > read)
+        now = rule.refuses ? State::kRefused : read == rule.length ? State::kEnded : State::kOpen;
+      return now;
+    }
+    std::span<const uint32_t> mask() const override { return all; }
+    State accept(std::span<const int32_t> ids) override {
+      EXPECT_EQ(now, State::kOpen);
+      read += std::ssize(ids);
+      now = State::kPending;
+      return state();
+    }
+    size_t look_ahead(std::span<const int32_t>, std::vector<uint32_t>&) override { return 0; }
+    bool is_whole() const override { return true; }
+    const SlowRule& rule;
+    State now = State::kPending;
+    int64_t read = 0;
+    std::vector<uint32_t> all = {~0u, ~0u};
+  };
+  std::unique_ptr<RuleReader> begin(std::vector<int32_t>, int64_t,
+                                    std::shared_ptr<MaskPace>) const override {
+    return std::make_unique<Reader>(*this);
+  }
+  int64_t masks = 0;  // that are there
+  int64_t length = 4;
+  bool refuses = false;
+};
+
+// It keeps its place, others go on, and its last token is told with what its mask says.
+TEST(Scheduler, WhoWaitsForAMaskHoldsNobodyUp) {
+  const auto rule = std::make_shared<SlowRule>();
+  Server server(config_of(2, 8, 40), 40);
+  const auto other = server.add(prompt_of(3, 1), 30);
+  SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 30};
+  request.rule = rule;
+  const auto waits = std::make_shared<Sequence>(std::move(request));
+  server.scheduler.add(waits);
+  const auto step = [&] { ASSERT_TRUE(server.step()); };
+  step();
+  EXPECT_EQ(waits->state, Sequence::State::kWaiting);  // its first mask is not there
+  EXPECT_TRUE(server.scheduler.waits_for_masks());
+  for (rule->masks = 1; rule->masks < 4; ++rule->masks) {
+    const int64_t before = other->generated();
+    step();
+    EXPECT_EQ(waits->generated(), rule->masks);
+    EXPECT_TRUE(server.scheduler.settle().empty());
+    for (int n = 0; n < 3; ++n) step();
+    EXPECT_TRUE(server.scheduler.waits_for_masks());
+    EXPECT_EQ(waits->generated(), rule->masks);
+    EXPECT_EQ(other->generated(), before + 4);
+    ++rule->masks;
+    const std::vector<Progress> told = server.scheduler.settle();
+    --rule->masks;
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].sequence, waits);
+    EXPECT_EQ(told[0].tokens.size(), 1u);
+    EXPECT_FALSE(told[0].finish);
+  }
+  step();  // the fourth token, behind which nothing may come
+  rule->masks = 5;
+  const std::vector<Progress> told = server.scheduler.settle();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].finish, FinishReason::kWhole);
+  EXPECT_EQ(told[0].tokens.size(), 1u);
+  server.run();
+  EXPECT_EQ(other->tokens, alone(prompt_of(3, 1), 30));
+}
+
+TEST(Scheduler, EndsWhatGetsNoMask) {
+  const auto rule = std::make_shared<SlowRule>();
+  rule->masks = 1;
+  Server server(config_of(2, 8, 40), 40);
+  const auto add = [&] {
+    SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 9};
+    request.rule = rule;
+    auto sequence = std::make_shared<Sequence>(std::move(request));
+    server.scheduler.add(sequence);
+    return sequence;
+  };
+  const auto running = add(), cancelled = add();
+  ASSERT_TRUE(server.step());
+  EXPECT_FALSE(server.step());
+  EXPECT_TRUE(server.scheduler.waits_for_masks());
+  server.scheduler.cancel(*cancelled);
+  rule->refuses = true;
+  rule->masks = 9;
+  const auto waiting = add();
+  for (const auto& ended : {running, waiting}) {
+    const std::vector<Progress> told = server.scheduler.settle();
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].sequence, ended);
+    EXPECT_EQ(told[0].finish, FinishReason::kError);
+    EXPECT_TRUE(told[0].lacks_memory);
+    EXPECT_FALSE(server.step());  // finds the one that waits
+  }
+  EXPECT_TRUE(server.scheduler.idle());
+  EXPECT_EQ(server.pool.used(), 0);
+}
+
+TEST(Scheduler, AnEndBeforeMinTokensIsAnError) {
+  const auto rule = std::make_shared<SlowRule>();
+  rule->masks = 100;
+  for (const int64_t fewest : {4, 5}) {
+    Server server(config_of(2, 8, 40), 40);
+    server.choice->min_tokens = fewest;
+    SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 9};
+    request.rule = rule;
+    const auto sequence = std::make_shared<Sequence>(std::move(request));
+    server.scheduler.add(sequence);
+    server.run();
+    EXPECT_EQ(sequence->generated(), 4);
+    EXPECT_EQ(server.reasons[sequence.get()],
+              fewest == 4 ? FinishReason::kWhole : FinishReason::kError);
+  }
+}
+
 TEST(Scheduler, RefusesWhatItCannotRun) {
   BlockPool pool(4, 4, 1);
   EXPECT_THROW(Scheduler(config_of(1, 8, 17), pool), Error);

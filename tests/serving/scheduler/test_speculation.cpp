@@ -64,15 +64,16 @@ class Letters final : public TextRule {
   class Reader final : public RuleReader {
    public:
     std::span<const uint32_t> mask() const override { return std::span(&mask_, 1); }
-    bool accept(int32_t) override {
-      mask_ = allowed(++length_);
-      return true;
+    State state() override { return State::kOpen; }
+    State accept(std::span<const int32_t> ids) override {
+      mask_ = allowed(length_ += std::ssize(ids));
+      return State::kOpen;
     }
     size_t look_ahead(std::span<const int32_t> ids, std::vector<uint32_t>& masks) override {
       Reader ahead(*this);
       size_t count = 0;
       while (count < ids.size() && (ahead.mask_ >> ids[count] & 1) != 0) {
-        ahead.accept(ids[count++]);
+        ahead.accept(ids.subspan(count++, 1));
         masks.push_back(ahead.mask_);
       }
       return count;
@@ -83,7 +84,8 @@ class Letters final : public TextRule {
     int64_t length_ = 0;
     uint32_t mask_ = allowed(0);
   };
-  std::unique_ptr<RuleReader> begin(std::vector<int32_t>, int64_t) const override {
+  std::unique_ptr<RuleReader> begin(std::vector<int32_t>, int64_t,
+                                    std::shared_ptr<MaskPace>) const override {
     return std::make_unique<Reader>();
   }
 };

@@ -1,8 +1,12 @@
 // Grammars that are compiled on other threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <future>
+#include <random>
+#include <thread>
 
 #include "serving/structured/grammar_compiler.h"
 #include "tests/serving/structured/vocabulary.h"
@@ -18,8 +22,8 @@ const char* const kHard = "(((((a{1000}){1000}){1000}){1000}){1000})";
 struct Answer {
   std::promise<std::string> told;  // the error, or "rule"
   GrammarCompiler::Done done() {
-    return [this](const std::shared_ptr<const TextRule>& rule, const std::string& error) {
-      told.set_value(rule != nullptr ? "rule" : error);
+    return [this](const std::shared_ptr<const TextRule>& rule, const GrammarRefusal& refusal) {
+      told.set_value(rule != nullptr ? "rule" : refusal.message);
     };
   }
 };
@@ -29,31 +33,213 @@ bool always() { return true; }
 TEST(GrammarCompiler, TellsOfTheRuleOrWhyThereIsNone) {
   GrammarCompiler compiler(trie_of(byte_tokens()));
   Answer hard, good, bad;
-  compiler.compile({Kind::kRegex, kHard}, hard.done(), always);
-  compiler.compile({Kind::kRegex, "a+"}, good.done(), always);
-  compiler.compile({Kind::kRegex, "a("}, bad.done(), always);
+  compiler.compile("", {Kind::kRegex, kHard}, hard.done(), always);
+  compiler.compile("", {Kind::kRegex, "a+"}, good.done(), always);
+  compiler.compile("", {Kind::kRegex, "a("}, bad.done(), always);
   EXPECT_EQ(good.told.get_future().get(), "rule");
   EXPECT_NE(bad.told.get_future().get().find("( without"), std::string::npos);
   EXPECT_NE(hard.told.get_future().get().find("make it simpler"), std::string::npos);
   // What has been compiled is known at once.
   Answer again;
-  compiler.compile({Kind::kRegex, "a+"}, again.done(), always);
+  compiler.compile("", {Kind::kRegex, "a+"}, again.done(), always);
   EXPECT_EQ(again.told.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready);
 }
 
 TEST(GrammarCompiler, LeavesOutWhatNobodyWaitsFor) {
-  GrammarCompiler compiler(trie_of(byte_tokens()), {}, 1);
+  GrammarCompiler compiler(trie_of(byte_tokens()), {.threads = 1});
   Answer hard, last;
   std::atomic<bool> compiled{false};
-  compiler.compile({Kind::kRegex, kHard}, hard.done(), always);
+  compiler.compile("", {Kind::kRegex, kHard}, hard.done(), always);
   compiler.compile(
-      {Kind::kRegex, "b"},
-      [&](const std::shared_ptr<const TextRule>&, const std::string&) { compiled = true; },
+      "", {Kind::kRegex, "b"},
+      [&](const std::shared_ptr<const TextRule>&, const GrammarRefusal&) { compiled = true; },
       [] { return false; });
-  compiler.compile({Kind::kRegex, "c"}, last.done(), always);
+  compiler.compile("", {Kind::kRegex, "c"}, last.done(), always);
   EXPECT_EQ(last.told.get_future().get(), "rule");
   EXPECT_FALSE(compiled);
   EXPECT_NE(hard.told.get_future().get(), "rule");
+}
+
+// However many jobs one has waiting, the next one's job is the one after the next.
+TEST(GrammarCompiler, ServesKeysInTurn) {
+  std::promise<void> begun, all_are_there;
+  std::mutex mutex;
+  std::vector<std::string> order;
+  std::promise<void> ended;
+  GrammarCompiler compiler(trie_of(byte_tokens()), {.threads = 1});
+  const auto tell = [&](const char* tenant) {
+    return [&, tenant](const std::shared_ptr<const TextRule>&, const GrammarRefusal&) {
+      const std::lock_guard lock(mutex);
+      order.emplace_back(tenant);
+      if (order.size() == 21) ended.set_value();
+    };
+  };
+  compiler.compile(
+      "a", {Kind::kRegex, "first"},
+      [&](const std::shared_ptr<const TextRule>&, const GrammarRefusal&) {
+        begun.set_value();
+        all_are_there.get_future().get();
+      },
+      always);
+  begun.get_future().get();
+  for (int i = 0; i < 20; ++i)
+    compiler.compile("a", {Kind::kRegex, concat("a", i)}, tell("a"), always);
+  compiler.compile("b", {Kind::kRegex, "b"}, tell("b"), always);
+  EXPECT_EQ(compiler.counts().waiting, 21);
+  all_are_there.set_value();
+  ended.get_future().get();
+  EXPECT_EQ(std::ranges::find(order, "b") - order.begin(), 1);
+}
+
+// Of two threads one is left to others, while a key has its job on the other.
+TEST(GrammarCompiler, LeavesAThreadToOtherKeys) {
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  std::atomic<int> of_a{0};
+  GrammarCompiler compiler(trie_of(byte_tokens()));
+  for (int i = 0; i < 4; ++i)
+    compiler.compile(
+        "a", {Kind::kRegex, concat("a", i)},
+        [&](const std::shared_ptr<const TextRule>&, const GrammarRefusal&) {
+          ++of_a;
+          opened.wait();
+        },
+        always);
+  Answer other;
+  compiler.compile("b", {Kind::kRegex, "b"}, other.done(), always);
+  EXPECT_EQ(other.told.get_future().get(), "rule");
+  EXPECT_LE(of_a, 1);
+  gate.set_value();
+}
+
+TEST(GrammarCompiler, KeepsNothingOfOneKeyForAnother) {
+  GrammarCompiler compiler(trie_of(byte_tokens()));
+  Answer first, again, other;
+  compiler.compile("a", {Kind::kRegex, "x"}, first.done(), always);
+  EXPECT_EQ(first.told.get_future().get(), "rule");
+  const int64_t one = compiler.counts().live_bytes;
+  EXPECT_GT(one, 0);
+  compiler.compile("a", {Kind::kRegex, "x"}, again.done(), always);
+  EXPECT_EQ(compiler.counts().live_bytes, one);
+  compiler.compile("b", {Kind::kRegex, "x"}, other.done(), always);
+  EXPECT_EQ(other.told.get_future().get(), "rule");
+  EXPECT_EQ(compiler.counts().live_bytes, 2 * one);
+}
+
+// A thread that waits, as on a busy machine, uses nothing of it.
+TEST(CompileBudget, CountsTheThreadsOwnTime) {
+  CompileBudget budget({.time = std::chrono::milliseconds(20)});
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(budget.out_of_time());
+  while (!budget.out_of_time()) continue;
+  EXPECT_THROW(for (int i = 0; i < 256; ++i) budget.check_time(), InputError);
+}
+
+// The rule, or what kind of refusal there is.
+struct Compiled {
+  std::shared_ptr<const TextRule> rule;
+  GrammarRefusal refusal;
+};
+
+Compiled compiled(GrammarCompiler& compiler, const std::string& tenant, const std::string& regex) {
+  std::promise<Compiled> told;
+  compiler.compile(
+      tenant, {Kind::kRegex, regex},
+      [&](std::shared_ptr<const TextRule> rule, const GrammarRefusal& refusal) {
+        told.set_value({std::move(rule), refusal});
+      },
+      always);
+  return told.get_future().get();
+}
+
+TEST(GrammarCompiler, HoldsNoMoreThanItMay) {
+  GrammarCompiler compiler(trie_of(byte_tokens()), {.live_bytes = 4 << 20});
+  std::vector<std::shared_ptr<const TextRule>> used;
+  // Grammars in use, of one key: half of it.
+  Compiled last;
+  for (int i = 0; used.size() == static_cast<size_t>(i); ++i) {
+    last = compiled(compiler, "a", concat("[a-z]{100}", i));
+    if (last.rule != nullptr) used.push_back(last.rule);
+    ASSERT_LE(compiler.counts().live_bytes, 2 << 20);
+  }
+  EXPECT_EQ(last.refusal.kind, GrammarRefusal::Kind::kShareIsFull);
+  EXPECT_GT(used.size(), 5u);
+  EXPECT_GT(compiler.counts().live_bytes, 1 << 20);
+  // Another has the other half; what is not in use any more makes room, kept or not.
+  EXPECT_NE(compiled(compiler, "b", "[a-z]{100}b").rule, nullptr);
+  used.pop_back();
+  EXPECT_NE(compiled(compiler, "a", "[a-z]{100}c").rule, nullptr);
+  used.clear();
+  for (int i = 0; i < 100; ++i)
+    ASSERT_NE(compiled(compiler, "a", concat("[a-z]{200}", i)).rule, nullptr) << i;
+  EXPECT_LE(compiler.counts().live_bytes, 4 << 20);
+}
+
+// Each level of nesting has states of its own.
+const GrammarSource kDeep{Kind::kGrammar,
+                          "root ::= \"(\" item* \")\"\nitem ::= root | [a-c]{1,9} (\"-\" | root)"};
+const std::vector<std::string> kManyDeep = {"((", "(((", "(a", "ab", "a-", "-(", "))", "c(("};
+
+// Where there is no memory to keep masks they are made again, and are the same.
+TEST(GrammarCompiler, MasksAreTheSameInLittleMemory) {
+  const auto trie = trie_of(byte_tokens(kManyDeep));
+  const auto free = CompiledGrammar::compile(kDeep, trie);
+  const auto memory = std::make_shared<GrammarMemory>(free->bytes());
+  const auto tight = CompiledGrammar::compile(kDeep, trie, {}, {.memory = memory});
+  std::mt19937 random(3);
+  for (int text = 0; text < 20; ++text) {
+    const auto one = free->begin({kEnd}, kManyTokens), other = tight->begin({kEnd}, kManyTokens);
+    for (int n = 0; n < 200; ++n) {
+      ASSERT_EQ(other->state(), one->state());
+      ASSERT_TRUE(std::ranges::equal(one->mask(), other->mask())) << text << ", " << n;
+      const std::vector<int32_t> ids = allowed(one->mask(), trie->ids());
+      const int32_t id = ids[random() % ids.size()];
+      if (id == kEnd) break;
+      if (one->accept(id) != other->accept(id)) FAIL();
+      if (one->state() == RuleReader::State::kEnded) break;
+    }
+  }
+  EXPECT_GT(free->bytes(), memory->used());
+}
+
+// Masks are the same whoever makes them: this thread as far as its work goes, or the worker.
+TEST(MaskWorker, MakesTheMasksThatTakeLong) {
+  const auto trie = trie_of(byte_tokens(kManyDeep));
+  const auto worker = std::make_shared<MaskWorker>();
+  const auto plain = CompiledGrammar::compile(kDeep, trie);
+  const auto worked = CompiledGrammar::compile(kDeep, trie, {}, {.worker = worker});
+  std::mutex mutex;
+  std::condition_variable changed;
+  const auto pace = std::make_shared<MaskPace>([&] {
+    const std::lock_guard lock(mutex);
+    changed.notify_one();
+  });
+  std::mt19937 random(4);
+  int64_t here = 0;
+  for (int text = 0; text < 20; ++text) {
+    const auto one = plain->begin({kEnd}, kManyTokens);
+    const auto other = worked->begin({kEnd}, kManyTokens, pace);
+    for (int n = 0; n < 200; ++n) {
+      if (other->state() == RuleReader::State::kPending) {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return other->state() != RuleReader::State::kPending; });
+      } else {
+        ++here;
+      }
+      ASSERT_EQ(other->state(), one->state());
+      if (one->state() == RuleReader::State::kEnded) break;
+      ASSERT_TRUE(std::ranges::equal(one->mask(), other->mask())) << text << ", " << n;
+      const std::vector<int32_t> ids = allowed(one->mask(), trie->ids());
+      const int32_t id = ids[random() % ids.size()];
+      if (id == kEnd) break;
+      pace->left = static_cast<int64_t>(random() % 3) * 300;
+      one->accept(id);
+      other->accept(id);
+    }
+  }
+  EXPECT_GT(worker->done(), 10);
+  EXPECT_GT(here, 10);
+  pace->close();
 }
 
 }  // namespace

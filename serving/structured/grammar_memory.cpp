@@ -1,0 +1,61 @@
+#include "serving/structured/grammar_memory.h"
+
+#include "engine/core/fair_queue.h"
+
+namespace trireme {
+
+void GrammarMemory::set_evict(Evict evict) {
+  const std::lock_guard lock(evicts_);
+  evict_ = std::move(evict);
+}
+
+// Of the tenant's own first; what others only keep makes its share smaller, too.
+bool GrammarMemory::evict(const std::string& tenant) {
+  const std::lock_guard lock(evicts_);
+  return evict_ && (evict_(&tenant) || evict_(nullptr));
+}
+
+GrammarMemory::Answer GrammarMemory::take(const std::string& tenant, int64_t bytes) {
+  for (;;) {
+    const Answer answer = try_take(tenant, bytes);
+    if (answer == Answer::kTaken || !evict(tenant)) return answer;
+  }
+}
+
+GrammarMemory::Answer GrammarMemory::try_take(const std::string& tenant, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto at = of_tenant_.find(tenant);
+  const int64_t own = at == of_tenant_.end() ? 0 : at->second;
+  const auto active = std::ssize(of_tenant_) + (own == 0 ? 1 : 0);
+  if (bytes > tenant_share(bytes_, tenant, active) - own) return Answer::kShareIsFull;
+  if (bytes > bytes_ - used_) return Answer::kAllIsFull;
+  if (at == of_tenant_.end())
+    of_tenant_.emplace(tenant, bytes);
+  else
+    at->second += bytes;
+  used_ += bytes;
+  return Answer::kTaken;
+}
+
+void GrammarMemory::give_back(const std::string& tenant, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  used_ -= bytes;
+  const auto at = of_tenant_.find(tenant);
+  at->second -= bytes;
+  if (at->second == 0) of_tenant_.erase(at);
+}
+
+int64_t GrammarMemory::used() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+GrammarMemory::Answer GrammarCharge::set(int64_t bytes) {
+  auto answer = GrammarMemory::Answer::kTaken;
+  if (memory_ != nullptr && bytes > bytes_) answer = memory_->take(tenant_, bytes - bytes_);
+  if (memory_ != nullptr && bytes < bytes_) memory_->give_back(tenant_, bytes_ - bytes);
+  if (answer == GrammarMemory::Answer::kTaken) bytes_ = bytes;
+  return answer;
+}
+
+}  // namespace trireme

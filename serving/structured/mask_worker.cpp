@@ -1,0 +1,43 @@
+#include "serving/structured/mask_worker.h"
+
+#include "engine/core/thread_name.h"
+#include "serving/structured/mask_job.h"
+
+namespace trireme {
+
+MaskWorker::MaskWorker() : thread_([this] { run(); }) {}
+
+MaskWorker::~MaskWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+  while (const auto job = jobs_.pop()) (*job)->refuse();
+}
+
+void MaskWorker::submit(const std::string& tenant, int64_t spent, std::shared_ptr<MaskJob> job) {
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push(tenant, std::move(job), spent);
+  }
+  wake_.notify_one();
+}
+
+void MaskWorker::run() {
+  name_thread("masks");
+  for (;;) {
+    std::shared_ptr<MaskJob> job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return stop_ || jobs_.size() > 0; });
+      if (stop_) return;
+      job = std::move(*jobs_.pop());
+    }
+    job->run();
+    ++done_;
+  }
+}
+
+}  // namespace trireme
