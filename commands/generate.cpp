@@ -1,6 +1,7 @@
 #include "serving/engine/generate.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -62,17 +63,24 @@ std::vector<int32_t> encoded_prompt(const GenerateArguments& args, const LoadedM
 void generate_one(const GenerateArguments& args, const GenerateOptions& options,
                   LoadedModel& loaded, const Tokenizer& tokenizer, Ctx& ctx, bool prints) {
   const std::vector<int32_t> prompt = encoded_prompt(args, loaded, tokenizer);
-  StreamDecoder decoder(tokenizer);
-  if (prints && !args.chat) std::fputs(args.prompt.c_str(), stdout);
-  for (int32_t id : prompt) decoder.push(id);
-  generate(loaded.model(), loaded.parameters(), ctx, prompt, options, [&](int32_t id) {
-    const std::string piece = decoder.push(id);
-    if (!prints) return true;
-    std::fputs(piece.c_str(), stdout);
+  const auto has_text = [&](int32_t id) { return !tokenizer.is_control(id); };
+  const auto detokenizer = tokenizer.detokenizer(std::ranges::none_of(prompt, has_text));
+  const auto print = [&](const DetokenizedText& now) {
+    if (!prints) return;
+    std::fwrite(now.text.data(), 1, now.text.size(), stdout);
     std::fflush(stdout);
+  };
+  if (prints && !args.chat) std::fputs(args.prompt.c_str(), stdout);
+  generate(loaded.model(), loaded.parameters(), ctx, prompt, options, [&](int32_t id) {
+    DetokenizedText now;
+    detokenizer->push(id, has_text(id), now);
+    print(now);
     return true;
   });
-  if (prints) std::printf("%s\n", decoder.finish().c_str());
+  DetokenizedText last;
+  detokenizer->finish(last);
+  last.text += "\n";
+  print(last);
 }
 
 void run_generate(const GenerateArguments& args, const CommandLine& line) {

@@ -123,27 +123,12 @@ void tokenize(const TokenizeArguments& a) {
   });
 }
 
-std::string text_of(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool no_special) {
-  std::string text;
-  bool at_start = true;
-  for (const int32_t id : ids) {
-    if (!tokenizer.is_control(id))
-      tokenizer.append_bytes(id, at_start, text);
-    else if (!no_special)
-      text += tokenizer.token(id);
-    at_start = at_start && tokenizer.is_control(id);
-  }
-  return text;
-}
-
 void detokenize(const TokenizeArguments& a) {
   const auto tokenizer = load_tokenizer(a.tokenizer);
   const auto show = [&](const nlohmann::json& ids, const std::string& what) {
-    const std::string text = text_of(*tokenizer, ids_of(ids, *tokenizer, what), a.no_special);
+    const std::string text = tokenizer->decode(ids_of(ids, *tokenizer, what), !a.no_special);
     if (!a.json && !a.jsonl) return print_tokenize(text);
-    print_tokenize(nlohmann::json{{"text", text}}.dump(-1, ' ', false,
-                                                       nlohmann::json::error_handler_t::replace) +
-                   "\n");
+    print_tokenize(nlohmann::json{{"text", text}}.dump() + "\n");
   };
   if (a.jsonl)
     return for_each_line("ids", [&](const nlohmann::json& ids, size_t number) {

@@ -11,7 +11,7 @@ constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 enum class Form { kComplete, kTruncated, kInvalid };
 struct Scan {
   Form form;
-  size_t bytes;  // of the character when complete
+  size_t bytes;  // of the character, or of the longest part of one that `text` begins with
 };
 
 // The character at the beginning of `text`. The bounds on the second byte exclude overlong forms,
@@ -32,12 +32,12 @@ Scan scan_character(std::string_view text) {
     if (lead == 0xF0) low = 0x90;
     if (lead == 0xF4) high = 0x8F;
   } else {
-    return {Form::kInvalid, 0};
+    return {Form::kInvalid, 1};
   }
   for (size_t i = 1; i < bytes; ++i) {
-    if (i == text.size()) return {Form::kTruncated, 0};
+    if (i == text.size()) return {Form::kTruncated, i};
     const auto byte = static_cast<uint8_t>(text[i]);
-    if (byte < low || byte > high) return {Form::kInvalid, 0};
+    if (byte < low || byte > high) return {Form::kInvalid, i};
     low = 0x80;
     high = 0xBF;
   }
@@ -64,18 +64,27 @@ size_t find_invalid_utf8(std::string_view text) {
   return text.size();
 }
 
-std::string take_complete_utf8(std::string& pending) {
+std::string take_complete_utf8(std::string& pending, Utf8Repair repair) {
   std::string out;
   std::string_view rest = pending;
   while (!rest.empty()) {
     const size_t good = find_invalid_utf8(rest);
     out.append(rest.substr(0, good));
     rest.remove_prefix(good);
-    if (rest.empty() || scan_character(rest).form == Form::kTruncated) break;
+    if (rest.empty()) break;
+    const Scan scan = scan_character(rest);
+    if (scan.form == Form::kTruncated) break;
     out.append(kReplacement);
-    rest.remove_prefix(1);
+    rest.remove_prefix(repair == Utf8Repair::kMaximalPart ? scan.bytes : 1);
   }
   pending.erase(0, pending.size() - rest.size());
+  return out;
+}
+
+std::string repaired_utf8(std::string bytes, Utf8Repair repair) {
+  std::string out = take_complete_utf8(bytes, repair);
+  const size_t parts = repair == Utf8Repair::kEachByte ? bytes.size() : bytes.empty() ? 0 : 1;
+  for (size_t i = 0; i < parts; ++i) out += kReplacement;
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/core/tensor.h"
 #include "engine/core/utf8.h"
@@ -16,6 +17,7 @@
 #include "engine/text/json_fields.h"
 #include "engine/text/sentencepiece_proto.h"
 #include "engine/text/sentencepiece_words.h"
+#include "engine/text/unicode.h"
 #include "engine/text/vocabulary.h"
 
 namespace trireme {
@@ -59,6 +61,7 @@ class SentencePieceTokenizer : public Tokenizer {
     }
     if (processor_.GetPieceSize() < 1) fail_input("tokenizer ", name_, " has an empty vocabulary");
     drops_leading_space_ = facts.drops_leading_space;
+    drops_leading_spaces_ = facts.drops_leading_spaces;
     make_tokens(settings.added);
     if (facts.keeps_text) find_most_bytes();
     bos_ = settings.bos.has_value() ? named(*settings.bos) : processor_.bos_id();
@@ -90,11 +93,12 @@ class SentencePieceTokenizer : public Tokenizer {
 
   int64_t most_bytes_of_id() const override { return most_bytes_; }
 
-  void append_bytes(int32_t id, bool at_start, std::string& out) const override {
+  void append_bytes(int32_t id, std::string& out) const override {
     check_id(id);
-    std::string_view bytes = tokens_[static_cast<size_t>(id)].bytes;
-    if (at_start && drops_leading_space_ && bytes.starts_with(' ')) bytes.remove_prefix(1);
-    out.append(bytes);
+    out.append(tokens_[static_cast<size_t>(id)].bytes);
+  }
+  std::unique_ptr<Detokenizer> detokenizer(bool at_start) const override {
+    return std::make_unique<PieceDetokenizer>(*this, at_start);
   }
 
  protected:
@@ -123,20 +127,61 @@ class SentencePieceTokenizer : public Tokenizer {
 
  private:
   struct Token {
-    std::string text, bytes;
+    std::string text = {}, bytes = {};
     bool control = false;
+    bool byte = false;         // a byte token
+    bool begins_word = false;  // the bytes begin with a space that stands for U+2581
+  };
+
+  // As the library's Decode: each byte of a run of byte tokens that is no part of a character is
+  // U+FFFD, and at the start of a text the space before a word is dropped.
+  class PieceDetokenizer final : public Detokenizer {
+   public:
+    PieceDetokenizer(const SentencePieceTokenizer& tokenizer, bool at_start)
+        : tokenizer_(tokenizer), at_start_(at_start && tokenizer.drops_leading_space_) {}
+    void push(int32_t id, bool shown, DetokenizedText& out) override {
+      tokenizer_.check_id(id);
+      const Token& token = tokenizer_.tokens_[static_cast<size_t>(id)];
+      std::string text;
+      if (shown && token.byte) {
+        pending_ += token.bytes;
+        text = take_complete_utf8(pending_);
+        at_start_ = false;
+      } else {
+        text = repaired_utf8(std::exchange(pending_, {}), Utf8Repair::kEachByte);
+        if (shown) append(token, text);
+      }
+      out.text += text;
+      out.shares.push_back(text.size());
+    }
+    void finish(DetokenizedText& out) override {
+      out.text += repaired_utf8(std::exchange(pending_, {}), Utf8Repair::kEachByte);
+    }
+    bool has_partial() const override { return !pending_.empty(); }
+
+   private:
+    void append(const Token& token, std::string& text) {
+      const std::string_view bytes = token.control ? token.text : token.bytes;
+      const bool dropped = at_start_ && token.begins_word;
+      const size_t begin = dropped ? 1 : 0;
+      text += bytes.substr(begin);
+      if (bytes.size() > begin || (dropped && !tokenizer_.drops_leading_spaces_)) at_start_ = false;
+    }
+    const SentencePieceTokenizer& tokenizer_;
+    bool at_start_;
+    std::string pending_;  // bytes of an unfinished character
   };
 
   void make_tokens(const std::vector<AddedToken>& added) {
     const int pieces = processor_.GetPieceSize();
     tokens_.reserve(static_cast<size_t>(pieces));
-    for (int id = 0; id < pieces; ++id)
-      tokens_.push_back({processor_.IdToPiece(id), bytes_of(id), processor_.IsControl(id)});
+    for (int id = 0; id < pieces; ++id) tokens_.push_back(token_of(id));
     std::vector<AddedToken> sought;
     for (AddedToken t : added) {
       t.normalized = false;  // what the model makes of a text is no text
       if (t.id >= std::ssize(tokens_)) tokens_.resize(static_cast<size_t>(t.id) + 1);
-      tokens_[static_cast<size_t>(t.id)] = {t.content, t.special ? "" : t.content, t.special};
+      tokens_[static_cast<size_t>(t.id)] = {
+          .text = t.content, .bytes = t.special ? "" : t.content, .control = t.special};
       ids_.insert_or_assign(t.content, t.id);
       sought.push_back(std::move(t));
     }
@@ -204,21 +249,25 @@ class SentencePieceTokenizer : public Tokenizer {
     return ids;
   }
 
-  std::string bytes_of(int id) const {
-    if (processor_.IsControl(id)) return "";
-    if (processor_.IsUnknown(id)) return processor_.DecodeIds({id});
+  Token token_of(int id) const {
     const std::string& piece = processor_.IdToPiece(id);
-    if (processor_.IsByte(id)) {  // "<0x0A>"
-      return std::string(1, static_cast<char>(std::stoi(piece.substr(1, 4), nullptr, 16)));
+    Token token{.text = piece, .control = processor_.IsControl(id), .byte = processor_.IsByte(id)};
+    if (processor_.IsUnknown(id)) {
+      token.bytes = processor_.DecodeIds({id});
+    } else if (token.byte) {  // "<0x0A>"
+      token.bytes.push_back(static_cast<char>(std::stoi(piece.substr(1, 4), nullptr, 16)));
+    } else if (!token.control) {
+      token.bytes = replace_all(valid_utf8(piece), kSpaceSymbol, " ");
+      token.begins_word = piece.starts_with(kSpaceSymbol);
     }
-    return replace_all(piece, kSpaceSymbol, " ");
+    return token;
   }
 
   std::string name_;
   sentencepiece::SentencePieceProcessor processor_;
   std::unique_ptr<SentencePieceWords> words_;  // where it gives the ids of the library
   bool adds_bos_, adds_eos_;
-  bool drops_leading_space_ = true;
+  bool drops_leading_space_ = true, drops_leading_spaces_ = false;
   std::vector<Token> tokens_;
   AddedTokens added_;  // and the model's control tokens
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;  // of added tokens

@@ -127,8 +127,8 @@ SentencePieceFacts check_sentencepiece_model(std::string_view model, const std::
     }
   }
   SentencePieceFacts facts;
-  facts.drops_leading_space =
-      (normalizer.adds_dummy_prefix || normalizer.removes_extra_spaces) && !space_as_suffix;
+  facts.drops_leading_space = normalizer.adds_dummy_prefix || normalizer.removes_extra_spaces;
+  facts.drops_leading_spaces = normalizer.removes_extra_spaces;
   facts.keeps_text =
       !normalizer.maps_characters && !normalizer.removes_extra_spaces && !space_as_suffix;
   return facts;

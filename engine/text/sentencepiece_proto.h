@@ -11,6 +11,7 @@ namespace trireme {
 struct SentencePieceFacts {
   // Decoding drops a space in front of the first word: encoding had put one there.
   bool drops_leading_space = true;
+  bool drops_leading_spaces = false;  // all of those that are tokens of their own, too
   // Encoding changes no character: no character map, no folding of white space.
   bool keeps_text = false;
 };

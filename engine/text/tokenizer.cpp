@@ -3,7 +3,6 @@
 #include <filesystem>
 
 #include "engine/core/error.h"
-#include "engine/core/utf8.h"
 #include "engine/text/control_split.h"
 #include "engine/text/gguf_tokenizer.h"
 #include "engine/text/sentencepiece.h"
@@ -30,7 +29,7 @@ class ByteTokenizer : public Tokenizer {
     return id == kEndOfText;
   }
   int64_t most_bytes_of_id() const override { return std::ssize(std::string_view(kEndOfTextName)); }
-  void append_bytes(int32_t id, bool /*at_start*/, std::string& out) const override {
+  void append_bytes(int32_t id, std::string& out) const override {
     if (!is_control(id)) out.push_back(static_cast<char>(id));
   }
 
@@ -67,14 +66,19 @@ void check_ids_fit(const Tokenizer& tokenizer, int64_t model_ids) {
              "; give the tokenizer that the model came with (--tokenizer, data.tokenizer)");
 }
 
-std::string Tokenizer::decode(std::span<const int32_t> ids) const {
-  std::string out;
-  bool at_start = true;
+std::unique_ptr<Detokenizer> Tokenizer::detokenizer(bool /*at_start*/) const {
+  return std::make_unique<ByteDetokenizer>(*this);
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, bool show_control) const {
+  const std::unique_ptr<Detokenizer> detokenizer = this->detokenizer();
+  DetokenizedText out;
   for (const int32_t id : ids) {
-    append_bytes(id, at_start, out);
-    at_start = at_start && is_control(id);
+    detokenizer->push(id, show_control || !is_control(id), out);
+    out.shares.clear();
   }
-  return out;
+  detokenizer->finish(out);
+  return std::move(out.text);
 }
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
@@ -108,19 +112,6 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec) {
       : spec.empty() ? "NAME"
                      : spec,
       there ? "" : " --local-dir DIR");
-}
-
-std::string StreamDecoder::push(int32_t id) {
-  tokenizer_.append_bytes(id, at_start_, pending_);
-  at_start_ = at_start_ && tokenizer_.is_control(id);
-  return take_complete_utf8(pending_);
-}
-
-std::string StreamDecoder::finish() {
-  const bool unfinished = !pending_.empty();
-  pending_.clear();
-  at_start_ = true;
-  return unfinished ? "\xEF\xBF\xBD" : "";
 }
 
 }  // namespace trireme

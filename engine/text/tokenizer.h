@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/detokenizer.h"
+
 namespace trireme {
 
 struct EncodeOptions {
@@ -30,16 +32,19 @@ class Tokenizer {
     return encode_text(text, options);
   }
   virtual bool is_control(int32_t id) const = 0;  // bos, eod, padding: no text of their own
-  // Appends the bytes that `id` stands for, which may be a part of a UTF-8 character; nothing for a
-  // control id. at_start: only control ids precede it (SentencePiece drops the space it had put
-  // before the first word).
-  virtual void append_bytes(int32_t id, bool at_start, std::string& out) const = 0;
+  // Appends the bytes that `id` adds behind other tokens, which may be a part of a UTF-8 character;
+  // nothing for a control id.
+  virtual void append_bytes(int32_t id, std::string& out) const = 0;
+  // Text of a sequence token by token. at_start: no token with text precedes it (a space that
+  // encoding had put before the first word is dropped).
+  virtual std::unique_ptr<Detokenizer> detokenizer(bool at_start = true) const;
 
   // The id of a token as it is spelled in the vocabulary; -1: there is none.
   virtual int32_t find(std::string_view token) const = 0;
   virtual std::string token(int32_t id) const = 0;
 
-  std::string decode(std::span<const int32_t> ids) const;  // bytes as they come
+  // The whole text, valid UTF-8; control ids have none unless they are shown as they are spelled.
+  std::string decode(std::span<const int32_t> ids, bool show_control = false) const;
 
   // Bytes of a text for which one id stands at most: encode() makes at least bytes / this many of it. 0: no such bound is
   // known, as where white space is dropped, or a row of unknown characters is one id.
@@ -65,18 +70,5 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& spec);
 std::string tokenizer_file(const std::string& spec);
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
-
-// Decodes token by token and hands out only complete, valid UTF-8.
-class StreamDecoder {
- public:
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  std::string push(int32_t id);  // what is certain now, often empty
-  std::string finish();          // the rest; an unfinished character becomes U+FFFD
-
- private:
-  const Tokenizer& tokenizer_;
-  std::string pending_;
-  bool at_start_ = true;
-};
 
 }  // namespace trireme

@@ -72,10 +72,11 @@ class JsonTokenizer : public Tokenizer {
       : name_(std::move(name)),
         normalizer_(part(json, "normalizer"), name_),
         pre_tokenizer_(part(json, "pre_tokenizer"), name_),
-        added_(part(json, "added_tokens"), normalizer_, name_) {
+        added_(part(json, "added_tokens"), normalizer_, name_),
+        decoder_(part(json, "decoder"), name_) {
     make_model(part(json, "model"));
     around_.add(part(json, "post_processor"), name_ + ": post_processor");
-    make_tokens(TokenDecoder(part(json, "decoder"), name_));
+    make_tokens();
     for (const std::vector<int32_t>* ids : {&around_.before, &around_.behind})
       for (const int32_t id : *ids)
         if (id >= vocab_size()) fail_input(name_, ": the template's id ", id, " is no token");
@@ -105,10 +106,11 @@ class JsonTokenizer : public Tokenizer {
     if (word == 0 || added < 0 || !pre_tokenizer_.keeps_text()) return 0;
     return std::max(word, added) * normalizer_.most_shrinking();
   }
-  void append_bytes(int32_t id, bool at_start, std::string& out) const override {
-    if (is_control(id)) return;
-    const std::string& bytes = tokens_[static_cast<size_t>(id)].bytes;
-    out += at_start ? decoder_->at_start(bytes) : std::string_view(bytes);
+  void append_bytes(int32_t id, std::string& out) const override {
+    if (!is_control(id)) out += decoder_.bytes(tokens_[static_cast<size_t>(id)].looks);
+  }
+  std::unique_ptr<Detokenizer> detokenizer(bool at_start) const override {
+    return std::make_unique<JsonDetokenizer>(*this, at_start);
   }
 
  protected:
@@ -145,8 +147,28 @@ class JsonTokenizer : public Tokenizer {
 
  private:
   struct Token {
-    std::string text, bytes;
+    std::string text = {};
+    std::string looks = {};  // to the decoder: the text, which the normalizer may have changed
     bool special = false;
+  };
+
+  class JsonDetokenizer final : public Detokenizer {
+   public:
+    JsonDetokenizer(const JsonTokenizer& tokenizer, bool at_start)
+        : tokenizer_(tokenizer), stream_(tokenizer.decoder_, at_start) {}
+    void push(int32_t id, bool shown, DetokenizedText& out) override {
+      tokenizer_.check_id(id);
+      if (shown)
+        stream_.push(tokenizer_.tokens_[static_cast<size_t>(id)].looks, out);
+      else
+        stream_.skip(out);
+    }
+    void finish(DetokenizedText& out) override { stream_.finish(out); }
+    bool has_partial() const override { return stream_.has_partial(); }
+
+   private:
+    const JsonTokenizer& tokenizer_;
+    TokenDecoder::Stream stream_;
   };
 
   void make_model(const nlohmann::json& json) {
@@ -162,7 +184,7 @@ class JsonTokenizer : public Tokenizer {
       fail_input(what, " \"", type, "\" is not available; BPE and Unigram are");
   }
 
-  void make_tokens(TokenDecoder decoder) {
+  void make_tokens() {
     const Vocabulary& vocabulary = model_->vocabulary();
     int64_t size = vocabulary.size();
     for (const AddedToken& t : added_.all()) size = std::max<int64_t>(size, t.id + 1);
@@ -171,16 +193,17 @@ class JsonTokenizer : public Tokenizer {
     for (int32_t id = 0; id < vocabulary.size(); ++id) {
       const std::string& text = vocabulary.token(id);
       if (text.empty()) continue;
-      tokens_[static_cast<size_t>(id)] = {text, decoder.bytes(text), false};
+      tokens_[static_cast<size_t>(id)] = {text, text, false};
       ids_.emplace(text, id);
     }
     for (const AddedToken& t : added_.all()) {
-      const std::string looks = t.normalized ? normalizer_.apply(t.content) : t.content;
-      tokens_[static_cast<size_t>(t.id)] = {t.content, decoder.bytes(looks), t.special};
+      tokens_[static_cast<size_t>(t.id)] = {
+          t.content, t.normalized ? normalizer_.apply(t.content) : t.content, t.special};
       ids_.insert_or_assign(t.content, t.id);
     }
+    if (decoder_.expands())
+      for (const Token& token : tokens_) (void)decoder_.bytes(token.looks);
     refuse_holes();
-    decoder_ = std::make_unique<TokenDecoder>(std::move(decoder));
   }
 
   // An id without a token may be drawn by a model and has no text: as a rule added tokens were lost.
@@ -239,8 +262,8 @@ class JsonTokenizer : public Tokenizer {
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   AddedTokens added_;
+  TokenDecoder decoder_;
   std::unique_ptr<TokenModel> model_;
-  std::unique_ptr<TokenDecoder> decoder_;
   Template around_;
   std::vector<Token> tokens_;
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;

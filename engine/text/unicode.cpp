@@ -184,10 +184,7 @@ bool is_word(char32_t c) {
 
 std::string valid_utf8(std::string_view bytes) {
   if (find_invalid_utf8(bytes) == bytes.size()) return std::string(bytes);
-  std::string pending(bytes);
-  std::string out = take_complete_utf8(pending);
-  for (size_t i = 0; i < pending.size(); ++i) out += "\xEF\xBF\xBD";
-  return out;
+  return repaired_utf8(std::string(bytes), Utf8Repair::kEachByte);
 }
 
 }  // namespace trireme

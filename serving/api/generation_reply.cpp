@@ -71,9 +71,10 @@ GenerationReply::GenerationReply(ReplyIdentity identity, ReplyForm form, const T
   for (const std::vector<int32_t>& prompt : prompts_) {
     TextStreamOptions options = form_.text;
     // What follows a prompt is the beginning of a text where the prompt has none, or is a part of it.
-    options.at_start = form_.echo || std::all_of(prompt.begin(), prompt.end(), [&](int32_t id) {
-                         return tokenizer.is_control(id);
-                       });
+    const auto has_text = [&](int32_t id) {
+      return options.show_special || !tokenizer.is_control(id);
+    };
+    options.at_start = form_.echo || std::ranges::none_of(prompt, has_text);
     for (int64_t i = 0; i < form_.n; ++i)
       choices_.push_back(
           std::make_unique<Choice>(choices_.size(), tokenizer, options, form_.tools));
@@ -131,8 +132,8 @@ void GenerationReply::accept(size_t number, std::span<const ChosenToken> prompt,
     for (size_t i = 0; i < tokens.size() && !choice.stream.stopped(); ++i)
       add_token(choice, tokens[i], finish == FinishReason::kStop && i + 1 == tokens.size(), delta);
   if (form_.token_ids && !form_.stream) hold_ids(choice, first, choice.generated - before);
+  if (finish && !choice.stream.stopped()) choice.stream.finish(delta);
   if (choice.stream.stopped() || finish) end(choice, finish, tokens);
-  if (choice.finish != nullptr && !choice.stream.stopped()) choice.stream.finish(delta);
   std::vector<ToolCallDelta::Call> calls;
   if (form_.tools.format != ToolFormat::kNone) find_calls(choice, delta.text, calls);
   const auto told = std::ssize(delta.tokens);

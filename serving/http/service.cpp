@@ -24,8 +24,7 @@ HttpReply status_reply(const char* status) {
 }
 
 std::string valid_utf8(std::string bytes) {
-  std::string text = take_complete_utf8(bytes);
-  return bytes.empty() ? text : text + "\xEF\xBF\xBD";
+  return repaired_utf8(std::move(bytes), Utf8Repair::kMaximalPart);
 }
 
 int hex_digit(char c) {
@@ -251,7 +250,7 @@ HttpAnswer Service::detokenize(HttpRequest& http) {
     if (!held->set(so_many)) throw size_error(*held, "send fewer tokens at a time", "tokens");
   };
   hold(bytes);
-  std::string body = detokenize_body(valid_utf8(tokenizer_.decode(request.tokens)));
+  std::string body = detokenize_body(tokenizer_.decode(request.tokens));
   body.shrink_to_fit();
   hold(std::ssize(body));
   return {{.body = std::move(body), .held = held}};

@@ -17,7 +17,7 @@ TokenTrie::TokenTrie(const Tokenizer& tokenizer, int64_t model_ids) : ids_(model
   std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 0; id < tokens.size(); ++id)
     if (!tokenizer.is_control(static_cast<int32_t>(id)))
-      tokenizer.append_bytes(static_cast<int32_t>(id), false, tokens[id]);
+      tokenizer.append_bytes(static_cast<int32_t>(id), tokens[id]);
   build(tokens);
 }
 

@@ -14,7 +14,7 @@ namespace trireme {
 class TokenTrie {
  public:
   // model_ids: rows of the model's output, at least the tokenizer's. Control tokens, and tokens without bytes,
-  // are not in it. Bytes are those that tokens have behind others (Tokenizer::append_bytes, not at_start).
+  // are not in it. Bytes are those that tokens have behind others (Tokenizer::append_bytes).
   TokenTrie(const Tokenizer& tokenizer, int64_t model_ids);
   // Of given tokens, ids from 0 on; of empty ones none is in it.
   explicit TokenTrie(const std::vector<std::string>& tokens);

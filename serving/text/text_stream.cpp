@@ -6,11 +6,6 @@
 #include "engine/core/utf8.h"
 
 namespace trireme {
-namespace {
-
-constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
-
-}  // namespace
 
 int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(),
@@ -20,74 +15,83 @@ int64_t count_characters(std::string_view text) {
 std::string token_bytes(const Tokenizer& tokenizer, int32_t id) {
   if (tokenizer.is_control(id)) return tokenizer.token(id);
   std::string bytes;
-  tokenizer.append_bytes(id, false, bytes);
+  tokenizer.append_bytes(id, bytes);
   return bytes;
 }
 
 std::string token_text(const Tokenizer& tokenizer, int32_t id) {
-  std::string bytes = token_bytes(tokenizer, id);
-  std::string text = take_complete_utf8(bytes);
-  return bytes.empty() ? text : text + kReplacement;
+  return repaired_utf8(token_bytes(tokenizer, id), Utf8Repair::kMaximalPart);
 }
 
 TextStream::TextStream(const Tokenizer& tokenizer, TextStreamOptions options)
     : tokenizer_(tokenizer),
       options_(std::move(options)),
-      matcher_(options_.stops),
-      at_start_(options_.at_start) {}
+      detokenizer_(tokenizer.detokenizer(options_.at_start)),
+      matcher_(options_.stops) {}
 
-void TextStream::append_bytes(int32_t id, TokenRole role, std::string& out) {
-  const bool control = tokenizer_.is_control(id);
-  const bool hidden = role == TokenRole::kEnd && !options_.include_stop;
-  if (control && !hidden && (options_.show_special || std::ranges::count(options_.shown, id) > 0))
-    out += tokenizer_.token(id);
-  if (!control && !hidden) tokenizer_.append_bytes(id, at_start_, out);
-  at_start_ = at_start_ && control;
+bool TextStream::is_shown(int32_t id, TokenRole role) const {
+  if (role == TokenRole::kEnd && !options_.include_stop) return false;
+  return !tokenizer_.is_control(id) || options_.show_special ||
+         std::ranges::count(options_.shown, id) > 0;
 }
 
 void TextStream::push(int32_t id, TokenRole role, TextDelta& delta) {
   TRIREME_CHECK(!stopped(), "a token behind the end of the text");
-  const size_t before = pending_.size();
-  append_bytes(id, role, pending_);
-  TokenText token{.id = id, .offset = characters_};
-  if (options_.tell_tokens) token.bytes = pending_.substr(before);
-  const std::string text = take_complete_utf8(pending_);
-  const size_t begin = length_;
-  length_ += text.size();
-  held_ += text;
-  if (options_.tell_tokens) {
-    characters_ += count_characters(text);
-    token.text = text;
-    waiting_.push_back({std::move(token), begin});
-    unfinished_ = pending_.empty() ? 0 : unfinished_ + 1;
-  }
+  const bool shown = is_shown(id, role);
   if (role != TokenRole::kPrompt) ++generated_;
-  size_t end = length_;
-  if (role == TokenRole::kText && generated_ > options_.min_tokens) {
-    if (find_stop(text, end))
-      cut(end);
-    else
-      end -= matcher_.held();
-  }
-  release(end, delta);
+  undecided_.push_back({.id = id,
+                        .shown = shown,
+                        .may_stop = role == TokenRole::kText && generated_ > options_.min_tokens});
+  DetokenizedText now;
+  detokenizer_->push(id, shown, now);
+  (void)add_shares(now);
+  const bool partial = options_.tell_tokens && !stopped() && detokenizer_->has_partial();
+  unfinished_ = partial ? unfinished_ + now.shares.size() : 0;
+  release(stopped() ? length_ : length_ - (last_may_stop_ ? matcher_.held() : 0), delta);
 }
 
-// Goes on by a token's share, which the text ends with. Where a stop string ends in it: the end of the text.
-bool TextStream::find_stop(const std::string& text, size_t& end) {
+// Appends the shares of tokens that are decided now, up to a stop string; the bytes of them all.
+size_t TextStream::add_shares(const DetokenizedText& now) {
+  size_t at = 0;
+  for (const size_t share : now.shares) {
+    TRIREME_CHECK(!undecided_.empty(), "a share of a token that was not pushed");
+    if (!stopped()) add_token(undecided_.front(), std::string_view(now.text).substr(at, share));
+    undecided_.pop_front();
+    at += share;
+  }
+  return at;
+}
+
+void TextStream::add_token(const Undecided& token, std::string_view text) {
+  if (options_.tell_tokens) {
+    TokenText told{.id = token.id, .text = std::string(text), .offset = characters_};
+    if (token.shown) told.bytes = token_bytes(tokenizer_, token.id);
+    // At the start of a text a token may be less than its bytes elsewhere.
+    if (find_invalid_utf8(told.bytes) == told.bytes.size() && told.bytes.ends_with(text))
+      told.bytes = text;
+    characters_ += count_characters(text);
+    waiting_.push_back({std::move(told), length_});
+  }
+  last_may_stop_ = token.may_stop;
+  append_text(text);
+}
+
+// Text of the last token. A stop string in it ends the text.
+void TextStream::append_text(std::string_view text) {
+  held_ += text;
+  length_ += text.size();
+  if (!last_may_stop_) return;
   for (size_t i = 0; i < text.size(); ++i) {
     stop_ = matcher_.push(text[i]);
     if (!stopped()) continue;
-    end = length_ - text.size() + i + 1 - (options_.include_stop ? 0 : stop().size());
-    return true;
+    return cut(length_ - text.size() + i + 1 - (options_.include_stop ? 0 : stop().size()));
   }
-  return false;
 }
 
 // The text ends there, and so do the shares of its tokens.
 void TextStream::cut(size_t end) {
   held_.resize(held_.size() - (length_ - end));
   length_ = end;
-  pending_.clear();
   unfinished_ = 0;
   while (!waiting_.empty() && waiting_.back().begin >= end) waiting_.pop_back();
   if (waiting_.empty()) return;
@@ -113,11 +117,13 @@ void TextStream::tell(size_t tokens, TextDelta& delta) {
 }
 
 void TextStream::finish(TextDelta& delta) {
-  if (!pending_.empty()) {
-    held_ += kReplacement;
-    length_ += sizeof(kReplacement) - 1;
-    pending_.clear();
-    if (!waiting_.empty()) waiting_.back().token.text += kReplacement;
+  DetokenizedText now;
+  detokenizer_->finish(now);
+  const size_t shared = add_shares(now);
+  const std::string_view rest = std::string_view(now.text).substr(shared);
+  if (!rest.empty() && !stopped()) {
+    if (!waiting_.empty()) waiting_.back().token.text += rest;
+    append_text(rest);
   }
   unfinished_ = 0;
   release(length_, delta);

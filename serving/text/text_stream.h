@@ -1,10 +1,9 @@
 // The text of a sequence while its tokens come, in pieces of valid UTF-8 that are never taken back.
 //
-// A character that a token begins is held back until it is whole. A byte that belongs to no character is
-// U+FFFD, an unfinished character at the end of the text one U+FFFD. The text ends before the first stop
-// string in it (of those that become whole with the same byte: the longest), or behind it where stop strings
-// belong to the text, and what may still become one is held back; so the pieces together are what the whole
-// text would be, wherever tokens begin and end.
+// Text that a later token may change is held back (engine/text/detokenizer.h). The text ends before
+// the first stop string in it (of those that become whole with the same byte: the longest), or behind
+// it where stop strings belong to the text, and what may still become one is held back; so the pieces
+// together are what the whole text would be, wherever tokens begin and end.
 //
 // A token's share of the text is what became whole with it, nothing as a rule for the first tokens of a
 // character that several spell: the shares together are the text.
@@ -14,7 +13,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/text/tokenizer.h"
@@ -28,7 +29,7 @@ struct TextStreamOptions {
   int64_t min_tokens = 0;               // stop strings that end in the first ones are none
   bool show_special = false;            // control tokens are written as they are spelled
   std::vector<int32_t> shown = {};      // these are in any case
-  bool at_start = false;                // nothing precedes the text (Tokenizer::append_bytes)
+  bool at_start = false;                // nothing precedes the text (Tokenizer::detokenizer)
   bool tell_tokens = false;             // TextDelta::tokens is filled
 };
 
@@ -59,7 +60,7 @@ class TextStream {
   // The next token; what is certain then is appended to `delta`. Nothing may come after stopped(). Tokens
   // behind the end of the text are never told.
   void push(int32_t id, TokenRole role, TextDelta& delta);
-  // There is no further token; the rest is appended.
+  // There is no further token; the rest is appended. It may hold a stop string: see stopped().
   void finish(TextDelta& delta);
   // A stop string has ended the text; which.
   bool stopped() const { return stop_ >= 0; }
@@ -70,20 +71,29 @@ class TextStream {
     TokenText token;
     size_t begin;  // bytes of the text before its share
   };
-  void append_bytes(int32_t id, TokenRole role, std::string& out);
-  bool find_stop(const std::string& text, size_t& end);
+  // A token whose share of the text is not known.
+  struct Undecided {
+    int32_t id;
+    bool shown;
+    bool may_stop;  // stop strings may end in its share
+  };
+  bool is_shown(int32_t id, TokenRole role) const;
+  size_t add_shares(const DetokenizedText& now);
+  void add_token(const Undecided& token, std::string_view text);
+  void append_text(std::string_view text);
   void cut(size_t end);
   void release(size_t end, TextDelta& delta);
   void tell(size_t tokens, TextDelta& delta);
 
   const Tokenizer& tokenizer_;
   TextStreamOptions options_;
+  std::unique_ptr<Detokenizer> detokenizer_;
   StopMatcher matcher_;
   int stop_ = -1;
-  bool at_start_;
+  bool last_may_stop_ = false;  // of the last token that has its share
   int64_t generated_ = 0;
-  std::string pending_;    // bytes of an unfinished character
-  size_t unfinished_ = 0;  // the last tokens of waiting_, whose share is not known
+  std::deque<Undecided> undecided_;
+  size_t unfinished_ = 0;  // the last tokens of waiting_, whose character is not complete
   std::string held_;       // text that may begin a stop string
   size_t length_ = 0;      // of the text so far, bytes, with held_
   int64_t characters_ = 0;

@@ -15,15 +15,13 @@ bool places_of_tokens(const Tokenizer& tokenizer, const std::vector<int32_t>& to
                       std::vector<std::pair<size_t, size_t>>& places) {
   places.clear();
   size_t at = 0;
-  bool at_start = true;
   for (const int32_t id : tokens) {
     std::string piece;
     if (tokenizer.is_control(id)) {
       if (markup) piece = tokenizer.token(id);
       if (!text.substr(at).starts_with(piece)) piece.clear();  // put there by the tokenizer
     } else {
-      tokenizer.append_bytes(id, at_start, piece);
-      at_start = false;
+      tokenizer.append_bytes(id, piece);
       // The space that a tokenizer puts before a first word, behind markup too.
       if (!text.substr(at).starts_with(piece) && piece.starts_with(' ')) piece.erase(0, 1);
       if (!text.substr(at).starts_with(piece)) return false;

@@ -46,14 +46,14 @@ const std::string& small_model() {
 }
 
 std::string stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids) {
-  StreamDecoder decoder(tokenizer);
-  std::string out;
+  const auto detokenizer = tokenizer.detokenizer();
+  DetokenizedText out;
   for (const int32_t id : ids) {
-    const std::string piece = decoder.push(id);
-    EXPECT_EQ(find_invalid_utf8(piece), piece.size());
-    out += piece;
+    detokenizer->push(id, !tokenizer.is_control(id), out);
+    EXPECT_EQ(find_invalid_utf8(out.text), out.text.size());
   }
-  return out + decoder.finish();
+  detokenizer->finish(out);
+  return out.text;
 }
 
 TEST(Utf8, FindsTheFirstInvalidByte) {
@@ -88,6 +88,36 @@ TEST(Utf8, TakesWhatIsComplete) {
   EXPECT_EQ(pending, "\xF0\x9F");
 }
 
+TEST(Utf8, RepairsEachByteOrMaximalParts) {
+  const auto marks = [](int count, const std::string& rest) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += kReplacement;
+    return out + rest;
+  };
+  struct Case {
+    std::string bytes;
+    int parts;
+    std::string rest = "";
+  };
+  // What Python's and Rust's lossy decoding make of them.
+  const std::vector<Case> cases = {{"\xE2\x82", 1},
+                                   {"\xE2\x82z", 1, "z"},
+                                   {"\xF0\x9F\x98z", 1, "z"},
+                                   {"\xE0\x80z", 2, "z"},
+                                   {"\xED\xA0\x80", 3},
+                                   {"\xF4\x90\x80\x80", 4},
+                                   {"\xC3\xC3\xA9", 1, "\xC3\xA9"},
+                                   {"\xFF\xFE", 2},
+                                   {"\xF0\x9F\xE2", 2}};
+  for (const Case& c : cases) {
+    EXPECT_EQ(repaired_utf8(c.bytes, Utf8Repair::kMaximalPart), marks(c.parts, c.rest))
+        << testing::PrintToString(c.bytes);
+    const auto bytes = static_cast<int>(c.bytes.size() - c.rest.size());
+    EXPECT_EQ(repaired_utf8(c.bytes, Utf8Repair::kEachByte), marks(bytes, c.rest))
+        << testing::PrintToString(c.bytes);
+  }
+}
+
 TEST(ByteTokenizer, EveryByteIsItsOwnId) {
   const auto tokenizer = load_tokenizer("byte");
   EXPECT_EQ(tokenizer->vocab_size(), 257);
@@ -97,7 +127,9 @@ TEST(ByteTokenizer, EveryByteIsItsOwnId) {
   std::vector<int32_t> ids = tokenizer->encode(all);
   for (int32_t i = 0; i < 256; ++i) EXPECT_EQ(ids[static_cast<size_t>(i)], i);
   ids.push_back(256);
-  EXPECT_EQ(tokenizer->decode(ids), all);
+  std::string bytes;
+  for (const int32_t id : ids) tokenizer->append_bytes(id, bytes);
+  EXPECT_EQ(bytes, all);
   EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{257}), Error);
   EXPECT_THROW(tokenizer->decode(std::vector<int32_t>{-1}), Error);
 }
@@ -108,11 +140,16 @@ TEST(ByteTokenizer, StreamYieldsWholeCharacters) {
   EXPECT_EQ(stream(*tokenizer, tokenizer->encode(text)), text);
   EXPECT_EQ(stream(*tokenizer, {0xE2, 0x82}), kReplacement);
   EXPECT_EQ(stream(*tokenizer, {0xE2, 'a', 0xFF, 256}), concat(kReplacement, "a", kReplacement));
-  StreamDecoder decoder(*tokenizer);
-  EXPECT_EQ(decoder.push(0xF0), "");
-  EXPECT_EQ(decoder.push(0x9F), "");
-  EXPECT_EQ(decoder.push(0x98), "");
-  EXPECT_EQ(decoder.push(0x80), "\U0001F600");
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{256, 'a'}, true), "<|endoftext|>a");
+  const auto detokenizer = tokenizer->detokenizer();
+  DetokenizedText out;
+  for (const int32_t byte : {0xF0, 0x9F, 0x98}) {
+    detokenizer->push(byte, true, out);
+    EXPECT_TRUE(out.text.empty() && detokenizer->has_partial());
+  }
+  detokenizer->push(0x80, true, out);
+  EXPECT_EQ(out.text, "\U0001F600");
+  EXPECT_FALSE(detokenizer->has_partial());
 }
 
 TEST(LoadTokenizer, SaysWhatIsAccepted) {

@@ -14,8 +14,7 @@ using Json = nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
 std::string as_text(std::string bytes) {
-  std::string text = take_complete_utf8(bytes);
-  return bytes.empty() ? text : text + "\xEF\xBF\xBD";
+  return repaired_utf8(std::move(bytes), Utf8Repair::kMaximalPart);
 }
 
 std::string completion(int tokens, const std::string& more = "", const std::string& prompt = "hi") {

@@ -232,8 +232,8 @@ class MarkTokenizer final : public Tokenizer {
   int32_t bos_id() const override { return bytes_->bos_id(); }
   int32_t eod_id() const override { return bytes_->eod_id(); }
   bool is_control(int32_t id) const override { return id >= kFirst || bytes_->is_control(id); }
-  void append_bytes(int32_t id, bool at_start, std::string& out) const override {
-    if (id < kFirst) bytes_->append_bytes(id, at_start, out);
+  void append_bytes(int32_t id, std::string& out) const override {
+    if (id < kFirst) bytes_->append_bytes(id, out);
   }
   int32_t find(std::string_view token) const override {
     const auto at = std::ranges::find(kMarks, token);

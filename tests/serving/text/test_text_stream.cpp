@@ -5,6 +5,7 @@
 
 #include "engine/core/utf8.h"
 #include "serving/text/text_stream.h"
+#include "tests/support/detokenized.h"
 
 namespace trireme::test_text_stream {
 namespace {
@@ -157,10 +158,8 @@ TEST(TextStream, StopsInTheTextOnlyAndNotInThePrompt) {
   EXPECT_EQ(delta.text, "abab");
 }
 
-// The plain way: the whole text, and the first end of a stop string in it.
-std::string expected(const std::string& bytes, const TextStreamOptions& options) {
-  std::string pending = bytes, text = take_complete_utf8(pending);
-  if (!pending.empty()) text += "\xEF\xBF\xBD";
+// The plain way: the first end of a stop string in the whole text.
+std::string expected(const std::string& text, const TextStreamOptions& options) {
   for (size_t end = 1; end <= text.size(); ++end) {
     size_t longest = 0;
     for (const std::string& stop : options.stops)
@@ -184,7 +183,7 @@ TEST(TextStream, GivesTheSameTextAsAllAtOnce) {
     for (size_t i = random() % 4; i > 0; --i)
       options.stops.push_back(stops[random() % stops.size()]);
     const Streamed s = stream(bytes, options);
-    ASSERT_EQ(s.text, expected(bytes, options)) << round;
+    ASSERT_EQ(s.text, expected(repaired_utf8(bytes, Utf8Repair::kMaximalPart), options)) << round;
     ASSERT_EQ(shares(s), s.text) << round;
     int64_t offset = 0;
     for (const TokenText& token : s.tokens) {
@@ -195,6 +194,89 @@ TEST(TextStream, GivesTheSameTextAsAllAtOnce) {
   }
   EXPECT_GT(stopped, 500);
   EXPECT_LT(stopped, 2900);
+}
+
+// Streams ids; their shares of the text are checked.
+std::string stream_ids(const Tokenizer& tokenizer, const std::vector<int32_t>& ids,
+                       TextStreamOptions options, std::vector<TokenText>& tokens) {
+  options.tell_tokens = true;
+  options.at_start = true;
+  TextStream stream(tokenizer, std::move(options));
+  TextDelta delta;
+  for (size_t i = 0; i < ids.size() && !stream.stopped(); ++i)
+    stream.push(ids[i], TokenRole::kText, delta);
+  if (!stream.stopped()) stream.finish(delta);
+  tokens = delta.tokens;
+  std::string shares;
+  for (const TokenText& token : tokens) {
+    EXPECT_EQ(token.offset, count_characters(shares));
+    shares += token.text;
+  }
+  EXPECT_EQ(shares, delta.text);
+  EXPECT_TRUE(stream.stopped() || tokens.size() == ids.size());
+  return delta.text;
+}
+
+TEST(TextStream, GivesTheSameTextAsDecodingTheWhole) {
+  std::mt19937 random(9);
+  const std::vector<std::string> stops = {"a", "b a", "\n", "\u20ac", "\uFFFD\uFFFD", " ", "ab"};
+  int stopped = 0;
+  for (const char* name : test::kDetokenized) {
+    const test::Detokenized golden = test::read_detokenized(name);
+    for (const test::Detokenized::Case& c : golden.cases) {
+      TextStreamOptions options{.include_stop = random() % 2 == 0};
+      for (size_t i = random() % 3; i > 0; --i)
+        options.stops.push_back(stops[random() % stops.size()]);
+      std::vector<TokenText> tokens;
+      const std::string text = stream_ids(*golden.tokenizer, c.ids, options, tokens);
+      ASSERT_EQ(text, expected(c.text, options)) << name << " " << c.text;
+      stopped += text != c.text ? 1 : 0;
+      if (!c.marked) continue;
+      options.show_special = true;
+      ASSERT_EQ(stream_ids(*golden.tokenizer, c.ids, options, tokens), expected(*c.marked, options))
+          << name << " " << *c.marked;
+    }
+  }
+  EXPECT_GT(stopped, 300);
+}
+
+// Whether byte tokens are text is known when their run ends: a stop string in it counts from then on.
+TEST(TextStream, EndsAtAStopStringOfByteTokens) {
+  const test::Detokenized golden = test::read_detokenized("llama2");
+  const Tokenizer& tokenizer = *golden.tokenizer;
+  const int32_t b = tokenizer.find("b"), line = tokenizer.find("<0x0A>");
+  std::vector<TokenText> tokens;
+  EXPECT_EQ(stream_ids(tokenizer, {b, line, b, b}, {}, tokens), "b\nbb");
+  ASSERT_EQ(tokens.size(), 4u);
+  EXPECT_EQ(tokens[1].text, "\n");
+  EXPECT_EQ(tokens[1].bytes, "\n");
+  EXPECT_EQ(tokens[1].offset, 1);
+  for (const auto& ids : {std::vector<int32_t>{b, line, b}, {b, line}}) {
+    TextStream stream(tokenizer, {.stops = {"\n"}, .at_start = true, .tell_tokens = true});
+    TextDelta delta;
+    for (const int32_t id : ids) {
+      EXPECT_FALSE(stream.stopped());
+      stream.push(id, TokenRole::kText, delta);
+    }
+    if (ids.size() == 2) stream.finish(delta);  // the run ends with the text
+    EXPECT_TRUE(stream.stopped());
+    EXPECT_EQ(delta.text, "b");
+    EXPECT_EQ(delta.tokens.size(), 1u);
+  }
+  // The token counts, not the time at which its text is known.
+  EXPECT_EQ(stream_ids(tokenizer, {b, line, b, line}, {.stops = {"\n"}, .min_tokens = 2}, tokens),
+            "b\nb");
+}
+
+TEST(TextStream, ASpecialTokenThatIsWrittenBeginsTheText) {
+  const test::Detokenized golden = test::read_detokenized("llama2");
+  const Tokenizer& tokenizer = *golden.tokenizer;
+  const std::vector<int32_t> ids = {tokenizer.bos_id(), tokenizer.find("\u2581a")};
+  std::vector<TokenText> tokens;
+  EXPECT_EQ(stream_ids(tokenizer, ids, {}, tokens), "a");
+  EXPECT_EQ(tokens[1].bytes, "a");
+  EXPECT_EQ(stream_ids(tokenizer, ids, {.show_special = true}, tokens), "<s> a");
+  EXPECT_EQ(tokens[1].bytes, " a");
 }
 
 TEST(StopMatcher, HoldsTheLongestBeginning) {

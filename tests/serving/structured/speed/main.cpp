@@ -18,7 +18,7 @@ std::vector<std::string> vocabulary_of(const Tokenizer& tokenizer, size_t ids) {
   std::vector<std::string> tokens(static_cast<size_t>(tokenizer.vocab_size()));
   for (size_t id = 1; id < tokens.size(); ++id)
     if (!tokenizer.is_control(static_cast<int32_t>(id)))
-      tokenizer.append_bytes(static_cast<int32_t>(id), false, tokens[id]);
+      tokenizer.append_bytes(static_cast<int32_t>(id), tokens[id]);
   tokens[kEnd].clear();
   std::mt19937_64 random(1);
   const size_t given = tokens.size();
