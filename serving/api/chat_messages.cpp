@@ -145,7 +145,7 @@ ApiJson read_tools(const ApiJson& tools, std::set<std::string>& names) {
     if (!is_tool_name(name))
       fail_field(concat(where, ".function.name"), where, ".function.name must be 1 to ", kMostName,
                  " letters, digits, _ or -");
-    if (function->dump().size() > kMostToolBytes)
+    if (json_text(*function).size() > kMostToolBytes)
       fail_field(where, where, " has more than ", kMostToolBytes, " bytes");
     ApiJson kept = {{"name", name}};
     if (const ApiJson* description = member(*function, "description"); description != nullptr)
@@ -169,10 +169,11 @@ void add_template_variables(const ApiJson& kwargs, ApiJson& variables) {
     if (std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end() ||
         variables.contains(name))
       fail_field(param, param, " is not the request's to say");
-    if (!value.is_boolean() && !value.is_number() && !value.is_string())
+    if (!value.is_boolean() && !value.is_number() && !value.is_string() && !is_long_integer(value))
       fail_message_type(param, "true, false, a number or a string", value);
-    if (value.is_string() && value.get_ref<const std::string&>().size() > 256)
-      fail_field(param, param, " has more than 256 bytes");
+    const size_t bytes =
+        value.is_string() ? value.get_ref<const std::string&>().size() : json_text(value).size();
+    if (bytes > 256) fail_field(param, param, " has more than 256 bytes");
     variables[name] = value;
   }
 }

@@ -1,6 +1,8 @@
 #include "serving/api/field.h"
 
 #include <cmath>
+#include <cstdlib>
+#include <utility>
 
 #include "engine/io/strict_json.h"
 #include "serving/api/field_table.h"
@@ -51,6 +53,32 @@ void check_size(const Field& field, size_t size, const char* what) {
                " are allowed");
 }
 
+std::string digits_of(const ApiJson& long_integer) {
+  const auto& digits = long_integer.get_binary();
+  return {digits.begin(), digits.end()};
+}
+
+void append_json(const ApiJson& value, std::string& out) {
+  const char* separator = "";
+  if (value.is_object()) {
+    out += '{';
+    for (const auto& [name, member] : value.items()) {
+      out.append(std::exchange(separator, ",")).append(ApiJson(name).dump()) += ':';
+      append_json(member, out);
+    }
+    out += '}';
+  } else if (value.is_array()) {
+    out += '[';
+    for (const ApiJson& element : value) {
+      out += std::exchange(separator, ",");
+      append_json(element, out);
+    }
+    out += ']';
+  } else {
+    out += is_long_integer(value) ? digits_of(value) : value.dump();
+  }
+}
+
 }  // namespace
 
 Field& Field::required() {
@@ -88,23 +116,34 @@ Field& Field::one_of(std::vector<std::string> choices) {
 const char* type_words(const ApiJson& value) {
   if (value.is_null()) return "null";
   if (value.is_boolean()) return "a boolean";
-  if (value.is_number_integer()) return "an integer";
+  if (value.is_number_integer() || is_long_integer(value)) return "an integer";
   if (value.is_number()) return "a number";
   if (value.is_string()) return "a string";
   return value.is_array() ? "an array" : "an object";
 }
 
+bool is_long_integer(const ApiJson& value) { return value.is_binary(); }
+
+std::string json_text(const ApiJson& value) {
+  std::string out;
+  append_json(value, out);
+  return out;
+}
+
 ApiJson parse_body(std::string_view body, int depth) {
   ApiJson json;
   try {
-    json = parse_strict_json<ApiJson>(body, "the request's body",
-                                      {.depth = depth, .keys_per_object = 4096});
+    json = parse_strict_json<ApiJson>(
+        body, "the request's body",
+        {.depth = depth, .keys_per_object = 4096, .long_integers = true});
   } catch (const InputError& error) {
     throw ApiError(400, error.what(), "", "invalid_json");
   }
   if (!json.is_object())
     throw ApiError(400, concat("the request's body must be an object, not ", type_words(json)), "",
                    "invalid_type");
+  for (auto& [name, value] : json.items())  // fields that are numbers have bounds that doubles hold
+    if (is_long_integer(value)) value = std::strtod(digits_of(value).c_str(), nullptr);
   return json;
 }
 

@@ -16,8 +16,12 @@ namespace trireme {
 
 using ApiJson = nlohmann::ordered_json;
 
-// The body as a JSON object; 400 for anything else.
+// The body as a JSON object; 400 for anything else. Whole numbers of more than 64 bits inside of
+// its fields are kept as they are written (JsonLimits::long_integers).
 ApiJson parse_body(std::string_view body, int depth);
+bool is_long_integer(const ApiJson& value);
+// Compact JSON; long integers as they were written.
+std::string json_text(const ApiJson& value);
 
 // Checks of one value by its row; 400 naming the field.
 bool read_boolean(const Field& field, const ApiJson& value);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 namespace trireme {
 namespace {
@@ -21,7 +22,7 @@ std::string read_text(const std::string& param, const ApiJson& value, size_t few
 }
 
 int32_t read_id(const std::string& param, const ApiJson& value) {
-  if (value.is_number_float() || !value.is_number_integer())
+  if (!value.is_number_integer() && !is_long_integer(value))
     fail_type(param, "an array of token ids", value);
   if (value.is_number_unsigned() && value.get<uint64_t>() <= INT32_MAX) return value.get<int32_t>();
   fail_field(param, param, ": a token id must be from 0 to ", INT32_MAX);
@@ -42,7 +43,7 @@ std::vector<int32_t> ids_of(const std::string& param, const ApiJson& value) {
 std::string schema_text(const std::string& param, const ApiJson& value) {
   if (!value.is_object() && !value.is_boolean() && !value.is_string())
     fail_type(param, "a JSON schema", value);
-  std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
   if (text.size() > kMostSchemaBytes)
     fail_field(param, param, " has ", text.size(), " bytes, at most ", kMostSchemaBytes,
                " are allowed");
@@ -97,7 +98,8 @@ std::vector<Prompt> read_prompts(const Field& field, const ApiJson& value, size_
   if (!value.is_array())
     fail_type(param, "a string, or an array of strings, of token ids or of arrays of them", value);
   if (value.empty()) fail_field(param, param, " must not be empty");
-  if (value[0].is_number()) return {{.tokens = ids_of(param, value), .is_text = false}};
+  if (value[0].is_number() || is_long_integer(value[0]))
+    return {{.tokens = ids_of(param, value), .is_text = false}};
   if (value.size() > most)
     fail_field(param, param, " has ", value.size(), " entries, at most ", most, " are allowed");
   std::vector<Prompt> prompts;
@@ -128,10 +130,11 @@ void read_logit_bias(GenerationRequest& request, const ApiJson& value, const Fie
     const auto read = std::from_chars(name.data(), end, id);
     if (read.ec != std::errc() || read.ptr != end || id < 0)
       fail_field(field.name, field.name, ": \"", name.substr(0, 40), "\" is no token id");
-    if (!bias.is_number()) fail_type(field.name, "an object of numbers", bias);
-    const auto number = bias.get<double>();
+    if (!bias.is_number() && !is_long_integer(bias))
+      fail_type(field.name, "an object of numbers", bias);
+    const double number = is_long_integer(bias) ? HUGE_VAL : bias.get<double>();
     if (number < -100 || number > 100)
-      fail_field(field.name, field.name, ": the bias of ", id, " is ", number,
+      fail_field(field.name, field.name, ": the bias of ", id, " is ", json_text(bias),
                  ", not from -100 to 100");
     request.logit_bias.emplace_back(id, number);
   }

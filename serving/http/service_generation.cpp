@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "serving/api/embeddings_reply.h"
+#include "serving/api/field_table.h"
 #include "serving/api/generation_reply.h"
 #include "serving/http/beam_task.h"
 #include "serving/http/embedding_task.h"
@@ -179,10 +180,10 @@ void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
   form.tools.either = automatic;
   form.tools.only_calls = !automatic;
   if (automatic)
-    request.constraint.tools = source.dump();
+    request.constraint.tools = json_text(source);
   else
     request.constraint = {
-        .kind = Constraint::Kind::kToolCalls, .text = source.dump(), .param = "tools"};
+        .kind = Constraint::Kind::kToolCalls, .text = json_text(source), .param = "tools"};
 }
 
 HttpAnswer Service::embeddings(HttpRequest& http) {

@@ -3,7 +3,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "engine/text/chat_template.h"
 #include "serving/api/api_error.h"
+#include "serving/api/field_table.h"
 #include "serving/api/requests.h"
 
 namespace trireme::test_requests {
@@ -349,6 +351,32 @@ TEST(Requests, CheckToolsAndTheirChoice) {
   EXPECT_EQ(refuse_chat(chat(R"("tools":[{"type":"function"}])")).param, "tools[0].function");
 }
 
+// Whole numbers of more than 64 bits became the nearest double.
+TEST(Requests, KeepLongIntegersAsTheyAreWritten) {
+  const std::string number = "123456789012345678901234567890";
+  const std::string parameters =
+      R"({"type":"object","properties":{"id":{"enum":[)" + number + ",-" + number + "]}}}";
+  const ChatRequest request =
+      parse_chat(chat(R"("tools":[{"type":"function","function":{"name":"f","parameters":)" +
+                      parameters + R"(}}],"chat_template_kwargs":{"seed_id":)" + number + "}"));
+  EXPECT_EQ(json_text((*request.variables)["tools"][0]["function"]["parameters"]), parameters);
+  const ChatTemplate chat_template(
+      "{{ seed_id }} {{ tools[0].function.parameters.properties.id.enum[1] }}");
+  EXPECT_EQ(chat_template.render(*request.variables).text, number + " -" + number);
+  const ChatRequest schema = parse_chat(
+      chat(R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":)" +
+           parameters + "}}"));
+  EXPECT_EQ(schema.constraint.text, parameters);
+  // Fields that are numbers are bounded as before.
+  EXPECT_EQ(refuse_chat(chat(R"("temperature":)" + number)).param, "temperature");
+  EXPECT_EQ(refuse_chat(chat(R"("max_tokens":)" + number)).param, "max_tokens");
+  EXPECT_EQ(refuse_chat(chat(R"("logit_bias":{"1":)" + number + "}")).param, "logit_bias");
+  EXPECT_EQ(refuse_completion(R"({"model":"m","prompt":[)" + number + "]}").param, "prompt");
+  EXPECT_EQ(
+      refuse_chat(chat(R"("chat_template_kwargs":{"x":)" + std::string(300, '1') + "}")).param,
+      "chat_template_kwargs.x");
+}
+
 TEST(Requests, CheckWhatBelongsTogether) {
   EXPECT_EQ(refuse_chat(chat(R"("stream_options":{"include_usage":true})")).param,
             "stream_options");
@@ -477,6 +505,9 @@ TEST(Requests, SurviveAnyValueInAnyField) {
                                            "9223372036854775808",
                                            "-9223372036854775808",
                                            "1e308",
+                                           "123456789012345678901234567890",
+                                           "[-123456789012345678901234567890]",
+                                           "{\"0\":123456789012345678901234567890}",
                                            "\"\"",
                                            "\"x\"",
                                            "\"\\u0000\"",
@@ -505,8 +536,9 @@ TEST(Requests, SurviveAnyValueInAnyField) {
         if (endpoint == Endpoint::kDetokenize) body["tokens"] = {1};
         if (endpoint == Endpoint::kLoadAdapter) body = {{"lora_name", "a"}, {"lora_path", "b"}};
         if (endpoint == Endpoint::kUnloadAdapter) body = {{"lora_name", "a"}};
-        body[field.name] = Json::parse(value);
-        const std::string text = body.dump();
+        body[field.name] = "VALUE";
+        std::string text = body.dump();
+        text.replace(text.find("\"VALUE\""), 7, value);
         const Refusal r = refusal_of([&] {
           switch (endpoint) {
             case Endpoint::kCompletions: parse_completion(text); break;
