@@ -16,6 +16,7 @@
 #include "training/checkpoint_model.h"
 #include "training/run_directory.h"
 #include "training/train_checkpoint.h"
+#include "transformer/merged_model.h"
 #include "transformer/stacked_adapters.h"
 
 namespace trireme {
@@ -155,8 +156,15 @@ LoadedModel::LoadedModel(const std::string& path, Communicator& group, std::opti
 void LoadedModel::add_adapter(const std::string& adapter) {
   auto peft = std::make_unique<PeftAdapter>(adapter);
   peft->check_adapters(config_.model);
-  config_.finetune.lora = peft->lora();
-  adapters_ = std::move(peft);
+  if (peft->needs_merging(config_.model)) {
+    if (source_ == nullptr) source_ = std::make_unique<CheckpointModel>(checkpoint_);
+    const LoraConfig lora = peft->lora();
+    source_ = std::make_unique<MergedModel>(std::move(source_), std::move(peft), lora);
+    merged_adapter_ = adapter;
+  } else {
+    config_.finetune.lora = peft->lora();
+    adapters_ = std::move(peft);
+  }
   origin_.special_tokens = true;
   if (std::string kept = kept_chat_template(adapter); !kept.empty())
     origin_.chat_template = std::move(kept);
@@ -283,7 +291,8 @@ std::unique_ptr<LoadedModel> LoadedModel::open_next(const std::string& path) con
   // By itself, whatever other ranks do.
   std::unique_ptr<LoadedModel> next;
   run_threads(1, [&](Communicator& alone) {
-    next = std::make_unique<LoadedModel>(path, alone, config_.dtype, "", quantization_);
+    next =
+        std::make_unique<LoadedModel>(path, alone, config_.dtype, merged_adapter_, quantization_);
   });
   if (has_own_adapters_) {
     if (next->config_.finetune.lora.enabled())

@@ -90,6 +90,7 @@ class LoadedModel {
   std::vector<AdapterColumns> module_columns_;
   AdapterRoom room_;
   bool has_own_adapters_ = false;  // they are no part of the checkpoint
+  std::string merged_adapter_;     // one that is merged into the weights as they are read
   int64_t step_ = 0;
   FinetuneOrigin origin_;
   std::unique_ptr<Model> model_;

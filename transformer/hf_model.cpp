@@ -2,32 +2,19 @@
 
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "engine/config/parse.h"
 #include "engine/io/quantized_source.h"
-#include "engine/observe/log.h"
 #include "transformer/families/family.h"
 #include "transformer/load_config.h"
+#include "transformer/note_once.h"
 #include "transformer/quantization_keys.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What begins with the name of a file. A directory is opened several times where it is base, source of defaults and
-// tokenizer at once, and by several names.
-void say_once(const std::string& file, const std::string& line) {
-  static std::mutex mutex;
-  static std::set<std::string> said;
-  const std::lock_guard lock(mutex);
-  std::error_code ignored;
-  const std::string place = fs::weakly_canonical(file, ignored).string();
-  if (said.insert(concat(place, line.substr(file.size()))).second) log_info(line);
-}
 
 // What the files' names begin with in the place of `prefix`, the first part of ours.
 std::string spelling_of(const std::string& prefix, const TensorSource& tensors) {
@@ -90,7 +77,7 @@ HfModel::HfModel(const std::string& directory) : ModelSource(directory) {
   settings_ = json.dump();
   std::vector<std::string> notes;
   config_ = load_model_config(directory, notes);
-  for (const std::string& note : notes) say_once(file, note);
+  for (const std::string& note : notes) note_once(file, note);
   tensors_ = open_hf_tensors(directory, json);
   head_ = head_name(config_, *tensors_);
   const std::string table = parameter_names(config_).token_embedding;

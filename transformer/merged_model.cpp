@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "transformer/peft_adapter.h"
+
 namespace trireme {
 namespace {
 
@@ -52,6 +54,7 @@ MergedModel::MergedModel(std::unique_ptr<ModelSource> base, std::unique_ptr<Mode
     : ModelSource(base->path()),
       base_(std::move(base)),
       adapters_(std::move(adapters)),
+      peft_(dynamic_cast<const PeftAdapter*>(adapters_.get())),
       lora_(lora) {
   config_ = base_->config();
   tensors_ = std::make_unique<NeededTensors>(*base_, *adapters_);
@@ -92,11 +95,12 @@ void MergedModel::read_scaled(const ModelConfig& config, const ModelParameter& p
   const int64_t width = box.extent[1], n = std::ssize(out);
   const int64_t end = ceil_div(begin + n, width);  // row of the box
   std::vector<float> tile;
+  const ModelSource& base = base_of(config, parameter.name);
   for (int64_t first = begin / width; first < end; first += kRows) {
     const int64_t rows = std::min(end - first, kRows);
     tile.resize(static_cast<size_t>(rows * f.in));
-    base_->read(config, parameter, {.start = {box.start[0] + first, 0}, .extent = {rows, f.in}}, 0,
-                Tensor(tile.data(), DType::kF32, Shape{rows * f.in}));
+    base.read(config, parameter, {.start = {box.start[0] + first, 0}, .extent = {rows, f.in}}, 0,
+              Tensor(tile.data(), DType::kF32, Shape{rows * f.in}));
     for (int64_t r = first; r < first + rows; ++r) {
       float* const v = tile.data() + (r - first) * f.in;
       f.add(v, box.start[0] + r, 0, f.in);
@@ -113,6 +117,11 @@ void MergedModel::read_scaled(const ModelConfig& config, const ModelParameter& p
   }
 }
 
+const ModelSource& MergedModel::base_of(const ModelConfig& config,
+                                        const std::string& parameter) const {
+  return peft_ != nullptr && peft_->replaces(config, parameter) ? *adapters_ : *base_;
+}
+
 std::string MergedModel::settings() const {
   return concat(base_->settings(), " ", lora_.rank, " ", lora_.scale(), " ", lora_.dora);
 }
@@ -120,11 +129,12 @@ std::string MergedModel::settings() const {
 void MergedModel::read(const ModelConfig& config, const ModelParameter& parameter,
                        const TensorBox& box, int64_t begin, const Tensor& destination) const {
   const std::string& name = parameter.name;
+  const ModelSource& base = base_of(config, name);
   const std::string layer =
       name.ends_with(kWeight) ? name.substr(0, name.size() - kWeight.size()) : name;
   const std::string a_name = adapters_->place(config, layer + ".lora_A.weight").tensor;
   if (parameter.shape.size() != 2 || adapters_->tensors().find(a_name) == nullptr)
-    return base_->read(config, parameter, box, begin, destination);
+    return base.read(config, parameter, box, begin, destination);
   const Factors f = factors(config, parameter, layer);
   const int64_t n = destination.numel(), width = box.extent[1];
   std::vector<float> sum(static_cast<size_t>(n));
@@ -132,7 +142,7 @@ void MergedModel::read(const ModelConfig& config, const ModelParameter& paramete
     read_scaled(config, parameter, f, box, begin, sum);
     return convert_elements(destination, std::span<const float>(sum));
   }
-  base_->read(config, parameter, box, begin, Tensor(sum.data(), DType::kF32, Shape{n}));
+  base.read(config, parameter, box, begin, Tensor(sum.data(), DType::kF32, Shape{n}));
   for (int64_t at = 0; at < n;) {  // the part of a row at a time
     const int64_t row = (begin + at) / width, column = (begin + at) % width;
     const int64_t count = std::min(n - at, width - column);

@@ -1,6 +1,7 @@
 // A model with adapters added to its weights as a source, V = W + s B A, with magnitudes m V / ||V|| of every row:
-// what is read from it may be evaluated, converted and exported like the model alone. Nothing is kept but the
-// adapters of one layer and, for magnitudes, some rows of its weight.
+// what is read from it may be evaluated, converted and exported like the model alone. Parameters that
+// the adapters' files hold whole stand in the place of the base's. Nothing is kept but the adapters of
+// one layer and, for magnitudes, some rows of its weight.
 #pragma once
 
 #include <memory>
@@ -9,6 +10,8 @@
 #include "transformer/model_source.h"
 
 namespace trireme {
+
+class PeftAdapter;
 
 class MergedModel : public ModelSource {
  public:
@@ -29,6 +32,8 @@ class MergedModel : public ModelSource {
 
  private:
   struct Factors;
+  // Where the weights are that adapters are added to.
+  const ModelSource& base_of(const ModelConfig& config, const std::string& parameter) const;
   Factors factors(const ModelConfig& config, const ModelParameter& weight,
                   const std::string& layer) const;
   // Elements [begin, begin + out.size()) of the flattened box, from the base's whole rows.
@@ -36,6 +41,7 @@ class MergedModel : public ModelSource {
                    const Factors& factors, const TensorBox& box, int64_t begin,
                    std::vector<float>& out) const;
   std::unique_ptr<ModelSource> base_, adapters_;
+  const PeftAdapter* peft_;  // the adapters, where they are PEFT's files
   LoraConfig lora_;
 };
 

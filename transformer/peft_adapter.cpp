@@ -31,15 +31,6 @@ std::set<std::string> layers_in(const TensorSource& tensors) {
 
 }  // namespace
 
-std::vector<ModelParameter> adapter_parameters(const ModelConfig& config, const LoraConfig& lora) {
-  const Model model(config, DType::kF32, Layout{}, split_layers(config.num_layers, 1, {}), lora);
-  std::vector<ModelParameter> out;
-  for (const ParameterSpec& spec : model.parameters().specs())
-    if (spec.adapter)
-      out.push_back({spec.name, {spec.shape.dims().begin(), spec.shape.dims().end()}, false});
-  return out;
-}
-
 PeftAdapter::PeftAdapter(const std::string& directory)
     : ModelSource(directory), peft_((fs::path(directory) / kPeftConfigFile).string()) {
   const fs::path weights = fs::path(directory) / kPeftWeightsFile;
@@ -64,13 +55,22 @@ PeftAdapter::PeftAdapter(const std::string& directory)
 }
 
 ParameterPlace PeftAdapter::place(const ModelConfig& config, const std::string& parameter) const {
+  if (parameter.find(".lora_") == std::string::npos) {
+    HfSource source = hf_source(config, parameter);
+    const SourceTensor* const own = replacement(source.tensor);
+    source.tensor = own == nullptr ? kPeftPrefix + source.tensor : own->name;
+    return {source};
+  }
   const PeftLayer layer = peft_layer(config, parameter);
   const int64_t rows = !layer.is_a() ? config.hidden_size : diagonal_ ? lora_.rank : 0;
-  return {HfSource{.tensor = layer.tensor(), .first_row = layer.part * rows}};
+  return {HfSource{
+      .tensor = layer.tensor(), .transposed = layer.embedding, .first_row = layer.part * rows}};
 }
 
 void PeftAdapter::read(const ModelConfig& config, const ModelParameter& parameter,
                        const TensorBox& box, int64_t begin, const Tensor& destination) const {
+  if (parameter.name.find(".lora_") == std::string::npos)
+    return ModelSource::read(config, parameter, box, begin, destination);
   const PeftLayer layer = peft_layer(config, parameter.name);
   if (mixed_ && inner_dimension(layer) >= 0)
     return read_padded(config, parameter, layer, box, begin, destination);
@@ -142,6 +142,7 @@ std::vector<ModelParameter> PeftAdapter::own_parameters(const ModelConfig& confi
       p.shape[static_cast<size_t>(inner_dimension(layer))] = peft_.rank(layer.name);
     out.push_back(std::move(p));
   }
+  add_beyond(config, out);
   if (out.empty())
     fail_input(path(), ": \"target_modules\" ", peft_.targets_text(),
                " are no layers of the model that may have adapters");
@@ -170,6 +171,7 @@ std::string PeftAdapter::problems(const ModelConfig& config,
     if (parts < 3)
       problems += concat("\n  ", name, " is of query, key and value, of which ", parts,
                          parts == 1 ? " is" : " are", " a target");
+  problems += replacement_problems(config, known);
   for (const SourceTensor& tensor : tensors_->tensors())
     if (!known.contains(tensor.name)) problems += concat("\n  left over: ", tensor.name);
   return problems.substr(0, 2000);
@@ -192,7 +194,12 @@ void PeftAdapter::check_beginning(const ModelConfig& config, const LoraConfig& l
   compare("finetune.lora.use_rslora", said(lora.rank_stabilised), "use_rslora",
           said(own.rank_stabilised));
   compare("finetune.lora.use_dora", said(lora.dora), "use_dora", said(own.dora));
-  if (mixed_)
+  if (needs_merging(config))
+    found +=
+        "\n  it changes more than linear layers (modules_to_save, bias, or adapters of the "
+        "embedding, the head or a gate); merge it (trireme checkpoint merge-lora) and train new "
+        "adapters for the merged model";
+  else if (mixed_)
     found +=
         "\n  its layers have ranks or factors of their own (rank_pattern, alpha_pattern), and "
         "training has one of each; merge it (trireme checkpoint merge-lora) and train new "
@@ -200,11 +207,6 @@ void PeftAdapter::check_beginning(const ModelConfig& config, const LoraConfig& l
   else
     found += problems(config, adapter_parameters(config, lora));
   if (!found.empty()) fail_input(path(), ": training cannot begin with its adapters:", found);
-}
-
-bool is_peft_adapter(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(fs::path(path) / kPeftConfigFile, ignored);
 }
 
 }  // namespace trireme

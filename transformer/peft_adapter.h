@@ -13,6 +13,7 @@
 // highest rank and factor 1: A is followed by rows of zeros, and s_l B by columns of zeros.
 #pragma once
 
+#include <set>
 #include <span>
 
 #include "transformer/lora.h"
@@ -33,9 +34,15 @@ class PeftAdapter : public ModelSource {
   const char* kind() const override { return "peft"; }
   const LoraConfig& lora() const { return lora_; }
   std::string tokenizer() const override { return ""; }
+  // Of a parameter of an adapter, or of one of the base that the files hold in the place of its own.
   ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+  bool replaces(const ModelConfig& config, const std::string& parameter) const;
   void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
             int64_t begin, const Tensor& destination) const override;
+  // More than adapters of linear layers inside of transformer blocks: parameters of the base in the
+  // place of its own, adapters of its embedding, head or gates. A layer cannot compute with those
+  // beside its weights; they are merged (transformer/merged_model.h).
+  bool needs_merging(const ModelConfig& config) const;
   // InputError that lists the adapters that a model of `config` needs and the files lack, those left over,
   // and those of another shape.
   void check_adapters(const ModelConfig& config) const;
@@ -54,6 +61,11 @@ class PeftAdapter : public ModelSource {
   void read_padded(const ModelConfig& config, const ModelParameter& parameter,
                    const PeftLayer& layer, const TensorBox& box, int64_t begin,
                    const Tensor& destination) const;
+  // peft_beyond.cpp
+  void add_beyond(const ModelConfig& config, std::vector<ModelParameter>& wanted) const;
+  const SourceTensor* replacement(const std::string& tensor) const;
+  std::string replacement_problems(const ModelConfig& config, std::set<std::string>& known) const;
+  std::string tied_problems(const ModelConfig& config, std::set<std::string>& known) const;
   // B of every c_attn is the diagonal of three.
   bool has_diagonals() const;
   bool is_diagonal(const SourceTensor& b) const;

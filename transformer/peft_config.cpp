@@ -8,6 +8,7 @@
 #include "engine/core/error.h"
 #include "engine/io/atomic_file.h"
 #include "engine/io/strict_json.h"
+#include "transformer/note_once.h"
 #include "transformer/peft_keys.h"
 
 namespace trireme {
@@ -87,7 +88,7 @@ PeftConfig::PeftConfig(const std::string& file) {
   if (get("peft_type") != "LORA")
     fail_input(file, ": peft_type ", get("peft_type").dump().substr(0, 50),
                " is not available; LORA is");
-  check_peft_keys(file, json);
+  if (const std::string note = check_peft_keys(file, json); !note.empty()) note_once(file, note);
   lora_.rank = rank_of(get("r"), concat(file, ": r"));
   lora_.alpha = alpha_of(get("lora_alpha"), concat(file, ": lora_alpha"));
   lora_.rank_stabilised = get("use_rslora") == true;
@@ -102,10 +103,12 @@ PeftConfig::PeftConfig(const std::string& file) {
   lora_.targets = all_linear_ ? std::vector<std::string>{"all-linear"} : targets_.names();
   excluded_ = LayerNames(get("exclude_modules"), concat(file, ": exclude_modules"));
   read_layers(json, file);
+  read_replaced(json, file);
   selects_ = targets_.is_pattern() || !excluded_.empty() || !layers_.empty();
-  ranks_ = read_patterns(get("rank_pattern"), concat(file, ": rank_pattern"));
+  const Json ranks = get("rank_pattern");
+  ranks_ = read_patterns(ranks, concat(file, ": rank_pattern"));
   for (const Pattern& p : ranks_)
-    rank_of(Json(static_cast<int64_t>(p.value)), concat(file, ": rank_pattern of ", p.source));
+    rank_of(ranks[p.source], concat(file, ": rank_pattern of ", p.source));
   alphas_ = read_patterns(get("alpha_pattern"), concat(file, ": alpha_pattern"));
 }
 
@@ -129,6 +132,39 @@ void PeftConfig::read_layers(const Json& config, const std::string& file) {
     lists_.emplace_back(concat(R"(^(?:|.*?\.)(?:)", list.get<std::string>(), R"()\.(?=\d+\.))"),
                         concat(file, ": layers_pattern"));
   }
+}
+
+void PeftConfig::read_replaced(const Json& config, const std::string& file) {
+  const Json bias = config.value("bias", Json());
+  const Json modules = config.value("modules_to_save", Json());
+  if (is_given(bias) && bias != "none" && bias != "all" && bias != "lora_only")
+    fail_input(file, ": bias ", bias.dump().substr(0, 50),
+               " is not available; none, all and lora_only are");
+  if (is_given(bias)) bias_ = bias.get<std::string>();
+  if (!is_given(modules)) return;
+  const auto is_name = [](const Json& name) { return name.is_string() && name != ""; };
+  if (!modules.is_array() || !std::ranges::all_of(modules, is_name))
+    fail_input(file, ": modules_to_save must be a list of names");
+  saved_modules_ = modules.get<std::vector<std::string>>();
+}
+
+// As PEFT compares: a module whose name ends so, whatever is before, or one inside of it.
+bool PeftConfig::must_replace(const std::string& tensor) const {
+  for (size_t dot = tensor.find('.'); dot != std::string::npos; dot = tensor.find('.', dot + 1)) {
+    const std::string_view module = std::string_view(tensor).substr(0, dot);
+    for (const std::string& name : saved_modules_)
+      if (module.ends_with(name)) return true;
+  }
+  return false;
+}
+
+bool PeftConfig::may_replace(const std::string& tensor) const {
+  constexpr std::string_view kBias = ".bias";
+  if (must_replace(tensor)) return true;
+  // PEFT saves tables beside adapters of one of them, and where the vocabulary has grown.
+  if (tensor.ends_with("embed_tokens.weight") || tensor.ends_with("lm_head.weight")) return true;
+  if (bias_ == "none" || !tensor.ends_with(kBias)) return false;
+  return bias_ == "all" || targets(tensor.substr(0, tensor.size() - kBias.size()));
 }
 
 std::vector<PeftConfig::Pattern> PeftConfig::read_patterns(const Json& value,

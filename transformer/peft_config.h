@@ -41,6 +41,10 @@ class PeftConfig {
   // Rank, factor and targets of layers that no pattern names.
   const LoraConfig& lora() const { return lora_; }
   bool targets(const std::string& layer) const;
+  // A tensor of the base, by HuggingFace's name, in whose place the adapter may have one
+  // (modules_to_save, bias), or must.
+  bool may_replace(const std::string& tensor) const;
+  bool must_replace(const std::string& tensor) const;
   int64_t rank(const std::string& layer) const;
   double scale(const std::string& layer) const;
   // More than lora().targets says which layers have adapters.
@@ -60,6 +64,7 @@ class PeftConfig {
                                             const std::string& what);
   static const Pattern* find(const std::vector<Pattern>& patterns, const std::string& layer);
   void read_layers(const nlohmann::ordered_json& config, const std::string& file);
+  void read_replaced(const nlohmann::ordered_json& config, const std::string& file);
   bool transforms(const std::string& layer) const;
   LoraConfig lora_;
   LayerNames targets_, excluded_;
@@ -67,6 +72,8 @@ class PeftConfig {
   std::vector<int64_t> layers_;  // layers_to_transform
   std::vector<Regex> lists_;     // layers_pattern: a name up to the number of its layer
   std::vector<Pattern> ranks_, alphas_;
+  std::string bias_ = "none";
+  std::vector<std::string> saved_modules_;
 };
 
 // Three times the rank's alpha, with which the factor stays as it was.

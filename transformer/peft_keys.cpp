@@ -25,7 +25,9 @@ std::vector<PeftKey> all_keys() {
        kRead,
        {},
        "names or the ends of them behind a dot, a regular expression of whole names, or "
-       "`all-linear`"},
+       "`all-linear`; with the embedding, the head or a shared expert's gate among them the "
+       "adapter "
+       "is merged, as below"},
       {"exclude_modules", kRead, {}, "likewise: layers without adapters"},
       {"layers_to_transform",
        kRead,
@@ -37,18 +39,29 @@ std::vector<PeftKey> all_keys() {
        {},
        "regular expressions of the ends of names, and their rank; the first that matches counts"},
       {"alpha_pattern", kRead, {}, "the same of `lora_alpha`"},
+      {"modules_to_save",
+       kRead,
+       {},
+       "the ends of names of modules whose tensors the file holds in the place of the base's"},
+      {"bias",
+       kRead,
+       {},
+       "`none`, or `all` or `lora_only`: biases of the base that the file holds likewise"},
 
-      {"base_model_name_or_path", kNoEffect, {}, "the model is the one given"},
+      {"base_model_name_or_path", kNoEffect, {"*"}, "the model is the one given"},
       {"revision", kNoEffect, {}, "the model is the one given"},
-      {"auto_mapping", kNoEffect, {}, "class of the model in Python"},
-      {"peft_version", kNoEffect, {}, "who wrote the file"},
-      {"inference_mode", kNoEffect, {}, "what PEFT trains"},
-      {"lora_dropout", kNoEffect, {}, "of training"},
-      {"fan_in_fan_out", kNoEffect, {}, "PEFT sets it by the kind of the layer, and so is it here"},
+      {"auto_mapping", kNoEffect, {"*"}, "class of the model in Python"},
+      {"peft_version", kNoEffect, {"*"}, "who wrote the file"},
+      {"inference_mode", kNoEffect, {"*"}, "what PEFT trains"},
+      {"lora_dropout", kNoEffect, {"0", "0.0"}, "of training"},
+      {"fan_in_fan_out",
+       kNoEffect,
+       {"*"},
+       "PEFT sets it by the kind of the layer, and so is it here"},
       {"runtime_config", kNoEffect, {}, "where PEFT computes"},
       {"megatron_config", kNoEffect, {}, "of Megatron's layers, which no such model has"},
-      {"megatron_core", kNoEffect, {}, "of Megatron's layers"},
-      {"qalora_group_size", kNoEffect, {}, "of `use_qalora`"},
+      {"megatron_core", kNoEffect, {"\"megatron.core\""}, "of Megatron's layers"},
+      {"qalora_group_size", kNoEffect, {"16"}, "of `use_qalora`"},
       {"eva_config", kNoEffect, {}, "how training began"},
       {"corda_config", kNoEffect, {}, "of `init_lora_weights` `corda`"},
       {"lora_ga_config", kNoEffect, {}, "of `init_lora_weights` `lora_ga`"},
@@ -67,8 +80,6 @@ std::vector<PeftKey> all_keys() {
        "the initial s B A; loftq: quantized), so that these tensors are no difference to the base; "
        "write the adapter as plain LoRA: save_pretrained(DIR, "
        "path_initial_model_for_weight_conversion=INITIAL_ADAPTER), or"},
-      {"bias", kNeutralOnly, {"\"none\""}, "replaces biases of the base"},
-      {"modules_to_save", kNeutralOnly, {}, "replaces whole modules of the base"},
       {"layer_replication", kNeutralOnly, {}, "computes layers of the base several times"},
       {"target_parameters", kNeutralOnly, {}, "adapts parameters (routed experts)"},
       {"trainable_token_indices", kNeutralOnly, {}, "replaces rows of the embedding"},
@@ -84,6 +95,7 @@ std::vector<PeftKey> all_keys() {
 bool is_neutral(const Json& value, const std::vector<const char*>& others) {
   if (value.is_null() || value == false || value == "") return true;
   if (value.is_structured() && value.empty()) return true;
+  if (!others.empty() && others.front() == std::string_view("*")) return true;
   return std::ranges::find(others, value.dump()) != others.end();
 }
 
@@ -108,10 +120,13 @@ const std::vector<PeftKey>& peft_keys() {
   return keys;
 }
 
-void check_peft_keys(const std::string& file, const Json& config) {
+std::string check_peft_keys(const std::string& file, const Json& config) {
+  std::string without_effect;
   for (const auto& [name, value] : config.items()) {
     const auto known = std::ranges::find(peft_keys(), name, &PeftKey::name);
     const bool is_known = known != peft_keys().end();
+    if (is_known && known->use == kNoEffect && !is_neutral(value, known->neutral))
+      without_effect += concat(without_effect.empty() ? "" : ", ", name);
     if ((is_known && known->use != kNeutralOnly) ||
         is_neutral(value, is_known ? known->neutral : std::vector<const char*>()))
       continue;
@@ -122,6 +137,9 @@ void check_peft_keys(const std::string& file, const Json& config) {
     fail_input(given, " is not known here and may change what the adapter computes; ", kMergeThere,
                ", or remove the key where it says nothing of the mathematics");
   }
+  return without_effect.empty()
+             ? ""
+             : concat(file, ": keys without effect on what the adapter computes: ", without_effect);
 }
 
 std::string adapter_reference() {
@@ -132,6 +150,12 @@ std::string adapter_reference() {
       "adapters are used: [fine-tuning](finetune.md#adapters).\n\n"
       "## Read\n\n| key | |\n|---|---|\n",
       rows(kRead),
+      "\nAn adapter that changes more than linear layers (`modules_to_save`, `bias`, or adapters "
+      "of the embedding,\nthe head or a shared expert's gate) is merged into the weights: by "
+      "`checkpoint merge-lora`, and by\n`--adapter` as they are read. It is refused beside others "
+      "(`--lora-modules`, `/v1/load_lora_adapter`),\nwhere every token has its own adapter and all "
+      "have one base, and as the beginning of training. Of a\nmodel whose head is its embedding "
+      "PEFT would change one of the two: such adapters are refused.\n"
       "\n## Without effect on what a trained adapter computes\n\n| key | |\n|---|---|\n",
       rows(kNoEffect),
       "\n## Refused unless neutral\n\nNull, false, what is empty and the values listed are "

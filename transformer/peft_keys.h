@@ -17,14 +17,16 @@ enum class PeftKeyUse { kRead, kNoEffect, kNeutralOnly };
 struct PeftKey {
   const char* name;
   PeftKeyUse use;
-  std::vector<const char*> neutral;  // as JSON, beside null, false and what is empty
-  const char* meaning;               // of kNeutralOnly what another value does, after "PEFT"
+  // As JSON, beside null, false and what is empty; of kNoEffect those that are not noted, "*": all.
+  std::vector<const char*> neutral;
+  const char* meaning;  // of kNeutralOnly what another value does, after "PEFT"
 };
 
 const std::vector<PeftKey>& peft_keys();
 
-// InputError that names the key and its value, and the way out.
-void check_peft_keys(const std::string& file, const nlohmann::ordered_json& config);
+// InputError that names the key and its value, and the way out. "" or a note of the keys that say
+// something of training or of Python, which has no effect.
+std::string check_peft_keys(const std::string& file, const nlohmann::ordered_json& config);
 
 // The table as Markdown (docs/adapter-keys.md).
 std::string adapter_reference();

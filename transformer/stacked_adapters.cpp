@@ -50,6 +50,11 @@ void StackedAdapters::check(const PeftAdapter& adapter) const {
                "others have none; serve it by itself with --adapter, or merge it into a model "
                "(trireme checkpoint merge-lora)");
   adapter.check_adapters(config_);
+  if (adapter.needs_merging(config_))
+    fail_input(adapter.path(), " changes more than linear layers (modules_to_save, bias, or ",
+               "adapters of the embedding, the head or a gate), which adapters that are served ",
+               "beside others cannot; serve it by itself with --adapter, or merge it into a model ",
+               "(trireme checkpoint merge-lora)");
 }
 
 AdapterColumns StackedAdapters::columns(size_t adapter) const {

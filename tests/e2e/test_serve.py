@@ -3,6 +3,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import unittest
@@ -219,6 +220,20 @@ class Server(served_run.ServerTest):
         for path in ("run", "nowhere", "/dev", "upper/adapter/adapter_config.json"):
             status, answer = ask("/v1/load_lora_adapter", lora_name="run", lora_path=path)
             self.assertEqual((status, answer["error"]["param"]), (400, "lora_path"), answer)
+        # Ranks that no adapter has, and one beyond the room: the answer names the key.
+        source = self.folder / next(iter(adapters.values()))
+        for number, (says, changes) in enumerate((
+                ("r is 65537", {"r": 65537}), ("r is 9223372036854775808", {"r": 1 << 63}),
+                ("r is 1e+300", {"r": 1e300}), ("r is -1", {"r": -1}), ("--max-lora-rank", {"r": 65536}),
+                ("rank_pattern of q_proj is 1e+30", {"rank_pattern": {"q_proj": 1e30}}),
+                ("rank_pattern of q_proj is 70000", {"rank_pattern": {"q_proj": 70000}}))):
+            folder = self.folder / f"rank{number}{len(ranks)}"
+            shutil.copytree(source, folder)
+            config = json.loads((folder / "adapter_config.json").read_text())
+            (folder / "adapter_config.json").write_text(json.dumps({**config, **changes}))
+            status, answer = ask("/v1/load_lora_adapter", lora_name="huge", lora_path=folder.name)
+            self.assertEqual((status, answer["error"]["param"]), (400, "lora_path"), answer)
+            self.assertIn(says, answer["error"]["message"])
         self.assertEqual(self.ask("POST", "/v1/load_lora_adapter", {"lora_name": "a", "lora_path": "b"})[0], 401)
         expect_texts("tiny")
         self.stop(server)

@@ -6,6 +6,7 @@ the gradients too, in float64. The same of a tiny GPT-2, without gradients: test
     /tmp/venv/bin/python tests/golden/make_peft.py
 
     make_peft.py --variants                        only adapters whose layers differ, of the base that is there
+    make_peft.py --beyond                          only those that change more than linear layers
     make_peft.py --check BASE ADAPTER [EXPECTED]   what PEFT makes of adapters written by trireme: the loss of each line
                                                    of EXPECTED (JSON: {"ids": [...], "loss": ...}), compared
 """
@@ -46,6 +47,7 @@ def make():
     make_dora(config, ids)
     make_gpt2(ids)
     make_variants()
+    make_beyond()
 
 
 TARGETS = ["q_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]
@@ -65,12 +67,23 @@ VARIANTS = {
 }
 
 
-def make_variants():
+# Of the base too: whole modules, biases, the embedding and the head.
+BEYOND = {
+    "saved": {"target_modules": ["q_proj"], "modules_to_save": ["lm_head", "norm", "layers.1.mlp.up_proj"]},
+    "beyond": {"target_modules": ["embed_tokens", "lm_head", "o_proj"], "rank_pattern": {"lm_head": 2},
+               "alpha_pattern": {"o_proj": 3}},
+    "dora_head": {"target_modules": ["lm_head", "q_proj"], "use_dora": True},
+    "gpt2/biased": {"target_modules": ["c_attn", "c_proj"], "fan_in_fan_out": True, "bias": "all"},
+    "gpt2/own_biased": {"target_modules": ["c_attn"], "fan_in_fan_out": True, "bias": "lora_only"},
+}
+
+
+def make_variants(variants=None, seed=20, file="expected_variants.safetensors"):
     """Adapters whose layers differ: ranks and factors of their own, layers left out, more than linear layers."""
     ids = load_file(OUT / "expected.safetensors")["input_ids"].long()[None]
     expected = {}
-    for number, (name, options) in enumerate(VARIANTS.items()):
-        torch.manual_seed(20 + number)
+    for number, (name, options) in enumerate((variants or VARIANTS).items()):
+        torch.manual_seed(seed + number)
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)
         base = AutoModelForCausalLM.from_pretrained(folder.parent / "base").eval()
@@ -82,11 +95,17 @@ def make_variants():
                 values = parameter.detach() * (1 + values)
             if "lora_" in parameter_name:
                 parameter.data = values
+            elif parameter.requires_grad:
+                parameter.data = parameter.detach() + values
         save_adapter(model, folder)
         again = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder.parent / "base"), folder).eval()
         expected[name] = again(ids).logits[0].detach()
         assert (expected[name] - plain).abs().max() > 0.5, name
-    save_file(expected, OUT / "expected_variants.safetensors")
+    save_file(expected, OUT / file)
+
+
+def make_beyond():
+    make_variants(BEYOND, 40, "expected_beyond.safetensors")
 
 
 def make_gpt2(ids):
@@ -121,7 +140,7 @@ def save_adapter(model, folder):
     file = folder / "adapter_config.json"
     written = json.loads(file.read_text())
     written["base_model_name_or_path"] = "base"
-    for key in ("target_modules", "exclude_modules"):
+    for key in ("target_modules", "exclude_modules", "modules_to_save"):
         if isinstance(written[key], list):
             written[key] = sorted(written[key])
     file.write_text(json.dumps(written, indent=2, sort_keys=True) + "\n")
@@ -170,5 +189,5 @@ def check(base, adapter, expected=None):
 
 
 if __name__ == "__main__":
-    modes = {"--check": check, "--variants": make_variants}
+    modes = {"--check": check, "--variants": make_variants, "--beyond": make_beyond}
     modes.get("".join(sys.argv[1:2]), make)(*sys.argv[2:])
