@@ -43,6 +43,7 @@ std::string GgufModel::types_read() const { TRIREME_UNREACHABLE("a GGUF file is 
 int64_t finetune_steps(const RunConfig&, int64_t sequences) { return sequences; }
 
 bool has_targets(const ModelConfig&, const LoraConfig&) { return true; }
+double LoraConfig::scale() const { return alpha / static_cast<double>(rank); }
 
 std::vector<double> plain_rotary_frequencies(double, int64_t) {
   TRIREME_UNREACHABLE("a table while a configuration is checked");
