@@ -143,7 +143,7 @@ std::vector<std::string> notes_of_run(const std::string& model, const char* targ
   config.checkpoint.save = dir / "run/checkpoints";
   config.finetune.enabled = true;
   config.finetune.lora = {.rank = 2, .alpha = 4, .targets = {targets}};
-  return plan_resume(config, "").notes;
+  return plan_resume(config, "", {}).notes;
 }
 
 TEST(PeftVariants, ThatPeftDropsAreWarnedAbout) {
