@@ -49,7 +49,7 @@ void RankAcceptor::accept_all(Clock::time_point end, const Joined& joined) {
       throw Error(concat("rank ", options_.rank, " timed out: ", ceil_div(missing_, kRankLines),
                          " of ", options_.size, " ranks have not connected"),
                   ExitCode::kLostRank);
-    hear(wait(), joined);
+    read_greetings(wait(), joined);
     drop_silent();
     accept_one();
   }
@@ -69,33 +69,33 @@ std::vector<bool> RankAcceptor::wait() const {
   return sent;
 }
 
-void RankAcceptor::hear(const std::vector<bool>& ready, const Joined& joined) {
+void RankAcceptor::read_greetings(const std::vector<bool>& ready, const Joined& joined) {
   auto stranger = strangers_.begin();
   for (const bool sent : ready) {
-    const Heard heard = sent ? read_greeting(*stranger) : Heard::kNothing;
-    if (heard == Heard::kNothing) {
+    const ReadResult result = sent ? read_greeting(*stranger) : ReadResult::kIncomplete;
+    if (result == ReadResult::kIncomplete) {
       ++stranger;
       continue;
     }
-    if (heard == Heard::kGreeting)
-      judge(*stranger, joined);
+    if (result == ReadResult::kGreeting)
+      admit_or_refuse(*stranger, joined);
     else
       turn_away(*stranger, "it is no rank");
     stranger = strangers_.erase(stranger);
   }
 }
 
-RankAcceptor::Heard RankAcceptor::read_greeting(Stranger& stranger) {
+RankAcceptor::ReadResult RankAcceptor::read_greeting(Stranger& stranger) {
   const ssize_t got = recv(stranger.socket.fd(), stranger.bytes.data() + stranger.got,
                            stranger.bytes.size() - stranger.got, 0);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-    return Heard::kNothing;
-  if (got <= 0) return Heard::kEnd;
+    return ReadResult::kIncomplete;
+  if (got <= 0) return ReadResult::kEnd;
   stranger.got += static_cast<size_t>(got);
   uint32_t magic = 0;
   std::memcpy(&magic, stranger.bytes.data(), sizeof magic);
-  if (stranger.got >= sizeof magic && magic != kRankMagic) return Heard::kEnd;
-  return stranger.got == stranger.bytes.size() ? Heard::kGreeting : Heard::kNothing;
+  if (stranger.got >= sizeof magic && magic != kRankMagic) return ReadResult::kEnd;
+  return stranger.got == stranger.bytes.size() ? ReadResult::kGreeting : ReadResult::kIncomplete;
 }
 
 std::optional<RankRefusal> RankAcceptor::refusal_of(const Stranger& stranger,
@@ -117,7 +117,7 @@ std::optional<RankRefusal> RankAcceptor::refusal_of(const Stranger& stranger,
   return {};
 }
 
-void RankAcceptor::judge(Stranger& stranger, const Joined& joined) {
+void RankAcceptor::admit_or_refuse(Stranger& stranger, const Joined& joined) {
   RankGreeting hello;
   std::memcpy(&hello, stranger.bytes.data(), sizeof hello);
   const RankRefusal refusal = refusal_of(stranger, hello).value_or(RankRefusal::kNone);

@@ -36,12 +36,12 @@ class RankAcceptor {
     std::array<char, sizeof(RankGreeting)> bytes{};
     size_t got = 0;
   };
-  enum class Heard { kNothing, kGreeting, kEnd };
+  enum class ReadResult { kIncomplete, kGreeting, kEnd };
 
   std::vector<bool> wait() const;
-  void hear(const std::vector<bool>& ready, const Joined& joined);
-  static Heard read_greeting(Stranger& stranger);
-  void judge(Stranger& stranger, const Joined& joined);
+  void read_greetings(const std::vector<bool>& ready, const Joined& joined);
+  static ReadResult read_greeting(Stranger& stranger);
+  void admit_or_refuse(Stranger& stranger, const Joined& joined);
   std::optional<RankRefusal> refusal_of(const Stranger& stranger, const RankGreeting& hello) const;
   void drop_silent();
   void accept_one();
