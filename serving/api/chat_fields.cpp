@@ -9,8 +9,8 @@ namespace {
 struct ChatFields : ChatRequest {
   ApiJson given = ApiJson::object();  // variables of the template
   ApiJson kwargs = ApiJson::object();
-  ApiJson choice;               // tool_choice
-  std::set<std::string> tools;  // their names
+  ApiJson choice;  // tool_choice
+  ToolNames tools;
   bool logprobs = false;
   bool add_generation_prompt = true;
 };
@@ -115,7 +115,7 @@ void read_tool_choice(ChatFields& r) {
         !r.choice["function"]["name"].is_string())
       fail_choice();
     r.tool_name = r.choice["function"]["name"].get<std::string>();
-    if (!r.tools.contains(r.tool_name))
+    if (!r.tools.all.contains(r.tool_name))
       fail_field("tool_choice", "tool_choice names \"", r.tool_name.substr(0, 64),
                  "\", which is not in tools");
     r.tool_choice = ToolChoice::kNamed;
@@ -140,6 +140,7 @@ ChatRequest parse_chat(std::string_view body, const RequestLimits& limits) {
   if (r.beam_search && r.tool_choice != ToolChoice::kNone && r.tool_choice != ToolChoice::kAuto)
     fail_field("tool_choice", "tool_choice must be \"none\" or \"auto\" with use_beam_search");
   if (r.tool_choice == ToolChoice::kNone) r.given.erase("tools");
+  r.strict_tools = std::move(r.tools.strict);
   r.given["add_generation_prompt"] = r.add_generation_prompt;
   add_template_variables(r.kwargs, r.given);
   r.variables = std::make_shared<const ApiJson>(std::move(r.given));

@@ -118,6 +118,23 @@ ApiJson read_message(const ApiJson& message, const std::string& where) {
   return out;
 }
 
+// Arguments are an object.
+void check_parameters(const ApiJson& parameters, const std::string& param) {
+  if (!parameters.is_object()) fail_message_type(param, "an object", parameters);
+  const ApiJson* type = member(parameters, "type");
+  const bool fits =
+      type == nullptr || *type == "object" ||
+      (type->is_array() && std::find(type->begin(), type->end(), "object") != type->end());
+  if (!fits) fail_field(param, param, ".type must be \"object\"");
+}
+
+bool is_strict(const ApiJson& function, const std::string& where) {
+  const ApiJson* strict = member(function, "strict");
+  if (strict != nullptr && !strict->is_boolean())
+    fail_message_type(concat(where, ".function.strict"), "true or false", *strict);
+  return strict != nullptr && strict->get<bool>();
+}
+
 }  // namespace
 
 ApiJson read_messages(const ApiJson& messages) {
@@ -127,7 +144,7 @@ ApiJson read_messages(const ApiJson& messages) {
   return out;
 }
 
-ApiJson read_tools(const ApiJson& tools, std::set<std::string>& names) {
+ApiJson read_tools(const ApiJson& tools, ToolNames& names) {
   if (tools.empty()) fail_field("tools", "tools must not be empty; leave it out instead");
   if (tools.size() > kMostTools)
     fail_field("tools", "tools has ", tools.size(), " entries, at most ", kMostTools,
@@ -151,11 +168,13 @@ ApiJson read_tools(const ApiJson& tools, std::set<std::string>& names) {
     if (const ApiJson* description = member(*function, "description"); description != nullptr)
       kept["description"] = text_member(*function, "description", concat(where, ".function"));
     if (const ApiJson* parameters = member(*function, "parameters"); parameters != nullptr) {
-      if (!parameters->is_object())
-        fail_message_type(concat(where, ".function.parameters"), "an object", *parameters);
+      check_parameters(*parameters, concat(where, ".function.parameters"));
       kept["parameters"] = *parameters;
     }
-    names.insert(name);
+    if (!names.all.insert(name).second)
+      fail_field(concat(where, ".function.name"), where, ".function.name: \"", name,
+                 "\" is the name of another tool");
+    if (is_strict(*function, where)) names.strict.insert(name);
     out.push_back({{"type", "function"}, {"function", kept}});
   }
   return out;

@@ -13,8 +13,15 @@ namespace trireme {
 // "tool". 400 for what is no conversation, 501 for images, audio and files.
 ApiJson read_messages(const ApiJson& messages);
 
-// [{"type": "function", "function": {"name", "description", "parameters"}}]; the names go to `names`.
-ApiJson read_tools(const ApiJson& tools, std::set<std::string>& names);
+struct ToolNames {
+  std::set<std::string> all = {};
+  std::set<std::string> strict = {};  // of them those whose arguments must satisfy their schema
+};
+
+// [{"type": "function", "function": {"name", "description", "parameters", "strict"}}], without
+// "strict", which templates know nothing of. 400 for two of one name, and for parameters that are
+// no object.
+ApiJson read_tools(const ApiJson& tools, ToolNames& names);
 
 // Adds what a request says of a template's own variables to `variables`: words, numbers and truth values
 // under names that mean nothing here.

@@ -164,7 +164,9 @@ void read_response_format(GenerationRequest& request, const ApiJson& value, cons
 void read_structured_outputs(GenerationRequest& request, const ApiJson& value, const Field& field) {
   Constraint constraint;
   for (const auto& [name, what] : value.items()) {
-    if (what.is_null() || what == false) continue;
+    // The schema `false` has no value at all; elsewhere false means that there is no such
+    // constraint.
+    if (what.is_null() || (what == false && name != "json")) continue;
     const std::string param = concat(field.name, ".", name);
     if (constraint.kind != Constraint::Kind::kNone)
       fail_field(param, field.name, " may hold one constraint only");

@@ -52,7 +52,7 @@ const FieldTable<TokenizeFields>& tokenize_table() {
         .entries(1, 1 << 14);
     t.other("tools", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
             "As of /v1/chat/completions.", [](R& r, const ApiJson& v, const Field&) {
-              std::set<std::string> names;
+              ToolNames names;
               r.given["tools"] = read_tools(v, names);
             });
     t.other("add_special_tokens", FieldKind::kBoolean, "", "",

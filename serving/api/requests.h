@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -83,7 +84,8 @@ struct ChatRequest : GenerationRequest {
   // template's variables, checked; never null.
   std::shared_ptr<const nlohmann::ordered_json> variables;
   ToolChoice tool_choice = ToolChoice::kNone;
-  std::string tool_name;  // of kNamed
+  std::string tool_name;               // of kNamed
+  std::set<std::string> strict_tools;  // their names
   bool parallel_tool_calls = true;
   bool add_special = false;
 };

@@ -147,43 +147,50 @@ HttpAnswer Service::chat_completions(HttpRequest& http) {
   return generate(http, request, std::move(form), std::move(prompts), std::move(place));
 }
 
-// What a model says of tools is found in its text. Where it must call one, a grammar sees to it; where it need not, what
-// the text must be without calls is one of two ways.
+// Calls of tools are found in the model's text. Where it must call one, or a strict one, a grammar
+// sees to it; where it need not, and the request has a constraint, the text is what that asks for,
+// or calls.
 void Service::use_tools(ChatRequest& request, ReplyForm& form) const {
   if (config_.tools == ToolFormat::kNone)
     fail_unavailable("tools",
                      "how this model calls tools is not known: its chat template has no form that "
                      "is; the server's --tool-call-parser names one");
-  const nlohmann::ordered_json& tools = request.variables->at("tools");
-  nlohmann::ordered_json called = nlohmann::ordered_json::array();
+  const bool automatic = request.tool_choice == ToolChoice::kAuto;
+  const bool constrained = request.constraint.kind != Constraint::Kind::kNone;
+  const bool free = automatic && !constrained;
   form.tools.format = config_.tools;
   form.tools.parallel = request.parallel_tool_calls;
-  for (const auto& tool : tools) {
+  nlohmann::ordered_json called = nlohmann::ordered_json::array();
+  for (const auto& tool : request.variables->at("tools")) {
     const auto& function = tool.at("function");
-    form.tools.names.push_back(function.at("name").get<std::string>());
-    if (!request.tool_name.empty() && request.tool_name != form.tools.names.back()) continue;
-    nlohmann::ordered_json one = {{"name", form.tools.names.back()}};
-    if (function.contains("parameters")) one["parameters"] = function["parameters"];
+    const auto name = function.at("name").get<std::string>();
+    form.tools.names.push_back(name);
+    if (!request.tool_name.empty() && request.tool_name != name) continue;
+    nlohmann::ordered_json one = {{"name", name}};
+    if (free && !request.strict_tools.contains(name))
+      one["parameters"] = {{"type", "object"}};  // any
+    else if (function.contains("parameters"))
+      one["parameters"] = function["parameters"];
     called.push_back(std::move(one));
   }
-  const bool automatic = request.tool_choice == ToolChoice::kAuto;
-  if (automatic && request.constraint.kind == Constraint::Kind::kNone) {
+  if (free) {
     // A marker that is a token of its own must be seen to be found.
     for (const std::string_view marker :
          {std::string_view(tool_marker(config_.tools)), tool_end(config_.tools)})
       form.text.shown.push_back(tokenizer_.find(marker));
-    return;
+    if (request.strict_tools.empty()) return;
   }
   const bool several = request.parallel_tool_calls && request.tool_choice != ToolChoice::kNamed;
-  const nlohmann::ordered_json source = {
-      {"format", text(config_.tools)}, {"parallel", several}, {"tools", std::move(called)}};
-  form.tools.either = automatic;
+  const std::string source = json_text(nlohmann::ordered_json{{"format", text(config_.tools)},
+                                                              {"parallel", several},
+                                                              {"free", free},
+                                                              {"tools", std::move(called)}});
+  form.tools.either = automatic && constrained;
   form.tools.only_calls = !automatic;
-  if (automatic)
-    request.constraint.tools = json_text(source);
+  if (form.tools.either)
+    request.constraint.tools = source;
   else
-    request.constraint = {
-        .kind = Constraint::Kind::kToolCalls, .text = json_text(source), .param = "tools"};
+    request.constraint = {.kind = Constraint::Kind::kToolCalls, .text = source, .param = "tools"};
 }
 
 HttpAnswer Service::embeddings(HttpRequest& http) {

@@ -120,6 +120,9 @@ class RegexParser {
     const std::optional<int64_t> first = number();
     const bool open = take(',');
     const std::optional<int64_t> last = open ? number() : first;
+    // A count in Python, text in ECMAScript.
+    if (!first && open && last && take('}'))
+      fail("{,n} means different things in different dialects; write {0,n}");
     if (!first || !take('}')) {
       at_ = begin;
       return false;
@@ -211,6 +214,16 @@ class RegexParser {
     return one(c);
   }
 
+  // Behind a bracket within a class: whether a POSIX class, collation or equivalence is named, as
+  // in [[:alpha:]].
+  bool names_class() const {
+    if (at_ == chars_.size()) return false;
+    const uint32_t kind = chars_[at_];
+    if (kind != ':' && kind != '.' && kind != '=') return false;
+    for (size_t i = at_ + 1; i + 1 < chars_.size() && chars_[i] != ']'; ++i)
+      if (chars_[i] == kind && chars_[i + 1] == ']') return true;
+    return false;
+  }
   // Behind the opening bracket.
   CharSet char_class() {
     const bool negated = take('^');
@@ -220,6 +233,7 @@ class RegexParser {
       CharSet first = escaped ? escape(true, negated) : CharSet{};
       if (!escaped) {
         const uint32_t c = next();
+        if (c == '[' && names_class()) fail("[:name:] is not supported; write its characters");
         first = {{c, c}};
       }
       const bool range = at_ + 1 < chars_.size() && chars_[at_] == '-' && chars_[at_ + 1] != ']';

@@ -1,7 +1,9 @@
 #include "serving/structured/tool_format.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/io/strict_json.h"
 #include "serving/structured/json_schema_grammar.h"
@@ -49,6 +51,50 @@ Node one_call(JsonGrammar& json, const Form& form, const Json& tool) {
   return g.sequence({name, arguments, g.literal("}")});
 }
 
+// State of the search for `marker` (Knuth, Morris and Pratt 1977) behind its first `found`
+// characters and another.
+size_t next_found(std::string_view marker, size_t found, char c) {
+  const std::string read = concat(marker.substr(0, found), std::string(1, c));
+  size_t longest = std::min(read.size(), marker.size());
+  while (!read.ends_with(marker.substr(0, longest))) --longest;
+  return longest;
+}
+
+// Any text without the marker, or such a text, the marker and `calls`. no_object: the first
+// character that is no space is no brace.
+Node text_then_calls(Grammar& g, std::string_view marker, Node calls, bool no_object) {
+  std::vector<int32_t> rules;  // behind so many characters of the marker
+  for (size_t i = 0; i < marker.size(); ++i) rules.push_back(g.add_rule());
+  CharSet in_marker;
+  for (const char c : marker) {
+    const auto code = static_cast<uint32_t>(c);
+    in_marker.push_back({code, code});
+  }
+  const auto other = [&](CharSet but) {
+    but.insert(but.end(), in_marker.begin(), in_marker.end());
+    return g.chars(complement(make_char_set(but)));
+  };
+  const auto ways_on = [&](size_t found, std::vector<Node>& ways) {
+    for (const char c : std::set<char>(marker.begin(), marker.end())) {
+      const size_t next = next_found(marker, found, c);
+      const Node behind = next == marker.size() ? calls : g.call(rules[next]);
+      ways.push_back(g.sequence({g.literal(std::string_view(&c, 1)), behind}));
+    }
+  };
+  for (size_t found = 0; found < marker.size(); ++found) {
+    std::vector<Node> ways = {g.literal(""), g.sequence({other({}), g.call(rules[0])})};
+    ways_on(found, ways);
+    g.define(rules[found], g.choice(std::move(ways)));
+  }
+  if (!no_object) return g.call(rules[0]);
+  const CharSet spaces = {{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}};
+  CharSet first = spaces;
+  first.push_back({'{', '{'});
+  std::vector<Node> ways = {g.literal(""), g.sequence({other(first), g.call(rules[0])})};
+  ways_on(0, ways);
+  return g.sequence({g.repeat(g.chars(spaces), 0, -1), g.choice(std::move(ways))});
+}
+
 }  // namespace
 
 ToolFormat tool_format_of_template(std::string_view chat_template) {
@@ -87,8 +133,16 @@ Node tool_call_grammar(Grammar& g, std::string_view tools) {
   for (const Json& tool : source["tools"]) ways.push_back(one_call(json, form, tool));
   const Node call = g.named(g.choice(std::move(ways)));
   const int64_t most = source["parallel"] == true ? -1 : 1;
-  return g.sequence({g.literal(form.before), g.separated(call, g.literal(form.between), 1, most),
-                     g.literal(form.after)});
+  const auto calls = [&](std::string_view before) {
+    return g.sequence({g.literal(before), g.separated(call, g.literal(form.between), 1, most),
+                       g.literal(form.after)});
+  };
+  if (!source.contains("free") || source["free"] != true) return calls(form.before);
+  const std::string_view marker = form.marker, before = form.before;
+  const Node behind = calls(before.starts_with(marker) ? before.substr(marker.size()) : before);
+  const bool bare = form.format == ToolFormat::kLlama3;  // a call needs no marker
+  const Node text = text_then_calls(g, marker, behind, bare);
+  return bare ? g.choice({calls(before), text}) : text;
 }
 
 }  // namespace trireme

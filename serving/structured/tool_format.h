@@ -26,8 +26,10 @@ const char* tool_marker(ToolFormat format);
 // What ends one call; "" where nothing does.
 std::string_view tool_end(ToolFormat format);
 
-// Calls of tools and nothing else, as a text of JSON says: {"format": "hermes", "parallel": true, "tools": [{"name",
-// "parameters"}]}. The marker that is a token of its own for llama3 and mistral is left out.
+// Calls of tools and nothing else, as a text of JSON says: {"format": "hermes", "parallel": true,
+// "free": false, "tools": [{"name", "parameters"}]}. The marker that is a token of its own for
+// llama3 and mistral is left out. free: any text in which no call begins, and behind it calls or
+// nothing; there the marker is spelled. For llama3 no text begins with { that is no call.
 Grammar::Node tool_call_grammar(Grammar& grammar, std::string_view tools);
 
 }  // namespace trireme

@@ -349,6 +349,21 @@ TEST(Requests, CheckToolsAndTheirChoice) {
   EXPECT_EQ(refuse_chat(chat(tool(std::string(65, 'a')))).param, "tools[0].function.name");
   EXPECT_EQ(refuse_chat(chat(tool("a b"))).param, "tools[0].function.name");
   EXPECT_EQ(refuse_chat(chat(R"("tools":[{"type":"function"}])")).param, "tools[0].function");
+  const std::string twice = R"("tools":[{"type":"function","function":{"name":"f"}},)"
+                            R"({"type":"function","function":{"name":"f"}}])";
+  EXPECT_EQ(refuse_chat(chat(twice)).param, "tools[1].function.name");
+  const auto with = [](const char* more) {
+    return concat(R"("tools":[{"type":"function","function":{"name":"f",)", more, "}}]");
+  };
+  EXPECT_EQ(refuse_chat(chat(with(R"("parameters":{"type":"array"})"))).param,
+            "tools[0].function.parameters");
+  EXPECT_EQ(refuse_chat(chat(with(R"("strict":1)"))).param, "tools[0].function.strict");
+  for (const char* fine : {R"("parameters":{"type":["object","null"]})", R"("parameters":{})",
+                           R"("strict":null)", R"("strict":false)"})
+    EXPECT_TRUE(parse_chat(chat(with(fine))).strict_tools.empty()) << fine;
+  const ChatRequest strict = parse_chat(chat(with(R"("strict":true)")));
+  EXPECT_TRUE(strict.strict_tools.contains("f"));
+  EXPECT_FALSE(strict.variables->at("tools")[0]["function"].contains("strict"));
 }
 
 // Whole numbers of more than 64 bits became the nearest double.

@@ -110,6 +110,37 @@ TEST(StructuredOutput, WhatCannotBeIsRefusedWithItsReason) {
   EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
 }
 
+TEST(StructuredOutput, TheSchemaFalseHasNoText) {
+  RecordedServer server;
+  for (const char* field :
+       {R"("structured_outputs":{"json":false})",
+        R"("response_format":{"type":"json_schema","json_schema":{"name":"s","schema":false}})"}) {
+    const Response r = server.ask(post("/v1/completions", request(field)));
+    EXPECT_EQ(r.status, 400) << field << r.body;
+  }
+  EXPECT_EQ(
+      server.ask(post("/v1/completions", request(R"("structured_outputs":{"json_object":false})")))
+          .status,
+      200);
+}
+
+// A rule whose text ends where min_tokens wants more leaves no token, and whoever asks is told so.
+TEST(StructuredOutput, MinTokensBeyondTheLongestTextIsRefused) {
+  RecordedServer server;
+  const auto body = [](int tokens, const char* regex) {
+    return request(
+        concat(R"("min_tokens":)", tokens, R"(,"structured_outputs":{"regex":")", regex, R"("})"));
+  };
+  for (const char* regex : {"a", "a(bc)?"}) {
+    const Response r = server.ask(post("/v1/completions", body(5, regex)));
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_EQ(error_code_of(r), "no_token_allowed");
+  }
+  EXPECT_EQ(choices(server, body(3, "abc"))[0]["text"], "abc");
+  EXPECT_EQ(choices(server, body(5, "abc.*"))[0]["text"].get<std::string>().substr(0, 3), "abc");
+  EXPECT_TRUE(eventually([&] { return server.is_quiet(); }));
+}
+
 // Of a server's faults it is none, and the others do not notice.
 TEST(StructuredOutput, WhoForbidsEveryTokenIsToldSo) {
   RecordedServer server;
@@ -310,6 +341,42 @@ TEST(StructuredOutput, CallsThatAreLeftToTheModelAreFound) {
     EXPECT_EQ(arguments, R"({"a": 1})");
     EXPECT_EQ(content, "");
   }
+}
+
+// A strict tool's arguments satisfy its schema wherever the model calls it by itself, and a schema
+// that cannot be held to is refused.
+TEST(StructuredOutput, StrictToolsAreHeldToTheirSchemas) {
+  const auto body = [](bool strict, const char* schema) {
+    return concat(R"({"model":"m","messages":[{"role":"user","content":"hi"}],"max_tokens":200,)",
+                  R"("tools":[{"type":"function","function":{"name":"f","strict":)", strict,
+                  R"(,"parameters":{"type":"object","properties":{"a":)", schema,
+                  R"(},"required":["a"]}}}]})");
+  };
+  RecordedServerOptions options;
+  options.tools = ToolFormat::kHermes;
+  const std::string said = R"(I look.<tool_call>
+{"name": "f", "arguments": {"a": "three"}}
+</tool_call>)";
+  options.script = {said.begin(), said.end()};
+  options.script.push_back(256);
+  RecordedServer server(options);
+  const auto call = [&](bool strict) {
+    const Response r =
+        server.ask(post("/v1/chat/completions", body(strict, R"({"type":"boolean"})")));
+    EXPECT_EQ(r.status, 200) << r.body;
+    const Json one = Json::parse(r.body)["choices"][0];
+    EXPECT_EQ(one["message"]["content"], "I look.") << r.body;
+    EXPECT_EQ(one["finish_reason"], "tool_calls");
+    return Json::parse(one["message"]["tool_calls"][0]["function"]["arguments"].get<std::string>());
+  };
+  EXPECT_EQ(call(false)["a"], "three");
+  EXPECT_TRUE(call(true)["a"].is_boolean());
+  const char* unsupported = R"({"type":"integer","multipleOf":3})";
+  EXPECT_EQ(server.ask(post("/v1/chat/completions", body(false, unsupported))).status, 200);
+  const Response r = server.ask(post("/v1/chat/completions", body(true, unsupported)));
+  EXPECT_EQ(r.status, 400) << r.body;
+  EXPECT_NE(r.body.find("multipleOf"), std::string::npos);
+  EXPECT_EQ(Json::parse(r.body)["error"]["param"], "tools");
 }
 
 // While grammars that are hard are compiled, others are answered.

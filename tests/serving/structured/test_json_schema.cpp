@@ -208,6 +208,11 @@ TEST(Regex, IsASubsetThatSaysWhatItLacks) {
   for (const char* expression : {"\\S", "[^\\s]", "\\s", "[^\\S]"})
     expect(Kind::kRegex, expression, {}, {"\xC2\xA0", "\xC2\x85", "\xE3\x80\x80"});
   const auto why = [](const char* text) { return refused(Kind::kRegex, text); };
+  // What dialects disagree about.
+  EXPECT_NE(why("a{,3}").find("write {0,n}"), std::string::npos);
+  for (const char* named : {"[[:alpha:]]+", "[^[:space:]]", "[a[=e=]]"})
+    EXPECT_NE(why(named).find("[:name:]"), std::string::npos) << named;
+  expect(Kind::kRegex, "a{,}|x{|[[:]", {"a{,}", "x{", "[", ":"}, {"a", "]"});
   EXPECT_NE(why("a{2}{3}").find("repetition of a repetition"), std::string::npos);
   EXPECT_EQ(why("foo**"),
             "regular expression, character 5: a repetition of a repetition; put the inner one into "

@@ -158,6 +158,49 @@ TEST(ToolCalls, OfManyToolsHaveAGrammar) {
   EXPECT_FALSE(takes(*grammar, R"([{"name": "tool_128", "arguments": {"query":"a"}}])"));
 }
 
+// A text in which no call begins, or one and then a call whose arguments are held to the schema.
+TEST(ToolCalls, MayComeBehindAnyText) {
+  const std::string tools =
+      R"("tools":[{"name":"f","parameters":{"properties":{"a":{"type":"integer"}},"required":["a"]}},)"
+      R"({"name":"g","parameters":{"type":"object"}}])";
+  const auto of = [&](const char* format) {
+    return CompiledGrammar::compile(
+        {GrammarSource::Kind::kToolCalls,
+         concat(R"({"format":")", format, R"(","parallel":true,"free":true,)", tools, "}")},
+        trie_of(byte_tokens()));
+  };
+  const std::string good = R"({"name": "f", "arguments": {"a":12}})";
+  const std::string bad = R"({"name": "f", "arguments": {"a":"x"}})";
+  const std::string free = R"({"name": "g", "arguments": {"any":["x",null]}})";
+  const auto hermes = of("hermes");
+  for (const char* text :
+       {"", "any text", "a <tool_cal", "<<tool_<tool_call", "{\"a\": 1}", "\u00e9\n"})
+    EXPECT_TRUE(takes(*hermes, text)) << text;
+  const std::string end = "\n</tool_call>";
+  for (const char* before : {"", "Let me see.\n", "<tool_<"}) {
+    const std::string begin = concat(before, "<tool_call>\n");
+    EXPECT_TRUE(takes(*hermes, begin + good + end));
+    EXPECT_TRUE(takes(*hermes, begin + free + end + "\n<tool_call>\n" + good + end));
+    EXPECT_FALSE(takes(*hermes, begin + bad + end));
+    EXPECT_FALSE(takes(*hermes, begin + "no call"));
+  }
+  const auto mistral = of("mistral");
+  EXPECT_TRUE(takes(*mistral, "[1] a text"));
+  EXPECT_TRUE(takes(*mistral, concat("[TOOL_[TOOL_CALLS][", good, ", ", free, "]")));
+  EXPECT_FALSE(takes(*mistral, concat("[TOOL_CALLS][", bad, "]")));
+  const auto llama = of("llama3_json");
+  const auto with = [](std::string call) {
+    return call.replace(call.find("arguments"), 9, "parameters");
+  };
+  EXPECT_TRUE(takes(*llama, with(good)));
+  EXPECT_TRUE(takes(*llama, with(good) + "; " + with(free)));
+  EXPECT_TRUE(takes(*llama, "I call <|python_tag|>" + with(good)));
+  EXPECT_TRUE(takes(*llama, "  a {text}"));
+  EXPECT_FALSE(takes(*llama, with(bad)));
+  EXPECT_FALSE(takes(*llama, "  " + with(good)));  // would be found without being held to anything
+  EXPECT_FALSE(takes(*llama, "I call <|python_tag|>" + with(bad)));
+}
+
 // What the grammar makes is what the parser finds.
 TEST(ToolCalls, GrammarsMakeCallsThatAreFound) {
   const std::string tools =
