@@ -1,8 +1,8 @@
 """What the drills of this folder share: one tiny model, one server for each group of drills, raw sockets, and what must
 hold after each drill.
 
-The drills are the thirty that serving systems are known to fall over. 18 (grammars and schemas) belongs to the tests of
-structured output, 27 (ranks that stop or die) to those of ranks; 29 (broken weights) is tests/e2e/test_bad_models.py
+The drills are the thirty that serving systems are known to fall over. 18 (grammars and schemas) is also in the tests of
+structured output; 27 (ranks that stop or die) belongs to those of ranks; 29 (broken weights) is tests/e2e/test_bad_models.py
 and the fuzzers of tests/fuzz. All others are here, and the limits that a server has, at their bound and one past it.
 
 After each drill the process is alive, the next good request is answered as the first one was, nothing runs or holds
@@ -116,6 +116,7 @@ class HostileTest(harness.unittest.TestCase):
     arguments = ()
     model = {}
     key = admin_key = None
+    kept = KEPT_BYTES
 
     @classmethod
     def setUpClass(cls):
@@ -124,7 +125,7 @@ class HostileTest(harness.unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="trireme-hostile-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = Path(folder.name)
-        make_model(cls.folder, cls.model)
+        cls.make_model()
         cls.server = cls.start_server(*cls.arguments)
         cls.addClassCleanup(cls.end)
         case = cls()
@@ -132,6 +133,10 @@ class HostileTest(harness.unittest.TestCase):
         cls.golden = case.good()
         case.wait_for_quiet()
         cls.files, cls.memory = case.open_files(), case.resident()
+
+    @classmethod
+    def make_model(cls):
+        make_model(cls.folder, cls.model)
 
     @classmethod
     def start_server(cls, *arguments):
@@ -169,7 +174,7 @@ class HostileTest(harness.unittest.TestCase):
     def tearDownClass(cls):
         case = cls()
         if not SANITIZED and cls.server.poll() is None:
-            case.assertLess(case.resident(), cls.memory + KEPT_BYTES)
+            case.assertLess(case.resident(), cls.memory + cls.kept)
 
     # What is asked.
 
