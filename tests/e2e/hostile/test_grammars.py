@@ -2,12 +2,15 @@
 that take long, hard compilations, and bodies that take long to read. The model has random weights and a large
 vocabulary. Seconds are printed; what is asserted is counted."""
 import array
+import collections
 import json
 import random
+import resource
 import select
 import struct
 import time
 import unittest
+from pathlib import Path
 
 import hostile_server
 from hostile_server import Reader, SANITIZED, request
@@ -74,7 +77,7 @@ def write_model(folder):
     write_weights(folder / "model.safetensors")
 
 
-class Grammars(hostile_server.HostileTest):
+class KeyedTest(hostile_server.HostileTest):
     """key: of the client that is not to notice."""
     key = "quiet"
     kept = LIVE_BYTES  # a quarter of it for grammars, the rest by an allocator
@@ -114,13 +117,17 @@ class Grammars(hostile_server.HostileTest):
         self.assertEqual(status, 200)
         return time.monotonic() - began
 
+    def large(self, count):
+        """Requests each of whose grammars takes 14 MB and is used until its client leaves."""
+        grammars = [f'root ::= l+\nl ::= [a-z]{{0,900}} "{10000 + number}\\n"' for number in range(count)]
+        return [self.loud(max_tokens=3800, min_tokens=3800, structured_outputs={"grammar": grammar})
+                for grammar in grammars]
+
+
+class Grammars(KeyedTest):
     def test_memory_of_grammars_in_use(self):
-        """Each takes 14 MB and is used until its client leaves."""
         before, most = self.resident(), 0
-        requests = []
-        for number in range(100):
-            grammar = f'root ::= l+\nl ::= [a-z]{{0,900}} "{10000 + number}\\n"'
-            requests.append(self.loud(max_tokens=3800, min_tokens=3800, structured_outputs={"grammar": grammar}))
+        requests = self.large(100)
         peak = before
         while self.metric("trireme:grammars_waiting") > 0 or most == 0:
             most = max(most, self.metric("trireme:grammar_bytes"))
@@ -200,6 +207,29 @@ class Grammars(hostile_server.HostileTest):
         print(f"bodies: first tokens in {', '.join(f'{1e3 * one:.0f}' for one in seconds)} ms beside 8 bodies of "
               f"{len(body) / 2**20:.1f} MiB, {done} of them answered then")
         self.assertLess(done, 6)
+
+
+@unittest.skipIf(SANITIZED, "sanitizers take all addresses")
+class WantOfMemory(KeyedTest):
+    def test_memory_ends_before_the_budget(self):
+        """As under `ulimit -v`: steps and compilations fail, and the process goes on."""
+        pages = int(Path(f"/proc/{self.server.pid}/statm").read_text().split()[0])
+        limits = resource.prlimit(self.server.pid, resource.RLIMIT_AS)
+        most = pages * resource.getpagesize() + (128 << 20)
+        resource.prlimit(self.server.pid, resource.RLIMIT_AS, (most, limits[1]))
+        self.addCleanup(resource.prlimit, self.server.pid, resource.RLIMIT_AS, limits)
+        requests = self.large(40)
+        answers = collections.Counter()
+        while self.metric("trireme:grammars_waiting") > 0 or not answers:
+            for one in [one for one in requests if self.answered([one])]:
+                status, _, body = Reader(one).answer()
+                answers[status, json.loads(body)["error"]["message"]] += 1
+                requests.remove(one)
+                one.close()
+            self.assertEqual(self.ask_as(self.key, max_tokens=2), 200)
+        self.close(requests)
+        print("want of memory: " + ", ".join(f"{count} times {status} {why}" for (status, why), count in answers.items()))
+        self.assertTrue(all(status in (429, 500, 503) for status, _ in answers))
 
 
 if __name__ == "__main__":
