@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -36,45 +38,67 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  int reader() const { return open_ ? ends_[0] : -1; }
+  int reader() const { return open_ && pending_.size() < kMaxPending ? ends_[0] : -1; }
   int writer() const { return ends_[1]; }
   void close_writer() {
     if (ends_[1] >= 0) ::close(ends_[1]);
     ends_[1] = -1;
   }
-  // To be looked at for errors: nobody reads any more. -1: that is known.
+  // To be looked at for room, and for errors: nobody reads any more. -1: that is known.
   int destination() const { return broken_ ? -1 : to_; }
+  short awaited() const { return pending_.empty() ? 0 : POLLOUT; }
   void give_up() { broken_ = true; }
   bool broken() const { return broken_; }
 
-  // Passes on what there is.
+  // Passes on what there is, as far as there is room: who does not read must not hold up the signals.
   void pump() {
+    write_with_room(0);
     std::array<char, 1 << 16> bytes;
-    for (ssize_t got; open_;) {
-      got = ::read(ends_[0], bytes.data(), bytes.size());
+    while (open_ && pending_.size() < kMaxPending) {
+      const ssize_t got = ::read(ends_[0], bytes.data(), bytes.size());
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return;  // nothing now
+      if (got < 0) break;  // nothing now
       if (got == 0) open_ = false;
-      write_all(bytes.data(), static_cast<size_t>(got));
+      pending_.append(bytes.data(), static_cast<size_t>(got));
     }
+    write_with_room(0);
+  }
+
+  // After mpirun's end. What nobody takes for some seconds is dropped.
+  void finish() {
+    do pump();
+    while (write_with_room(kPatienceMs) && open_ && has_more());
   }
 
  private:
-  void write_all(const char* bytes, size_t size) {
-    while (size > 0 && !broken_) {
-      const ssize_t written = ::write(to_, bytes, size);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0 && errno == EAGAIN) {  // somebody has made it non-blocking
-        pollfd room{to_, POLLOUT, 0};
-        ::poll(&room, 1, -1);
-        continue;
-      }
-      if (written < 0) return give_up();
-      bytes += written;
-      size -= static_cast<size_t>(written);
-    }
+  static constexpr size_t kMaxPending = 1 << 20;
+  static constexpr int kPatienceMs = 3000;
+
+  bool has_more() const {
+    pollfd more{ends_[0], POLLIN, 0};
+    return ::poll(&more, 1, 0) > 0 && (more.revents & POLLIN) != 0;
   }
 
+  // False where something is left after so long without room.
+  bool write_with_room(int patience_ms) {
+    size_t done = 0;
+    while (done < pending_.size() && !broken_) {
+      pollfd room{to_, POLLOUT, 0};
+      const int ready = ::poll(&room, 1, patience_ms);
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready <= 0) break;
+      // A pipe with room takes PIPE_BUF bytes without blocking.
+      const size_t size = std::min<size_t>(pending_.size() - done, PIPE_BUF);
+      const ssize_t written = ::write(to_, pending_.data() + done, size);
+      if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (written < 0) give_up();
+      if (written > 0) done += static_cast<size_t>(written);
+    }
+    pending_.erase(0, broken_ ? pending_.size() : done);
+    return pending_.empty();
+  }
+
+  std::string pending_;
   int to_;
   std::array<int, 2> ends_{-1, -1};
   bool open_ = true, broken_ = false;
@@ -120,13 +144,16 @@ class Supervisor {
     for (int status = 0;;) {
       const pid_t ended = ::waitpid(mpirun_, &status, WNOHANG);
       pump();
-      if (ended == mpirun_)
+      if (ended == mpirun_) {
+        out_.finish();
+        err_.finish();
         return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      }
       std::array<pollfd, 5> ready{{{signals.descriptor(), POLLIN, 0},
                                    {out_.reader(), POLLIN, 0},
                                    {err_.reader(), POLLIN, 0},
-                                   {out_.destination(), 0, 0},
-                                   {err_.destination(), 0, 0}}};
+                                   {out_.destination(), out_.awaited(), 0},
+                                   {err_.destination(), err_.awaited(), 0}}};
       ::poll(ready.data(), ready.size(), -1);
       if ((ready[3].revents & (POLLERR | POLLHUP)) != 0) out_.give_up();
       if ((ready[4].revents & (POLLERR | POLLHUP)) != 0) err_.give_up();

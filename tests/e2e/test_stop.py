@@ -57,6 +57,18 @@ class Stop(tiny_run.RunTest):
                 process.send_signal(number)
                 self.assertIn(f"{number.name}: saving and stopping after this step", self.expect_saved(process))
 
+    def test_an_output_that_nobody_reads_holds_up_nothing(self):
+        """Far more lines than the pipe has room for; signals and the end come through."""
+        process = self.begin(ranks=2)
+        end = time.monotonic() + 240
+        while len(self.records()) < 1000:
+            self.assertLess(time.monotonic(), end, "the run stands still")
+            self.assertIsNone(process.poll())
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=120), STOPPED)
+        self.assertIn("stopped by request at step", (self.folder / "run/train.log").read_text())
+
     def test_a_second_interrupt_ends_the_ranks(self):
         process = self.begin(ranks=2)
         for rank in self.ranks_of_this_run():
