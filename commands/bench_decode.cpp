@@ -122,6 +122,7 @@ void print(const BenchDecodeOptions& options, const Ctx& ctx, DType dtype, doubl
   if (ctx.gpu != nullptr) {
     out["device"] = ctx.gpu->info.name;
     out["launches_per_token"] = r.launches;
+    add_kernel_choices(out, *ctx.gpu);
   }
   std::printf("%s\n", out.dump().c_str());
 }

@@ -225,6 +225,7 @@ void print_json(const Ctx& ctx, const BenchCeiling& ceiling,
   if (ctx.gpu != nullptr) {
     out["device"] = ctx.gpu->info.name;
     out["copy_gbytes"] = ceiling.gbytes();
+    add_kernel_choices(out, *ctx.gpu);
     for (const DevicePeak& peak : ceiling.gpu)
       out["gemm_tflops"][std::string(dtype_name(peak.dtype))] = peak.gemm_tflops;
   } else {

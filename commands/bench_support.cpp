@@ -134,6 +134,13 @@ double median_seconds(Ctx& ctx, int samples, double sample_seconds,
   return seconds[static_cast<size_t>(samples) / 2];
 }
 
+void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu) {
+  out["attention"] = cuda::attention_paths(gpu);
+  out["gemm_choice"] = cuda::gemm_choice(gpu);
+  if (gpu.attention == nullptr) out["no_cudnn"] = gpu.no_attention;
+  if (!gpu.notes.empty()) out["notes"] = gpu.notes;
+}
+
 double BenchCeiling::gflops(DType dtype) const {
   for (const DevicePeak& peak : gpu)
     if (peak.dtype == dtype) return peak.gemm_tflops * 1e3;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,10 @@ class Operands {
 // own clock tells its time.
 double median_seconds(Ctx& ctx, int samples, double sample_seconds,
                       const std::function<void()>& call);
+
+// Which implementations a GPU's calls took: "attention", "gemm_choice", and "notes" where a library
+// refused something.
+void add_kernel_choices(nlohmann::ordered_json& out, const cuda::Context& gpu);
 
 // What the measured place can do at most.
 struct BenchCeiling {

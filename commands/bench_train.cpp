@@ -25,6 +25,7 @@ struct BenchTrainArguments {
   std::string recompute = "none";
   std::string fp8 = "none";
   std::string device = "auto";
+  bool not_deterministic = false;
   BenchTrainOptions options;
   bool json = false;
 };
@@ -47,6 +48,10 @@ void add_device_numbers(nlohmann::ordered_json& out, const BenchTrainReport& r,
   out["share_of_gemm_ceiling"] = tflops / peak.gemm_tflops;
   out["device_bytes"] = r.device_bytes;
   out["launches_per_micro_batch"] = r.launches;
+  add_kernel_choices(out, gpu);
+  for (const cuda::LaunchTime& time : r.launch_times)
+    out["launch_times"].push_back(
+        {{"name", time.name}, {"calls", time.calls}, {"us", time.seconds * 1e6}});
 }
 
 nlohmann::ordered_json to_json(const BenchTrainArguments& args, const BenchTrainReport& r,
@@ -149,6 +154,11 @@ void run(BenchTrainArguments& args) {
   o.recompute = args.recompute == "full"        ? Recompute::kFull
                 : args.recompute == "selective" ? Recompute::kSelective
                                                 : Recompute::kNone;
+  o.deterministic = !args.not_deterministic;
+  if (o.autotune && o.deterministic)
+    fail_input(
+        "--autotune: which algorithm is the fastest differs from run to run; give "
+        "--not-deterministic too");
   o.float8.enabled = args.fp8 != "none";
   o.float8.recipe = args.fp8 == "tensorwise"  ? Float8Recipe::kTensorwise
                     : args.fp8 == "blockwise" ? Float8Recipe::kBlockwise
@@ -160,6 +170,7 @@ void run(BenchTrainArguments& args) {
   WorldOptions single;
   single.backend = "single";
   const std::unique_ptr<World> world = make_world(single);
+  if (o.launch_times && gpu == nullptr) fail_input("--launch-times: times are a GPU's");
   const BenchTrainReport report = bench_train(o, *world, gpu.get());
   if (args.json)
     std::printf("%s\n", to_json(args, report, gpu.get()).dump().c_str());
@@ -210,6 +221,13 @@ CLI::App* add_bench_train(CLI::App& parent) {
       ->capture_default_str()
       ->check(CLI::IsMember({"none", "delayed", "tensorwise", "blockwise"}));
   add_device_option(*command, args->device);
+  command->add_flag("--not-deterministic", args->not_deterministic,
+                    "On a GPU: sums in any order, where that is faster");
+  command->add_flag("--autotune", args->options.autotune,
+                    "On a GPU: time the library's algorithms of each product once");
+  command->add_flag(
+      "--launch-times", args->options.launch_times,
+      "On a GPU: also the device time of each kernel of one step, without recorded work");
   add_step_options(*command, args->options);
   command->add_option("--threads", args->options.threads, "Threads (default: all cores)")
       ->check(CLI::Range(1, 4096));

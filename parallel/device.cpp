@@ -11,7 +11,7 @@ RankDevice open_rank_device(World& world, const std::string& device, const std::
   RankDevice out;
   if (device == "cpu") return out;
   TRIREME_CHECK(device == "cuda" || device == "auto", "device ", device);
-  set_device_environment();
+  set_device_environment(world.size());
   const cuda::DeviceStatus status = cuda::device_status();
   if (device == "auto") {
     int64_t all_see_one = status.devices > 0 ? 1 : 0;
@@ -30,6 +30,10 @@ RankDevice open_rank_device(World& world, const std::string& device, const std::
   if (!world.device_note().empty() && world.rank() == 0)
     log_warning("tensors of GPUs travel through host memory, which is slow: ", world.device_note());
   return out;
+}
+
+void log_notes(cuda::Context& gpu) {
+  for (const std::string& note : std::exchange(gpu.notes, {})) log_warning(note);
 }
 
 std::string describe_device(const RankDevice& device, int threads) {

@@ -23,4 +23,7 @@ RankDevice open_rank_device(World& world, const std::string& device,
 // the CPU the kernels and threads.
 std::string describe_device(const RankDevice& device, int threads);
 
+// Warns of what its libraries have refused since the last call, once each.
+void log_notes(cuda::Context& gpu);
+
 }  // namespace trireme

@@ -20,6 +20,8 @@ RunConfig config_of(const BenchTrainOptions& options, int64_t micro_batches) {
   config.model = options.model;
   config.dtype = options.dtype;
   config.recompute = options.recompute;
+  config.deterministic = options.deterministic;
+  config.cuda_graphs = !options.launch_times;  // a record is one launch
   config.float8 = options.float8;
   config.micro_batch_size = options.batch;
   config.train_batch_size = options.batch * micro_batches;
@@ -115,9 +117,17 @@ class StepBench {
     finish(0, true);
     ctx_.profile = nullptr;
     timing.allocations = allocation_count() - timing.allocations;
-    timing.launches = (launches() - timing.launches) / steps;
+    timing.launches = (launches() - timing.launches) / std::max<int64_t>(1, steps);
     std::ranges::sort(timing.seconds);
     return timing;
+  }
+
+  // Of one step of one micro-batch, after one that does not count.
+  std::vector<cuda::LaunchTime> launch_times() {
+    run(1, 1, 0);
+    cuda::start_launch_times(*ctx_.gpu);
+    run(1, 0, 1);
+    return cuda::take_launch_times(*ctx_.gpu);
   }
 
   int64_t parameters() const { return state_.store.parameter_count(); }
@@ -187,6 +197,7 @@ void measure(const BenchTrainOptions& options, StepBench& bench, BenchTrainRepor
     report.launches = (several.launches - one.launches) / (n - 1);
     report.loss = several.loss;
   }
+  if (options.launch_times) report.launch_times = bench.launch_times();
   if (options.whole_step) report.whole_step_ms = bench.run(whole, kWarmUpSteps, 1).median() * 1e3;
 }
 
@@ -198,6 +209,10 @@ BenchTrainReport bench_train(const BenchTrainOptions& options, World& world, cud
   pin_team(0, threads);
   BenchTrainReport report;
   Ctx ctx(threads, "activations", gpu);
+  if (gpu != nullptr) {
+    gpu->deterministic = options.deterministic;
+    gpu->autotune = options.autotune;
+  }
   if (gpu != nullptr)
     report.device_peak = measure_device_peak(ctx, options.dtype, options.peak_side);
   else

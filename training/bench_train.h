@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "engine/device/launch_times.h"
 #include "engine/ops/device_peak.h"
 #include "engine/ops/peak.h"
 #include "training/run_config.h"
@@ -29,6 +30,10 @@ struct BenchTrainOptions {
   int threads = 0;          // 0: all cores
   Recompute recompute = Recompute::kNone;
   int64_t peak_side = kPeakSide;  // of the products that give a GPU's ceiling
+  // Of a GPU.
+  bool deterministic = true;
+  bool autotune = false;      // Context::autotune
+  bool launch_times = false;  // also time each call of one step of one micro-batch
 };
 
 struct BenchTrainReport {
@@ -50,7 +55,8 @@ struct BenchTrainReport {
   int64_t allocations_in_steps = 0;  // engine allocator calls during the timed steps
   int64_t launches = 0;              // GPU: kernels and library calls of a micro-batch
   bool deterministic = true;
-  double loss = 0;  // of the last step
+  std::vector<cuda::LaunchTime> launch_times;  // where asked for
+  double loss = 0;                             // of the last step
 };
 
 // On a world of one rank. gpu: nullptr for the CPU.

@@ -227,6 +227,7 @@ void PretrainRun::finish_steps(int64_t open) {
 // Reads the result of the oldest open step, and after the last one evaluates if that is due.
 void PretrainRun::finish_step() {
   const StepResult result = step_.finish();
+  if (device_.gpu != nullptr) log_notes(*device_.gpu);
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> took = now - std::exchange(counted_until_, now);
   const OpenStep open = std::move(open_steps_.front());

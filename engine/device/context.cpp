@@ -10,6 +10,18 @@ Event::~Event() {
   if (raw_ != nullptr) destroy_event(raw_);
 }
 
+std::string attention_paths(const Context& gpu) {
+  constexpr std::array<const char*, kAttentionPaths> kNames = {"cudnn", "tensor cores", "plain",
+                                                               "paged tensor cores", "paged plain"};
+  std::string out;
+  for (size_t i = 0; i < kAttentionPaths; ++i)
+    if (gpu.attention_calls[i] > 0)
+      out += concat(out.empty() ? "" : ", ", kNames[i], " ", gpu.attention_calls[i]);
+  return out.empty() ? "none" : out;
+}
+
+std::string gemm_choice(const Context& gpu) { return gpu.autotune ? "timed" : "heuristic"; }
+
 DeviceStatus device_status() {
   if (&probe_devices == nullptr) return {.reason = "built without CUDA"};
   return probe_devices();

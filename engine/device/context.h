@@ -2,8 +2,10 @@
 // here is global. What needs the runtime is implemented in engine/device/cuda/ (TRIREME_CUDA_DECL).
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/core/device_memory.h"
 #include "engine/core/memory.h"
@@ -52,10 +54,15 @@ class Event {
   void* raw_ = nullptr;
 };
 
-class BlasLt;     // engine/ops/cuda/blas_lt.h
-class Attention;  // engine/ops/cuda/cudnn_attention.h
-class WaitTimes;  // engine/device/cuda/wait_times.h
-class Staging;    // engine/device/cuda/staging.h
+class BlasLt;       // engine/ops/cuda/blas_lt.h
+class Attention;    // engine/ops/cuda/cudnn_attention.h
+class WaitTimes;    // engine/device/cuda/wait_times.h
+class LaunchTimes;  // engine/device/launch_times.h
+class Staging;      // engine/device/cuda/staging.h
+
+// Which implementation computed attention.
+enum class AttentionPath { kCudnn, kTensorCores, kPlain, kPagedTensorCores, kPagedPlain };
+inline constexpr size_t kAttentionPaths = 5;
 
 // Made on the thread that will use it, whose current device it sets; one thread uses it.
 struct Context {
@@ -73,13 +80,25 @@ struct Context {
   std::string no_attention;              // why it is null
   std::shared_ptr<Staging> staging;
   std::shared_ptr<WaitTimes> waits;
+  std::shared_ptr<LaunchTimes> times;  // null: calls are not timed
   bool deterministic = true;
   bool autotune = false;  // time the library's algorithms for each product once; not reproducible
   bool synchronous = false;   // wait after every launch, so that a fault is named by its op
   int64_t launches = 0;       // kernels and library calls so far
   bool capturing = false;     // inside capture() of engine/device/graph.h
   int64_t library_moves = 0;  // of libraries' working memory, whose address is in recorded work
+  // Calls by AttentionPath; those of recorded work count when it is recorded.
+  std::array<int64_t, kAttentionPaths> attention_calls = {};
+  std::vector<std::string> notes;  // what a library refused, once each; who logs takes them
 };
+
+// "cudnn 48, paged tensor cores 12"; "none" without a call.
+std::string attention_paths(const Context& gpu);
+// How the library's algorithm of a matrix product is chosen: "heuristic" or "timed".
+std::string gemm_choice(const Context& gpu);
+inline void count_attention(Context& gpu, AttentionPath path) {
+  ++gpu.attention_calls[static_cast<size_t>(path)];
+}
 
 // Throws InputError when device number `device` cannot be used, naming the reason.
 std::unique_ptr<Context> open(int device);

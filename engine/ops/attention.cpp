@@ -175,6 +175,7 @@ void fill_common(cpu::Attention<T>& a, const Sizes& s, const Scratch& scratch, c
   a.width = s.width;
   a.uniform_length = args.uniform_length;
   a.longest = args.longest;
+  a.keep_lse = args.keep_lse;
   a.scale = static_cast<C>(args.scale);
   a.causal = args.causal;
   a.window = args.window;
@@ -220,14 +221,15 @@ void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const Con
   const TimeScope scope(ctx.profile, TimeCategory::kAttention);
   const Sizes s = check_operands(op, q, k, v, out, lse, cu_q, cu_k, args);
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_forward_scratch(s.padded_width), false);
-  if (ctx.planning()) return;
-  check_values(ctx, op, cu_q, cu_k, s, args);
+  if (ctx.planning() && ctx.gpu == nullptr) return;
+  if (!ctx.planning()) check_values(ctx, op, cu_q, cu_k, s, args);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionForward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);
     fill_sequences(a, cu_q, cu_k);
     a.out = view_of<T>(out);
     a.lse = lse.as<compute_t<T>>();
+    if (ctx.planning()) return cuda::plan_attention(*ctx.gpu, a);
     if (ctx.gpu != nullptr) return cuda::attention_forward<T>(*ctx.gpu, a);
     TRIREME_KERNEL(attention_forward<T>)(a, ctx.threads);
   });
@@ -248,8 +250,8 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
   const int64_t owned = owned_keys(s);
   const Scratch scratch(ctx, s, q.dtype(), cpu::attention_backward_scratch(s.padded_width, owned),
                         true);
-  if (ctx.planning()) return;
-  check_values(ctx, op, cu_q, cu_k, s, args);
+  if (ctx.planning() && ctx.gpu == nullptr) return;
+  if (!ctx.planning()) check_values(ctx, op, cu_q, cu_k, s, args);
   dispatch_float(op, q.dtype(), [&]<class T>() {
     cpu::AttentionBackward<T> a{};
     fill_common(a, s, scratch, q, k, v, args);
@@ -261,6 +263,7 @@ void attention_backward(Ctx& ctx, const Tensor& dq, const Tensor& dk, const Tens
     a.out = view_of<T>(out);
     a.lse = lse.as<compute_t<T>>();
     a.owned_keys = owned;
+    if (ctx.planning()) return cuda::plan_attention(*ctx.gpu, a);
     if (ctx.gpu != nullptr) return cuda::attention_backward<T>(*ctx.gpu, a);
     TRIREME_KERNEL(attention_backward<T>)(a, ctx.threads);
   });

@@ -40,6 +40,8 @@ struct AttentionArgs {
   int64_t uniform_length = 0;
   // The same where lengths differ: cu_q and cu_k say the same, and no sequence is longer. 0: not known.
   int64_t longest = 0;
+  bool keep_lse =
+      true;  // false: nobody reads lse, which may be left with anything in it (inference)
 };
 
 void attention_forward(Ctx& ctx, const Tensor& out, const Tensor& lse, const ConstTensor& q,

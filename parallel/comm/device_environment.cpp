@@ -4,9 +4,9 @@
 
 namespace trireme {
 
-void set_device_environment() {
+void set_device_environment(int ranks) {
   constexpr int kKeepTheUsers = 0;
-  setenv("CUDA_MODULE_LOADING", "EAGER", kKeepTheUsers);
+  if (ranks > 1) setenv("CUDA_MODULE_LOADING", "EAGER", kKeepTheUsers);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeepTheUsers);
 }
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "engine/device/cuda/launch_times.h"
 #include "engine/device/cuda/libraries.h"
 #include "engine/device/cuda/staging.h"
 #include "engine/device/cuda/wait_times.h"
@@ -62,6 +63,7 @@ struct OpenContext : Context {
     (void)cudaDeviceSynchronize();
     staging.reset();
     waits.reset();
+    times.reset();
     attention.reset();
     blas.reset();
     for (const Stream& stream : {main, comm})
@@ -261,6 +263,7 @@ PreparedLaunch prepare_launch(Context& gpu, const char* op, const Grid& grid, co
 #ifndef TRIREME_EMULATED
   nvtxRangePushA(op);
 #endif
+  if (gpu.times != nullptr) gpu.times->begin(gpu, op, prepared.stream);
   return prepared;
 }
 
@@ -269,6 +272,7 @@ void finish_launch(Context& gpu, const char* op, const PreparedLaunch& prepared)
   nvtxRangePop();
 #endif
   check_runtime(cudaGetLastError(), op, "launch");
+  if (gpu.times != nullptr) gpu.times->end(gpu, prepared.stream);
   ++gpu.launches;
   if (gpu.synchronous)
     check_runtime(cudaStreamSynchronize(prepared.stream), op, "cudaStreamSynchronize");

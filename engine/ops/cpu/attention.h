@@ -43,6 +43,7 @@ struct Attention {
   int64_t uniform_length;
   // No sequence is longer, and each has as many keys as queries; 0: not known.
   int64_t longest;
+  bool keep_lse;  // AttentionArgs
   C scale;
   bool causal;
   int64_t window;  // 0: unlimited

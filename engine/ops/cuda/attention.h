@@ -16,6 +16,13 @@ TRIREME_CUDA_DECL void attention_forward(Context& gpu, const cpu::AttentionForwa
 template <class T>
 TRIREME_CUDA_DECL void attention_backward(Context& gpu, const cpu::AttentionBackward<T>& a);
 
+// In a planning run, whose operands have addresses that must not be read: a library gets its plan
+// and memory ready.
+template <class T>
+TRIREME_CUDA_DECL void plan_attention(Context& gpu, const cpu::AttentionForward<T>& a);
+template <class T>
+TRIREME_CUDA_DECL void plan_attention(Context& gpu, const cpu::AttentionBackward<T>& a);
+
 // Any case, without tensor cores.
 template <class T>
 void blocked_attention_forward(Context& gpu, const cpu::AttentionForward<T>& a);

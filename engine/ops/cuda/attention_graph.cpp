@@ -36,9 +36,10 @@ struct Builder {
     return g.tensor(number, narrow, {s.batch, heads, s.width, s.length},
                     {s.length * at.token, at.head, 1, at.token}, offsets(number));
   }
-  // lse and delta: (heads, tokens).
+  // lse and delta.
   Tensor statistic(int64_t number) {
-    return g.tensor(number, kSums, rows, {s.length, s.tokens, 1, 1}, offsets(number));
+    const Sizes by_head{s.length, s.tokens, 1, 1}, by_token{s.length * s.heads, 1, s.heads, 1};
+    return g.tensor(number, kSums, rows, s.tokens > 0 ? by_head : by_token, offsets(number));
   }
   Tensor score() { return g.temporary(kSums, scores); }
 

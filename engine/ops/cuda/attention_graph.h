@@ -16,7 +16,9 @@ struct AttentionShape {
     auto operator<=>(const Strides&) const = default;
   };
   int64_t batch = 0, heads = 0, kv_heads = 0, length = 0, width = 0;
-  int64_t tokens = 0;    // from one head to the next of lse and delta, (heads, tokens)
+  // From one head to the next of lse and delta, (heads, tokens). 0: lse is (any tokens, heads), so
+  // that one plan serves batches of any number; for ragged forward passes.
+  int64_t tokens = 0;
   bool bfloat16 = true;  // or float16
   bool causal = true;
   bool ragged = false;  // lengths differ: `length` is the most, and tensors tell what each has

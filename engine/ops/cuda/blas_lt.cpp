@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/core/random.h"
+#include "engine/device/cuda/launch_times.h"
 #include "engine/device/launch.h"
 #include "engine/ops/cuda/fill_rows.h"
 #ifndef TRIREME_EMULATED
@@ -396,6 +397,8 @@ void BlasLt::multiply(Context& gpu, const GemmProblem& g, const GemmPointers& p)
   else if (g.has_bias)
     set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias, g);
   set_scales(plan.desc, g, p);
+  const TimedCall timed(gpu, static_cast<cudaStream_t>(gpu.main.raw), "product of ", g.in, " ", g.m,
+                        " x ", g.n, " x ", g.k);
   if (!g.varying_rows) {
     impl_->run(gpu, plan, plan.algorithm, g, p);
   } else if (impl_->queue(gpu, describe(g, p, plan.bias_first), plan.algorithm, g, p) !=

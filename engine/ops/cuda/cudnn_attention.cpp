@@ -5,8 +5,10 @@
 #include <bit>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "engine/core/memory.h"
+#include "engine/device/cuda/launch_times.h"
 #include "engine/ops/cuda/attention_graph.h"
 #include "engine/ops/cuda/sequence_table.h"
 #endif
@@ -74,7 +76,7 @@ class Attention {
   const dnn::Plan* find(Context& gpu, const AttentionShape& shape) {
     const auto known = plans_.find(shape);
     if (known != plans_.end()) return pointer_to(known->second);
-    std::optional<dnn::Plan> plan = prepare(shape);
+    std::optional<dnn::Plan> plan = prepare(gpu, shape);
     if (plan.has_value()) grow(gpu, workspace_, plan->workspace + sums_bytes(shape));
     // Last: a plan that is known has its memory.
     return pointer_to(plans_.emplace(shape, std::move(plan)).first->second);
@@ -86,6 +88,15 @@ class Attention {
     return table_.data();
   }
 
+  // Notes once that own kernels compute the shape.
+  void refuse(Context& gpu, const AttentionShape& shape, const char* why) {
+    if (!refused_.insert(shape).second) return;
+    gpu.notes.push_back(concat("attention ", shape.backward ? "backward" : "forward", " of ",
+                               shape.batch, " sequences of ", shape.length, ", ", shape.heads,
+                               " on ", shape.kv_heads, " heads of ", shape.width,
+                               ": computed by own kernels, cuDNN has no plan: ", why));
+  }
+
   void run(Context& gpu, const dnn::Plan& plan, const AttentionShape& shape, Addresses addresses) {
     std::byte* workspace = workspace_.data();
     if (const int64_t sums = sums_bytes(shape); sums > 0) {
@@ -93,18 +104,23 @@ class Attention {
       fill_bytes(gpu, gpu.main, workspace, 0, sums);
       workspace += sums;
     }
-    dnn::run(handle_, plan, addresses, workspace);
+    {
+      const TimedCall timed(gpu, static_cast<cudaStream_t>(gpu.main.raw), "cudnn attention ",
+                            shape.backward ? "backward" : "forward");
+      dnn::run(handle_, plan, addresses, workspace);
+    }
     ++gpu.launches;
     if (gpu.synchronous) synchronize(gpu, gpu.main);
   }
 
  private:
   // nullopt: no engine, or a version that wants it otherwise.
-  std::optional<dnn::Plan> prepare(const AttentionShape& shape) {
+  std::optional<dnn::Plan> prepare(Context& gpu, const AttentionShape& shape) {
     try {
       return (shape.backward ? attention_backward_graph(shape) : attention_forward_graph(shape))
           .prepare(device_);
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      refuse(gpu, shape, error.what());
       return std::nullopt;
     }
   }
@@ -121,6 +137,7 @@ class Attention {
   dnn::Descriptor device_;
   cudnnHandle_t handle_ = nullptr;
   std::map<AttentionShape, std::optional<dnn::Plan>> plans_;
+  std::set<AttentionShape> refused_;
   Buffer workspace_, table_;
 };
 
@@ -142,6 +159,9 @@ AttentionShape::Strides strides(const V& view) {
 // which that brings, are known to libraries from 9.6 on.
 constexpr size_t kKnowsEmptySequences = 90600;
 constexpr int64_t kShortest = 128;
+// To prepare a plan takes up to a second. Prompts, whose shapes come as they may, are worth one
+// where attention is a notable part of the work.
+constexpr int64_t kShortestPrompt = 1024;
 
 // The case as cuDNN sees it; none: not one for it.
 template <class T>
@@ -152,7 +172,8 @@ std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<
                                                                    kKnowsEmptySequences;
   const bool fits = gpu.attention != nullptr && !a.by_segments && a.drop_threshold == 0 &&
                     (a.window == 0 || a.window >= longest) && lengths && a.sequences > 0 &&
-                    a.tokens == a.keys && a.width % 8 == 0 && a.width <= 128;
+                    a.tokens == a.keys && a.width % 8 == 0 && a.width <= 128 &&
+                    (a.keep_lse || longest >= kShortestPrompt);
   if (!fits || !aligned(a.q) || !aligned(a.k) || !aligned(a.v)) return std::nullopt;
   AttentionShape s{};
   s.ragged = a.uniform_length == 0;
@@ -166,7 +187,7 @@ std::optional<AttentionShape> shape_of(const Context& gpu, const cpu::Attention<
   s.heads = a.heads;
   s.kv_heads = a.kv_heads;
   s.width = a.width;
-  s.tokens = a.tokens;
+  s.tokens = s.ragged && !a.keep_lse ? 0 : a.tokens;
   s.bfloat16 = std::is_same_v<T, bf16>;
   s.causal = a.causal;
   s.q = strides(a.q);
@@ -193,7 +214,7 @@ class Ragged {
     add({kTensorK}, s.k);
     add({kTensorV}, s.v);
     add({kTensorOut}, s.out);
-    add({kTensorLse, kTensorDelta}, {.token = 1});
+    add({kTensorLse, kTensorDelta}, {.token = s.tokens > 0 ? 1 : s.heads});
     if (s.backward) {
       add({kTensorDout}, s.dout);
       add({kTensorDq}, s.dq);
@@ -251,30 +272,42 @@ const void* at(const V& view, int64_t token) {
   return view.data + token * view.row;
 }
 
+// The plan of a case, and its shape; no plan where the case is not cuDNN's.
+struct Planned {
+  AttentionShape shape = {};
+  const dnn::Plan* plan = nullptr;
+};
+
+template <class T>
+Planned find_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
+  std::optional<AttentionShape> s = shape_of(gpu, a);
+  if (!s || !aligned(a.out)) return {};
+  s->out = strides(a.out);
+  return {*s, gpu.attention->find(gpu, *s)};
+}
+
 template <class T>
 bool run_forward(Context& gpu, const cpu::AttentionForward<T>& a) {
-  std::optional<AttentionShape> s = shape_of(gpu, a);
-  if (!s || !aligned(a.out)) return false;
-  s->out = strides(a.out);
-  const dnn::Plan* const plan = gpu.attention->find(gpu, *s);
+  const auto [s, plan] = find_forward(gpu, a);
   if (plan == nullptr) return false;
   const Scalars scalars{.scale = a.scale};
   Addresses addresses = {{kTensorQ, a.q.data}, {kTensorK, a.k.data},
                          {kTensorV, a.v.data}, {kTensorOut, a.out.data},
                          {kTensorLse, a.lse},  {kTensorScale, &scalars.scale}};
-  if (s->causal || s->ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
-  Ragged(gpu, *s, a).give(addresses, 0);
-  gpu.attention->run(gpu, *plan, *s, std::move(addresses));
-  if (s->ragged) clear_padding(gpu, a, a.out, a.heads, a.lse);
+  if (s.causal || s.ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
+  Ragged(gpu, s, a).give(addresses, 0);
+  gpu.attention->run(gpu, *plan, s, std::move(addresses));
+  if (s.ragged) clear_padding(gpu, a, a.out, a.heads, s.tokens > 0 ? a.lse : nullptr);
   return true;
 }
 
+// The shape is of a part of the batch.
 template <class T>
-bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
+Planned find_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   std::optional<AttentionShape> s = shape_of(gpu, a);
   if (!s || !aligned(a.out) || !aligned(a.dout) || !aligned(a.dq) || !aligned(a.dk) ||
       !aligned(a.dv))
-    return false;
+    return {};
   s->backward = true;
   s->repeatable = gpu.deterministic;
   s->out = strides(a.out);
@@ -282,28 +315,37 @@ bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
   s->dq = strides(a.dq);
   s->dk = strides(a.dk);
   s->dv = strides(a.dv);
-  const int64_t part_size = part_of_batch(*s);
-  if (part_size == 0) return false;
-  const int64_t parts = s->batch / part_size;
-  const AttentionShape whole = *s;
-  s->batch = part_size;
-  const dnn::Plan* const plan = gpu.attention->find(gpu, *s);
+  const int64_t part = part_of_batch(*s);
+  if (part == 0) {
+    gpu.attention->refuse(gpu, *s, "its workspace is too large");
+    return {};
+  }
+  s->batch = part;
+  return {*s, gpu.attention->find(gpu, *s)};
+}
+
+template <class T>
+bool run_backward(Context& gpu, const cpu::AttentionBackward<T>& a) {
+  const auto [s, plan] = find_backward(gpu, a);
   if (plan == nullptr) return false;
+  AttentionShape whole = s;
+  whole.batch = shape_of(gpu, a)->batch;
+  const int64_t parts = whole.batch / s.batch;
   const Ragged ragged(gpu, whole, a);
   const Scalars scalars{.scale = a.scale};
-  for (int64_t part = 0; part < parts && part * s->batch < a.sequences; ++part) {
-    const int64_t token = s->ragged ? 0 : part * s->batch * s->length;
+  for (int64_t part = 0; part < parts && part * s.batch < a.sequences; ++part) {
+    const int64_t token = s.ragged ? 0 : part * s.batch * s.length;
     Addresses addresses = {{kTensorQ, at(a.q, token)},       {kTensorK, at(a.k, token)},
                            {kTensorV, at(a.v, token)},       {kTensorOut, at(a.out, token)},
                            {kTensorDout, at(a.dout, token)}, {kTensorDq, at(a.dq, token)},
                            {kTensorDk, at(a.dk, token)},     {kTensorDv, at(a.dv, token)},
                            {kTensorLse, a.lse + token},      {kTensorDelta, a.scratch + token},
                            {kTensorScale, &scalars.scale},   {kTensorOne, &scalars.one}};
-    if (s->causal || s->ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
-    ragged.give(addresses, part * s->batch);
-    gpu.attention->run(gpu, *plan, *s, std::move(addresses));
+    if (s.causal || s.ragged) addresses[kTensorMinusInf] = &scalars.minus_inf;
+    ragged.give(addresses, part * s.batch);
+    gpu.attention->run(gpu, *plan, s, std::move(addresses));
   }
-  if (s->ragged) {
+  if (s.ragged) {
     clear_padding(gpu, a, a.dq, a.heads, nullptr);
     clear_padding(gpu, a, a.dk, a.kv_heads, nullptr);
     clear_padding(gpu, a, a.dv, a.kv_heads, nullptr);
@@ -345,9 +387,27 @@ bool library_attention_backward([[maybe_unused]] Context& gpu,
   return false;
 }
 
-#define TRIREME_INSTANTIATE(T)                                                           \
-  template bool library_attention_forward<T>(Context&, const cpu::AttentionForward<T>&); \
-  template bool library_attention_backward<T>(Context&, const cpu::AttentionBackward<T>&);
+template <class T>
+void plan_library_attention([[maybe_unused]] Context& gpu,
+                            [[maybe_unused]] const cpu::AttentionForward<T>& a) {
+#ifdef TRIREME_CUDNN
+  if constexpr (sizeof(T) == 2) (void)find_forward(gpu, a);
+#endif
+}
+
+template <class T>
+void plan_library_attention([[maybe_unused]] Context& gpu,
+                            [[maybe_unused]] const cpu::AttentionBackward<T>& a) {
+#ifdef TRIREME_CUDNN
+  if constexpr (sizeof(T) == 2) (void)find_backward(gpu, a);
+#endif
+}
+
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template bool library_attention_forward<T>(Context&, const cpu::AttentionForward<T>&);   \
+  template bool library_attention_backward<T>(Context&, const cpu::AttentionBackward<T>&); \
+  template void plan_library_attention<T>(Context&, const cpu::AttentionForward<T>&);      \
+  template void plan_library_attention<T>(Context&, const cpu::AttentionBackward<T>&);
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(bf16)

@@ -69,6 +69,14 @@ TEST_P(CudnnGraphs, RaggedForward) {
   expect_engine(attention_forward_graph(s));
 }
 
+// Prompts of a server: of any number of tokens.
+TEST_P(CudnnGraphs, RaggedForwardOfAnyTokens) {
+  AttentionShape s = shape_of(GetParam());
+  s.ragged = true;
+  s.tokens = 0;
+  expect_engine(attention_forward_graph(s));
+}
+
 TEST_P(CudnnGraphs, RaggedBackward) {
   AttentionShape s = shape_of(GetParam());
   s.ragged = true;

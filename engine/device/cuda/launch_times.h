@@ -1,0 +1,46 @@
+// The pairs of events behind engine/device/launch_times.h. For CUDA sources only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/device/launch_times.h"
+
+namespace trireme::cuda {
+
+class LaunchTimes {
+ public:
+  void begin(Context& gpu, std::string name, cudaStream_t stream);
+  void end(Context& gpu, cudaStream_t stream);
+  std::vector<LaunchTime> take();
+
+ private:
+  struct Pair {
+    std::string name;
+    Event begin, end;
+  };
+  std::vector<Pair> pairs_;
+};
+
+// One call of a library, timed where times are taken: from here to the end of its life.
+class TimedCall {
+ public:
+  template <class... Parts>
+  TimedCall(Context& gpu, cudaStream_t stream, const Parts&... name) : gpu_(gpu), stream_(stream) {
+    if (gpu.times != nullptr) gpu.times->begin(gpu, concat(name...), stream);
+  }
+  ~TimedCall() {
+    if (gpu_.times != nullptr) gpu_.times->end(gpu_, stream_);
+  }
+  TimedCall(const TimedCall&) = delete;
+  TimedCall& operator=(const TimedCall&) = delete;
+
+ private:
+  Context& gpu_;
+  cudaStream_t stream_;
+};
+
+}  // namespace trireme::cuda
