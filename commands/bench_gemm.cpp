@@ -11,6 +11,7 @@
 #include "commands/bench_support.h"
 #include "engine/core/cpu.h"
 #include "engine/ops/gemm.h"
+#include "transformer/lm_head.h"
 
 namespace trireme {
 namespace {
@@ -48,7 +49,7 @@ struct BenchGemmOptions : BenchOptions {
 };
 
 // The products of a dense model's layer, and of its head on as many tokens as the loss takes at once.
-std::vector<Layer> layers_of(const BenchGemmOptions& options) {
+std::vector<Layer> layers_of(const BenchGemmOptions& options, bool on_gpu) {
   if (options.model.empty()) return kLayers;
   const ModelConfig m = bench_model(options.model);
   if (m.moe.experts > 0) fail_input("--model ", options.model, " has experts: give a dense model");
@@ -59,7 +60,7 @@ std::vector<Layer> layers_of(const BenchGemmOptions& options) {
           {name, "proj", t, c, heads},
           {name, gated ? "gate_up" : "up", t, (gated ? 2 : 1) * m.intermediate_size, c},
           {name, "down", t, c, m.intermediate_size},
-          {name, "head", std::min<int64_t>(t, 1024), m.vocab_size, c, true}};
+          {name, "head", loss_chunk_rows(t, m.vocab_size, on_gpu), m.vocab_size, c, true}};
 }
 
 enum class GemmPass { kForward, kInput, kWeight };
@@ -125,6 +126,7 @@ nlohmann::ordered_json place_json(const Ctx& ctx, const BenchCeiling& ceiling) {
     return out;
   }
   out["device"] = ctx.gpu->info.name;
+  add_kernel_choices(out, *ctx.gpu);
   out["copy_gbytes"] = ceiling.gbytes();
   for (const DevicePeak& peak : ceiling.gpu)
     out["square"].push_back({{"dtype", dtype_name(peak.dtype)},
@@ -162,9 +164,9 @@ void print_row(const BenchGemmResult& r) {
 }
 
 void run_bench_gemm(const BenchGemmOptions& options) {
-  const std::vector<Layer> layers = layers_of(options);
   const int threads = prepare_bench(options);
   const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
+  const std::vector<Layer> layers = layers_of(options, gpu != nullptr);
   Ctx ctx(threads, "bench", gpu.get());
   const BenchCeiling ceiling = measure_ceiling(ctx, options);
   if (!options.json) {

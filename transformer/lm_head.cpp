@@ -15,9 +15,13 @@
 namespace trireme {
 namespace {
 
-// Bytes of one chunk of logits: large enough that the products run at full speed (a chunk of 600
-// tokens for a vocabulary of 50,000), small against the rest of a training step.
+// Bytes of one chunk of logits on a CPU: large enough that the products run at full speed (a chunk
+// of 600 tokens for a vocabulary of 50,000), small against the rest of a training step.
 constexpr int64_t kChunkBytes = int64_t{128} << 20;
+// On a GPU as many rows as this memory holds, but between these bounds, and a multiple of the
+// products' tiles.
+constexpr int64_t kDeviceChunkBytes = int64_t{5} << 28;  // 1.25 GiB: 2,176 rows for 151,936 tokens
+constexpr int64_t kMinDeviceRows = 2048, kMaxDeviceRows = 4096, kDeviceTileRows = 128;
 constexpr int64_t kRowAlignment = 64;  // elements between rows: keeps rows on cache lines
 
 ParamHandle add_head(const ModelConfig& config, const Layout& layout, ParameterList& list,
@@ -31,6 +35,17 @@ ParamHandle add_head(const ModelConfig& config, const Layout& layout, ParameterL
 }
 
 }  // namespace
+
+int64_t loss_chunk_rows(int64_t tokens, int64_t columns, bool gpu) {
+  const int64_t row_bytes = round_up(columns, kRowAlignment) * 4;
+  const auto equal = [&](int64_t most) {
+    return ceil_div(tokens, std::max<int64_t>(1, ceil_div(tokens, most)));
+  };
+  if (!gpu) return equal(std::max<int64_t>(1, kChunkBytes / row_bytes));
+  const int64_t held = std::clamp(kDeviceChunkBytes / row_bytes, kMinDeviceRows, kMaxDeviceRows);
+  const int64_t most = held / kDeviceTileRows * kDeviceTileRows;
+  return std::min(tokens, round_up(equal(most), kDeviceTileRows));
+}
 
 LmHead::LmHead(const ModelConfig& config, const Layout& layout, ParameterList& list, int block,
                ParamHandle tied_table)
@@ -55,9 +70,7 @@ Activation LmHead::loss_chunks(Pass& pass, const ConstTensor& y, const Loss& los
                                bool backward) const {
   Ctx& ctx = pass.ctx;
   const int64_t t = y.size(0);
-  const int64_t row_bytes = round_up(rows_.size(), kRowAlignment) * 4;
-  const int64_t most = std::max<int64_t>(1, kChunkBytes / row_bytes);
-  const int64_t chunk = ceil_div(t, std::max<int64_t>(1, ceil_div(t, most)));  // equal chunks
+  const int64_t chunk = loss_chunk_rows(t, rows_.size(), ctx.gpu != nullptr);
   const Weight weight(pass, weight_);
   Activation logits_block = allocate_logits(pass, chunk);
   // In float32 and float64 the gradient of the logits overwrites them.

@@ -29,6 +29,12 @@ struct Loss {
   ConstTensor token_weights = {};  // (T) float32 (float64): factors on the gradient of each token
 };
 
+// Tokens whose logits exist at a time, for a rank's `columns` of the vocabulary: chunks of `tokens`
+// that are as equal as may be. A CPU keeps a chunk near its caches. A GPU reads and writes the
+// whole gradient of the output matrix for each chunk, so there the chunks are larger, in whole
+// tiles of the products.
+int64_t loss_chunk_rows(int64_t tokens, int64_t columns, bool gpu);
+
 class LmHead {
  public:
   // tied_table: the token embedding's handle when the head shares it on this rank, else -1. A tied

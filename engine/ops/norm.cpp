@@ -68,7 +68,7 @@ void backward(Ctx& ctx, const char* op, const Tensor& dx, const Tensor& dw, cons
   if (mean != nullptr) check_operand(op, "mean", *mean, sums, rows);
   if (db != nullptr) check_operand(op, "db", *db, sums, columns);
   if (dh_in.present()) check_operand(op, "dh_in", dh_in, dtype, h.shape());
-  const int64_t blocks = row_blocks(ctx, h.size(0));
+  const int64_t blocks = row_blocks(ctx, h.size(0), kRowsInFlight);
   const Activation partial = ctx.allocate(
       "norm.partial_sums", sums, Shape{db != nullptr ? int64_t{2} : int64_t{1}, blocks, h.size(1)});
   if (ctx.planning()) return;

@@ -8,12 +8,15 @@
 
 namespace trireme {
 
-inline int64_t row_blocks(const Ctx& ctx, int64_t rows) {
-  if (ctx.gpu != nullptr) {
-    // Two blocks of threads for each multiprocessor, so that one computes where the other waits.
-    constexpr int64_t kBlocksAMultiprocessor = 2;
-    return std::clamp<int64_t>(rows, 1, kBlocksAMultiprocessor * ctx.gpu->info.multiprocessors);
-  }
+// Two blocks of threads for each multiprocessor, so that one computes where the other waits.
+inline constexpr int64_t kBlocksOfMultiprocessor = 2;
+// Where a block works on one row at a time: as many rows of 2 KiB as the memory's latency asks for.
+inline constexpr int64_t kRowsInFlight = 8;
+
+inline int64_t row_blocks(const Ctx& ctx, int64_t rows,
+                          int64_t of_multiprocessor = kBlocksOfMultiprocessor) {
+  if (ctx.gpu != nullptr)
+    return std::clamp<int64_t>(rows, 1, of_multiprocessor * ctx.gpu->info.multiprocessors);
   // Enough blocks for the cores of one rank, and rows enough in each that the partial sums, which
   // stay in cache, cost little beside them.
   constexpr int64_t kMostBlocks = 32, kRowsWorthABlock = 16;

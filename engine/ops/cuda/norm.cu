@@ -1,10 +1,17 @@
+#include <algorithm>
+
 #include "engine/ops/cuda/column_sums.h"
 #include "engine/ops/cuda/norm.h"
 
 namespace trireme::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kMaxThreads = 256;
+
+// Threads of a block for rows of so many packs: narrow rows leave no warp without work.
+int threads_for(int64_t packs) {
+  return static_cast<int>(std::clamp<int64_t>(round_up(packs, kWarp), kWarp, kMaxThreads));
+}
 
 // w, or 1 + w. Known when the kernel is compiled: without kUnit it is not to cost anything.
 template <bool kUnit, class T>
@@ -16,7 +23,7 @@ __device__ compute_t<T> weight(T w) {
 // N elements of a row at a time: as many as 16 bytes hold where rows are aligned to that, else one.
 // The row that is normalised is kept in shared memory, so that it is read once.
 template <class T, int N, bool kCentered, bool kUnit>
-__global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) forward_kernel(cpu::NormForward<T> a) {
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   __shared__ F shared[kWarp];
@@ -26,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a
   const auto* x = reinterpret_cast<const Elements*>(a.x + at);
   const auto* residual = reinterpret_cast<const Elements*>(a.residual + at);
   F sum = 0, squares = 0;
-  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+  for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
     Elements e = x[p];
     if (a.h != nullptr) {
       const Elements r = residual[p];
@@ -47,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a
   if constexpr (kCentered) {
     mean = block_sum(sum, shared) / count;
     squares = 0;  // around the mean: the difference of two large sums would lose digits
-    for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+    for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
       const Elements e = row[p];
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -64,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(cpu::NormForward<T> a
   const auto* w = reinterpret_cast<const Elements*>(a.w);
   const auto* b = reinterpret_cast<const Elements*>(a.b);
   auto* y = reinterpret_cast<Elements*>(a.y + at);
-  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+  for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
     Elements e = row[p];
     const Elements scale = w[p];
 #pragma unroll
@@ -88,7 +95,7 @@ __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd,
   const auto* h = reinterpret_cast<const Elements*>(a.h + at);
   const auto* dh_in = reinterpret_cast<const Elements*>(a.dh_in + at);
   auto* dx = reinterpret_cast<Elements*>(a.dx + at);
-  for (int64_t p = threadIdx.x; p < a.columns / N; p += kThreads) {
+  for (int64_t p = threadIdx.x; p < a.columns / N; p += blockDim.x) {
     Elements d = dy[p];
     const Elements e = h[p], scale = w[p];
     const Elements other = a.dh_in != nullptr ? dh_in[p] : Elements{};
@@ -107,7 +114,7 @@ __device__ void input_gradient(const cpu::NormBackward<T>& a, int64_t r, F rstd,
 // A block of threads takes a block of rows and adds what they say of dw and db in shared memory, where
 // every column belongs to one thread.
 template <class T, int N, bool kCentered, bool kUnit>
-__global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T> a) {
+__global__ void __launch_bounds__(kMaxThreads) backward_kernel(cpu::NormBackward<T> a) {
   using F = compute_t<T>;
   using Elements = Pack<T, N>;
   using Sums = Pack<F, N>;
@@ -115,7 +122,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T>
   const int64_t packs = a.columns / N;
   auto* const dw = dynamic_shared<Sums>();
   auto* const db = dw + packs;
-  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+  for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
     dw[p] = Sums{};
     if constexpr (kCentered) db[p] = Sums{};
   }
@@ -128,7 +135,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T>
     const auto* h = reinterpret_cast<const Elements*>(a.h + at);
     const F rstd = a.rstd[r], mean = kCentered ? a.mean[r] : F{0};
     F sum_g = 0, sum_gn = 0;
-    for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+    for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
       const Elements d = dy[p], e = h[p], scale = w[p];
       Sums to_w = dw[p];
 #pragma unroll
@@ -150,7 +157,7 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T>
   }
   auto* partial_w = reinterpret_cast<Sums*>(a.partial + blockIdx.x * a.columns);
   auto* partial_b = reinterpret_cast<Sums*>(a.partial + (a.blocks + blockIdx.x) * a.columns);
-  for (int64_t p = threadIdx.x; p < packs; p += kThreads) {
+  for (int64_t p = threadIdx.x; p < packs; p += blockDim.x) {
     partial_w[p] = dw[p];
     if constexpr (kCentered) partial_b[p] = db[p];
   }
@@ -160,12 +167,12 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(cpu::NormBackward<T>
 
 template <class T>
 void norm_forward(Context& gpu, const cpu::NormForward<T>& a) {
-  const Grid grid{.blocks = {a.rows},
-                  .threads = kThreads,
-                  .shared = a.columns * static_cast<int64_t>(sizeof(T))};
   with_pack<T>(
       a.columns,
       [&]<int N>() {
+        const Grid grid{.blocks = {a.rows},
+                        .threads = threads_for(a.columns / N),
+                        .shared = a.columns * static_cast<int64_t>(sizeof(T))};
         if (a.mean != nullptr)
           launch(gpu, "layernorm_forward", forward_kernel<T, N, true, false>, grid, a);
         else if (a.unit != 0)
@@ -180,12 +187,13 @@ template <class T>
 void norm_backward(Context& gpu, const cpu::NormBackward<T>& a) {
   using F = compute_t<T>;
   const bool centered = a.mean != nullptr;
-  const Grid grid{.blocks = {a.blocks},
-                  .threads = kThreads,
-                  .shared = (centered ? 2 : 1) * a.columns * static_cast<int64_t>(sizeof(F))};
   with_pack<T>(
       a.columns,
       [&]<int N>() {
+        const int64_t sums = centered ? 2 : 1;
+        const Grid grid{.blocks = {a.blocks},
+                        .threads = threads_for(a.columns / N),
+                        .shared = sums * a.columns * static_cast<int64_t>(sizeof(F))};
         if (centered)
           launch(gpu, "layernorm_backward", backward_kernel<T, N, true, false>, grid, a);
         else if (a.unit != 0)
