@@ -23,6 +23,8 @@ using std::chrono::milliseconds;
 
 constexpr int64_t kBlockTokens = 16;
 constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
+constexpr int64_t kRecordBytes = int64_t{512}
+                                 << 20;  // of a GPU: recorded steps, and libraries' plans
 constexpr milliseconds kMeeting{60'000};
 
 int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
@@ -87,6 +89,9 @@ RankModel::RankModel(const ServedModelOptions& options) {
 
 // Parameters lie on the device.
 RankModel::~RankModel() {
+  if (const cuda::Context* const gpu = device_.get(); gpu != nullptr)
+    log_info("attention by ", cuda::attention_paths(*gpu), "; products by ",
+             cuda::gemm_choice(*gpu));
   draft_.reset();
   loaded_.reset();
 }
@@ -140,14 +145,24 @@ void RankModel::divide_memory(const ServedModelOptions& options) {
 }
 
 // All ranks have loaded, and none has a cache: what is in use is everybody's weights, the libraries' memory and that of
-// others. Ranks that share a GPU, because there are fewer, share what is left.
+// others. Ranks that share a GPU, because there are fewer, share what is left. Of a small GPU the
+// rest beside the share may be too little for the largest step: the cache is smaller then.
 std::optional<int64_t> RankModel::left_of_gpu(double share) const {
   if (device_.get() == nullptr) return std::nullopt;
   const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
   const int devices = cuda::device_status().devices;
   const int ranks = 1 + (world_->local_size() - 1 - device_.get()->device) / devices;
   const auto all = static_cast<int64_t>(share * static_cast<double>(memory.total));
-  return std::max<int64_t>(all - memory.used, 0) / ranks;
+  const int64_t beside = checked_mul(ranks, largest_step_bytes() + kRecordBytes);
+  return std::max<int64_t>(std::min(all, memory.total - beside) - memory.used, 0) / ranks;
+}
+
+int64_t RankModel::largest_step_bytes() const {
+  StepLimits limits = limits_;
+  limits.blocks = 1;
+  ModelExecutor executor(loaded_->model(), loaded_->parameters(), *ctx_, groups_.get(),
+                         {.limits = limits});
+  return executor.largest_step_bytes();
 }
 
 void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, int64_t of_block,

@@ -118,6 +118,7 @@ class RankModel final : public ServedModel {
   void load(const ServedModelOptions& options);
   void divide_memory(const ServedModelOptions& options);
   std::optional<int64_t> left_of_gpu(double share) const;
+  int64_t largest_step_bytes() const;
   void check_cache(const ServedModelOptions& options, int64_t bytes, int64_t of_block,
                    int64_t blocks);
   void meet(const std::string& address);

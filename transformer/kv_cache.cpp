@@ -9,7 +9,8 @@ int64_t bytes_of(const CachedLayers& layers, int64_t tokens) {
 
 // Attention of sequences without earlier tokens; nobody needs the log-sum-exp, which is for a backward.
 void attend_to(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k,
-               const ConstTensor& v, const ConstTensor& cu, const AttentionArgs& args) {
+               const ConstTensor& v, const ConstTensor& cu, AttentionArgs args) {
+  args.keep_lse = false;
   const Activation lse =
       ctx.allocate("attention.lse", sum_dtype(out.dtype()), Shape{q.size(1), q.size(0)});
   attention_forward(ctx, out, lse, q, k, v, cu, cu, args);
@@ -60,7 +61,10 @@ void KvCache::attend(Ctx& ctx, int layer, const Tensor& out, const ConstTensor& 
     return;
   }
   paged_attention(ctx, out, q, keys, values, cached.block_table, tokens.cu_q, cached.context_lens,
-                  {.scale = args.scale, .window = args.window, .most_queries = cached.most_queries},
+                  {.scale = args.scale,
+                   .window = args.window,
+                   .most_queries = cached.most_queries,
+                   .longest_context = cached.longest_context},
                   scale);
 }
 

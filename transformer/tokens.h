@@ -13,7 +13,8 @@ struct CachedTokens {
   ConstTensor context_lens;  // (S) int32: tokens of each sequence, these included
   // These. With new_sequences no sequence has tokens before them, and most_queries is not read: any
   // number of them is then one pass as in training.
-  int64_t most_queries = 1;  // of a sequence
+  int64_t most_queries = 1;     // of a sequence
+  int64_t longest_context = 0;  // PagedAttentionArgs
   bool new_sequences = false;
 };
 

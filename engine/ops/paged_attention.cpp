@@ -50,24 +50,21 @@ cpu::PagedPools pools_of(const ConstTensor& k_pool, const ConstTensor& v_pool,
           .items = nullptr};
 }
 
-// How many keys one part of a sequence has, on a GPU: enough parts that few sequences fill the device,
-// not so many that their results weigh beside the keys.
-int64_t split_keys_for(int64_t most_keys) {
-  constexpr int64_t kFewestKeys = 256, kMostSplits = 32;
-  return round_up(std::max(kFewestKeys, (most_keys + kMostSplits - 1) / kMostSplits), kFewestKeys);
+// Of a sequence of at most so many keys.
+int64_t most_parts(int64_t keys) {
+  return std::clamp<int64_t>(ceil_div(keys, cpu::kMinPartKeys), 1, cpu::kMaxPagedParts);
 }
 
 template <class T>
-void check_values(const cpu::PagedAttention<T>& a, int64_t blocks) {
+void check_values(const cpu::PagedAttention<T>& a, int64_t blocks, int64_t most_keys) {
   const char* op = "paged_attention";
   TRIREME_CHECK(a.cu_q[0] == 0 && a.cu_q[a.sequences] <= a.tokens, op, ": cu_q from ", a.cu_q[0],
                 " to ", a.cu_q[a.sequences], " of ", a.tokens);
   for (int64_t n = 0; n < a.sequences; ++n) {
     const int64_t queries = a.cu_q[n + 1] - a.cu_q[n], keys = a.lengths[n];
-    TRIREME_CHECK(queries >= 0 && queries <= a.most_queries && queries <= keys &&
-                      keys <= a.most_blocks * a.block_size,
+    TRIREME_CHECK(queries >= 0 && queries <= a.most_queries && queries <= keys && keys <= most_keys,
                   op, ": sequence ", n, " has ", queries, " queries of ", a.most_queries, " and ",
-                  keys, " keys of ", a.most_blocks * a.block_size);
+                  keys, " keys of ", most_keys);
     for (int64_t b = 0; b * a.block_size < keys; ++b) {
       const int32_t block = a.table[n * a.most_blocks + b];
       TRIREME_CHECK(block >= 0 && block < blocks, op, ": block ", block, " of ", blocks);
@@ -137,6 +134,12 @@ void move_rows(Ctx& ctx, const char* op, const ConstTensor& k_pool, const ConstT
 
 }  // namespace
 
+int64_t paged_context_bound(int64_t longest_context) {
+  int64_t bound = cpu::kMinPartKeys;
+  while (bound < longest_context) bound *= 2;
+  return bound < cpu::kMinPartKeys * cpu::kMaxPagedParts ? bound : 0;
+}
+
 void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const ConstTensor& k_pool,
                      const ConstTensor& v_pool, const ConstTensor& block_table,
                      const ConstTensor& cu_q, const ConstTensor& context_lens,
@@ -157,16 +160,19 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
                 " query heads cannot share ", kv_heads, " key/value heads");
   TRIREME_CHECK(q.size(2) <= cpu::kWidestPagedHead, op, ": heads of ", q.size(2),
                 " elements, at most ", cpu::kWidestPagedHead);
-  TRIREME_CHECK(std::isfinite(args.scale) && args.window >= 0 && args.most_queries > 0, op,
-                ": scale ", args.scale, ", window ", args.window, ", most_queries ",
-                args.most_queries);
-  const int64_t most_keys = block_table.size(1) * k_pool.size(2);
-  const int64_t split_keys = split_keys_for(most_keys);
-  const int64_t splits = (most_keys + split_keys - 1) / split_keys;
+  TRIREME_CHECK(std::isfinite(args.scale) && args.window >= 0 && args.most_queries > 0 &&
+                    args.longest_context >= 0,
+                op, ": scale ", args.scale, ", window ", args.window, ", most_queries ",
+                args.most_queries, ", longest_context ", args.longest_context);
+  // Memory as for any context, so that one plan serves all; blocks of threads as for these.
+  const int64_t table_keys = block_table.size(1) * k_pool.size(2);
+  const int64_t most_keys =
+      args.longest_context > 0 ? std::min(args.longest_context, table_keys) : table_keys;
   Activation partial, partial_lse, work, items;
   if (ctx.gpu != nullptr) {
-    partial = ctx.allocate("paged_attention.partial", sums, {splits, q.size(0), heads, q.size(2)});
-    partial_lse = ctx.allocate("paged_attention.lse", sums, {splits, q.size(0), heads});
+    const int64_t rows = most_parts(table_keys) > 1 ? cpu::kMaxPagedParts : 0;
+    partial = ctx.allocate("paged_attention.partial", sums, {sequences, rows, heads, q.size(2)});
+    partial_lse = ctx.allocate("paged_attention.lse", sums, {sequences, rows, heads});
   } else {
     const int64_t padded = round_up(q.size(2), cpu::kWidestVector);
     work = ctx.allocate("paged_attention.scratch", sums, {ctx.threads, cpu::paged_scratch(padded)});
@@ -193,14 +199,13 @@ void paged_attention(Ctx& ctx, const Tensor& out, const ConstTensor& q, const Co
         .most_queries = args.most_queries,
         .scale = static_cast<C>(args.scale),
         .window = args.window,
-        .splits = splits,
-        .split_keys = split_keys,
+        .parts = most_parts(most_keys),
         .partial = partial.present() ? partial->as<C>() : nullptr,
         .partial_lse = partial_lse.present() ? partial_lse->as<C>() : nullptr,
     };
     cpu::PagedPools pools = pools_of(k_pool, v_pool, scales);
     if (ctx.gpu != nullptr) return cuda::paged_attention<T>(*ctx.gpu, a, pools);
-    check_values(a, k_pool.size(0));
+    check_values(a, k_pool.size(0), most_keys);
     pools.scratch = work->as<C>();
     pools.items = items->as<int64_t>();
     TRIREME_KERNEL(paged_attention<T>)(a, pools, ctx.threads);

@@ -9,7 +9,8 @@
 //   q, out          (T, H, D)         unit stride in D, any stride in T and H; D <= 256
 //   k_pool, v_pool  (B, Hkv, P, D)    contiguous; P tokens in a block
 //   block_table     (S, M) int32      key j of sequence n is row j % P of block block_table[n, j / P]
-//   cu_q (S + 1), context_lens (S)    int32; cu_q ascends from 0 to at most T, context_lens <= M P
+//   cu_q (S + 1), context_lens (S)    int32; cu_q ascends from 0 to at most T, context_lens to
+//                                     at most M P and args.longest_context
 // One float dtype. Rows of out past cu_q[S], and those of queries without keys, become zero.
 //
 // Pools of operands in 32 or 16 bits may be codes of 8 bits (uint8) with a scale for each row, (B, Hkv, P)
@@ -23,8 +24,8 @@
 // alone, so that sequences share prefixes and a rank of tensor parallelism holds a pool of its own
 // heads; and codes need only scales (B, Hkv, P) beside them, since a row of D is what is written at once.
 //
-// A result depends on its own sequence and on M alone, not on which others are computed beside it; on the CPU
-// it is the same bit for bit in whatever chunks its queries come.
+// A result depends on its own sequence alone, not on which others are computed beside it nor on the
+// table's width; on the CPU it is the same bit for bit in whatever chunks its queries come.
 #pragma once
 
 #include "engine/ops/context.h"
@@ -36,7 +37,14 @@ struct PagedAttentionArgs {
   double scale = 1.0;  // usually 1 / sqrt(D)
   int64_t window = 0;  // 0: unlimited
   int64_t most_queries = 1;
+  // No context is longer; 0: M P. A GPU starts as many blocks of threads as that many keys want, so
+  // it should be what the sequences have, not what they may come to.
+  int64_t longest_context = 0;
 };
+
+// longest_context rounded up such that few different values remain, all of which start the same
+// blocks: what recorded work is distinguished by. 0: any.
+int64_t paged_context_bound(int64_t longest_context);
 
 // Of pools of codes.
 struct PagedScales {

@@ -10,7 +10,9 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
   constexpr const char* kOp = "sample_rows";
   TRIREME_CHECK(logits.rank() == 2 && logits.size(1) > 0, kOp, ": logits are ", logits.shape(),
                 ", expected (R, V) with V > 0");
-  check_operand(kOp, "logits", logits, DType::kF32, logits.shape());
+  check_dtype(kOp, "logits", logits, DType::kF32);
+  TRIREME_CHECK(logits.stride(1) == 1 || logits.size(1) == 1, kOp, ": logits have stride ",
+                logits.stride(1), " in a row, want 1");
   const Shape each{logits.size(0)};
   check_operand(kOp, "id", id, DType::kI32, each);
   check_operand(kOp, "logprob", logprob, DType::kF64, each);
@@ -33,7 +35,8 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
                               .seed = rows.seed.as<int64_t>(),
                               .position = rows.position.as<int64_t>(),
                               .rows = logits.size(0),
-                              .columns = columns};
+                              .columns = columns,
+                              .stride = logits.stride(0)};
   if (ctx.gpu != nullptr) return cuda::sample_rows(*ctx.gpu, args);
   parallel_for(ctx.threads, args.rows, 1, [&](int64_t begin, int64_t end) {
     SampleScratch scratch;
@@ -43,7 +46,7 @@ void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstT
                                   .top_p = args.top_p[r],
                                   .min_p = args.min_p[r],
                                   .seed = static_cast<uint64_t>(args.seed[r])};
-      const std::span<const float> row(args.logits + r * columns, static_cast<size_t>(columns));
+      const std::span<const float> row(args.logits + r * args.stride, static_cast<size_t>(columns));
       const SampledToken token = sample_row(params, row, args.position[r], scratch);
       args.id[r] = token.id;
       args.logprob[r] = token.logprob;

@@ -60,8 +60,9 @@ struct SampleRows {
   ConstTensor top_k, seed, position;      // int64; the seed's bits
 };
 
-// id (R) int32 and logprob (R) float64 of logits (R, V) float32, contiguous, V > 0. A GPU sums in
-// another order than the host, so a u within a few float64 roundings of a boundary may give a neighbour.
+// id (R) int32 and logprob (R) float64 of logits (R, V) float32, V > 0, of unit stride in V. A GPU
+// sums in another order than the host, so a u within a few float64 roundings of a boundary may give
+// a neighbour.
 void sample_rows(Ctx& ctx, const Tensor& id, const Tensor& logprob, const ConstTensor& logits,
                  const SampleRows& rows);
 

@@ -1,5 +1,7 @@
 #include "serving/engine/batch_builder.h"
 
+#include <algorithm>
+
 namespace trireme {
 
 BatchBuilder::BatchBuilder(const StepLimits& limits, std::vector<AdapterColumns> adapters)
@@ -25,7 +27,8 @@ void BatchBuilder::take(const StepPlan& plan) {
 }
 
 void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
-                         int64_t padding, std::vector<LogitRow>& rows) {
+                         int64_t padding, std::vector<LogitRow>& rows,
+                         const TokenChooser* chooser) {
   parts_.clear();
   wanted_.clear();
   embedded_.clear();
@@ -51,7 +54,22 @@ void BatchBuilder::write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_
     at += step.tokens;
   }
   for (int64_t i = 0; i < padding; ++i) wanted_.push_back(at++);
-  batch.write(ctx, parts_, wanted_, padding, embedded_);
+  sampling_.clear();
+  if (chooser != nullptr) ask_sampling(plan, rows, *chooser);
+  batch.write(ctx, parts_, wanted_, padding, embedded_, sampling_);
+}
+
+// Nothing where one row needs its logits on the host. Padding is sampled too, and nobody reads it.
+void BatchBuilder::ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,
+                                const TokenChooser& chooser) {
+  const bool all = std::ranges::all_of(rows, [&](const LogitRow& row) {
+    const SequenceStep& step = plan.sequences[row.part];
+    return row.asked < 0 && step.mask < 0 && chooser.chooses_by_sampling(step.slot, nullptr);
+  });
+  if (!all || rows.empty()) return;
+  for (const LogitRow& row : rows)
+    sampling_.push_back({chooser.sampling(plan.sequences[row.part].slot), row.position});
+  sampling_.resize(wanted_.size());
 }
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "serving/engine/step_batch.h"
+#include "serving/engine/token_chooser.h"
 #include "serving/scheduler/step_plan.h"
 
 namespace trireme {
@@ -25,11 +26,12 @@ class BatchBuilder {
 
   // The plan that comes: who enters a slot, and the new blocks of all.
   void take(const StepPlan& plan);
-  // Its sequences [begin, end), and `padding` tokens behind theirs, into `batch`; `rows` are those that they ask for,
-  // in the order of the batch's. Costs what has changed since the batch was last written, beside a few numbers of each
-  // sequence and token.
+  // Its sequences [begin, end), and `padding` tokens behind theirs, into `batch`; `rows` are those
+  // that they ask for, in the order of the batch's. Costs what has changed since the batch was last
+  // written, beside a few numbers of each sequence and token. chooser: where all rows may be chosen
+  // by their parameters alone, the batch has these.
   void write(Ctx& ctx, StepBatch& batch, const StepPlan& plan, size_t begin, size_t end,
-             int64_t padding, std::vector<LogitRow>& rows);
+             int64_t padding, std::vector<LogitRow>& rows, const TokenChooser* chooser = nullptr);
 
  private:
   struct Table {
@@ -41,7 +43,11 @@ class BatchBuilder {
   std::vector<Table> tables_;  // of the slots
   uint64_t entered_ = 0;
   std::vector<StepBatch::Part> parts_;
+  void ask_sampling(const StepPlan& plan, const std::vector<LogitRow>& rows,
+                    const TokenChooser& chooser);
+
   std::vector<int32_t> wanted_, embedded_;
+  std::vector<StepBatch::RowSampling> sampling_;
 };
 
 }  // namespace trireme

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "engine/core/parallel_for.h"
 #include "engine/ops/gemm.h"
+#include "parallel/device.h"
 
 namespace trireme {
 namespace {
@@ -30,13 +32,18 @@ ModelExecutor::ModelExecutor(const Model& model, ParameterStore& params, Ctx& ct
       groups_(groups),
       model_(model),
       limits_(config.limits),
+      params_dtype_(params.dtype()),
       chooser_(limits_.sequences, choices_of(model, config.vocab_size)),
       builder_(limits_, config.adapters),
-      stage_(model, params, ctx, groups, limits_, stages_of(groups),
-             std::max(limits_.sequences, std::min(limits_.tokens, kMostLogitRows)),
-             [this](int m, int64_t first, std::span<const float> logits) {
-               read_logits(m, first, logits);
-             }),
+      stage_(
+          model, params, ctx, groups, limits_, stages_of(groups),
+          std::max(limits_.sequences, std::min(limits_.tokens, kMostLogitRows)),
+          [this](int m, int64_t first, std::span<const float> logits) {
+            read_logits(m, first, logits);
+          },
+          chooser_.choices(),
+          [this](int m, int64_t first, std::span<const int32_t> ids,
+                 std::span<const double> logprobs) { read_tokens(m, first, ids, logprobs); }),
       rows_(static_cast<size_t>(stages_of(groups))) {
   ctx_.gemm->batch_invariant = limits_.deterministic;
 }
@@ -58,6 +65,7 @@ StepOutcome ModelExecutor::execute(const StepPlan& plan) {
   ctx_.mode = before;
   // After the loss of a rank a GPU goes on with anything for what it should have sent.
   if (groups_ != nullptr && ctx_.gpu != nullptr) groups_->world.check_alive();
+  if (ctx_.gpu != nullptr) log_notes(*ctx_.gpu);
   share_outcomes();
   share_embeddings();
   return collect(plan);
@@ -70,7 +78,12 @@ void ModelExecutor::write_batches(const StepPlan& plan) {
   for (int m = 0; m < micro_batches_; ++m)
     builder_.write(ctx_, stage_.batch(m), plan, static_cast<size_t>(sequences * m / micro_batches_),
                    static_cast<size_t>(sequences * (m + 1) / micro_batches_), padding,
-                   rows_[static_cast<size_t>(m)]);
+                   rows_[static_cast<size_t>(m)], samples_there() ? &chooser_ : nullptr);
+}
+
+// Of ranks one chooses, on its host; the kernel is for float32.
+bool ModelExecutor::samples_there() const {
+  return ctx_.gpu != nullptr && alone() && params_dtype_ != DType::kF64;
 }
 
 bool ModelExecutor::alone() const {
@@ -99,7 +112,7 @@ void ModelExecutor::run() {
     const StepBatch& batch = stage_.batch(m);
     const Tokens& tokens = batch.tokens();
     shape.emplace_back(tokens.count, tokens.cached.context_lens.size(0), batch.row_count(),
-                       batch.embedded_count(), tokens.cached.new_sequences);
+                       batch.embedded_count(), tokens.cached.new_sequences, batch.samples());
   }
   const ArenaPlan& plan = plan_for(shape);
   const Tokens& tokens = stage_.batch(0).tokens();
@@ -108,7 +121,10 @@ void ModelExecutor::run() {
     return run_planned(plan);
   // The first time as it is, so that libraries make their choices; then recorded; then the record alone,
   // for which the host works as long for a model of a hundred layers as for one of two.
-  const auto [at, first] = graphs_.try_emplace(tokens.count);
+  if (std::exchange(library_moves_, ctx_.gpu->library_moves) != ctx_.gpu->library_moves)
+    graphs_.clear();
+  const auto [at, first] =
+      graphs_.try_emplace({tokens.count, tokens.cached.longest_context, stage_.batch(0).samples()});
   if (first) return run_planned(plan);
   if (!at->second.present()) at->second = cuda::capture(*ctx_.gpu, [&] { run_planned(plan); });
   cuda::replay(*ctx_.gpu, at->second);
@@ -120,20 +136,54 @@ const ArenaPlan& ModelExecutor::plan_for(const PassShape& shape) {
   const auto [at, fresh] = plans_.try_emplace(shape);
   if (!fresh) return at->second;
   try {
-    ctx_.arena.begin_planning();
-    pass();
-    at->second = ctx_.arena.end_planning();
+    at->second = planned_pass();
     if (at->second.capacity > reserved_) {
       ctx_.arena.reserve(at->second.capacity);
       reserved_ = at->second.capacity;
       graphs_.clear();  // they use the memory as it lay
     }
   } catch (...) {
-    ctx_.arena.abandon_step();
     plans_.erase(at);
     throw;
   }
   return at->second;
+}
+
+ArenaPlan ModelExecutor::planned_pass() {
+  ctx_.arena.begin_planning();
+  try {
+    pass();
+    return ctx_.arena.end_planning();
+  } catch (...) {
+    ctx_.arena.abandon_step();
+    throw;
+  }
+}
+
+// Of as many tokens, sequences and rows of logits as may be, of new prompts and of texts that go
+// on.
+int64_t ModelExecutor::largest_step_bytes() {
+  const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
+  const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
+  const std::vector<int32_t> table(static_cast<size_t>(limits_.blocks_of_sequence()));
+  micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
+  const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
+  int64_t largest = 0;
+  for (const int64_t past : {0, 1}) {
+    const int64_t each = std::min(limits_.tokens / sequences, limits_.length - past);
+    for (int m = 0; m < micro_batches_; ++m) {
+      const int64_t count = sequences * (m + 1) / micro_batches_ - sequences * m / micro_batches_;
+      const std::vector<StepBatch::Part> parts(
+          static_cast<size_t>(count),
+          {.ids = std::span(ids).first(static_cast<size_t>(each)), .past = past, .table = table});
+      std::vector<int32_t> rows(static_cast<size_t>(std::min(count * each, stage_.logit_rows())));
+      std::iota(rows.begin(), rows.end(), 0);
+      stage_.batch(m).write(ctx_, parts, rows, 0);
+    }
+    largest = std::max(largest, planned_pass().capacity);
+  }
+  ctx_.mode = before;
+  return largest;
 }
 
 void ModelExecutor::run_planned(const ArenaPlan& plan) {
@@ -159,6 +209,22 @@ void ModelExecutor::pass() {
     executor = executors_.try_emplace(micro_batches_, schedule, *groups_->pp).first;
   }
   executor->second.run(stage_, ctx_);
+}
+
+void ModelExecutor::read_tokens(int m, int64_t first, std::span<const int32_t> ids,
+                                std::span<const double> logprobs) {
+  std::vector<LogitRow>& rows = rows_[static_cast<size_t>(m)];
+  // Rows behind those asked for are padding.
+  const int64_t count = std::min(std::ssize(ids), std::ssize(rows) - first);
+  for (int64_t i = 0; i < count; ++i) {
+    LogitRow& row = rows[static_cast<size_t>(first + i)];
+    const auto at = static_cast<size_t>(i);
+    if (row.guess >= 0 && rows[static_cast<size_t>(first + i - 1)].outcome.id != row.guess)
+      row.outcome.id = kNotChosen;
+    else
+      row.outcome = chooser_.chosen(plan_->sequences[row.part].slot,
+                                    {.id = ids[at], .logprob = logprobs[at]});
+  }
 }
 
 void ModelExecutor::read_logits(int m, int64_t first, std::span<const float> logits) {

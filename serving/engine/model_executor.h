@@ -37,21 +37,28 @@ class ModelExecutor final : public StepExecutor {
   // are stages. On a GPU passes over one token of each sequence are recorded, once for each of some numbers of
   // sequences, and then replayed, unless ranks share the model or it has experts.
   StepOutcome execute(const StepPlan& plan) override;
+  // Bytes of activations of the largest steps that the limits allow. Computes nothing; all ranks
+  // alike.
+  int64_t largest_step_bytes();
   // Other ranks stand in the middle of the step then, and what has come of a GPU's work is not known.
   bool survives_failures() const override { return ctx_.gpu == nullptr && alone(); }
 
  private:
-  using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>>;
+  using PassShape = std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, bool, bool>>;
 
   bool alone() const;  // no other rank holds a part of the model
   bool can_record() const;
+  bool samples_there() const;
   int64_t padding_of(const StepPlan& plan) const;
   void write_batches(const StepPlan& plan);
   void run();
   const ArenaPlan& plan_for(const PassShape& shape);
+  ArenaPlan planned_pass();
   void run_planned(const ArenaPlan& plan);
   void pass();
   void read_logits(int micro_batch, int64_t first, std::span<const float> logits);
+  void read_tokens(int micro_batch, int64_t first, std::span<const int32_t> ids,
+                   std::span<const double> logprobs);
   void share_outcomes();
   void share_embeddings();
   void broadcast(std::vector<double>& message);
@@ -62,6 +69,7 @@ class ModelExecutor final : public StepExecutor {
   const Groups* groups_;
   const Model& model_;
   StepLimits limits_;
+  DType params_dtype_;
   TokenChooser chooser_;
   BatchBuilder builder_;
   StepStage stage_;
@@ -72,8 +80,11 @@ class ModelExecutor final : public StepExecutor {
   const StepPlan* plan_ = nullptr;
   std::map<PassShape, ArenaPlan> plans_;
   int64_t reserved_ = 0;  // bytes of the arena
-  // Recorded passes over one token of each sequence, by their number; absent before the second one.
-  std::map<int64_t, cuda::Graph> graphs_;
+  // Recorded passes over one token of each sequence, by their number,
+  // CachedTokens::longest_context, on which the blocks of threads depend, and whether tokens are
+  // sampled there; absent before the second one.
+  std::map<std::tuple<int64_t, int64_t, bool>, cuda::Graph> graphs_;
+  int64_t library_moves_ = 0;  // of the GPU when they were recorded
 };
 
 }  // namespace trireme

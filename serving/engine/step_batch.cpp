@@ -8,10 +8,13 @@
 namespace trireme {
 namespace {
 
-// A slot, an id, a position, a row and an adapter's columns for each token; of each sequence an offset, a length and
-// its last token.
+constexpr int64_t kSamplingBytes = 48;  // of a row: its parameters, and its position
+
+// A slot, an id, a position, a row, an adapter's columns and parameters of sampling for each token;
+// of each sequence an offset, a length and its last token.
 int64_t bytes_for(const StepLimits& limits) {
-  return (limits.adapters ? 28 : 20) * limits.tokens + 4 * (3 * limits.sequences + 1);
+  return ((limits.adapters ? 28 : 20) + kSamplingBytes) * limits.tokens +
+         4 * (3 * limits.sequences + 1) + 8;
 }
 
 int64_t table_bytes(const StepLimits& limits) {
@@ -45,7 +48,8 @@ ConstTensor StepBatch::put(const Shape& shape, F&& value) {
 }
 
 void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows,
-                      int64_t padded, std::span<const int32_t> embedded) {
+                      int64_t padded, std::span<const int32_t> embedded,
+                      std::span<const RowSampling> sampling) {
   // Whoever has read the last pass's result need not wait here.
   if (ctx.gpu != nullptr && !cuda::done(copied_)) cuda::synchronize(copied_);
   used_ = 0;
@@ -61,9 +65,28 @@ void StepBatch::write(Ctx& ctx, std::span<const Part> parts, std::span<const int
   if (!embedded.empty())
     embedded_ = put<int32_t>({std::ssize(embedded)},
                              [&](int64_t i) { return embedded[static_cast<size_t>(i)]; });
+  put_sampling(sampling);
   if (ctx.gpu == nullptr) return;
   cuda::copy_async(*ctx.gpu, ctx.gpu->main, device_.data(), host_.data(), used_);
   cuda::record(copied_, ctx.gpu->main);
+}
+
+void StepBatch::put_sampling(std::span<const RowSampling> sampling) {
+  sampling_ = {};
+  if (sampling.empty()) return;
+  TRIREME_CHECK(std::ssize(sampling) == row_count_, sampling.size(), " rows are sampled of ",
+                row_count_);
+  used_ = round_up(used_, int64_t{sizeof(double)});
+  const auto column = [&]<class T>(T, auto&& of) {
+    return put<T>({row_count_}, [&](int64_t i) { return of(sampling[static_cast<size_t>(i)]); });
+  };
+  sampling_.temperature =
+      column(double{}, [](const RowSampling& r) { return r.params.temperature; });
+  sampling_.top_p = column(double{}, [](const RowSampling& r) { return r.params.top_p; });
+  sampling_.min_p = column(double{}, [](const RowSampling& r) { return r.params.min_p; });
+  sampling_.top_k = column(int64_t{}, [](const RowSampling& r) { return r.params.top_k; });
+  sampling_.seed = column(int64_t{}, [](const RowSampling& r) { return r.params.seed; });
+  sampling_.position = column(int64_t{}, [](const RowSampling& r) { return r.position; });
 }
 
 void StepBatch::put_tokens(std::span<const Part> parts, int64_t padded) {
@@ -124,10 +147,15 @@ void StepBatch::put_sequences(std::span<const Part> parts, int64_t padded) {
   cached.block_table = tables.tensor(DType::kI32, {sequences, limits_.blocks_of_sequence()});
   cached.most_queries = 1;
   cached.new_sequences = !limits_.deterministic && tokens_.count > sequences && padded == 0;
+  int64_t longest = 1;
   for (const Part& part : parts) {
     cached.most_queries = std::max(cached.most_queries, std::ssize(part.ids));
+    longest = std::max(longest, part.past + std::ssize(part.ids));
     cached.new_sequences &= part.past == 0;
   }
+  cached.longest_context = paged_context_bound(longest);
+  // Whole prompts from their first token on: a library may attend to them.
+  tokens_.longest = cached.new_sequences ? cached.most_queries : 0;
 }
 
 // What stands behind a table in its row is of sequences before, and nobody reads it.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/ops/kv_codes.h"
+#include "engine/ops/sample.h"
 #include "transformer/stacked_adapters.h"
 #include "transformer/tokens.h"
 
@@ -39,19 +40,28 @@ class StepBatch {
     uint64_t table_name = 0;
     AdapterColumns columns = {};  // of the adapters', those that act
   };
-  // rows: those of the tokens, in ascending order, that the next token's logits are wanted behind. `padded`
-  // tokens and as many sequences without any are behind the real ones. On a GPU a copy from pinned memory, and one of
-  // each sequence's new blocks, queued on the main stream; every call with so many tokens, sequences and rows puts each
-  // number at the same address, so that these copies are all that a recorded pass needs to run again.
-  // embedded: those that are wanted themselves, behind the final norm; at most StepLimits::sequences.
+  // rows: those of the tokens, in ascending order, that the next token's logits are wanted behind.
+  // `padded` tokens and as many sequences without any are behind the real ones. On a GPU a copy
+  // from pinned memory, and one of each sequence's new blocks, queued on the main stream; every
+  // call with so many tokens, sequences and rows puts each number at the same address, so that
+  // these copies are all that a recorded pass needs to run again while
+  // tokens().cached.longest_context stays the same. embedded: those that are wanted themselves,
+  // behind the final norm; at most StepLimits::sequences. sampling: of each of `rows`, whose tokens
+  // are then chosen where the logits are; empty: by the host.
+  struct RowSampling {
+    SamplingParams params;
+    int64_t position = 0;
+  };
   void write(Ctx& ctx, std::span<const Part> parts, std::span<const int32_t> rows, int64_t padded,
-             std::span<const int32_t> embedded = {});
+             std::span<const int32_t> embedded = {}, std::span<const RowSampling> sampling = {});
 
   // What write() wrote; position_end is the limit, whatever has come of it.
   const Tokens& tokens() const { return tokens_; }
   // (R) int32; absent: each token's row, of at most StepLimits::sequences.
   const ConstTensor& rows() const { return rows_; }
   int64_t row_count() const { return row_count_; }
+  const SampleRows& sampling() const { return sampling_; }
+  bool samples() const { return sampling_.position.present(); }
   const ConstTensor& embedded() const { return embedded_; }  // (E) int32; absent: none
   int64_t embedded_count() const { return embedded_.present() ? embedded_.size(0) : 0; }
 
@@ -61,6 +71,7 @@ class StepBatch {
   ConstTensor put(const Shape& shape, F&& value);
   void put_tokens(std::span<const Part> parts, int64_t padded);
   void put_sequences(std::span<const Part> parts, int64_t padded);
+  void put_sampling(std::span<const RowSampling> sampling);
   void put_tables(Ctx& ctx, std::span<const Part> parts);
 
   StepLimits limits_;
@@ -77,6 +88,7 @@ class StepBatch {
   Tokens tokens_;
   ConstTensor rows_, embedded_;
   int64_t row_count_ = 0;
+  SampleRows sampling_ = {};
 };
 
 }  // namespace trireme

@@ -29,8 +29,16 @@ int64_t kv_block_bytes(const Model& model, const KvType& type, const Groups* gro
 }
 
 StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const Groups* groups,
-                     const StepLimits& limits, int micro_batches, int64_t logit_rows, Reader reader)
-    : model_(model), params_(params), ctx_(ctx), groups_(groups), reader_(std::move(reader)) {
+                     const StepLimits& limits, int micro_batches, int64_t logit_rows, Reader reader,
+                     int64_t choices, TokenReader token_reader)
+    : model_(model),
+      params_(params),
+      ctx_(ctx),
+      groups_(groups),
+      logit_rows_(logit_rows),
+      reader_(std::move(reader)),
+      choices_(choices),
+      token_reader_(std::move(token_reader)) {
   make_cache(limits);
   for (int m = 0; m < micro_batches; ++m) batches_.emplace_back(ctx, limits);
   if (!model_.has_head(0)) return;
@@ -43,6 +51,10 @@ StepStage::StepStage(const Model& model, ParameterStore& params, Ctx& ctx, const
   logits_data_ = Buffer("logits", shape.numel() * dtype_size(dtype), where);
   logits_ = logits_data_.tensor(dtype, shape);
   if (dtype == DType::kF64) narrow_.resize(static_cast<size_t>(shape.numel()));
+  if (ctx.gpu == nullptr) return;
+  tokens_data_ = Buffer("sampled tokens", 12 * logit_rows, where);
+  sampled_logprobs_ = tokens_data_.tensor(DType::kF64, {logit_rows});
+  sampled_ids_ = tokens_data_.tensor(DType::kI32, {logit_rows}, 8 * logit_rows);
 }
 
 void StepStage::make_cache(const StepLimits& limits) {
@@ -75,11 +87,33 @@ void StepStage::compute_logits(Pass& pass, int micro_batch, const ConstTensor& x
     } else {
       const Activation there = ctx_.allocate("decode.logits", here.dtype(), here.shape());
       model_.logits(pass, x, there, of);
-      if (!ctx_.planning())
+      if (batch.samples())
+        sample(there, batch, first);
+      else if (!ctx_.planning())
         cuda::copy_async(*ctx_.gpu, ctx_.gpu->main, here.raw(), there->raw(), there->bytes());
     }
-    if (!ctx_.planning()) pending_ = {micro_batch, first, end - first};
+    if (!ctx_.planning()) pending_ = {micro_batch, first, end - first, batch.samples()};
   }
+}
+
+// Of the rows from number `first` of the batch's on; 12 bytes of each come to the host.
+void StepStage::sample(const Tensor& logits, const StepBatch& batch, int64_t first) {
+  const int64_t rows = logits.size(0);
+  const Activation ids = ctx_.allocate("decode.ids", DType::kI32, {rows});
+  const Activation logprobs = ctx_.allocate("decode.logprobs", DType::kF64, {rows});
+  const SampleRows& all = batch.sampling();
+  const auto part = [&](const ConstTensor& column) { return column.slice(0, first, first + rows); };
+  sample_rows(ctx_, ids, logprobs, logits.slice(1, 0, choices_),
+              {.temperature = part(all.temperature),
+               .top_p = part(all.top_p),
+               .min_p = part(all.min_p),
+               .top_k = part(all.top_k),
+               .seed = part(all.seed),
+               .position = part(all.position)});
+  if (ctx_.planning()) return;
+  const cuda::Stream& stream = ctx_.gpu->main;
+  cuda::copy_async(*ctx_.gpu, stream, sampled_ids_.raw(), ids->raw(), ids->bytes());
+  cuda::copy_async(*ctx_.gpu, stream, sampled_logprobs_.raw(), logprobs->raw(), logprobs->bytes());
 }
 
 void StepStage::compute_embeddings(Pass& pass, int micro_batch, const ConstTensor& x) {
@@ -116,6 +150,11 @@ void StepStage::read_pending() {
   const Pending now = std::exchange(pending_, Pending{});
   if (now.rows == 0) return;
   if (ctx_.gpu != nullptr) cuda::synchronize(*ctx_.gpu, ctx_.gpu->main);
+  if (now.sampled) {
+    const auto rows = static_cast<size_t>(now.rows);
+    return token_reader_(now.micro_batch, now.first, {sampled_ids_.as<int32_t>(), rows},
+                         {sampled_logprobs_.as<double>(), rows});
+  }
   const auto count = static_cast<size_t>(now.rows * logits_.size(1));
   if (narrow_.empty()) {
     reader_(now.micro_batch, now.first, {logits_.as<float>(), count});

@@ -84,9 +84,7 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
     change_logits(slot, mask);
     used = slot.logits;
   }
-  SamplingParams sampling = choice.sampling;
-  sampling.seed = slot.seed;
-  const SampledToken sampled = sample_row(sampling, used, position, slot.scratch);
+  const SampledToken sampled = sample_row(sampling(number), used, position, slot.scratch);
   ChosenToken token{.id = sampled.id, .logprob = sampled.logprob};
   if (token.id < 0) {
     const bool all_forbidden =
@@ -102,6 +100,24 @@ ChosenToken TokenChooser::choose(int32_t number, int64_t position, std::span<con
   slot.text.push_back(token.id);
   ++slot.counts[token.id];
   return token;
+}
+
+bool TokenChooser::chooses_by_sampling(int32_t number, const uint32_t* mask) const {
+  const Slot& slot = slots_.at(static_cast<size_t>(number));
+  return !changes_logits(slot, mask) && slot.choice->top_logprobs <= 0 &&
+         slot.choice->sampling.typical_p >= 1;
+}
+
+SamplingParams TokenChooser::sampling(int32_t number) const {
+  const Slot& slot = slots_.at(static_cast<size_t>(number));
+  SamplingParams sampling = slot.choice->sampling;
+  sampling.seed = slot.seed;
+  return sampling;
+}
+
+ChosenToken TokenChooser::chosen(int32_t number, const SampledToken& token) {
+  if (token.id >= 0) ++slots_.at(static_cast<size_t>(number)).generated;
+  return {.id = token.id, .logprob = token.logprob};
 }
 
 ChosenToken TokenChooser::score(int32_t number, int32_t id, std::span<const float> logits) const {

@@ -20,12 +20,20 @@ class TokenChooser {
   // A sequence enters a slot; whatever was there is forgotten.
   void start(const SlotStart& start);
   const TokenChoice& choice(int32_t slot) const;
+  int64_t choices() const { return choices_; }
 
   // The token that stands at `position` of the slot's sequence, from the logits before it (V); remembered as a
   // part of its text. mask: bits of the ids that may be chosen; nullptr: all. Id kNotFinite where logits are
   // not finite, kNothingLeft where all tokens are forbidden. Slots are independent: several threads may choose for different ones.
   ChosenToken choose(int32_t slot, int64_t position, std::span<const float> logits,
                      const uint32_t* mask);
+  // Whether choose() would take the token by its sampling parameters alone, from logits as they
+  // are, and tell nothing of others: sample_rows() then does the same where the logits are.
+  bool chooses_by_sampling(int32_t slot, const uint32_t* mask) const;
+  // Of such a slot, with the seed of its sequence.
+  SamplingParams sampling(int32_t slot) const;
+  // In the place of choose(): what sample_rows() has chosen.
+  ChosenToken chosen(int32_t slot, const SampledToken& token);
   // What the slot's choice tells of a token of the prompt.
   ChosenToken score(int32_t slot, int32_t id, std::span<const float> logits) const;
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -14,7 +15,8 @@ struct Size {
   int64_t heads, kv_heads, width;
   int64_t block_size = 16, most_blocks = 8;
   int64_t window = 0, padding = 0;
-  bool packed = false;  // q is a slice of (T, H + 2 Hkv, D)
+  bool packed = false;   // q is a slice of (T, H + 2 Hkv, D)
+  bool bounded = false;  // the longest context is given
   bool large = false;
 
   int64_t sequences() const { return std::ssize(queries); }
@@ -35,7 +37,11 @@ std::vector<Size> sizes() {
       {"odd", {1, 2}, {11, 30}, 3, 3, 7, 5, 7},
       {"wide heads, many of a group", {2}, {70}, 24, 1, 200},
       {"many of a group", {2}, {70}, 24, 1, 80},
+      {"a prompt among texts", {1, 45, 0, 1, 5, 1}, {600, 45, 3, 1, 700, 290}, 4, 2, 64, 16, 64},
+      {"a long prompt's end", {70, 1}, {900, 2}, 2, 1, 64, 16, 64},
   };
+  out[9].padding = 3;
+  out[0].bounded = out[4].bounded = out[9].bounded = true;
   out[3].padding = 2;
   out[3].packed = true;
   out[5].window = 37;
@@ -113,6 +119,7 @@ OpCase attention_case(const Size& s, DType dtype, const KvType& type) {
     PagedAttentionArgs args{.scale = 1.5 / std::sqrt(static_cast<double>(s.width)),
                             .window = s.window};
     for (int64_t queries : s.queries) args.most_queries = std::max(args.most_queries, queries);
+    if (s.bounded) args.longest_context = *std::ranges::max_element(s.keys);
     const Tensor out = run.output("out", dtype, {s.tokens(), s.heads, s.width},
                                   whole(s.width + s.most_blocks * s.block_size));
     const Pool k = pool_of(run, "k", s, type), v = pool_of(run, "v", s, type);

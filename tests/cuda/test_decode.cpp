@@ -6,6 +6,7 @@
 #include "engine/device/graph.h"
 #include "engine/ops/block_weight.h"
 #include "serving/engine/generate.h"
+#include "serving/engine/token_chooser.h"
 #include "tests/emulator/emulator.h"
 #include "tests/serving/tiny_model.h"
 
@@ -27,7 +28,7 @@ struct Decoding {
                   const std::function<bool(int32_t)>& on_token = {}) {
     GenerateOptions options;
     options.kv_type = kv_type;
-    options.sampling.temperature = 0;
+    options.sampling = sampling;
     options.max_new_tokens = count;
     return generate(model, store, ctx, prompt, options, on_token);
   }
@@ -35,6 +36,7 @@ struct Decoding {
   Model model;
   ParameterStore store;
   std::optional<KvType> kv_type = {};
+  SamplingParams sampling{.temperature = 0};
 };
 
 void expect_same(const Generation& got, const Generation& want, double tolerance) {
@@ -81,8 +83,11 @@ TEST_P(DecodeOnGpu, LaunchesOnceAndWaitsOnceForAToken) {
       EXPECT_EQ(now.graph_launches - before.graph_launches, 1);
       EXPECT_LE(now.synchronised() - before.synchronised(), 1);
       EXPECT_EQ(now.allocations - before.allocations, 0);
-      // A slot, an id, a position, two offsets and a length; a block's number once it is needed.
-      const int64_t more = now.bytes_to_device - before.bytes_to_device - (8 + 4 + 4 + 2 * 4 + 4);
+      // A slot, an id, a position, two offsets and a length, and from a multiple of 8 bytes on five
+      // parameters of sampling and a position, where tokens are sampled there; a block's number
+      // once it is needed.
+      const int64_t step = 8 + 4 + 4 + 2 * 4 + 4, sampling = dtype == DType::kF64 ? 0 : 4 + 6 * 8;
+      const int64_t more = now.bytes_to_device - before.bytes_to_device - step - sampling;
       EXPECT_TRUE(more == 0 || more == 4) << more;
       blocks += more / 4;
       EXPECT_EQ(now.bytes_to_host - before.bytes_to_host, 0);  // that copy is in the record
@@ -154,6 +159,66 @@ TEST(DecodeOnGpuBlocks, WriteTheTextOfTheCpu) {
       expect_same(there.text(long_prompt, 12), here.text(long_prompt, 12), 8e-2);
       EXPECT_EQ(emulator::counters().graph_launches, family == ModelFamily::kMixtral ? 0 : 20);
     }
+}
+
+// 12 bytes of a token come to the host in the place of its logits.
+TEST(DecodeOnGpuSampling, ChoosesWhereTheLogitsAre) {
+  const auto gpu = cuda::open(0);
+  const ModelConfig config = tiny_model(ModelFamily::kLlama);
+  Decoding here(config, DType::kF32, nullptr), there(config, DType::kF32, gpu.get());
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.9, .seed = 3},
+        SamplingParams{.temperature = 1.3, .top_k = 9, .top_p = 0.8, .min_p = 0.01, .seed = 11}}) {
+    emulator::reset();
+    here.sampling = there.sampling = sampling;
+    int64_t tokens = 0;
+    const Generation got = there.text({3, 14, 15, 9, 2, 6}, 20, [&](int32_t) {
+      if (++tokens == 1) {
+        EXPECT_EQ(emulator::counters().bytes_to_host, 12);
+      }
+      return true;
+    });
+    EXPECT_GT(emulator::counters().launches.at("sample_rows"), 0);
+    expect_same(got, here.text({3, 14, 15, 9, 2, 6}, 20), 1e-4);
+  }
+}
+
+// What changes logits, or tells of other tokens, is the host's.
+TEST(DecodeOnGpuSampling, LeavesToTheHostWhatItAloneKnows) {
+  TokenChooser chooser(1, 37);
+  const auto choice = [&](const std::function<void(TokenChoice&)>& change) {
+    auto one = std::make_shared<TokenChoice>();
+    change(*one);
+    SlotStart start;
+    start.slot = 0;
+    start.choice = one;
+    chooser.start(start);
+    return chooser.chooses_by_sampling(0, nullptr);
+  };
+  EXPECT_TRUE(choice([](TokenChoice&) {}));
+  EXPECT_FALSE(choice([](TokenChoice& c) { c.top_logprobs = 2; }));
+  EXPECT_FALSE(choice([](TokenChoice& c) { c.sampling.typical_p = 0.5; }));
+  EXPECT_FALSE(choice([](TokenChoice& c) { c.logit_bias = {{3, 1.0}}; }));
+  EXPECT_FALSE(choice([](TokenChoice& c) { c.repetition_penalty = 1.2; }));
+  EXPECT_FALSE(choice([](TokenChoice& c) { c.min_tokens = 1; }));
+  EXPECT_TRUE(choice([](TokenChoice&) {}));
+  const std::vector<uint32_t> mask(2, ~0u);
+  EXPECT_FALSE(chooser.chooses_by_sampling(0, mask.data()));
+}
+
+// Blocks of threads that start for 256 tokens of context do not read the next one: another record
+// does.
+TEST(DecodeOnGpuContexts, AreRecordedForEachBound) {
+  emulator::reset();
+  const auto gpu = cuda::open(0);
+  ModelConfig config = tiny_model(ModelFamily::kLlama);
+  config.max_positions = 320;
+  Decoding here(config, DType::kF64, nullptr), there(config, DType::kF64, gpu.get());
+  std::vector<int32_t> prompt(250);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(i * 5 % 37);
+  expect_same(there.text(prompt, 14), here.text(prompt, 14), 1e-6);
+  // Of 13 passes over one token, the first with each of two bounds is queued as it is.
+  EXPECT_EQ(emulator::counters().graph_launches, 11);
 }
 
 // The host reads how many tokens each expert got.

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/transfer.h"
+#include "serving/engine/step_batch.h"
+#include "tests/emulator/emulator.h"
 #include "tests/support/compare.h"
 #include "transformer/kv_cache.h"
 
@@ -12,7 +14,8 @@ namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kWidth = 8, kBlockTokens = 4, kBlocks = 12;
 constexpr int64_t kMostBlocks = 4;  // of a sequence
-constexpr int kLayer = 3;           // of layers 2 to 4
+constexpr int64_t kPromptContext = 128;
+constexpr int kLayer = 3;  // of layers 2 to 4
 CachedLayers layers_of(const KvType& type) { return {3, 2, kKvHeads, kWidth, type}; }
 
 // Element e of what token `t` of sequence `s` has: 0 q, 1 k, 2 v.
@@ -155,6 +158,76 @@ TEST(PagedCacheCodes, AreTheSameOnBothDevices) {
       for (size_t e = 0; e < want.size(); ++e) ASSERT_NEAR(got[e], want[e], 1e-6) << e;
     }
   }
+}
+
+// A prompt among many texts: blocks of threads follow the tokens, not the prompt's length times the
+// texts, nor the length that a text may come to.
+template <class T>
+int64_t blocks_of_mixed_step(int64_t longest_context) {
+  emulator::reset();
+  const auto gpu = cuda::open(0);
+  Ctx ctx(1, "test", gpu.get());
+  Operands make(ctx);
+  constexpr int64_t kSequences = 32, kPrompt = 128, kContext = 20, kTable = 8192, kWide = 16;
+  std::vector<int32_t> cu{0, kPrompt}, lens{kPrompt};
+  for (int32_t n = 1; n < kSequences; ++n) {
+    cu.push_back(static_cast<int32_t>(kPrompt) + n);
+    lens.push_back(kContext);
+  }
+  const int64_t tokens = cu.back();
+  const auto ones = [&](int64_t count) { return std::vector<T>(static_cast<size_t>(count), T{1}); };
+  const Shape pool{1, kKvHeads, kBlockTokens, kWide}, rows{tokens, kHeads, kWide};
+  const Tensor out = make(ones(rows.numel()), rows), q = make(ones(rows.numel()), rows);
+  const Tensor k = make(ones(pool.numel()), pool), v = make(ones(pool.numel()), pool);
+  const Tensor table =
+      make(std::vector<int32_t>(kSequences * kTable), {kSequences, kTable});  // of one block
+  const Tensor offsets = make(cu, {kSequences + 1}), contexts = make(lens, {kSequences});
+  const int64_t before = emulator::counters().blocks;
+  paged_attention(ctx, out, q, k, v, table, offsets, contexts,
+                  {.most_queries = kPrompt, .longest_context = longest_context});
+  for (const T& x : to_host<T>(ctx, out)) EXPECT_EQ(static_cast<float>(x), 1.0f);
+  return emulator::counters().blocks - before;
+}
+
+TEST(PagedGrid, FollowsTheWork) {
+  // Of tiles of 32 and of 16 rows: 159 tokens of two heads, and one more for each sequence; twice,
+  // and no merge.
+  EXPECT_EQ(blocks_of_mixed_step<float>(kPromptContext), 2 * (159 * 2 / 32 + 32));
+  EXPECT_EQ(blocks_of_mixed_step<bf16>(kPromptContext), 2 * (159 * 2 / 16 + 32));
+  // 32 parts where any context may come, and a merge.
+  EXPECT_EQ(blocks_of_mixed_step<bf16>(0), 32 * 2 * (159 * 2 / 16 + 32) + 159 * kHeads);
+}
+
+TEST(PagedGrid, HasFewBounds) {
+  EXPECT_EQ(paged_context_bound(1), 256);
+  EXPECT_EQ(paged_context_bound(256), 256);
+  EXPECT_EQ(paged_context_bound(257), 512);
+  EXPECT_EQ(paged_context_bound(4096), 4096);
+  EXPECT_EQ(paged_context_bound(4097), 0);
+  EXPECT_EQ(paged_context_bound(int64_t{1} << 40), 0);
+}
+
+// A library attends to whole prompts where it knows how long they are.
+TEST(StepInputs, TellTheLongestPromptOfNewSequences) {
+  Ctx ctx(1, "test");
+  StepBatch batch(ctx, {.tokens = 16, .sequences = 4, .length = 1024, .blocks = 64});
+  const std::vector<int32_t> ids{1, 2, 3, 4, 5},
+      blocks{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19};
+  const auto part = [&](size_t count, int64_t past) {
+    return StepBatch::Part{.ids = std::span(ids).first(count), .past = past, .table = blocks};
+  };
+  const std::vector<int32_t> rows{2, 7};
+  batch.write(ctx, std::vector{part(3, 0), part(5, 0)}, rows, 0);
+  EXPECT_EQ(batch.tokens().longest, 5);
+  EXPECT_EQ(batch.tokens().cached.longest_context, 256);
+  batch.write(ctx, std::vector{part(3, 300), part(5, 0)}, rows, 0);
+  EXPECT_EQ(batch.tokens().longest, 0);
+  EXPECT_EQ(batch.tokens().cached.longest_context, 512);
+  StepLimits deterministic{.tokens = 16, .sequences = 4, .length = 1024, .blocks = 64};
+  deterministic.deterministic = true;
+  StepBatch plain(ctx, deterministic);
+  plain.write(ctx, std::vector{part(3, 0), part(5, 0)}, rows, 0);
+  EXPECT_EQ(plain.tokens().longest, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, PagedCache, testing::Bool(),

@@ -187,5 +187,29 @@ TEST(ModelExecutor, ComputesOnAfterAPassThatThrows) {
   });
 }
 
+// What is asked for before there is a cache suffices for steps of every kind: prompts, chunks of
+// them, texts, and log-probabilities of prompts.
+TEST(LargestStep, IsPlannedBeforeTheCache) {
+  const ModelConfig config = test::tiny_model(ModelFamily::kLlama);
+  for (const int stages : {1, 2})
+    run_threads(stages, [&](Communicator& world) {
+      Rank rank(config, {.pp = stages}, world, DType::kF32);
+      const StepLimits limits{.tokens = 24,
+                              .sequences = 4,
+                              .length = kLength,
+                              .blocks = 1,
+                              .block_tokens = test::kBlockTokens};
+      const int64_t bytes =
+          ModelExecutor(rank.model, rank.store, rank.ctx, &rank.groups, {.limits = limits})
+              .largest_step_bytes();
+      BatchingConfig batching;
+      batching.max_sequences = 4;
+      batching.max_step_tokens = 24;
+      served(rank, wishes_of(12), batching, 40, true);
+      EXPECT_LE(rank.ctx.arena.capacity(), bytes);
+      EXPECT_GT(rank.ctx.arena.capacity(), bytes / 2);
+    });
+}
+
 }  // namespace
 }  // namespace trireme::test_model_executor

@@ -19,11 +19,30 @@ struct PagedAttention {
   int64_t sequences, tokens, heads, kv_heads, width, block_size, most_blocks, most_queries;
   C scale;
   int64_t window;  // 0: unlimited
-  // On a GPU the keys of a sequence are cut into `splits` parts of split_keys. Part p of (t, h) leaves
-  // its mean of values in partial (splits, tokens, heads, width) and the base-2 logarithm of its sum
-  // of exponentials in partial_lse (splits, tokens, heads).
-  int64_t splits, split_keys;
+  // On a GPU: the most parts that any sequence's keys are cut into (PagedParts). Of a sequence n of
+  // several parts, part p of query i leaves its mean of values for head h in partial (sequences,
+  // kMaxPagedParts, heads, width) at row p * queries + i of n, and the base-2 logarithm of its sum
+  // of exponentials in partial_lse, without width.
+  int64_t parts;
   C *partial, *partial_lse;
+};
+
+// How a GPU cuts the keys of one sequence, whatever others are computed beside it: enough parts
+// that few sequences of one query fill the device, and so few for many queries, which fill it
+// themselves, that parts * queries <= kMaxPagedParts where there are several.
+inline constexpr int64_t kMaxPagedParts = 32, kMinPartKeys = 256, kPartTile = 64;
+struct PagedParts {
+  int64_t count, keys;  // of a part
+
+  static TRIREME_HOST_DEVICE PagedParts of(int64_t queries, int64_t keys) {
+    const int64_t most = queries > kMaxPagedParts || queries < 1 ? 1 : kMaxPagedParts / queries;
+    const int64_t wanted = (keys + kMinPartKeys - 1) / kMinPartKeys;
+    const int64_t count = wanted < 1 ? 1 : wanted < most ? wanted : most;
+    const int64_t tiles = (keys + count * kPartTile - 1) / (count * kPartTile);
+    const int64_t part = (tiles < 1 ? 1 : tiles) * kPartTile;
+    const int64_t used = (keys + part - 1) / part;
+    return {used < 1 ? 1 : used, part};
+  }
 };
 
 // One of keys and values, (blocks, kv_heads, block_size, width).

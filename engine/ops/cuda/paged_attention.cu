@@ -1,6 +1,6 @@
-// Paged attention in two steps: blocks of threads take parts of the keys of a sequence, and a second
-// kernel merges the parts in their order. Here the first step without tensor cores, the merge, and the
-// ways into and out of the pools.
+// Paged attention in two steps: blocks of threads take parts of the keys of a sequence, and a
+// second kernel merges the parts of those that have several, in their order. Here the first step
+// without tensor cores, the merge, and the ways into and out of the pools.
 #include <cfloat>
 
 #include "engine/ops/cuda/paged_attention_tile.h"
@@ -63,6 +63,7 @@ __global__ void __launch_bounds__(kBlockedThreads, 2)
   using F = compute_t<T>;
   using Tile = Blocked<F, D>;
   constexpr int kOwn = Tile::kOwn, kColumns = Tile::kColumns;
+  if (blockIdx.x == 0) clear_paged_padding(a);
   const auto p = find_paged_tile<Tile::kRows, Tile::kRows>(a);
   if (p.t.rows == 0) return;
   const int lane = static_cast<int>(threadIdx.x) % kRowLanes;
@@ -103,6 +104,10 @@ __global__ void __launch_bounds__(kBlockedThreads, 2)
   for (int r = 0; r < kOwn; ++r) {
     const F all = warp_sum<kRowLanes>(running.total[r]);
     if (own + r >= p.t.rows) continue;
+    if (p.parts == 1) {
+      store_row<false, D>(out_row(a, p, own + r), sums[r], all == 0 ? F{0} : F{1} / all, a.width);
+      continue;
+    }
     const int64_t row = partial_row(a, p, own + r);
     if (lane == 0)
       a.partial_lse[row] = all == 0 ? F{-kInfinity} : running.maximum[r] + log2_of(all);
@@ -112,7 +117,7 @@ __global__ void __launch_bounds__(kBlockedThreads, 2)
 
 constexpr int kMergeThreads = 64;
 
-// One row of one head: its parts, in their order.
+// One row of one head of a sequence that has several parts: in their order.
 template <class T>
 __global__ void __launch_bounds__(kMergeThreads) merge_kernel(cpu::PagedAttention<T> a) {
   using F = compute_t<T>;
@@ -123,18 +128,20 @@ __global__ void __launch_bounds__(kMergeThreads) merge_kernel(cpu::PagedAttentio
     (a.cu_q[middle] <= token ? low : high) = middle;
   }
   // Empty sequences end where the one that has the token begins: they lie before it.
-  const bool padding = a.sequences == 0 || token >= a.cu_q[a.sequences];
-  const int64_t keys = padding ? 0 : a.lengths[low];
-  const int64_t parts = (keys + a.split_keys - 1) / a.split_keys;
-  const F* const lse = a.partial_lse + token * a.heads + head;
-  const int64_t stride = a.tokens * a.heads;
+  if (token >= a.cu_q[a.sequences]) return;
+  const int64_t queries = a.cu_q[low + 1] - a.cu_q[low];
+  const int64_t parts = cpu::PagedParts::of(queries, a.lengths[low]).count;
+  if (parts == 1) return;
+  const int64_t first = low * cpu::kMaxPagedParts + token - a.cu_q[low];
+  const F* const lse = a.partial_lse + first * a.heads + head;
+  const int64_t stride = queries * a.heads;
   F maximum = -kInfinity, total = 0;
   for (int64_t s = 0; s < parts; ++s)
     maximum = lse[s * stride] > maximum ? lse[s * stride] : maximum;
   const F base = maximum == -kInfinity ? F{0} : maximum;
   for (int64_t s = 0; s < parts; ++s) total += exp2_of(lse[s * stride] - base);
   const F factor = total == 0 ? F{0} : F{1} / total;
-  const F* const partial = a.partial + (token * a.heads + head) * a.width;
+  const F* const partial = a.partial + (first * a.heads + head) * a.width;
   T* const out = a.out.data + token * a.out.row + head * a.out.head;
   for (int64_t d = threadIdx.x; d < a.width; d += kMergeThreads) {
     F sum = 0;
@@ -258,9 +265,8 @@ void blocked_paged_attention(Context& gpu, const cpu::PagedAttention<T>& a, cons
   using F = compute_t<T>;
   with_width(a.width, [&]<int D>() {
     using Tile = Blocked<F, D>;
-    const int64_t rows = a.most_queries * (a.heads / a.kv_heads);
     launch(gpu, "paged_attention_parts", parts_kernel<T, D, Pool>,
-           {.blocks = {a.splits * blocks_for(rows, Tile::kRows), a.kv_heads, a.sequences},
+           {.blocks = {a.parts * paged_slots(a, Tile::kRows), a.kv_heads},
             .threads = kBlockedThreads,
             .shared = (3 * Tile::kTile + Tile::kScores) * static_cast<int64_t>(sizeof(F))},
            a, keys, values);
@@ -286,6 +292,8 @@ void paged_attention(Context& gpu, const cpu::PagedAttention<T>& a, const cpu::P
   bool computed = false;
   if constexpr (sizeof(T) == 2) computed = mma_paged_attention(gpu, a, pools);
   if (!computed) blocked_parts(gpu, a, pools);
+  count_attention(gpu, computed ? AttentionPath::kPagedTensorCores : AttentionPath::kPagedPlain);
+  if (a.parts == 1) return;
   launch(gpu, "paged_attention_merge", merge_kernel<T>,
          {.blocks = {a.tokens, a.heads}, .threads = kMergeThreads}, a);
 }

@@ -211,6 +211,10 @@ __device__ void merge_warps(const WarpResult<D>* results, const cpu::PagedAttent
       total += weight * results[w].total[row];
       sum += weight * results[w].sums[row * WarpResult<D>::kStride + column];
     }
+    if (p.parts == 1) {
+      out_row(a, p, row)[column] = static_cast<T>(total == 0 ? 0.0f : sum / total);
+      continue;
+    }
     const int64_t to = partial_row(a, p, row);
     if (column == 0) a.partial_lse[to] = total == 0 ? -kInfinity : maximum + log2f(total);
     a.partial[to * a.width + column] = total == 0 ? 0.0f : sum / total;
@@ -227,6 +231,7 @@ constexpr int64_t shared_bytes() {
 template <class T, int D, class Tiles>
 __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
     parts_kernel(cpu::PagedAttention<T> a, cpu::PagedPools pools) {
+  if (blockIdx.x == 0) clear_paged_padding(a);
   const auto p = find_paged_tile<kRows, kKeys>(a);
   if (p.t.rows == 0) return;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -267,9 +272,8 @@ __global__ void __launch_bounds__(kMmaThreads, D <= 64 ? 3 : 2)
 
 template <class T, int D, class Tiles>
 void start_parts(Context& gpu, const cpu::PagedAttention<T>& a, const cpu::PagedPools& pools) {
-  const int64_t rows = a.most_queries * (a.heads / a.kv_heads);
   launch(gpu, "paged_attention_parts", parts_kernel<T, D, Tiles>,
-         {.blocks = {a.splits * blocks_for(rows, kRows), a.kv_heads, a.sequences},
+         {.blocks = {a.parts * paged_slots(a, kRows), a.kv_heads},
           .threads = kMmaThreads,
           .shared = shared_bytes<Tiles, D, T>()},
          a, pools);

@@ -195,7 +195,7 @@ __device__ Beginning keep(const Row& row, const SampleArgs& a, int64_t r, const 
 __global__ void __launch_bounds__(kThreads) sample_kernel(SampleArgs a) {
   __shared__ Shared shared;
   const int64_t r = blockIdx.x;
-  Row row{a.logits + r * a.columns, a.columns, 0, a.temperature[r], &shared};
+  Row row{a.logits + r * a.stride, a.columns, 0, a.temperature[r], &shared};
   uint32_t first = 0, complement = 0;
   for (int64_t i = threadIdx.x; i < a.columns; i += kThreads) {
     const uint32_t key = key_of(row.logits[i]);
