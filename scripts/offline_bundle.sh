@@ -81,4 +81,4 @@ mib=$((($(du -sb "$bundle/debs" | cut -f1) + 1048575) / 1048576))
 [ "$mib" -le $kMostMiB ] || { echo "offline_bundle.sh: $bundle has $mib MiB, more than $kMostMiB" >&2 && exit 1; }
 echo "$bundle: $(find "$bundle/debs" -name '*.deb' | wc -l) packages, $mib MiB. Left out: $kLeftOut."
 echo "On the host, with the sources and this folder beside each other:"
-echo "  OUT=results scripts/gpu_check.sh --phase all"
+echo "  scripts/gpu_check.sh --call 1 --out DIR"

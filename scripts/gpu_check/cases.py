@@ -1,50 +1,81 @@
-"""The training and decode cases of the speed and peers phases: what both programs are given."""
+"""What the calls of gpu_check.sh run: the cases of both programs, and the order of their worth."""
 
 # model: sequences of a micro-batch and their tokens, type of the optimizer's moments, recomputation. As large as one
 # GPU of 141 GB holds with room to spare.
 TRAIN = {
-    "qwen2.5-0.5b": {"batch": 16, "sequence_length": 1024, "whole_step": True},
+    "qwen2.5-0.5b": {"batch": 16, "sequence_length": 1024},
     "qwen2.5-1.5b": {"batch": 16, "sequence_length": 1024},
     "qwen2.5-3b": {"batch": 16, "sequence_length": 1024, "recompute": "selective"},
-    "qwen2.5-7b": {"batch": 8, "sequence_length": 1024, "state_dtype": "bfloat16", "recompute": "selective"},
+    "qwen2.5-7b": {"batch": 8, "sequence_length": 1024, "state_dtype": "bfloat16", "recompute": "selective",
+                   "steps": 2, "micro_batches": 4},
     "gpt2-124m": {"batch": 64, "sequence_length": 1024},
     "gpt2-1.5b": {"batch": 16, "sequence_length": 1024},
     "llama-1b": {"batch": 4, "sequence_length": 4096},
-    "llama-8b": {"batch": 1, "sequence_length": 8192, "state_dtype": "bfloat16", "recompute": "selective"},
+    "llama-8b": {"batch": 1, "sequence_length": 8192, "state_dtype": "bfloat16", "recompute": "selective",
+                 "steps": 2, "micro_batches": 4},
 }
-# In the order of their worth, should time run out.
-TRAIN_ORDER = ["qwen2.5-0.5b", "qwen2.5-1.5b", "gpt2-124m", "qwen2.5-3b", "qwen2.5-7b", "llama-1b", "gpt2-1.5b",
-               "llama-8b"]
 FP8_ORDER, FP8_RECIPE = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"], "delayed"
+FREE, TUNED = ", not deterministic", ", timed products"
+
+
+def plain(models):
+    return [(model, "", "none", []) for model in models]
+
+
+# Model, what is said of it, recipe of 8-bit floats, options: in the order of their worth, should
+# time run out.
+TRAIN_FIRST = [*plain(["qwen2.5-0.5b"]), ("qwen2.5-0.5b", FREE, "none", ["--not-deterministic"]),
+               *plain(["qwen2.5-7b", "qwen2.5-1.5b", "gpt2-124m"])]
+FP8_FIRST = [("qwen2.5-0.5b", "", FP8_RECIPE, []), ("qwen2.5-7b", "", FP8_RECIPE, [])]
+TRAIN_LATER = [("qwen2.5-0.5b", TUNED, "none", ["--not-deterministic", "--autotune"]),
+               *plain(["qwen2.5-3b", "llama-1b", "gpt2-1.5b", "llama-8b"]),
+               ("qwen2.5-1.5b", "", FP8_RECIPE, []), ("qwen2.5-3b", "", FP8_RECIPE, [])]
+TRAIN_ALSO = [("qwen2.5-0.5b", FREE), ("qwen2.5-0.5b", TUNED)]
 PEERS_ORDER = ["qwen2.5-0.5b", "gpt2-124m", "qwen2.5-1.5b", "qwen2.5-3b", "llama-1b"]
-DECODE = ["qwen2.5-0.5b", "qwen2.5-1.5b", "llama-1b", "qwen2.5-7b", "llama-8b"]
-# Beside these: model, what is said of it, options. Long texts, where keys and values weigh most.
+PEERS_FIRST = [("compiled", "qwen2.5-0.5b"), ("compiled", "qwen2.5-1.5b")]
+PEERS_LATER = [("eager", "qwen2.5-0.5b"), ("compiled", "gpt2-124m"), ("eager", "qwen2.5-1.5b"), ("compiled", "llama-1b")]
+# Model, what is said of it, options. Long texts, where keys and values weigh most.
 LONG = ["--prompt", 16384, "--tokens", 64]
-DECODE_ALSO = [("llama-1b", "16,384 tokens", LONG),
-               ("llama-1b", "16,384 tokens, cache int8", [*LONG, "--kv-cache-dtype", "int8"]),
-               ("llama-1b", "16,384 tokens, cache fp8_e4m3", [*LONG, "--kv-cache-dtype", "fp8_e4m3"]),
-               ("llama-1b", "weights q8_0", ["--quantization", "q8_0"]),
-               ("llama-1b", "weights q4_0", ["--quantization", "q4_0"])]
+DECODE_FIRST = [("llama-1b", "", []), ("llama-8b", "", [])]
+DECODE_LATER = [("qwen2.5-0.5b", "", []), ("qwen2.5-7b", "", []), ("llama-1b", ", 16,384 tokens", LONG),
+                ("llama-1b", ", 16,384 tokens, cache int8", [*LONG, "--kv-cache-dtype", "int8"]),
+                ("llama-1b", ", 16,384 tokens, cache fp8_e4m3", [*LONG, "--kv-cache-dtype", "fp8_e4m3"]),
+                ("llama-1b", ", weights q8_0", ["--quantization", "q8_0"]),
+                ("llama-1b", ", weights q4_0", ["--quantization", "q4_0"])]
 GEMM = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen2.5-3b", "qwen2.5-7b"]
 MICRO_BATCHES, STEP_TOKENS = 8, 524288
 
+# Of the ops phase: seconds in which an op says something, or counts as hung.
+OPS_DTYPES, OPS_DTYPES_LATER = ["float32", "bfloat16", "other"], ["float64", "float16"]
+OP_SECONDS, LARGE_OP_SECONDS = 60, 60
+# Of the tools phase: models whose step is timed call by call, ops under the sanitizer, and under
+# the profiler.
+LAUNCH_TIMES = ["qwen2.5-0.5b", "qwen2.5-7b"]
+SANITIZED = ["paged_attention", "rms_norm_backward", "softmax_cross_entropy", "sample_rows", "embedding_backward",
+             "rotary", "swiglu_backward", "topk_route"]
+COUNTED = ["rms_norm_forward", "rms_norm_backward", "paged_attention", "softmax_cross_entropy"]
+COUNTED_LAUNCHES = 3
+
+REHEARSED_OPS = ["add", "fill_zero"]
 REHEARSED_MODEL = "quickstart"
 REHEARSED = {"batch": 1, "sequence_length": 16}
-REHEARSED_DECODE = [("quickstart", "cache int8", ["--kv-cache-dtype", "int8"]),
-                    ("quickstart", "weights q8_0", ["--quantization", "q8_0"])]
-REHEARSED_FP8 = "llama-15m"  # products in fp8 want multiples of 16
+REHEARSED_TRAIN = [("quickstart", "", "none", [])]
+REHEARSED_DECODE = [("quickstart", "", []), ("quickstart", ", cache int8", ["--kv-cache-dtype", "int8"]),
+                    ("quickstart", ", weights q8_0", ["--quantization", "q8_0"])]
+REHEARSED_FP8 = [("llama-15m", "", FP8_RECIPE, [])]  # products in fp8 want multiples of 16
 REHEARSED_MICRO_BATCHES, REHEARSED_STEP_TOKENS = 2, 64
 
-# The serve phase: models, clients of closed loops, requests of each client, tokens of prompts and of texts.
-SERVE, SERVE_CLIENTS = ["llama-1b", "llama-8b"], [1, 8, 32, 128]
+# The serve phase: models with the clients of closed loops, requests of each client, tokens of
+# prompts and of texts.
+SERVE = {"llama-1b": [1, 32, 128], "llama-8b": [1, 32]}
 SERVE_LOAD = {"requests": 4, "least": 8, "prompt": 512, "tokens": 128, "length": 32768}
-SERVE_CHECKED = SERVE[0]
+SERVE_CHECKED = "llama-1b"
 GPU_SHARE = 0.9  # --gpu-memory-utilization, of both servers
 # Of log-probabilities against the CPU's; greedy texts may part where the two most probable tokens are closer than the margin.
 # float32: as between layouts. bfloat16: on a CPU it differs from float32 by 0.035, so two ways to round by twice that.
 SERVE_TOLERANCES = {"fp32": {"logprob": 1e-4, "margin": 1e-3}, "bf16": {"logprob": 0.1, "margin": 0.1}}
 SERVE_PROMPTS, SERVE_TEXT, SERVE_TOGETHER = [5, 64, 300], 32, 7  # tokens; texts of one prompt at a time
 
-REHEARSED_SERVE_CLIENTS = [1, 2]
+REHEARSED_SERVE = {REHEARSED_MODEL: [1, 2]}
 REHEARSED_SERVE_LOAD = {"requests": 2, "least": 2, "prompt": 16, "tokens": 8, "length": 128}
 REHEARSED_SERVE_PROMPTS, REHEARSED_SERVE_TEXT = [3, 20], 8

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Phase facts: what the machine has, as its own programs and libraries say it."""
 import ctypes.util
 import datetime
@@ -10,8 +9,7 @@ import shutil
 from pathlib import Path
 
 import libraries
-import phase as gpu_phase
-from phase import ROOT, Failure
+from phase import ROOT, Failure, Stop
 
 QUERY = ["name", "driver_version", "memory.total", "clocks.max.sm", "clocks.max.mem", "power.limit",
          "ecc.mode.current", "mig.mode.current", "compute_mode", "pcie.link.gen.max"]
@@ -40,52 +38,73 @@ def torch_version(phase):
     return {"torch": version, "cuda": cuda, "cudnn": cudnn}
 
 
-def sanitizer(phase):
-    """Whether compute-sanitizer can see into this machine's GPU, on the smallest op."""
-    tool = shutil.which("compute-sanitizer")
-    if tool is None:
-        return {"available": False, "why": "compute-sanitizer is not installed"}
-    try:
-        text = phase.run(tool, "--tool", "memcheck", "--error-exitcode", "9", phase.program("gpu_ops"), "add",
-                         timeout=120)
-    except Failure as failure:
-        return {"available": False, "why": str(failure)[-500:]}
-    return {"available": True, "says": text.strip().splitlines()[-1][:200]}
-
-
 def tensor_core_instructions(phase):
-    """Matrix instructions in the machine code of our own kernels, by object file."""
-    tool = shutil.which("cuobjdump") or "/usr/local/cuda/bin/cuobjdump"
+    """Matrix instructions in the machine code of our own kernels, by kernel."""
+    tool = shutil.which("cuobjdump") or f"{libraries.toolkit()}/bin/cuobjdump"
     if not Path(tool).exists():
         raise Failure("cuobjdump is not installed")
-    objects = [path for path in Path(phase.options.build).rglob("*.cu.o") if "mma" in path.name]
-    if not objects:
-        raise Failure(f"no object of a kernel with matrix instructions under {phase.options.build}")
-    counts = {}
-    for path in objects:
-        sass = phase.run(tool, "--dump-sass", path, timeout=120)
-        counts[path.name] = {name: len(re.findall(rf"\b{name}\b", sass)) for name in ("HMMA", "HGMMA", "QGMMA")}
-    return {"ok": all(any(found.values()) for found in counts.values()), "objects": counts}
+    counts, name = {}, None
+    for line in phase.run(tool, "--dump-sass", phase.program("gpu_ops"), timeout=120).splitlines():
+        if "Function : " in line:
+            name = line.rpartition(" : ")[2].strip()
+        elif name is not None and (found := re.search(r"\b(HMMA|HGMMA|QGMMA|IMMA)\b", line)):
+            counts.setdefault(name, {}).setdefault(found[1], 0)
+            counts[name][found[1]] += 1
+    attention = [name for name in counts if "parts_kernel" in name or "mma" in name]
+    return {"ok": bool(attention), "kernels": len(counts), "of_attention": len(attention)}
+
+
+def nvcc():
+    """The compiler, if it is not on the path either."""
+    return shutil.which("nvcc") or f"{libraries.toolkit()}/bin/nvcc"
+
+
+def used(phase):
+    """What the program opens of the libraries here, by its own account."""
+    return json.loads(phase.run(phase.program("gpu_ops"), "--libraries", timeout=120))
+
+
+def stop_without_libraries(phase):
+    """Finds cuBLASLt, cuDNN and NCCL, prints where, and lets our programs find them. Stop without a GPU or cuDNN: half
+    the rates would be those of something else."""
+    own = Path(phase.options.build) / "lib"
+    phase.call.library_path = [str(own)] if own.is_dir() else []
+    if phase.options.rehearse:
+        return
+    found = libraries.found_libraries()
+    phase.call.library_path += libraries.library_path()
+    for name, place in found.items():
+        print(f"facts: {name}: {place.get('path', place.get('missing'))} ({place.get('from', 'MISSING')})", flush=True)
+    try:
+        program = used(phase)
+    except Failure as failure:
+        phase.add("opened", {"libraries": found, "failure": str(failure)})
+        raise Stop(f"our program cannot use this GPU: {failure}") from failure
+    phase.add("opened", {"libraries": found, "program": program, "ok": program["cudnn"] == ""})
+    if program["cudnn"]:
+        raise Stop(f"NO cuDNN: {program['cudnn']}\n!! attention would be our own kernels', and every rate below it")
 
 
 def work(phase):
     phase.row("host", lambda: host(phase))
+    stop_without_libraries(phase)
     phase.row("program", lambda: {"version": phase.run(phase.program("trireme"), "--version")})
+    if phase.options.rehearse:
+        return
+    phase.row("gpu", lambda: nvidia_smi(phase))
+    phase.row("libraries", libraries.versions)
+    phase.row("device", libraries.device_attributes)
+
+
+def tools(phase):
+    """What costs seconds and decides nothing."""
     phase.row("mpi", lambda: {"library": ctypes.util.find_library("mpi") or "none",
                               "mpirun": shutil.which("mpirun") or "none"})
     if phase.options.rehearse:
         return
-    phase.row("gpu", lambda: nvidia_smi(phase))
-    phase.row("nvcc", lambda: {"version": phase.run("nvcc", "--version").strip().splitlines()[-1]})
-    phase.row("libraries", libraries.versions)
-    phase.row("device", libraries.device_attributes)
-    phase.row("cudnn_device", lambda: {"json": libraries.cudnn_device_json()})
+    phase.row("nvcc", lambda: {"version": phase.run(nvcc(), "--version").strip().splitlines()[-1]})
     phase.row("nccl", libraries.nccl_one_rank)
     phase.row("nccl_program", lambda: json.loads(phase.run(phase.program("gpu_models"), "--nccl", ok=(0, 1))))
     phase.row("torch", lambda: torch_version(phase))
+    phase.row("cudnn_device", lambda: {"json": libraries.cudnn_device_json()})
     phase.row("sass", lambda: tensor_core_instructions(phase))
-    phase.row("sanitizer", lambda: sanitizer(phase))
-
-
-if __name__ == "__main__":
-    gpu_phase.main("facts", work)

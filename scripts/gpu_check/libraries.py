@@ -1,9 +1,15 @@
-"""CUDA's libraries, asked directly: versions, the device, one NCCL communicator."""
+#!/usr/bin/env python3
+"""CUDA's libraries, asked directly: where they and their headers are, versions, the device, one NCCL communicator.
+
+    libraries.py --cmake     options for a build, by the headers found: one a line
+"""
 import ctypes
 import glob
 import os
 import site
+import sys
 import sysconfig
+from pathlib import Path
 
 from phase import Failure
 
@@ -12,17 +18,79 @@ ATTRIBUTES = {"clock_khz": 13, "multiprocessors": 16, "ecc": 32, "memory_clock_k
               "l2_bytes": 38, "compute_major": 75, "compute_minor": 76, "shared_bytes_per_block_optin": 97}
 
 
+# Of the libraries that the program opens when a device is: the major version is the one it was
+# built with.
+OPENED = ("cublasLt", "cudnn", "nccl")
+HEADERS = {"cudnn.h": "TRIREME_CUDNN_INCLUDE_DIR", "nccl.h": "TRIREME_NCCL_INCLUDE_DIR"}
+
+
+def toolkit():
+    return os.environ.get("CUDA_HOME", "/usr/local/cuda")
+
+
+def packages():
+    """Folders of Python's packages."""
+    return sorted({*site.getsitepackages(), sysconfig.get_paths()["purelib"], "/usr/lib/python3/dist-packages"})
+
+
+def package_folders(kind):
+    """Of Python's CUDA packages; kind: lib or include."""
+    return [folder for p in packages() for folder in sorted(glob.glob(f"{p}/nvidia/*/{kind}"))]
+
+
 def folders():
     """Where the toolkit and Python's CUDA packages keep libraries."""
-    toolkit = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    packages = {*site.getsitepackages(), sysconfig.get_paths()["purelib"], "/usr/lib/python3/dist-packages"}
-    found = [f"{toolkit}/lib64", f"{toolkit}/targets/x86_64-linux/lib"]
-    return found + [folder for p in sorted(packages) for folder in sorted(glob.glob(f"{p}/nvidia/*/lib"))]
+    return [f"{toolkit()}/lib64", f"{toolkit()}/targets/x86_64-linux/lib", *package_folders("lib")]
+
+
+def loaded_path(name):
+    """The file of a library that this process has loaded."""
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if os.path.basename(path).startswith(f"lib{name}.so"):
+            return path
+    return None
+
+
+def place_of(path):
+    if any(Path(path).is_relative_to(os.path.realpath(folder)) for folder in package_folders("lib")):
+        return "Python's packages"
+    return "toolkit" if Path(path).is_relative_to(os.path.realpath(toolkit())) else "loader's path"
+
+
+def found_libraries():
+    """{name: {"path", "from"}, or {"missing": why}} of the libraries that the program opens."""
+    out = {}
+    for name in OPENED:
+        try:
+            load(name)
+            path = os.path.realpath(loaded_path(name))
+            out[name] = {"path": path, "from": place_of(path)}
+        except Failure as failure:
+            out[name] = {"missing": str(failure)}
+    return out
+
+
+def library_path():
+    """Folders for our programs' LD_LIBRARY_PATH: those of the libraries found, and what these load from beside them."""
+    own = [os.path.dirname(found["path"]) for found in found_libraries().values() if "path" in found]
+    return list(dict.fromkeys([*own, *package_folders("lib")]))
+
+
+def header_folder(header):
+    """Where a build finds it; None: nowhere."""
+    usual = [f"{toolkit()}/include", "/usr/local/include", "/usr/include", "/usr/include/x86_64-linux-gnu"]
+    for folder in [*usual, *package_folders("include")]:
+        if os.path.exists(f"{folder}/{header}"):
+            return folder
+    return None
 
 
 def load(name):
     """The library lib<name>.so.*, from the loader's path first."""
-    candidates = [f"lib{name}.so"]
+    # By its versioned name, which a host without -dev packages has.
+    versioned = {"cublasLt": ["libcublasLt.so.13", "libcublasLt.so.12"], "cudnn": ["libcudnn.so.9"], "nccl": ["libnccl.so.2"]}
+    candidates = [*versioned.get(name, []), f"lib{name}.so"]
     for folder in folders():
         candidates += sorted(glob.glob(f"{folder}/lib{name}.so*"), key=len)
     reason = "not found"
@@ -130,3 +198,11 @@ def nccl_one_rank():
         check(cudart.cudaFree(pointer), "cudaFree")
     check(nccl.ncclCommDestroy(comm), "ncclCommDestroy")
     return {"ok": bytes(host) == bytes(back), "elements": count}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--cmake"]:
+        sys.exit(__doc__)
+    for one, option in HEADERS.items():
+        where = header_folder(one)
+        print(f"-D{option}={where}" if where else f"# no {one}")

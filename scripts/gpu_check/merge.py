@@ -1,39 +1,42 @@
 #!/usr/bin/env python3
-"""Puts the phases' lines into one JSON file.
+"""Puts the rows of calls into one JSON file.
 
-    merge.py FOLDER [--into FOLDER/gpu.json]
+    merge.py FOLDER... --into FILE
 
-{"rehearsal": bool, "phases": {name: {"complete": bool, "rows": {id: row}}}}; the last row of an id counts.
+{"rehearsal": bool, "calls": {number: complete}, "phases": {name: {id: row}}}; the last row of an id counts, but no
+failure replaces a result.
 """
 import argparse
 import json
 from pathlib import Path
 
-from phase import read_rows
-
-PHASES = ["facts", "ops", "models", "speed", "serve", "peers"]
+from phase import add_row, read_rows
 
 
-def merged(folder):
-    phases, rehearsal = {}, False
-    for name in PHASES:
-        path = Path(folder) / f"{name}.jsonl"
-        if not path.exists():
-            continue
-        rows = read_rows(path)
-        done = rows.pop("phase_done", None)
-        rehearsal = rehearsal or bool(done and done["rehearsal"])
-        phases[name] = {"complete": done is not None, "rows": rows}
-    return {"rehearsal": rehearsal, "phases": phases}
+def merged(paths):
+    rows = {}
+    for path in paths:
+        for row in read_rows(path).values():
+            add_row(rows, row)
+    out = {"rehearsal": False, "calls": {}, "phases": {}}
+    for (phase, identity), row in rows.items():
+        if phase == "calls":
+            out["calls"][identity] = row["complete"]
+            out["rehearsal"] |= row["rehearsal"]
+        else:
+            out["phases"].setdefault(phase, {})[identity] = row
+    return out
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder")
-    parser.add_argument("--into")
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--into", required=True)
     arguments = parser.parse_args()
-    target = Path(arguments.into or Path(arguments.folder) / "gpu.json")
-    target.write_text(json.dumps(merged(arguments.folder), indent=1) + "\n", encoding="utf-8")
+    target = Path(arguments.into)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    results = merged([Path(folder) / "rows.jsonl" for folder in arguments.folders])
+    target.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {target}")
 
 

@@ -1,11 +1,9 @@
-#!/usr/bin/env python3
 """Phase models: tiny models trained on the GPU, against PyTorch's numbers in tests/golden and against the CPU, and
 whole runs of the program on both devices."""
 import json
 import tempfile
 from pathlib import Path
 
-import phase as gpu_phase
 from phase import Failure
 
 RUN_TOLERANCE = 2e-3  # of losses and norms of float32 runs of 20 steps
@@ -70,7 +68,3 @@ def work(phase):
             phase.add("comparisons", {"lines": len(lines)})
     for model in ["llama"] if phase.options.rehearse else MODELS:
         phase.row(f"run {model}", lambda model=model: run_on_both(phase, model))
-
-
-if __name__ == "__main__":
-    gpu_phase.main("models", work)

@@ -1,49 +1,107 @@
-#!/usr/bin/env python3
-"""Phase ops: every case of the registry on the GPU against the CPU, outputs poisoned, twice the same bits.
+"""Phase ops: every case of the registry on the GPU against the CPU, outputs poisoned, twice the same bits; and the large
+cases, which no CPU repeats in time, against another way to compute them on the GPU.
 
-One process an op: what breaks a device's context ends with it. In a rehearsal the emulated program runs two ops.
+One process runs all ops, one after the other. Where it dies or hangs, that op has failed, and another process goes on
+after it.
 """
 import json
+import os
+import queue
 import subprocess
+import threading
 
-import phase as gpu_phase
+import cases
 from phase import Failure, OutOfTime
 
-REHEARSED = ["add", "fill_zero"]
-MEASURED = ("shape", "dtype", "microseconds", "gbytes_per_s", "tflops")
+MEASURED = ("shape", "dtype", "microseconds", "gbytes_per_s", "tflops", "reference")
 
 
-def check_op(phase, program, op):
-    limit = max(1, phase.left)
-    measure = [] if phase.options.rehearse else ["--measure", "--large"]
-    try:
-        ran = subprocess.run([str(program), *measure, op], capture_output=True, text=True, timeout=limit,
-                             check=False, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired as late:
-        raise OutOfTime from late
-    cases = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
-    if ran.returncode not in (0, 1) or not cases:
-        raise Failure(f"exit code {ran.returncode} after {len(cases)} cases: {ran.stderr.strip()[-500:]}")
-    wrong = [case for case in cases if not case["ok"]]
-    timed = [case for case in cases if "microseconds" in case]
-    row = {"op": op, "ok": not wrong, "cases": len(cases), "wrong": len(wrong),
-           "not_bitwise": sum(not case["bitwise"] for case in cases), "first_wrong": wrong[0] if wrong else None,
+def lines_of(process, lines):
+    for line in process.stdout:
+        lines.put(line)
+    lines.put(None)
+
+
+def summary(op, found):
+    wrong = [case for case in found if not case["ok"]]
+    row = {"op": op, "ok": not wrong, "cases": len(found), "wrong": len(wrong),
+           "not_bitwise": sum(not case["bitwise"] for case in found), "first_wrong": wrong[0] if wrong else None,
            "largest_share_of_tolerance": max(
-               (case["max_error"] / case["tolerance"] for case in cases if case["tolerance"]), default=0)}
-    if timed:
-        row["largest"] = max(timed, key=lambda case: case["microseconds"])
-        row["timed"] = [{name: case.get(name) for name in MEASURED} for case in timed if case["large"]]
-    return row
+               (case["max_error"] / case["tolerance"] for case in found if case["tolerance"]), default=0)}
+    timed = [{name: case.get(name) for name in MEASURED} for case in found if "microseconds" in case]
+    return {**row, "timed": timed} if timed else row
 
 
-def work(phase):
-    program = phase.program("gpu_ops_emulated" if phase.options.rehearse else "gpu_ops")
-    ops = phase.run(program, "--list").split()
+class Runner:
+    """The processes that run ops, and rows of what they say."""
+
+    def __init__(self, phase, program, arguments, prefix, seconds):
+        self.phase, self.program, self.arguments = phase, program, list(map(str, arguments))
+        self.prefix, self.seconds = prefix, seconds  # of an op
+
+    def run(self):
+        after = None
+        while True:
+            after, alive = self.run_process(after)
+            if alive:
+                return
+
+    def run_process(self, after):
+        """Ops behind `after`; (the op it ended in, whether it ended well)."""
+        command = [str(self.program), *self.arguments, *(["--after", after] if after else [])]
+        log = open(self.phase.log("gpu_ops.log"), "a", encoding="utf-8")
+        environment = {**os.environ, **self.phase.call.environment(self.program)}
+        with log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, stdin=subprocess.DEVNULL,
+                                   env=environment) as process:
+            lines = queue.Queue()
+            threading.Thread(target=lines_of, args=(process, lines), daemon=True).start()
+            try:
+                return self.follow(process, lines)
+            finally:
+                process.kill()
+
+    def follow(self, process, lines):
+        op, found = None, []
+        while True:
+            try:
+                line = lines.get(timeout=max(1, min(self.seconds, self.phase.left - 2)))
+            except queue.Empty:
+                if self.phase.left < 5:
+                    raise OutOfTime from None
+                self.fail(op, f"nothing came for {self.seconds} s after {len(found)} cases")
+                return op, op is None
+            if line is None:
+                code = process.wait()
+                if code in (0, 1):
+                    self.finish(op, found)
+                    return op, True
+                self.fail(op, f"exit code {code} after {len(found)} cases")
+                return op, op is None  # where the first op is not reached, no later one is
+            said = json.loads(line)
+            if "begin" not in said:
+                found.append(said)
+                continue
+            self.finish(op, found)
+            op, found = said["begin"], []
+
+    def finish(self, op, found):
+        if op is not None and found and not self.phase.has(self.prefix + op):
+            self.phase.add(self.prefix + op, summary(op, found))
+
+    def fail(self, op, why):
+        self.phase.add(self.prefix + (op or "start"), {"failure": f"{why}: see gpu_ops.log"})
+
+
+def work(phase, dtypes, prefix=""):
+    small = phase.options.rehearse
+    if small and prefix:
+        return
+    program = phase.program("gpu_ops_emulated" if small else "gpu_ops")
+    chosen = cases.REHEARSED_OPS if small else []
+    Runner(phase, program, ["--dtypes", ",".join(dtypes), *chosen], prefix, cases.OP_SECONDS).run()
+
+
+def large(phase):
     if phase.options.rehearse:
-        ops = [op for op in ops if op in REHEARSED] or ops[:1]
-    for op in ops:
-        phase.row(op, lambda op=op: check_op(phase, program, op))
-
-
-if __name__ == "__main__":
-    gpu_phase.main("ops", work)
+        return
+    Runner(phase, phase.program("gpu_ops"), ["--large", "--dtypes", "bfloat16"], "large, ", cases.LARGE_OP_SECONDS).run()

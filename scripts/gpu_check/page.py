@@ -25,19 +25,19 @@ class Page:
         self.predicted = predictions
 
     def row(self, phase, identity):
-        row = self.phases.get(phase, {}).get("rows", {}).get(identity, {})
+        row = self.phases.get(phase, {}).get(identity, {})
         return {} if "failure" in row else row
 
     def state(self, phase, identity):
         """What a table says of a row besides numbers."""
-        row = self.phases.get(phase, {}).get("rows", {}).get(identity)
+        row = self.phases.get(phase, {}).get(identity)
         if row is None:
             return NOT_RUN
         return f"failed: {row['failure'].splitlines()[-1][:120].replace('|', '/')}" if "failure" in row else "ok"
 
     def head(self):
         lines = ["# Performance on a GPU", "",
-                 "Written by `scripts/gpu_check/page.py` from the results of `scripts/gpu_check.sh --phase all` and from",
+                 "Written by `scripts/gpu_check/page.py` from the results of the three calls of `scripts/gpu_check.sh` and from",
                  "`scripts/gpu_check/predictions.json`, which is older than the results. Edit neither this page nor the results.",
                  ""]
         host, gpu, libraries = (self.row("facts", name) for name in ("host", "gpu", "libraries"))
@@ -71,16 +71,20 @@ class Page:
 
     def training(self):
         rows = []
-        for model, case in cases.TRAIN.items():
-            r, p = self.row("speed", f"train {model}"), self.predicted["train"][model]
+        chosen = [(model, "") for model in cases.TRAIN]
+        for at, also in enumerate(cases.TRAIN_ALSO, 1):
+            chosen.insert(at, also)
+        for model, what in chosen:
+            case, r = cases.TRAIN[model], self.row("speed", f"train {model}{what}")
+            p = self.predicted["train"][model + what]
             whole = f" (whole: {number(r['whole_step_ms'])})" if "whole_step_ms" in r else ""
             memory = None if "device_bytes" not in r else r["device_bytes"] / 2**30
-            rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}", number(p["bar"]), number(p["aim"]),
+            rows.append([f"{model}, B {case['batch']}, S {case['sequence_length']}{what}", number(p["bar"]), number(p["aim"]),
                          number(p["tokens_per_second"]), number(r.get("tokens_per_second")), percent(r.get("mfu")),
                          percent(r.get("share_of_gemm_ceiling")), number(r.get("micro_ms"), "{:.1f}"),
                          number(r.get("update_ms"), "{:.1f}"), number(r.get("step_ms")) + whole,
                          number(memory, "{:.1f}"),
-                         {True: "yes", False: "no"}.get(r.get("deterministic"), NOT_RUN)])
+                         {True: "yes", False: "no"}.get(r.get("deterministic"), NOT_RUN), choice_words(r)])
         text = f"""\
 Steps of {cases.STEP_TOKENS:,} tokens in bfloat16 with float32 master weights, derived from the time of a micro-batch and of the
 update (`trireme bench train --micro-batches {cases.MICRO_BATCHES}`). Bars: of the Qwen2.5 shapes the best published for one H100; of GPT-2
@@ -89,7 +93,8 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
 {case_words()}"""
         return ["## Training", "", *text.splitlines(), "",
                 *table(["model", "bar, tokens/s", "aim", "predicted", "measured", "of nominal", "of the product",
-                        "micro-batch, ms", "update, ms", "step, ms", "memory, GiB", "deterministic"], rows)]
+                        "micro-batch, ms", "update, ms", "step, ms", "memory, GiB", "deterministic",
+                        "attention; products"], rows)]
 
     def float8(self):
         rows = []
@@ -98,10 +103,11 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
             narrow, wide = (row.get("tokens_per_second") for row in (r, self.row("speed", f"train {model}")))
             rows.append([model, number(p["aim"]), number(p["tokens_per_second"]), number(narrow),
                          number(narrow / wide if narrow and wide else None, "{:.2f}"),
-                         number(r.get("micro_ms"), "{:.1f}"), number(r.get("update_ms"), "{:.1f}")])
+                         number(r.get("micro_ms"), "{:.1f}"), number(r.get("update_ms"), "{:.1f}"), choice_words(r)])
         return ["## Products in 8-bit floats", "",
                 f"The same steps with linear layers in fp8 (`--fp8 {cases.FP8_RECIPE}`, [8-bit floats](float8.md)).", "",
-                *table(["model", "aim, tokens/s", "predicted", "measured", "to bfloat16", "micro-batch, ms", "update, ms"],
+                *table(["model", "aim, tokens/s", "predicted", "measured", "to bfloat16", "micro-batch, ms", "update, ms",
+                        "attention; products"],
                        rows)]
 
     def peers(self):
@@ -141,26 +147,39 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
 
     def decode(self):
         rows = []
-        for name in cases.DECODE + [f"{model}, {what}" for model, what, _ in cases.DECODE_ALSO]:
+        for name in [model + what for model, what, _ in cases.DECODE_FIRST + cases.DECODE_LATER]:
             r = self.row("speed", f"decode {name}")
             rows.append([name, 1, number(r.get("floor_ms"), "{:.2f}"),
                          percent(self.predicted["decode"]["share_of_floor"]["value"]),
                          number(r.get("token_ms"), "{:.2f}"), percent(r.get("share_of_floor")),
-                         number(r.get("tokens_per_second"), "{:.0f}")])
+                         number(r.get("tokens_per_second"), "{:.0f}"), choice_words(r)])
         return ["## Decoding", "",
                 "One sequence, prompt of 512 tokens and bfloat16 where nothing else is said, against reading weights, keys and values once",
                 "at the measured copy rate (`trireme bench decode`). Several sequences at a time are [served](#serving).", "",
-                *table(["model", "batch", "floor, ms", "predicted share", "a token, ms", "share", "tokens/s"], rows)]
+                *table(["model", "batch", "floor, ms", "predicted share", "a token, ms", "share", "tokens/s",
+                        "attention; products"], rows)]
+
+    def times(self):
+        rows = []
+        for model in cases.LAUNCH_TIMES:
+            step = self.row("tools", f"launch times {model}")
+            for time in step.get("times", [])[:12]:
+                rows.append([model, time["name"], time["calls"], f"{time['us']:,.0f}", percent(time["us"] / step["step_us"])])
+            if not step:
+                rows.append([model, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN])
+        return ["## Where a training step's time goes", "",
+                "One micro-batch and the update, not recorded, each call between two events (`trireme bench train --launch-times`).", "",
+                *table(["model", "call", "calls", "us", "of all"], rows)]
 
     def checks(self):
-        ops = [row for row in self.phases.get("ops", {}).get("rows", {}).values()]
+        ops = [row for name, row in self.phases.get("ops", {}).items() if not name.startswith("large, ")]
         counted = [row for row in ops if "cases" in row]
         failed = [row["id"] for row in ops if "failure" in row or row.get("ok") is False]
         cases_run = sum(row["cases"] for row in counted)
         say = f"{cases_run} cases of {len(counted)} ops; wrong: {', '.join(failed) or 'none'}; other bits the second time: " \
               f"{sum(row['not_bitwise'] for row in counted)}" if ops else NOT_RUN
         rows = [["every op against the CPU", self.predicted["checks"]["ops"], say]]
-        models = [row for row in self.phases.get("models", {}).get("rows", {}).values() if "check" in row]
+        models = [row for row in self.phases.get("models", {}).values() if "check" in row]
         for row in models:
             rows.append([f"{row['model']}, {row['dtype']}, {row['steps']} steps against "
                          f"{ {'golden': 'PyTorch', 'cpu': 'the CPU', 'run': 'the CPU (whole run)'}[row['check']]}",
@@ -174,15 +193,21 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
             rows.append([what, self.predicted["checks"][name],
                          state if not row else "yes" if row.get("ok") else "NO"])
         rows += serving_tables.checks(self)
-        sanitizer = self.row("facts", "sanitizer")
-        rows.append(["compute-sanitizer", "", NOT_RUN if not sanitizer else
-                     sanitizer.get("says") or f"unavailable: {sanitizer.get('why', '')[:120]}"])
+        for tool in ("memcheck", "racecheck"):
+            rows.append([f"compute-sanitizer, {tool}, {len(cases.SANITIZED)} ops", "",
+                         self.row("tools", tool).get("says", self.state("tools", tool))])
         return ["## Checks", "", *table(["what", "predicted", "outcome"], rows)]
 
     def text(self):
         parts = [self.head(), self.ceilings(), self.training(), self.float8(), self.peers(), self.ops(), self.decode(),
-                 serving_tables.serving(self), serving_tables.memory(self), serving_tables.beside(self), self.checks()]
+                 serving_tables.serving(self), serving_tables.memory(self), serving_tables.beside(self), self.times(),
+                 self.checks()]
         return "\n".join(line.replace("\n", " ") for part in parts for line in part).rstrip() + "\n"
+
+
+def choice_words(row):
+    """How attention and products were computed, of a row of measurements."""
+    return f"{row['attention']}; {row['gemm_choice']}" if "attention" in row else NOT_RUN
 
 
 def case_words():

@@ -1,9 +1,7 @@
-#!/usr/bin/env python3
 """Phase peers: PyTorch, eager and compiled, on the cases of the speed phase: same model, batch and dtype."""
 import json
 
 import cases
-import phase as gpu_phase
 from phase import ROOT, Failure
 
 
@@ -17,7 +15,7 @@ def peer(phase, model, mode):
         arguments.append("--compile")
     text = phase.run(phase.options.python, ROOT / "scripts/bench/torch_peer.py", model, case["batch"],
                      case["sequence_length"], 1 if small else 3, "bfloat16", 1 if small else 16, *arguments,
-                     timeout=400, environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
+                     timeout=150, environment={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})
     return {"mode": mode, **json.loads(text.splitlines()[-1])}
 
 
@@ -31,15 +29,13 @@ def python_with_torch(phase):
     return None
 
 
-def work(phase):
+def work(phase, chosen):
+    """chosen: (mode, model)."""
     phase.options.python = python_with_torch(phase)
     if phase.options.python is None:
         phase.add("torch", {"note": "no python3 of this machine has torch"})
         return
-    for model in [cases.REHEARSED_MODEL] if phase.options.rehearse else cases.PEERS_ORDER:
-        for mode in ["eager"] if phase.options.rehearse else ["compiled", "eager"]:
-            phase.row(f"{mode} {model}", lambda model=model, mode=mode: peer(phase, model, mode))
-
-
-if __name__ == "__main__":
-    gpu_phase.main("peers", work)
+    if phase.options.rehearse:
+        chosen = [("eager", cases.REHEARSED_MODEL)]
+    for mode, model in chosen:
+        phase.row(f"{mode} {model}", lambda model=model, mode=mode: peer(phase, model, mode))

@@ -1,13 +1,14 @@
-"""What the phases of gpu_check.sh share: rows on disk, time limits, programs that are run."""
-import argparse
+"""What the calls of gpu_check.sh share: rows on disk, time limits, programs that are run."""
 import json
 import os
 import subprocess
-import sys
+import tarfile
+import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+MAX_LOG_BYTES = 1 << 20
 
 
 class Failure(Exception):
@@ -15,28 +16,32 @@ class Failure(Exception):
 
 
 class OutOfTime(Exception):
-    """The phase's time is over; the rows that are missing come with the next call."""
+    """The call's time is over; the rows that are missing are made by another one."""
 
 
-class Phase:
-    """Rows of one phase: a line of JSON each, written as soon as it is known, so that a cut-off leaves what was done.
+class Stop(Exception):
+    """Why nothing that follows would be worth its time."""
 
-    A row has an id. A phase that is called again goes on where it stopped: rows that are there are not made again,
-    those that failed are. The last line of a phase that has nothing left to do is {"phase_done": true}.
+
+class Call:
+    """Rows of one call of gpu_check.sh: lines of JSON in OUT/rows.jsonl, each written as soon as it is known.
+
+    A row has a phase and an id. Rows without a failure that `seen` files have are not made again.
     """
 
-    def __init__(self, name, options):
-        self.name, self.options = name, options
-        self.path = Path(options.out) / f"{name}.jsonl"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        if options.again:
-            self.path.unlink(missing_ok=True)
-        self.rows = read_rows(self.path)
-        if self.path.exists() and not self.path.read_bytes().endswith(b"\n"):  # a torn last line stays alone
-            with open(self.path, "a", encoding="utf-8") as file:
-                file.write("\n")
+    def __init__(self, options):
+        self.options = options
+        self.out = Path(options.out)
+        self.path = self.out / "rows.jsonl"
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.path.unlink(missing_ok=True)
+        self.rows = {}
+        for path in options.seen:
+            self.rows.update(read_rows(path))
+        self.library_path = []  # of our own programs
         self.end = time.monotonic() + options.seconds
         self.failed = 0
+        self.logs = tempfile.TemporaryDirectory(prefix="trireme-gpu-check-")
 
     @property
     def left(self):
@@ -48,15 +53,46 @@ class Phase:
             file.flush()
             os.fsync(file.fileno())
 
+    def pack_logs(self):
+        """OUT/logs.tar.gz, of each log its end."""
+        folder = Path(self.logs.name)
+        for path in folder.iterdir():
+            if path.stat().st_size > MAX_LOG_BYTES:
+                path.write_bytes(path.read_bytes()[-MAX_LOG_BYTES:])
+        with tarfile.open(self.out / "logs.tar.gz", "w:gz") as packed:
+            packed.add(folder, arcname="logs")
+
+    def environment(self, program):
+        """Our own programs find libraries where others do not look: Debian's would break Python and the tools."""
+        if not Path(program).is_relative_to(self.options.build) or not self.library_path:
+            return {}
+        inherited = os.environ.get("LD_LIBRARY_PATH", "")
+        return {"LD_LIBRARY_PATH": ":".join([*self.library_path, *([inherited] if inherited else [])])}
+
+
+class Phase:
+    """The rows of one phase of a call."""
+
+    def __init__(self, call, name):
+        self.call, self.name, self.options = call, name, call.options
+
+    @property
+    def left(self):
+        return self.call.left
+
+    @property
+    def rows(self):
+        return {identity: row for (phase, identity), row in self.call.rows.items() if phase == self.name}
+
     def has(self, identity):
-        return identity in self.rows and "failure" not in self.rows[identity]
+        return "failure" not in self.call.rows.get((self.name, identity), {"failure": ""})
 
     def add(self, identity, row):
-        row = {"phase": self.name, "id": identity, **row}
-        self.rows[identity] = row
-        self.failed += "failure" in row or row.get("ok") is False
-        self.write(row)
-        shown = {k: v for k, v in row.items() if k not in ("phase", "id") and not isinstance(v, (dict, list))}
+        row = {"phase": self.name, "id": identity, "call": self.options.call, **row}
+        self.call.rows[self.name, identity] = row
+        self.call.failed += "failure" in row or row.get("ok") is False
+        self.call.write(row)
+        shown = {k: v for k, v in row.items() if k not in ("phase", "id", "call") and not isinstance(v, (dict, list))}
         print(f"{self.name}: {identity}: {json.dumps(shown)[:400]}", flush=True)
 
     def row(self, identity, make):
@@ -72,19 +108,27 @@ class Phase:
             made = {"failure": str(failure)[-2000:]}
         self.add(identity, {**made, "took_s": round(time.monotonic() - begin, 2)})
 
+    def log(self, name):
+        """Where a program writes what is kept of it."""
+        return Path(self.call.logs.name) / name
+
     def run(self, *command, timeout=300, ok=(0,), environment=None):
         """Standard output of a program. Failure where its exit code is not in `ok`, or it takes too long."""
         command = list(map(str, command))
         limit = min(timeout, max(1, self.left))
+        own = self.call.environment(command[0])
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False,
-                                 stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+                                 stdin=subprocess.DEVNULL, env={**os.environ, **own, **(environment or {})})
         except subprocess.TimeoutExpired as late:
             if limit < timeout:
                 raise OutOfTime from late
             raise Failure(f"{' '.join(command)}: took more than {timeout} s") from late
         except OSError as missing:
             raise Failure(f"{command[0]}: {missing.strerror}") from missing
+        if ran.stderr:
+            with open(self.log("stderr.log"), "a", encoding="utf-8") as log:
+                log.write(f"$ {' '.join(command)}\n{ran.stderr[-20000:]}\n")
         if ran.returncode not in ok:
             raise Failure(f"{' '.join(command)}: exit code {ran.returncode}: {ran.stderr.strip()[-1500:]}")
         return ran.stdout
@@ -97,44 +141,32 @@ class Phase:
                 return path
         raise Failure(f"{name} is not in {self.options.build}")
 
+    def under(self, tool, *arguments):
+        """The words that run one of our programs under a tool which follows children."""
+        program, *rest = arguments
+        words = [f"{name}={value}" for name, value in self.call.environment(program).items()]
+        return [*tool, "env", *words, program, *rest]
+
     def trireme(self, *arguments, **options):
         device = "cpu" if self.options.rehearse else "cuda"
         return self.run(self.program("trireme"), *arguments, "--device", device, **options)
 
 
 def read_rows(path):
-    """{id: row} of a phase's file; a later line replaces an earlier one. A torn last line is left out."""
+    """{(phase, id): row} of a file of rows; a later line replaces an earlier one, but a failure no result. A torn last
+    line is left out."""
     rows = {}
-    if not Path(path).exists():
-        return rows
     for line in Path(path).read_text(encoding="utf-8").splitlines():
         try:
             row = json.loads(line)
         except json.JSONDecodeError:
             continue
-        rows[row.get("id", "phase_done")] = row
+        add_row(rows, row)
     return rows
 
 
-def main(name, work):
-    """Runs work(phase) in a phase's script. Exit codes: 0 all done, 1 done with failures, 3 to be continued."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--build", required=True)
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--seconds", type=float, default=500)
-    parser.add_argument("--rehearse", action="store_true")
-    parser.add_argument("--again", action="store_true")
-    phase = Phase(name, parser.parse_args())
-    if "phase_done" in phase.rows and not any("failure" in row for row in phase.rows.values()):
-        print(f"{name}: done before; --again does it again")
-        sys.exit(1 if any(row.get("ok") is False for row in phase.rows.values()) else 0)
-    try:
-        work(phase)
-    except OutOfTime:
-        print(f"{name}: out of time; call it again to go on")
-        sys.exit(3)
-    except Failure as failure:  # before the first row
-        phase.add(name, {"failure": str(failure)})
-        sys.exit(1)
-    phase.write({"phase": name, "phase_done": True, "rehearsal": phase.options.rehearse})
-    sys.exit(1 if phase.failed else 0)
+def add_row(rows, row):
+    key = row.get("phase"), row.get("id")
+    if "failure" in row and "failure" not in rows.get(key, row):
+        return
+    rows[key] = row

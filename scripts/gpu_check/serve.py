@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Phase serve: `trireme serve` on random weights, first against the CPU, then under closed loops of `trireme bench serve`,
 and vLLM under the same ones where it is installed."""
 import json
@@ -8,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 import cases
-import phase as gpu_phase
 import servers
 from phase import Failure
 
@@ -76,8 +74,8 @@ def describe(phase, maker, running, model, before):
 
 def measure(phase, checkpoints, maker, model):
     """One server, asked by more and more clients. Rows that are there cost nothing; a server that does not come is the failure
-    of its own row, and those of its clients wait for the next call."""
-    everyone = cases.REHEARSED_SERVE_CLIENTS if phase.options.rehearse else cases.SERVE_CLIENTS
+    of its own row, and those of its clients are missing."""
+    everyone = models_of(phase)[model]
     own, loops = f"{maker} {model}", {clients: f"{maker} {model}, {clients} clients" for clients in everyone}
     if all(map(phase.has, [own, *loops.values()])):
         return
@@ -88,6 +86,8 @@ def measure(phase, checkpoints, maker, model):
             phase.row(own, lambda: describe(phase, maker, running, model, before))
             for clients, row in loops.items():
                 phase.row(row, lambda clients=clients: closed_loop(phase, running, model, clients))
+        if maker == "trireme" and not phase.options.rehearse:
+            phase.row(f"choices {model}", lambda: servers.choices(running.log))
     except Failure as failure:
         phase.add(own, {"failure": str(failure)[-2000:]})
 
@@ -166,21 +166,22 @@ def host_part(phase):
     return json.loads(text.splitlines()[0])
 
 
+def models_of(phase):
+    """{model: clients}."""
+    return cases.REHEARSED_SERVE if phase.options.rehearse else cases.SERVE
+
+
 def work(phase):
-    models = [cases.REHEARSED_MODEL] if phase.options.rehearse else cases.SERVE
+    models = list(models_of(phase))
     with servers.Checkpoints() as checkpoints:
-        measure(phase, checkpoints, "trireme", models[0])
+        checkpoints.write_beside(models)
+        for model in models:
+            measure(phase, checkpoints, "trireme", model)
         for dtype in ["fp32"] if phase.options.rehearse else cases.SERVE_TOLERANCES:
             phase.row(f"check {dtype}", lambda dtype=dtype: check(phase, checkpoints, dtype))
-        for model in models[1:]:
-            measure(phase, checkpoints, "trireme", model)
         phase.row("host", lambda: host_part(phase))
         if shutil.which("vllm") is None:
             phase.add("vllm", {"note": "vLLM is not installed"})
             return
         for model in models:
             measure(phase, checkpoints, "vllm", model)
-
-
-if __name__ == "__main__":
-    gpu_phase.main("serve", work)

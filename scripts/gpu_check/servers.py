@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import typing
 import urllib.error
 import urllib.request
@@ -26,29 +27,56 @@ SERIES = re.compile(r"^([\w:]+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 
 class Checkpoints:
-    """Random weights of the shapes of configs/models, each written when it is first asked for. Gone behind the block."""
+    """Random weights of the shapes of configs/models in a folder for temporary files, each written when it is first asked
+    for, or beside other work. With `keep` another call on this machine finds them; else they are gone behind the block."""
+
+    def __init__(self, keep=False):
+        self.keep = keep
+        self.folder = Path(tempfile.gettempdir()) / f"trireme-checkpoints-{os.getuid()}"
+        self.lock, self.writer, self.stop = threading.Lock(), None, False
 
     def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="trireme-serve-")
+        self.folder.mkdir(exist_ok=True)
+        for part in self.folder.glob("*.part"):  # of a call that was cut off
+            shutil.rmtree(part, ignore_errors=True)
         return self
 
     def __exit__(self, *_):
-        self.folder.cleanup()
+        self.stop = True
+        if self.keep:
+            return
+        if self.writer is not None:
+            self.writer.join(20)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def write_beside(self, names):
+        """On a thread that nobody waits for: of() does if it wants what is being written."""
+        def write():
+            for name in names:
+                with contextlib.suppress(Failure):
+                    if not self.stop:
+                        self.of(name)
+        self.writer = threading.Thread(target=write, daemon=True)
+        self.writer.start()
 
     def of(self, name):
-        path = Path(self.folder.name) / name
-        if not path.exists():
-            model = shape(name)
-            needed = 2 * parameters(model)
-            free = shutil.disk_usage(self.folder.name).free
-            if free < 1.05 * needed:
-                raise Failure(f"{self.folder.name} has {free >> 20} MiB free, and the weights of {name} take {needed >> 20} MiB")
-            try:
-                write_checkpoint(path, model)
-            except OSError as error:
-                shutil.rmtree(path, ignore_errors=True)
-                raise Failure(f"{path}: {error.strerror}") from error
+        path = self.folder / name
+        with self.lock:
+            if not path.exists():
+                self.write(path, shape(name))
         return path
+
+    def write(self, path, model):
+        needed, free = 2 * parameters(model), shutil.disk_usage(self.folder).free
+        if free < 1.05 * needed:
+            raise Failure(f"{self.folder} has {free >> 20} MiB free, and the weights of {path.name} take {needed >> 20} MiB")
+        part = path.with_suffix(".part")
+        try:
+            write_checkpoint(part, model)
+            part.rename(path)
+        except OSError as error:
+            shutil.rmtree(part, ignore_errors=True)
+            raise Failure(f"{path}: {error.strerror}") from error
 
 
 def shape(name):
@@ -77,10 +105,10 @@ def command(phase, maker, path, port, dtype, device, options):
 
 
 def time_to_start(phase, maker):
-    """Of a phase that has just begun nobody waits for the next one."""
-    if phase.left < START_SECONDS[maker] + 30 and phase.left < 0.9 * phase.options.seconds:
+    """Of a call that has just begun nobody waits for the next one."""
+    if phase.left < START_SECONDS[maker] / 4 + 30 and phase.left < 0.9 * phase.options.seconds:
         raise OutOfTime
-    return min(START_SECONDS[maker], phase.left)
+    return min(START_SECONDS[maker], max(1, phase.left - 10))
 
 
 class Running(typing.NamedTuple):
@@ -97,11 +125,12 @@ def server(phase, maker, path, options, dtype="bf16", device=None):
     """Running. Failure with the server's last words where it does not come."""
     device = device or ("cpu" if phase.options.rehearse else "cuda")
     port, limit = free_port(), time_to_start(phase, maker)
-    log_path = Path(phase.options.out) / f"serve-{maker}-{Path(path).name}-{dtype}-{device}.log"
+    log_path = phase.log(f"serve-{maker}-{Path(path).name}-{dtype}-{device}.log")
     words = command(phase, maker, path, port, dtype, device, options)
     with open(log_path, "w", encoding="utf-8") as log:
         try:
-            with served(words, port, log, limit, {**os.environ, **NO_NETWORK}) as seconds:
+            own = phase.call.environment(words[0])
+            with served(words, port, log, limit, {**os.environ, **own, **NO_NETWORK}) as seconds:
                 yield Running(f"http://127.0.0.1:{port}", seconds, log_path)
         except NotServing as why:
             raise Failure(f"{why}:\n{last_words(log_path)}") from why
@@ -109,6 +138,12 @@ def server(phase, maker, path, options, dtype="bf16", device=None):
 
 def last_words(path):
     return Path(path).read_text(encoding="utf-8", errors="replace").strip()[-1000:] or "nothing was said"
+
+
+def choices(log):
+    """What the log of a server that has ended says of the implementations that ran."""
+    found = re.findall(r"attention by (.+); products by (\w+)", Path(log).read_text(encoding="utf-8", errors="replace"))
+    return {"attention": found[-1][0], "gemm_choice": found[-1][1]} if found else {}
 
 
 def ask(url, seconds, **body):

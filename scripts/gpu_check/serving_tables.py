@@ -3,14 +3,18 @@ import cases
 from cells import NOT_RUN, number, percent, table
 
 
+def clients_of(page):
+    """{model: clients}."""
+    return cases.REHEARSED_SERVE if page.rehearsal else cases.SERVE
+
+
 def models_of(page):
-    return [cases.REHEARSED_MODEL] if page.rehearsal else cases.SERVE
+    return list(clients_of(page))
 
 
 def loads(page):
     """(model, clients)."""
-    clients = cases.REHEARSED_SERVE_CLIENTS if page.rehearsal else cases.SERVE_CLIENTS
-    return [(model, count) for model in models_of(page) for count in clients]
+    return [(model, count) for model, clients in clients_of(page).items() for count in clients]
 
 
 def why_missing(page, maker, model, clients):

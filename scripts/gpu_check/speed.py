@@ -1,64 +1,79 @@
-#!/usr/bin/env python3
-"""Phase speed: ceilings, matrix products, ops, whole training steps, decoding; every row against what this GPU was
-measured to do in the same run."""
+"""Phase speed: ceilings, matrix products, ops, training steps, decoding; every row against what this GPU was measured to
+do in the same row's program, with the attention path and the choice of products that ran."""
 import json
 
 import cases
-import phase as gpu_phase
+
+# Of a report, what every row keeps.
+CHOICES = ("attention", "gemm_choice", "notes")
+
+
+def choices(report):
+    return {name: report[name] for name in CHOICES if name in report}
 
 
 def gemm(phase, model):
     small = phase.options.rehearse
-    shape = ["--tokens", 16, "--samples", 1] if small else ["--tokens", 16384]
-    report = json.loads(phase.trireme("bench", "gemm", "--model", model, "--dtype", "bfloat16", "--json", *shape))
+    shape = ["--tokens", 16, "--samples", 1] if small else ["--tokens", 16384, "--samples", 3]
+    report = json.loads(phase.trireme("bench", "gemm", "--model", model, "--dtype", "bfloat16", "--json", *shape, timeout=120))
     return {"model": model, "square": report.get("square"), "copy_gbytes": report.get("copy_gbytes"),
-            "mean_share": report["geometric_mean_share"]["bfloat16"], "products": report["products"]}
+            "mean_share": report["geometric_mean_share"]["bfloat16"], "products": report["products"], **choices(report)}
 
 
-def ops(phase):
+def bench_ops(phase):
     small = phase.options.rehearse
     shape = ["--tokens", 16, "--sequence", 8, "--samples", 1] if small else ["--tokens", 65536, "--sequence", 1024]
-    report = json.loads(phase.trireme("bench", "ops", "--dtype", "bfloat16", "--json", *shape))
-    return {"copy_gbytes": report.get("copy_gbytes"), "gemm_tflops": report.get("gemm_tflops"), "ops": report["ops"]}
+    report = json.loads(phase.trireme("bench", "ops", "--dtype", "bfloat16", "--json", *shape, timeout=120))
+    return {"copy_gbytes": report.get("copy_gbytes"), "gemm_tflops": report.get("gemm_tflops"), "ops": report["ops"],
+            **choices(report)}
 
 
-def train(phase, model, fp8="none"):
+def train(phase, model, fp8="none", options=()):
     small = phase.options.rehearse
     case = cases.REHEARSED if small else cases.TRAIN[model]
     arguments = ["--model", model, "--dtype", "bfloat16", "--batch", case["batch"],
-                 "--sequence-length", case["sequence_length"], "--steps", 1 if small else 3,
-                 "--micro-batches", cases.REHEARSED_MICRO_BATCHES if small else cases.MICRO_BATCHES,
+                 "--sequence-length", case["sequence_length"], "--steps", 1 if small else case.get("steps", 3),
+                 "--micro-batches", cases.REHEARSED_MICRO_BATCHES if small else case.get("micro_batches", cases.MICRO_BATCHES),
                  "--step-tokens", cases.REHEARSED_STEP_TOKENS if small else cases.STEP_TOKENS,
-                 "--fp8", fp8, "--state-dtype", case.get("state_dtype", "float32"), "--recompute", case.get("recompute", "none")]
-    if case.get("whole_step") or small:
+                 "--fp8", fp8, "--state-dtype", case.get("state_dtype", "float32"),
+                 "--recompute", case.get("recompute", "none"), *options]
+    if small:
         arguments.append("--whole-step")
-    return json.loads(phase.trireme("bench", "train", *arguments, "--json"))
+    return json.loads(phase.trireme("bench", "train", *arguments, "--json", timeout=120))
 
 
 def decode(phase, model, options=()):
     shape = ["--prompt", 4, "--tokens", 4] if phase.options.rehearse else ["--prompt", 512, "--tokens", 128]
     arguments = ["--model", model, "--dtype", "bfloat16", *shape, *options]
-    return json.loads(phase.trireme("bench", "decode", *arguments, "--json"))
+    return json.loads(phase.trireme("bench", "decode", *arguments, "--json", timeout=120))
 
 
-def work(phase):
-    small = [cases.REHEARSED_MODEL] if phase.options.rehearse else None
-    gemm_models = small or cases.GEMM
-    phase.row(f"gemm {gemm_models[0]}", lambda: gemm(phase, gemm_models[0]))
-    for model in small or cases.TRAIN_ORDER[:2]:
-        phase.row(f"train {model}", lambda model=model: train(phase, model))
-    phase.row("ops", lambda: ops(phase))
-    for model in small or cases.TRAIN_ORDER:
-        phase.row(f"train {model}", lambda model=model: train(phase, model))
-    for model in [cases.REHEARSED_FP8] if small else cases.FP8_ORDER:
-        phase.row(f"train fp8 {model}", lambda model=model: train(phase, model, cases.FP8_RECIPE))
-    for model in small or cases.DECODE:
-        phase.row(f"decode {model}", lambda model=model: decode(phase, model))
-    for model, what, options in cases.REHEARSED_DECODE if small else cases.DECODE_ALSO:
-        phase.row(f"decode {model}, {what}", lambda model=model, options=options: decode(phase, model, options))
-    for model in gemm_models[1:]:
+def ceilings(phase):
+    products(phase, [cases.GEMM[0]])
+
+
+def products(phase, names):
+    for model in [cases.REHEARSED_MODEL] if phase.options.rehearse else names:
         phase.row(f"gemm {model}", lambda model=model: gemm(phase, model))
 
 
-if __name__ == "__main__":
-    gpu_phase.main("speed", work)
+def ops(phase):
+    phase.row("ops", lambda: bench_ops(phase))
+
+
+def training(phase, chosen):
+    """chosen: (model, what is said of it, recipe of 8-bit floats, options)."""
+    if phase.options.rehearse:
+        chosen = cases.REHEARSED_TRAIN if chosen is cases.TRAIN_FIRST else \
+            cases.REHEARSED_FP8 if chosen is cases.FP8_FIRST else []
+    for model, what, fp8, options in chosen:
+        name = f"train {'fp8 ' if fp8 != 'none' else ''}{model}{what}"
+        phase.row(name, lambda model=model, fp8=fp8, options=options: train(phase, model, fp8, options))
+
+
+def decoding(phase, chosen):
+    """chosen: (model, what is said of it, options)."""
+    if phase.options.rehearse:
+        chosen = cases.REHEARSED_DECODE if chosen is cases.DECODE_FIRST else []
+    for model, what, options in chosen:
+        phase.row(f"decode {model}{what}", lambda model=model, options=options: decode(phase, model, options))

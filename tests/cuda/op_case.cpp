@@ -19,10 +19,14 @@ double uniform(const RandomKey& key, int64_t i) {
 
 RandomKey key_of(const std::string& name) { return {20260101, stream_id(name)}; }
 
+// Of large operands the first numbers come again and again, a prime number of them.
 std::vector<double> uniforms(const std::string& name, int64_t n, double low, double high) {
+  constexpr int64_t kDrawn = 1'048'573;
   std::vector<double> out(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i)
+  for (int64_t i = 0; i < std::min(n, kDrawn); ++i)
     out[static_cast<size_t>(i)] = low + (high - low) * uniform(key_of(name), i);
+  for (int64_t i = kDrawn; i < n; ++i)
+    out[static_cast<size_t>(i)] = out[static_cast<size_t>(i - kDrawn)];
   return out;
 }
 
@@ -353,6 +357,37 @@ CaseReport check_case(const OpCase& c, cuda::Context& gpu, const std::function<v
   if (c.wide_oracle && narrow_float(c.dtype))
     fail("against float32",
          compare_outcomes(direct, runner.run(nullptr, {.wide = true}), true, report));
+  return report;
+}
+
+LargeReport check_large_case(const OpCase& c, cuda::Context& gpu) {
+  const CaseRunner runner(c);
+  LargeReport report;
+  const auto fail = [&](const std::string& run, const std::string& what) {
+    if (report.failure.empty() && !what.empty()) report.failure = concat(run, ": ", what);
+  };
+  const auto library_calls = [&] {
+    return gpu.attention_calls[static_cast<size_t>(cuda::AttentionPath::kCudnn)];
+  };
+  const int64_t before = library_calls();
+  const Outcomes direct = runner.run(&gpu, {}, &report.launches);
+  const bool library = library_calls() > before;
+  fail("direct arena", direct.damage);
+  const std::string bits = compare_bits(runner.run_planned(gpu), direct);
+  report.bitwise = bits.empty();
+  if (c.deterministic) fail("second run", bits);
+  report.reference = "none";
+  if (library) {
+    report.reference = "own kernels";
+    const auto kept = std::exchange(gpu.attention, nullptr);
+    const Outcomes own = runner.run(&gpu, {});
+    gpu.attention = kept;
+    fail("against own kernels", compare_outcomes(direct, own, false, report));
+  } else if (c.wide_oracle && narrow_float(c.dtype)) {
+    report.reference = "float32";
+    fail("against float32",
+         compare_outcomes(direct, runner.run(&gpu, {.wide = true}), true, report));
+  }
   return report;
 }
 

@@ -123,6 +123,15 @@ struct CaseReport {
 CaseReport check_case(const OpCase& c, cuda::Context& gpu,
                       const std::function<void(int)>& before = {});
 
+// Of a large case, which no CPU repeats in time: two runs on the GPU have the same bits, and are
+// close to a third, which computes it otherwise, as `reference` says: attention by our own kernels
+// in cuDNN's place, products of 16-bit operands in float32, where wide_oracle allows it. "none"
+// where there is no other way.
+struct LargeReport : CaseReport {
+  std::string reference = {};
+};
+LargeReport check_large_case(const OpCase& c, cuda::Context& gpu);
+
 // Seconds one run of the body takes on the GPU, in a row of runs without a wait between them.
 double measure_case(const OpCase& c, cuda::Context& gpu);
 

@@ -1,8 +1,10 @@
 """gpu_check.sh from end to end on a machine without a GPU: a rehearsal, what a cut-off leaves, and the page."""
+import argparse
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -26,42 +28,84 @@ exec "$TRIREME" "$@"
 """
 
 
+MAX_FILES, MAX_BYTES = 8, 16 << 20  # that come back from a host with a GPU
+
+
 class GpuCheck(harness.CommandTest):
     def setUp(self):
         super().setUp()
         (self.folder / "tmp").mkdir()
-        elsewhere = [folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "vllm").exists()]
-        self.environment = {**os.environ, "OUT": str(self.folder / "out"), "TMPDIR": str(self.folder / "tmp"),
+        path = os.environ["PATH"].split(":")
+        elsewhere = [folder for folder in path if not (Path(folder) / "vllm").exists()]
+        self.environment = {**os.environ, "TMPDIR": str(self.folder / "tmp"),
                             "PATH": ":".join([str(self.folder / "bin"), *elsewhere])}
 
     def program(self, name, text):
         path = self.folder / name
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
         return path
 
-    def check(self, *arguments, expect=0):
-        ran = subprocess.run([SCRIPT, "--rehearse", "--build", BUILD, *arguments], cwd=self.folder, check=False,
-                             env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=550)
+    def check(self, *arguments, build=BUILD, rehearse=True, expect=0):
+        words = [SCRIPT, "--build", build, *arguments, *(["--rehearse"] if rehearse else [])]
+        ran = subprocess.run(words, cwd=self.folder, check=False, env=self.environment,
+                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=590)
         self.assertEqual(ran.returncode, expect, f"{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}")
         return ran.stdout
 
-    def lines(self, phase):
-        return [json.loads(line) for line in (self.folder / f"out/{phase}.jsonl").read_text().splitlines()]
+    def rows(self, out):
+        """{phase: {id: row}} of a call."""
+        import merge
+        return merge.merged([self.folder / out / "rows.jsonl"])["phases"]
+
+    def call(self, number, *arguments, **options):
+        """What call `number` says; its files are what may come back."""
+        out = self.folder / f"out{number}"
+        text = self.check("--call", str(number), "--out", out, *arguments, **options)
+        files = {path.name: path.stat().st_size for path in out.iterdir()}
+        self.assertEqual(sorted(files), ["gpu.json", "gpu.md", "logs.tar.gz", "rows.jsonl"])
+        self.assertLessEqual(len(files), MAX_FILES)
+        self.assertLessEqual(max(files.values()), MAX_BYTES)
+        return text
 
     def test_rehearsal(self):
         self.program("bin/vllm", VLLM)
-        self.check()
-        merged = json.loads((self.folder / "out/gpu.json").read_text())
+        for number in (1, 2, 3):
+            self.call(number)
+        # Rows that are known are not made again.
+        (self.folder / "out1").rename(self.folder / "first")
+        self.call(1, "--seen", self.folder / "first/rows.jsonl")
+        self.assertEqual(self.rows("out1"), {})
+        merged = self.merge("first", "out2", "out3")
         self.assertTrue(merged["rehearsal"])
-        self.assertEqual(sorted(merged["phases"]), ["facts", "models", "ops", "peers", "serve", "speed"])
-        for name, phase in merged["phases"].items():
-            self.assertTrue(phase["complete"], name)
-            for identity, row in phase["rows"].items():
+        self.assertEqual(merged["calls"], {"1": True, "2": True, "3": True})
+        self.assertEqual(sorted(merged["phases"]),
+                         ["facts", "models", "ops", "peers", "serve", "speed"])
+        for phase in merged["phases"].values():
+            for identity, row in phase.items():
                 self.assertNotIn("failure", row, identity)
                 self.assertNotEqual(row.get("ok"), False, identity)
-        rows = merged["phases"]["speed"]["rows"]
+        self.check_numbers(merged["phases"])
+        page = (self.folder / "page.md").read_text()
+        self.assertIn("A rehearsal on a CPU", page)
+        self.assertRegex(
+            page, r"\| quickstart \| 1 \| not run \| [0-9.,]+ \|.* \| [0-9]+ % \| [0-9]+ \|\n")
+        self.assertRegex(page, r"\| quickstart \| 2 \| [0-9.,]+ \| [0-9.,]+ \|.*"
+                               r"\| not run \| [0-9]+\.[0-9]{2} \|\n")
+        self.assertIn(merged["phases"]["facts"]["host"]["date"], page)
+        self.assertIn("llama, float64, 10 steps against PyTorch", page)
+
+    def merge(self, *folders):
+        scripts, into = SCRIPT.parent / "gpu_check", self.folder / "docs/gpu.json"
+        run = [sys.executable, "-B", scripts / "merge.py", *(self.folder / f for f in folders)]
+        subprocess.run([*run, "--into", into], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-B", scripts / "page.py", "--results", into,
+                        "--page", self.folder / "page.md"], check=True)
+        return json.loads(into.read_text())
+
+    def check_numbers(self, phases):
+        rows = phases["speed"]
         train = rows["train quickstart"]
         self.assertAlmostEqual(train["step_ms"], 4 * train["micro_ms"] + train["update_ms"])
         self.assertAlmostEqual(train["tokens_per_second"] * train["step_ms"] / 1e3, 64)
@@ -70,58 +114,43 @@ class GpuCheck(harness.CommandTest):
         self.assertEqual(rows["decode quickstart, cache int8"]["kv_cache"], "int8")
         self.assertEqual(rows["decode quickstart, weights q8_0"]["weights"], "q8_0")
         self.assertEqual(len(rows["gemm quickstart"]["products"]), 15)
-        self.assertEqual(merged["phases"]["models"]["rows"]["comparisons"]["lines"], 14)
-        rows = merged["phases"]["serve"]["rows"]
+        self.assertEqual(sorted(phases["ops"]), ["add", "fill_zero"])
+        self.assertEqual(phases["models"]["comparisons"]["lines"], 14)
+        rows = phases["serve"]
         for maker in ("trireme", "vllm"):
             self.assertEqual(rows[f"{maker} quickstart"]["kv_tokens"], 256 * 128)
             loop = rows[f"{maker} quickstart, 2 clients"]
             self.assertEqual((loop["requests"], loop["prompt"], loop["tokens"]), (4, 16, 8))
-            self.assertGreater(min(loop[name] for name in ("tokens_per_second", "p50_ttft_ms", "p99_itl_ms", "host_us")), 0)
+            times = ("tokens_per_second", "p50_ttft_ms", "p99_itl_ms", "host_us")
+            self.assertGreater(min(loop[name] for name in times), 0)
         self.assertEqual(rows["check fp32"]["same_tokens"], 16)
-        self.assertGreater(rows["check fp32"]["echo_difference"], 0)  # another device has computed it
-        page = (self.folder / "out/gpu.md").read_text()
-        self.assertIn("A rehearsal on a CPU", page)
-        self.assertRegex(page, r"\| quickstart \| 1 \| not run \| [0-9.,]+ \|.* \| [0-9]+ % \| [0-9]+ \|\n")
-        self.assertRegex(page, r"\| quickstart \| 2 \| [0-9.,]+ \| [0-9.,]+ \|.*\| not run \| [0-9]+\.[0-9]{2} \|\n")
-        self.assertIn(merged["phases"]["facts"]["rows"]["host"]["date"], page)
-        self.assertIn("llama, float64, 10 steps against PyTorch", page)
-
-    def test_goes_on_where_it_stopped(self):
-        self.check("--phase", "facts")
-        whole = self.lines("facts")
-        self.assertIn("done before", self.check("--phase", "facts"))
-        self.assertEqual(self.lines("facts"), whole)
-        # Cut off in the middle of a line, after a failure.
-        path = self.folder / "out/facts.jsonl"
-        failed = {"phase": "facts", "id": "mpi", "failure": "once"}
-        path.write_text(json.dumps(whole[0]) + "\n" + json.dumps(failed) + "\n" + '{"phase": "fac')
-        self.check("--phase", "facts")
-        rows = self.lines_that_parse(path)
-        self.assertEqual([row.get("id") for row in rows], ["host", "mpi", "program", "mpi", None])
-        self.assertEqual(rows[0], whole[0])
-        self.assertEqual(json.loads((self.folder / "out/gpu.json").read_text())["phases"]["facts"]["rows"]["mpi"],
-                         rows[3])
-        self.check("--phase", "facts", "--again")
-        self.assertEqual([row.get("id") for row in self.lines("facts")], ["host", "program", "mpi", None])
+        self.assertGreater(rows["check fp32"]["echo_difference"], 0)  # of another device
 
     def test_a_server_that_does_not_start_is_tried_again_with_the_next_call(self):
         late = self.program("late/trireme", LATE).parent
         (late / "tests").symlink_to(BUILD / "tests")
-        self.check("--phase", "serve", "--build", late, expect=1)
-        rows = {row["id"]: row for row in self.lines("serve") if "id" in row}
-        self.assertRegex(rows["trireme quickstart"]["failure"], "(?s)exit code 2: .*no room on this GPU")
+        self.call(3, build=late, expect=1)
+        rows = self.rows("out3")["serve"]
+        self.assertRegex(rows["trireme quickstart"]["failure"],
+                         "(?s)exit code 2: .*no room on this GPU")
         self.assertEqual(sorted(rows), ["check fp32", "host", "trireme quickstart", "vllm"])
-        page = (self.folder / "out/gpu.md").read_text()
-        self.assertRegex(page, r"\| quickstart \| 1 \| failed: [^|]*no room on this GPU \| not run: vLLM is not installed \|")
-        self.check("--phase", "serve", "--build", late)
-        added = [row.get("id") for row in self.lines("serve")][len(rows) + 1:]
-        self.assertEqual(added, ["trireme quickstart", *(f"trireme quickstart, {n} clients" for n in (1, 2)), "vllm", None])
+        page = (self.folder / "out3/gpu.md").read_text()
+        self.assertRegex(page, r"\| quickstart \| 1 \| failed: [^|]*no room on this GPU "
+                               r"\| not run: vLLM is not installed \|")
+        kept = self.folder / "kept.jsonl"
+        (self.folder / "out3/rows.jsonl").rename(kept)
+        self.call(3, "--seen", kept, build=late)
+        self.assertEqual(list(self.rows("out3")["serve"]),
+                         ["trireme quickstart", *(f"trireme quickstart, {n} clients" for n in (1, 2)),
+                          "vllm"])
         self.assertEqual(list((self.folder / "tmp").iterdir()), [])
 
     def start_serving(self, *arguments):
-        script = SCRIPT.parent / "gpu_check/serve.py"
-        return subprocess.Popen([sys.executable, "-B", script, "--rehearse", "--build", BUILD, "--out", self.folder / "out",
-                                 *arguments], cwd=self.folder, env=self.environment, stdout=subprocess.DEVNULL)
+        script = SCRIPT.parent / "gpu_check/check.py"
+        words = [sys.executable, "-B", script, "--rehearse", "--call", "3", "--build", BUILD,
+                 "--out", self.folder / "out", *arguments]
+        return subprocess.Popen(words, cwd=self.folder, env=self.environment,
+                                stdout=subprocess.DEVNULL)
 
     def servers(self):
         """Processes that serve a checkpoint of this test."""
@@ -131,15 +160,16 @@ class GpuCheck(harness.CommandTest):
                 words = path.read_bytes().split(b"\0")
             except OSError:  # it has ended
                 continue
-            if b"serve" in words and any(word.startswith(bytes(self.folder / "tmp")) for word in words):
+            own = bytes(self.folder / "tmp")
+            if b"serve" in words and any(word.startswith(own) for word in words):
                 found.append(int(path.parent.name))
         return found
 
-    def test_no_server_outlives_the_phase(self):
+    def test_no_server_outlives_the_call(self):
         # Out of time a moment after the first server has come.
         self.assertEqual(self.start_serving("--seconds", "5.5").wait(300), 3)
         self.assertEqual((self.servers(), list((self.folder / "tmp").iterdir())), ([], []))
-        killed = self.start_serving("--again")
+        killed = self.start_serving()
         self.wait_for(self.servers)
         killed.kill()
         killed.wait()
@@ -151,27 +181,83 @@ class GpuCheck(harness.CommandTest):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
 
-    @staticmethod
-    def lines_that_parse(path):
-        rows = []
-        for line in path.read_text().splitlines():
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                pass
-        return rows
-
     def test_a_missing_program_is_a_failed_row(self):
         (self.folder / "empty").mkdir()
-        out = self.check("--phase", "ops", "--build", self.folder / "empty", expect=1)
-        self.assertIn("is not in", out)
+        self.assertIn("is not in", self.call(1, build=self.folder / "empty", expect=1))
+
+    def test_stops_loudly_without_cudnn(self):
+        build = self.folder / "fake"
+        self.program("fake/gpu_ops", "#!/bin/sh\necho '{\"cudnn\": \"libcudnn.so.9: not found\"}'\n")
+        out = self.call(1, build=build, rehearse=False, expect=1)
+        self.assertIn("!! NO cuDNN: libcudnn.so.9: not found", out)
+        facts = self.rows("out1")["facts"]
+        self.assertEqual(list(facts), ["host", "opened"])
+        self.assertEqual(sorted(facts["opened"]["libraries"]), ["cublasLt", "cudnn", "nccl"])
 
     def test_refused(self):
-        for arguments, says in ((["--phase", "everything"], "everything"), (["--frobnicate"], "--frobnicate"),
-                                (["--build"], "needs a value")):
-            ran = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, cwd=self.folder)
+        for arguments, says in ((["--call", "4"], "got \"4\""), (["--frobnicate"], "--frobnicate"),
+                                (["--build"], "needs a value"), (["--call", "1"], "--out"),
+                                (["--merge"], "folders"), (["everything"], "everything")):
+            ran = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False,
+                                 cwd=self.folder)
             self.assertEqual(ran.returncode, 2)
             self.assertIn(says, ran.stderr)
+
+    def test_bundle(self):
+        bundle = self.folder / "bundle.tar.xz"
+        script = harness.SOURCE / "scripts/gpu_bundle.sh"
+        subprocess.run([script, "--build", BUILD, bundle], check=True, stdout=subprocess.DEVNULL)
+        self.assertLess(bundle.stat().st_size, 40 << 20)
+        with tarfile.open(bundle) as packed:
+            packed.extractall(self.folder / "host")
+        host = self.folder / "host"
+        for name in ("trireme", "tests/cuda/gpu_ops", "tests/cuda/gpu_models"):
+            text = subprocess.run(["ldd", host / name], capture_output=True, text=True, check=True,
+                                  env={**os.environ, "LD_LIBRARY_PATH": str(host / "lib")}).stdout
+            own = [line.split()[0] for line in text.splitlines() if str(host / "lib") in line]
+            self.assertIn("libgomp.so.1", own)
+            self.assertNotIn("not found", text)
+        self.assertIn(b"build", subprocess.run(
+            [host / "trireme", "--version"], capture_output=True, check=True,
+            env={**os.environ, "LD_LIBRARY_PATH": str(host / "lib")}).stdout)
+
+
+# Six ops: the second kills the process, the fourth says nothing more, the fifth is wrong.
+CRASHING = """#!{python}
+import json, os, sys, time
+after = sys.argv[sys.argv.index("--after") + 1] if "--after" in sys.argv else ""
+for op in "abcdef":
+    if op <= after:
+        continue
+    print(json.dumps({{"begin": op}}), flush=True)
+    if op == "b":
+        os.abort()
+    if op == "d":
+        time.sleep(600)
+    print(json.dumps({{"op": op, "ok": op != "e", "bitwise": True, "max_error": 1, "tolerance": 2}}),
+          flush=True)
+"""
+
+
+class Ops(harness.CommandTest):
+    """One process for all ops, until one of them ends it."""
+
+    def test_goes_on_after_an_op_that_crashes_or_hangs(self):
+        import ops
+        from phase import Call, Phase
+        program = self.folder / "gpu_ops"
+        program.write_text(CRASHING.format(python=sys.executable))
+        program.chmod(0o755)
+        call = Call(argparse.Namespace(out=self.folder / "out", seen=[], seconds=300, call=1,
+                                       build=self.folder, rehearse=False))
+        ops.Runner(Phase(call, "ops"), program, [], "", 2).run()
+        rows = Phase(call, "ops").rows
+        self.assertEqual(list(rows), list("abcdef"))
+        self.assertEqual([row.get("ok") for row in rows.values()],
+                         [True, None, True, None, False, True])
+        self.assertIn("exit code -6", rows["b"]["failure"])
+        self.assertIn("nothing came for 2 s", rows["d"]["failure"])
+        self.assertEqual(rows["a"]["largest_share_of_tolerance"], 0.5)
 
 
 class ServedAnswers(harness.CommandTest):
@@ -216,14 +302,14 @@ class PageTest(harness.CommandTest):
     def test_numbers_stand_beside_predictions(self):
         row = {"tokens_per_second": 151234.4, "mfu": 0.471, "share_of_gemm_ceiling": 0.59, "micro_ms": 101.26,
                "update_ms": 9.9, "step_ms": 3250.2, "whole_step_ms": 3261.0, "device_bytes": 42 << 30,
-               "deterministic": True}
+               "deterministic": True, "attention": "cudnn 48", "gemm_choice": "heuristic"}
         peers = {mode + " qwen2.5-0.5b": {"tokens_per_second": rate} for mode, rate in
                  (("eager", 60000), ("compiled", 108024.6))}
-        text = self.page({"phases": {"speed": {"rows": {"train qwen2.5-0.5b": row}}, "peers": {"rows": peers}}})
-        self.assertIn("| 149,000 | 160,000 | 135,000 | 151,234 | 47 % | 59 % | 101.3 | 9.9 | 3,250 (whole: 3,261) "
-                      "| 42.0 | yes |", text)
-        self.assertIn("| qwen2.5-0.5b | 151,234 | 60,000 | 108,025 | 1.25 | 1.40 |", text)
-        self.assertIn("| qwen2.5-1.5b, B 16, S 1024 | 58,900 | 64,000 | 57,000 | not run |", text)
+        text = self.page({"phases": {"speed": {"train qwen2.5-0.5b": row}, "peers": peers}})
+        self.assertIn("| 149,000 | 160,000 | 145,000 | 151,234 | 47 % | 59 % | 101.3 | 9.9 | 3,250 (whole: 3,261) "
+                      "| 42.0 | yes | cudnn 48; heuristic |", text)
+        self.assertIn("| qwen2.5-0.5b | 151,234 | 60,000 | 108,025 | 1.15 | 1.40 |", text)
+        self.assertIn("| qwen2.5-1.5b, B 16, S 1024 | 58,900 | 64,000 | 60,000 | not run |", text)
 
     def test_servers_stand_beside_each_other(self):
         def loop(rate, between):
@@ -233,14 +319,14 @@ class PageTest(harness.CommandTest):
         serve = {"trireme llama-1b": {"kv_tokens": 4123456, "kv_gib": 125.8, "ready_s": 3.14, "free_before_gib": 139.9,
                                       "in_use_gib": 126.4, "in_use_share": 0.9},
                  "trireme llama-1b, 1 clients": loop(900, 1.16), "vllm llama-1b, 1 clients": loop(1200, 0.8),
-                 "trireme llama-1b, 8 clients": loop(5000.4, 1.4),
+                 "trireme llama-1b, 32 clients": loop(5000.4, 1.4),
                  "vllm llama-8b": {"failure": "vllm does not serve\nout of memory"},
                  "check bf16": {"echo_difference": 0.2, "whole_difference": 0.01, "same_tokens": 90, "tokens": 96,
                                 "texts_parted": 1, "texts_together_parted": 0, "ok": False}}
         speed = {"decode llama-1b": {"floor_ms": 0.58}}
-        text = self.page({"phases": {"serve": {"rows": serve}, "speed": {"rows": speed}}})
+        text = self.page({"phases": {"serve": serve, "speed": speed}})
         self.assertIn("| llama-1b | 1 | 975 | 900 | 3.2 | 4.5 | 1.01 | 1.16 | 2.50 | 57 % | 50 % | not run |", text)
-        self.assertIn("| llama-1b | 8 | 5,780 | 5,000 | 3.2 | 4.5 | 1.26 | 1.40 | 2.50 |  |  | not run |", text)
+        self.assertIn("| llama-1b | 32 | 17,000 | 5,000 | 3.2 | 4.5 | 1.25 | 1.40 | 2.50 |  |  | not run |", text)
         self.assertIn("| llama-1b | trireme | 139.9 | 126.4 | 90 % | 125.8 | 4,040,000 | 4,123,456 | 3.1 |", text)
         self.assertIn("| llama-1b | 1 | 900 | 1,200 | 3.2 | 3.2 | 1.16 | 0.80 | 2.50 | 2.50 | 1.20 | 0.75 |", text)
         self.assertIn("| llama-8b | 1 | not run | failed: out of memory | not run |", text)
@@ -250,7 +336,7 @@ class PageTest(harness.CommandTest):
         ops = {"add": {"id": "add", "cases": 7, "ok": False, "wrong": 1, "not_bitwise": 2},
                "norm": {"id": "norm", "failure": "exit code -6"}}
         facts = {"nccl": {"id": "nccl", "failure": "libnccl: not found"}}
-        text = self.page({"phases": {"ops": {"rows": ops}, "facts": {"rows": facts}}})
+        text = self.page({"phases": {"ops": ops, "facts": facts}})
         self.assertIn("7 cases of 1 ops; wrong: add, norm; other bits the second time: 2", text)
         self.assertIn("failed: libnccl: not found", text)
 
