@@ -46,6 +46,8 @@ TEST(LossChunks, AFewHundredTokensAreOneOnAGpu) {
   const std::vector<int32_t> targets(kTokens, 11);
   const Buffer x("x", kTokens * config.hidden_size * 4, Memory::kDevice);
   const Buffer there("targets", kTokens * 4, Memory::kDevice), sum("sum", 8, Memory::kDevice);
+  const Buffer scale("scale", 8, Memory::kDevice);
+  cuda::fill_bytes(*gpu, gpu->main, scale.data(), 0, 8);
   cuda::fill_bytes(*gpu, gpu->main, x.data(), 0x3c, x.bytes());
   cuda::fill_bytes(*gpu, gpu->main, sum.data(), 0, 8);
   cuda::upload(*gpu, there.data(), targets.data(), there.bytes());
@@ -57,6 +59,7 @@ TEST(LossChunks, AFewHundredTokensAreOneOnAGpu) {
   transfer(ctx, y, x.tensor(DType::kF32, {kTokens, config.hidden_size}));
   Loss to;
   to.sum = sum.tensor(DType::kF64, {1});
+  to.scale = scale.tensor(DType::kF64, {1});
   model.loss(pass, std::move(y), to);
   double loss = 0;
   cuda::download(*gpu, &loss, sum.data(), 8);
