@@ -15,7 +15,7 @@
 #include "parallel/comm/rank_acceptor.h"
 #include "parallel/comm/reserved_port.h"
 
-namespace trireme {
+namespace trireme::test_rank_rendezvous {
 namespace {
 
 constexpr double kLong = 120;  // seconds
@@ -277,4 +277,4 @@ TEST(RankRendezvous, AnAnnouncedMessageTakesNoMemoryBeforeItArrives) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_rank_rendezvous

@@ -8,7 +8,7 @@
 #include "parallel/comm/tcp_socket.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_shared_memory {
 namespace {
 
 constexpr int64_t kPage = 4096;
@@ -50,4 +50,4 @@ TEST(SharedMemory, IsNoBlockWhoseSizeCanChange) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_shared_memory

@@ -9,7 +9,7 @@
 #include "tests/support/scratch_directory.h"
 #include "training/data/data_identity.h"
 
-namespace trireme {
+namespace trireme::test_data_identity {
 namespace {
 
 using test::ScratchDirectory;
@@ -75,4 +75,4 @@ TEST(DataIdentity, AValidationSetOfAnotherNameIsAnotherSet) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_data_identity

@@ -15,7 +15,7 @@
 #include "training/deepspeed/keys.h"
 #include "training/run_config.h"
 
-namespace trireme {
+namespace trireme::test_deepspeed {
 namespace {
 
 std::string shipped(const std::string& name) {
@@ -360,4 +360,4 @@ TEST(TorchTitan, DegreesOfSharding) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_deepspeed

@@ -21,7 +21,7 @@
 #include "transformer/peft_keys.h"
 #include "transformer/stacked_adapters.h"
 
-namespace trireme::test {
+namespace trireme::test::test_peft_beyond {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -154,4 +154,4 @@ TEST(PeftKeysWithoutEffect, AreNotedUnlessTheySayNothing) {
 }
 
 }  // namespace
-}  // namespace trireme::test
+}  // namespace trireme::test::test_peft_beyond

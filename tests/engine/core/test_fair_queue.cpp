@@ -5,7 +5,7 @@
 
 #include "engine/core/fair_queue.h"
 
-namespace trireme {
+namespace trireme::test_fair_queue {
 namespace {
 
 std::vector<int> drained(FairQueue<int>& queue) {
@@ -72,4 +72,4 @@ TEST(FairQueue, SharesEvenlyAndLeavesHalfToWhoMayCome) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_fair_queue

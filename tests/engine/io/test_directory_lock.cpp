@@ -11,7 +11,7 @@
 #include "engine/io/directory_lock.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_directory_lock {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,4 +92,4 @@ TEST(DirectoryLock, SaysWhatCannotBeCreated) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_directory_lock

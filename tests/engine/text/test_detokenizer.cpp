@@ -8,7 +8,7 @@
 #include "engine/core/utf8.h"
 #include "tests/support/detokenized.h"
 
-namespace trireme {
+namespace trireme::test_detokenizer {
 namespace {
 
 using nlohmann::json;
@@ -163,4 +163,4 @@ TEST(Detokenizer, RefusesDecodersThatItCannotFollow) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_detokenizer

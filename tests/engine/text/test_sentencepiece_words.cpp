@@ -14,7 +14,7 @@
 #include "engine/text/sentencepiece_words.h"
 #include "tests/support/source_folder.h"
 
-namespace trireme {
+namespace trireme::test_sentencepiece_words {
 namespace {
 
 using Arguments = std::unordered_map<std::string, std::string>;
@@ -212,4 +212,4 @@ TEST(SentencePieceWords, MadeUpModelsGiveTheLibrarysIds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_sentencepiece_words

@@ -7,7 +7,7 @@
 #include "tests/serving/http/recorded_server.h"
 #include "tests/support/scratch_directory.h"
 
-namespace trireme {
+namespace trireme::test_head_checks {
 namespace {
 
 using namespace test;
@@ -109,4 +109,4 @@ TEST(RefusalLog, CountsWhatItDoesNotWrite) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_head_checks

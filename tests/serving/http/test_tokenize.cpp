@@ -3,7 +3,7 @@
 
 #include "tests/serving/http/recorded_server.h"
 
-namespace trireme {
+namespace trireme::test_tokenize {
 namespace {
 
 using namespace test;
@@ -96,4 +96,4 @@ TEST(TenantBudgets, KeepAPartForOthers) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::test_tokenize
