@@ -43,7 +43,7 @@ class Models(CommandTest):
         folder = self.model("model")
         words = {chr(33 + i): i for i in range(61)}
         tokenizer = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None,
-                     "post_processor": None, "decoder": None,
+                     "post_processor": None, "decoder": {"type": "Fuse"},
                      "model": {"type": "BPE", "vocab": words, "merges": []}}
         (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
         arguments = ("generate", "model", "--prompt", "!\"#", "--temperature", "0", "--max-new-tokens", "5")

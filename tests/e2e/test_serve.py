@@ -1,5 +1,6 @@
 """`trireme serve`: the real server on a tiny model, asked with the standard library's client."""
 import base64
+import contextlib
 import json
 import os
 import re
@@ -245,7 +246,8 @@ class Server(served_run.ServerTest):
                     for number in file.read_text().split()}
         lost = ranks()
         for rank in lost:
-            os.kill(rank, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it found that the other was lost, and has left
+                os.kill(rank, signal.SIGKILL)
         self.wait_for(lambda: len(ranks() - lost) == len(lost) and not ranks() & lost)
         self.wait_for(lambda: self.ask("GET", "/health/ready")[0], 200)
 

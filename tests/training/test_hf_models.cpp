@@ -206,7 +206,7 @@ TEST_P(HfModels, CachedDecodingIsTheWholeForward) {
           worst = std::max(worst, std::abs(got[i] - logits[(done - 1) * got.size() + i]));
       };
       StepStage stage(rank.state.model, rank.state.store, rank.ctx, &rank.groups, limits, 1, 1,
-                      compare);
+                      compare, 1, {});
       while (done < length) {
         const size_t count = done == 0 ? kPrompt : 1;
         const auto last = static_cast<int32_t>(count - 1);
