@@ -213,11 +213,11 @@ std::vector<std::string> CheckpointReader::verify() const {
 
 namespace {
 
-// Names of the step directories under `root`, newest first; none where it is absent.
+// Names of the step directories under `root`, newest first; none where it is absent or a file.
 std::vector<std::string> step_directories(const std::string& root) {
   std::vector<std::string> names;
-  if (!is_present(root)) return names;
   std::error_code error;
+  if (!is_present(root) || fs::is_regular_file(root, error)) return names;
   fs::directory_iterator entry(root, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     int64_t step = 0;

@@ -160,8 +160,8 @@ ArenaPlan ModelExecutor::planned_pass() {
   }
 }
 
-// Of as many tokens, sequences and rows of logits as may be, of new prompts and of texts that go
-// on.
+// Of as many tokens, sequences and rows of logits as may be: new prompts, and the ends of the
+// longest texts, whose attention needs most partial results.
 int64_t ModelExecutor::largest_step_bytes() {
   const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
   const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
@@ -169,8 +169,8 @@ int64_t ModelExecutor::largest_step_bytes() {
   micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
   int64_t largest = 0;
-  for (const int64_t past : {0, 1}) {
-    const int64_t each = std::min(limits_.tokens / sequences, limits_.length - past);
+  const int64_t each = std::min(limits_.tokens / sequences, limits_.length);
+  for (const int64_t past : {int64_t{0}, limits_.length - each}) {
     for (int m = 0; m < micro_batches_; ++m) {
       const int64_t count = sequences * (m + 1) / micro_batches_ - sequences * m / micro_batches_;
       const std::vector<StepBatch::Part> parts(

@@ -386,8 +386,6 @@ TEST(Peft, SaysWhatDoesNotFit) {
                       "layers.0.self_attn.k_proj.lora_A"),
             std::string::npos);
   EXPECT_NE(said("peft_type", "IA3").find("IA3"), std::string::npos);
-  EXPECT_NE(said("bias", "all").find("bias \"all\" is not available"), std::string::npos);
-  EXPECT_NE(said("modules_to_save", {"lm_head"}).find("modules_to_save"), std::string::npos);
 }
 
 }  // namespace

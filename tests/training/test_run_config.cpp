@@ -127,9 +127,8 @@ TEST(RunConfig, WhatChangesNothingOrTooMuchIsNoted) {
     return config.notes.size() == 1 ? config.notes[0] : concat(config.notes.size(), " notes");
   };
   EXPECT_TRUE(note({"parallel.sequence_parallel=true"}).ends_with("that is 1: no effect"));
-  EXPECT_TRUE(
-      note({"optimizer.params.lr=1e5"})
-          .starts_with("optimizer.params.lr: 100000 changes every weight by about as much"));
+  EXPECT_TRUE(note({"optimizer.params.lr=1e5"})
+                  .starts_with("optimizer.params.lr: 1e+05 changes every weight by about as much"));
   EXPECT_TRUE(note({"cpu.threads_per_rank=4096"})
                   .starts_with("cpu.threads_per_rank: 4096 threads share the "));
   EXPECT_EQ(note({"optimizer.type=SGD", "optimizer.params.lr=2"}), "0 notes");

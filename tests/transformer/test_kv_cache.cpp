@@ -34,7 +34,11 @@ class KvCacheTypes : public testing::TestWithParam<KvCodes> {
     Tokens tokens;
     tokens.count = count;
     tokens.cu_q = *cu;
-    tokens.cached = {*at, *table, *length, count, new_sequence};
+    tokens.cached = {.slots = *at,
+                     .block_table = *table,
+                     .context_lens = *length,
+                     .most_queries = count,
+                     .new_sequences = new_sequence};
     AttentionArgs args;
     args.scale = 0.3;
     TestTensor out(DType::kF32, {count, kHeads, kWidth});

@@ -425,7 +425,9 @@ TEST(Scheduler, RefusesWhatItCannotRun) {
   EXPECT_THROW(Scheduler(config_of(1, 8, 17), pool), Error);
   EXPECT_THROW(Scheduler(config_of(9, 8, 16), pool), Error);
   Server server(config_of(1, 8, 16), 4);
-  EXPECT_THROW(server.add(prompt_of(16, 1), 1), Error);
+  EXPECT_THROW(server.add(prompt_of(16, 1), 2), Error);
+  EXPECT_NO_THROW(server.add(prompt_of(16, 1), 1));  // to score it
+  EXPECT_THROW(server.add(prompt_of(17, 1), 1), Error);
   EXPECT_THROW(server.add({}, 1), Error);
   EXPECT_THROW(server.add({1}, 0), Error);
 }
