@@ -217,7 +217,7 @@ class GpuCheck(harness.CommandTest):
             own = [line.split()[0] for line in text.splitlines() if str(host / "lib") in line]
             self.assertIn("libgomp.so.1", own)
             self.assertNotIn("not found", text)
-        self.assertIn(b"build", subprocess.run(
+        self.assertIn(b"built with CUDA", subprocess.run(
             [host / "trireme", "--version"], capture_output=True, check=True,
             env={**os.environ, "LD_LIBRARY_PATH": str(host / "lib")}).stdout)
 

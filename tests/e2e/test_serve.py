@@ -228,7 +228,7 @@ class Server(served_run.ServerTest):
                 ("r is 1e+300", {"r": 1e300}), ("r is -1", {"r": -1}), ("--max-lora-rank", {"r": 65536}),
                 ("rank_pattern of q_proj is 1e+30", {"rank_pattern": {"q_proj": 1e30}}),
                 ("rank_pattern of q_proj is 70000", {"rank_pattern": {"q_proj": 70000}}))):
-            folder = self.folder / f"rank{number}{len(ranks)}"
+            folder = self.folder / f"rank{number}{''.join(map(str, ranks))}"
             shutil.copytree(source, folder)
             config = json.loads((folder / "adapter_config.json").read_text())
             (folder / "adapter_config.json").write_text(json.dumps({**config, **changes}))
