@@ -83,6 +83,9 @@ struct InheritedDescriptors {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  // What the starter ignores is not ignored by what it starts.
+  signal(SIGPIPE, SIG_DFL);
+  signal(SIGCHLD, SIG_DFL);
   execve(words[0], words.data(), variables.data());
   _exit(127);
 }

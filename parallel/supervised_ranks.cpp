@@ -111,6 +111,7 @@ class SignalQueue {
     sigset_t set;
     sigemptyset(&set);
     for (const int signal : kHandled) sigaddset(&set, signal);
+    std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, children leave no status
     sigprocmask(SIG_BLOCK, &set, &before_);
     descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (descriptor_ < 0) throw Error(concat("cannot make a signalfd: ", std::strerror(errno)));
@@ -180,11 +181,13 @@ class Supervisor {
   void stop(const char* why) {
     if (stopping_) return;
     stopping_ = true;
-    if (!err_.broken())
+    ::kill(mpirun_, SIGUSR2);
+    // A line for nobody must hold up neither the ranks nor the next signal.
+    pollfd room{2, POLLOUT, 0};
+    if (!err_.broken() && ::poll(&room, 1, 0) > 0 && (room.revents & POLLOUT) != 0)
       log_info(
           why,
           ": saving and stopping after this step; SIGINT or SIGTERM now ends the ranks at once");
-    ::kill(mpirun_, SIGUSR2);
   }
 
   int mpirun_;

@@ -289,6 +289,9 @@ void PretrainRun::save() {
         save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&origin_, &data_files_});
   });
   last_saved_ = position_.step;
+  agreed(group_, [&] {
+    if (group_.rank() == 0) write_saved_mark(config_, saved.directory);
+  });
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);

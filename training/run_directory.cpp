@@ -171,6 +171,11 @@ int64_t last_record(const RunConfig& config) {
 
 // --resume auto without a whole checkpoint: a run starts only where none can have been saved. A run that started
 // over would replace the checkpoints, one after the other.
+// Names the newest checkpoint of the run; it stays where checkpoint.save is not mounted.
+std::string saved_mark(const RunConfig& config) {
+  return (fs::path(config.output_dir) / "last_checkpoint").string();
+}
+
 void check_nothing_saved(const RunConfig& config, const std::vector<std::string>& damaged) {
   const std::string& save = config.checkpoint.save;
   if (!damaged.empty()) {
@@ -184,6 +189,9 @@ void check_nothing_saved(const RunConfig& config, const std::vector<std::string>
   if (is_present(latest_path(config)))
     fail_input("--resume auto: ", latest_path(config), " names a checkpoint, but ", save,
                " holds none; ", kStartAnew);
+  if (const std::string mark = saved_mark(config); is_present(mark))
+    fail_input("--resume auto: ", mark, " names a checkpoint, but ", save, " holds none; ",
+               kStartAnew);
   const fs::path resolved = fs::path(config.output_dir) / "resolved_config.json";
   if (!is_present(resolved.string())) return;
   // The record of a later step was written after the checkpoint.
@@ -204,6 +212,10 @@ RunLock::RunLock(const RunConfig& config) : output_("output_dir", config.output_
 }
 
 bool RunLock::holds() const { return output_.holds() && (save_ == nullptr || save_->holds()); }
+
+void write_saved_mark(const RunConfig& config, const std::string& directory) {
+  write_file_atomically(saved_mark(config), directory + "\n");
+}
 
 void check_own_records(const RunConfig& config) { check_records(config, false); }
 

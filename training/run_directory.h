@@ -63,6 +63,9 @@ class RunLock {
 
 // InputError where the directory holds the records of another run than that of `config`.
 void check_own_records(const RunConfig& config);
+// After a save: the name of the checkpoint, in output_dir/last_checkpoint. A later --resume auto that finds no
+// checkpoint in checkpoint.save knows by it that there was one.
+void write_saved_mark(const RunConfig& config, const std::string& directory);
 
 // Creates the directory and writes resolved_config.json.
 void write_run_directory(const RunConfig& config);

@@ -37,6 +37,7 @@ extern "C" void on_signal(int signal) {
 // Both from the watchdog's thread.
 void on_termination() {
   raise_to(StopRequest::kSaveAndStop);
+  console_drop_unread();
   log_info("SIGTERM: saving and stopping after this step");
 }
 

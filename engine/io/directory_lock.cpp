@@ -102,12 +102,17 @@ void DirectoryLock::open(const std::string& name) {
 
 DirectoryLock::~DirectoryLock() {
   // Removed while it is locked: nobody else can have locked this file.
-  if (holds()) ::unlink(path_.c_str());
+  if (is_file_at(descriptor_, path_)) ::unlink(path_.c_str());
   ::close(descriptor_);
   remove_created();
 }
 
-bool DirectoryLock::holds() const { return is_file_at(descriptor_, path_); }
+bool DirectoryLock::holds() const {
+  struct stat named {};
+  if (::lstat(path_.c_str(), &named) != 0 && errno != ENOENT && errno != ENOTDIR)
+    return true;  // a file system that does not answer now
+  return is_file_at(descriptor_, path_);
+}
 
 void DirectoryLock::remove_created() {
   if (created_.empty()) return;

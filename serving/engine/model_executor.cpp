@@ -160,8 +160,23 @@ ArenaPlan ModelExecutor::planned_pass() {
   }
 }
 
-// Of as many tokens, sequences and rows of logits as may be: new prompts, and the ends of the
-// longest texts, whose attention needs most partial results.
+namespace {
+
+// `tokens` over `parts` sequences of at most `length`: alike, or all but one each in the first.
+std::vector<int64_t> shares_of(int64_t tokens, int64_t parts, int64_t length, bool alike) {
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t even = tokens / parts + (i < tokens % parts ? 1 : 0);
+    const int64_t share = alike ? even : i == 0 ? tokens - parts + 1 : 1;
+    out.push_back(std::min(share, length));
+  }
+  return out;
+}
+
+}  // namespace
+
+// Of as many tokens, sequences and rows of logits as may be: new prompts, the ends of the longest
+// texts, whose attention needs most partial results, and one long part beside single tokens.
 int64_t ModelExecutor::largest_step_bytes() {
   const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
   const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
@@ -169,14 +184,21 @@ int64_t ModelExecutor::largest_step_bytes() {
   micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
   int64_t largest = 0;
-  const int64_t each = std::min(limits_.tokens / sequences, limits_.length);
-  for (const int64_t past : {int64_t{0}, limits_.length - each}) {
+  for (const auto& [alike, new_prompts] :
+       {std::pair{true, true}, std::pair{true, false}, std::pair{false, false}}) {
+    const std::vector<int64_t> shares = shares_of(limits_.tokens, sequences, limits_.length, alike);
     for (int m = 0; m < micro_batches_; ++m) {
-      const int64_t count = sequences * (m + 1) / micro_batches_ - sequences * m / micro_batches_;
-      const std::vector<StepBatch::Part> parts(
-          static_cast<size_t>(count),
-          {.ids = std::span(ids).first(static_cast<size_t>(each)), .past = past, .table = table});
-      std::vector<int32_t> rows(static_cast<size_t>(std::min(count * each, stage_.logit_rows())));
+      std::vector<StepBatch::Part> parts;
+      int64_t tokens = 0;
+      for (int64_t i = sequences * m / micro_batches_; i < sequences * (m + 1) / micro_batches_;
+           ++i) {
+        const int64_t share = shares[static_cast<size_t>(i)];
+        parts.push_back({.ids = std::span(ids).first(static_cast<size_t>(share)),
+                         .past = new_prompts ? 0 : limits_.length - share,
+                         .table = table});
+        tokens += share;
+      }
+      std::vector<int32_t> rows(static_cast<size_t>(std::min(tokens, stage_.logit_rows())));
       std::iota(rows.begin(), rows.end(), 0);
       stage_.batch(m).write(ctx_, parts, rows, 0);
     }

@@ -149,7 +149,8 @@ class InUse(OutputDirectory):
 class Removed(OutputDirectory):
     def test_made_again_with_a_word_and_a_checkpoint(self):
         process = self.begin_endless()
-        shutil.rmtree(self.folder / "run")
+        (self.folder / "run").rename(self.folder / "gone")  # at once: the run makes files anew
+        shutil.rmtree(self.folder / "gone")
         latest = self.folder / "run/checkpoints/latest"
         self.wait_for(latest.exists, process)
         step = int(latest.read_text()[5:])
