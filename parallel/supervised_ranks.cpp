@@ -110,7 +110,12 @@ class SignalQueue {
   SignalQueue() {
     sigset_t set;
     sigemptyset(&set);
-    for (const int signal : kHandled) sigaddset(&set, signal);
+    // A signal that is ignored (nohup, a script's background) stays ignored: blocked, it would be queued.
+    for (const int signal : kHandled) {
+      struct sigaction now {};
+      sigaction(signal, nullptr, &now);
+      if (now.sa_handler != SIG_IGN || signal == SIGCHLD) sigaddset(&set, signal);
+    }
     std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, children leave no status
     sigprocmask(SIG_BLOCK, &set, &before_);
     descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

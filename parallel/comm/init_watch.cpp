@@ -32,6 +32,7 @@ socklen_t presence_address(const std::string& job, int rank, sockaddr_un& addres
 int open_presence_socket() { return ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0); }
 
 bool has_come(const std::string& job, int rank) {
+  if (job.empty()) return false;
   const int probe = open_presence_socket();
   if (probe < 0) return false;
   sockaddr_un address{};

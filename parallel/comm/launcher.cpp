@@ -114,7 +114,8 @@ MachineRanks machine_ranks_from_environment() {
 std::string launcher_job() {
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID"})
     if (std::string job = variable(name); !job.empty()) return job;
-  return concat(variable("SLURM_JOB_ID"), ".", variable("SLURM_STEP_ID"));
+  const std::string job = variable("SLURM_JOB_ID");
+  return job.empty() ? "" : concat(job, ".", variable("SLURM_STEP_ID"));
 }
 
 int slurm_machines() {

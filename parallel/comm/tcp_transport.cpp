@@ -237,7 +237,8 @@ class TcpTransport final : public Transport {
       }
       if (box.into == nullptr && !choose_memory(peer)) return;
       while (box.read < box.header.bytes) {
-        const int64_t got = read_some(peer, box.into + box.read, room_in(box));
+        const int64_t room = room_in(box);  // may move `into`
+        const int64_t got = read_some(peer, box.into + box.read, room);
         if (got == 0) return;
         box.read += got;
       }

@@ -281,6 +281,7 @@ void Engine::take_back(SequenceId id) {
   const auto at = running_.find(id);
   if (at == running_.end()) return;
   scheduler_.cancel(*at->second.sequence);
+  scheduler_.forget_ended();
   ids_.erase(at->second.sequence.get());
   running_.erase(at);
 }
@@ -375,7 +376,8 @@ void Engine::step() {
     failures_ = 0;
   } catch (const std::exception& e) {
     const bool counts = !is_out_of_memory(e);
-    if (!executor_->survives_failures() || (counts && ++failures_ >= kMostFailures)) throw;
+    if (!executor_->survives_failures() || (counts && ++failures_ >= kMostFailures))
+      return end_all(e.what());
     return fail_step(plan, counts ? e.what() : concat(kNoMemory, ": ", e.what()));
   }
   report.tell_seconds = executor_->tell_seconds();
@@ -430,6 +432,7 @@ void Engine::end_sequences(const std::string& why) {
   const auto running = std::exchange(running_, {});
   ids_.clear();
   for (const auto& [id, one] : running) scheduler_.cancel(*one.sequence);
+  scheduler_.forget_ended();
   scheduler_.forget_steps();
   publish_counts();
   for (const auto& [id, one] : running)

@@ -175,37 +175,45 @@ std::vector<int64_t> shares_of(int64_t tokens, int64_t parts, int64_t length, bo
 
 }  // namespace
 
-// Of as many tokens, sequences and rows of logits as may be: new prompts, the ends of the longest
-// texts, whose attention needs most partial results, and one long part beside single tokens.
+// Of as many tokens and rows of logits as may be: new prompts, and the ends of the longest texts,
+// whose attention needs most partial results; of all sequences alike, of one beside single tokens,
+// and of one alone, which is not divided among stages.
 int64_t ModelExecutor::largest_step_bytes() {
   const int64_t sequences = std::min(limits_.sequences, limits_.tokens);
-  const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
-  const std::vector<int32_t> table(static_cast<size_t>(limits_.blocks_of_sequence()));
-  micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
   const Mode before = std::exchange(ctx_.mode, Mode::kInfer);
   int64_t largest = 0;
-  for (const auto& [alike, new_prompts] :
-       {std::pair{true, true}, std::pair{true, false}, std::pair{false, false}}) {
-    const std::vector<int64_t> shares = shares_of(limits_.tokens, sequences, limits_.length, alike);
-    for (int m = 0; m < micro_batches_; ++m) {
-      std::vector<StepBatch::Part> parts;
-      int64_t tokens = 0;
-      for (int64_t i = sequences * m / micro_batches_; i < sequences * (m + 1) / micro_batches_;
-           ++i) {
-        const int64_t share = shares[static_cast<size_t>(i)];
-        parts.push_back({.ids = std::span(ids).first(static_cast<size_t>(share)),
-                         .past = new_prompts ? 0 : limits_.length - share,
-                         .table = table});
-        tokens += share;
-      }
-      std::vector<int32_t> rows(static_cast<size_t>(std::min(tokens, stage_.logit_rows())));
-      std::iota(rows.begin(), rows.end(), 0);
-      stage_.batch(m).write(ctx_, parts, rows, 0);
-    }
-    largest = std::max(largest, planned_pass().capacity);
-  }
+  for (const bool new_prompts : {true, false})
+    for (const auto& [parts, alike] :
+         {std::pair{sequences, true}, std::pair{sequences, false}, std::pair{int64_t{1}, true}})
+      largest = std::max(
+          largest,
+          planned_bytes(shares_of(limits_.tokens, parts, limits_.length, alike), new_prompts));
   ctx_.mode = before;
   return largest;
+}
+
+// Of a step over so many tokens of each sequence.
+int64_t ModelExecutor::planned_bytes(const std::vector<int64_t>& shares, bool new_prompts) {
+  const std::vector<int32_t> ids(static_cast<size_t>(limits_.length));
+  const std::vector<int32_t> table(static_cast<size_t>(limits_.blocks_of_sequence()));
+  const int64_t sequences = std::ssize(shares);
+  micro_batches_ = static_cast<int>(std::min<int64_t>(stages_of(groups_), sequences));
+  for (int m = 0; m < micro_batches_; ++m) {
+    std::vector<StepBatch::Part> parts;
+    int64_t tokens = 0;
+    for (int64_t i = sequences * m / micro_batches_; i < sequences * (m + 1) / micro_batches_;
+         ++i) {
+      const int64_t share = shares[static_cast<size_t>(i)];
+      parts.push_back({.ids = std::span(ids).first(static_cast<size_t>(share)),
+                       .past = new_prompts ? 0 : limits_.length - share,
+                       .table = table});
+      tokens += share;
+    }
+    std::vector<int32_t> rows(static_cast<size_t>(std::min(tokens, stage_.logit_rows())));
+    std::iota(rows.begin(), rows.end(), 0);
+    stage_.batch(m).write(ctx_, parts, rows, 0);
+  }
+  return planned_pass().capacity;
 }
 
 void ModelExecutor::run_planned(const ArenaPlan& plan) {

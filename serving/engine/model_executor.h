@@ -54,6 +54,7 @@ class ModelExecutor final : public StepExecutor {
   void run();
   const ArenaPlan& plan_for(const PassShape& shape);
   ArenaPlan planned_pass();
+  int64_t planned_bytes(const std::vector<int64_t>& shares, bool new_prompts);
   void run_planned(const ArenaPlan& plan);
   void pass();
   void read_logits(int micro_batch, int64_t first, std::span<const float> logits);

@@ -78,6 +78,12 @@ void Scheduler::cancel(Sequence& sequence) {
   sequence.state = Sequence::State::kEnded;
 }
 
+void Scheduler::forget_ended() {
+  std::erase_if(held_, [](const Progress& progress) {
+    return progress.sequence->state == Sequence::State::kEnded;
+  });
+}
+
 StepPlan Scheduler::next() {
   StepPlan plan;
   plan.number = plans_ + 1;
@@ -174,8 +180,9 @@ void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
     if (waits_for_sibling(*sequence)) continue;
     if (!has_mask(*sequence)) {
       ++pending;
-      if (sequence->reader->state() != RuleReader::State::kPending)
-        held_.push_back({.sequence = sequence});
+      const RuleReader::State now = sequence->reader->state();
+      const bool over = now == RuleReader::State::kEnded || now == RuleReader::State::kRefused;
+      if (!sequence->unsettled && over) held_.push_back({.sequence = sequence});
       continue;
     }
     if (!may_start(*sequence)) return;
@@ -188,7 +195,7 @@ void Scheduler::plan_waiting(StepPlan& plan, int64_t& budget) {
 
 // Whether it may sample as far as its rule is concerned.
 bool Scheduler::has_mask(Sequence& s) {
-  if (!s.reader || s.reader->state() == RuleReader::State::kOpen) return true;
+  if (!s.reader || (!s.unsettled && s.reader->state() == RuleReader::State::kOpen)) return true;
   waits_for_masks_ = true;
   return false;
 }
@@ -196,9 +203,10 @@ bool Scheduler::has_mask(Sequence& s) {
 std::vector<Progress> Scheduler::settle() {
   std::vector<Progress> out;
   std::erase_if(held_, [&](Progress& progress) {
-    const Sequence& s = *progress.sequence;
+    Sequence& s = *progress.sequence;
     if (s.state == Sequence::State::kEnded) return true;  // cancelled since
     if (s.reader->state() == RuleReader::State::kPending) return false;
+    s.unsettled = false;
     conclude(progress);
     out.push_back(std::move(progress));
     return true;
@@ -369,9 +377,7 @@ std::vector<Progress> Scheduler::done(const StepPlan& plan, StepOutcome result) 
     if (part.embeds) progress.embedding = std::move(result.embeddings.at(embedded++));
     if (sequence->state == Sequence::State::kEnded) continue;  // cancelled since
     advance(progress, part, starts, std::span(result.chosen).subspan(first, chosen - first));
-    const bool waits = !progress.finish && sequence->reader && part.samples &&
-                       sequence->reader->state() == RuleReader::State::kPending;
-    if (waits)
+    if (!progress.finish && sequence->unsettled)
       held_.push_back(std::move(progress));
     else if (progress.says_something())
       out.push_back(std::move(progress));
@@ -437,7 +443,10 @@ void Scheduler::accept(Progress& progress, ChosenToken token) {
 void Scheduler::read(Progress& progress) {
   std::vector<int32_t> ids;
   for (const ChosenToken& token : progress.tokens) ids.push_back(token.id);
-  if (progress.sequence->reader->accept(ids) != RuleReader::State::kPending) conclude(progress);
+  Sequence& s = *progress.sequence;
+  // Asked once: the mask may come at any time, and all that follows goes by this answer.
+  s.unsettled = s.reader->accept(ids) == RuleReader::State::kPending;
+  if (!s.unsettled) conclude(progress);
 }
 
 // By what the rule says of the text so far.

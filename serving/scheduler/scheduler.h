@@ -74,6 +74,9 @@ class Scheduler {
   void add(std::shared_ptr<Sequence> sequence);
   // It ends now, wherever it is; its blocks may be taken by the next plan. Nothing if it has ended.
   void cancel(Sequence& sequence);
+  // After that, outside of settle(): gives up what cancelled sequences were still to be told, and
+  // with it their grammars.
+  void forget_ended();
 
   // The next step; empty where nothing can be computed before the results of steps under way, or
   // before masks.

@@ -85,7 +85,8 @@ class Sequence {
   int64_t published = 0;        // of them published
   PrefixId prefix = 0;          // of the published
   GuessAllowance guesses;
-  int64_t asked = 0;  // tokens whose followers' log-probabilities are told, or will be
+  bool unsettled = false;  // the tokens of its last step wait for its mask (Scheduler::settle)
+  int64_t asked = 0;       // tokens whose followers' log-probabilities are told, or will be
 };
 
 }  // namespace trireme

@@ -9,16 +9,23 @@ void GrammarMemory::set_evict(Evict evict) {
   evict_ = std::move(evict);
 }
 
-// Of the tenant's own first; what others only keep makes its share smaller, too.
-bool GrammarMemory::evict(const std::string& tenant) {
+// Of the tenant's own first. others: also what others only keep.
+bool GrammarMemory::evict(const std::string& tenant, bool others) {
   const std::lock_guard lock(evicts_);
-  return evict_ && (evict_(&tenant) || evict_(nullptr));
+  return evict_ && (evict_(&tenant) || (others && evict_(nullptr)));
+}
+
+// Of two tenants each has half whatever the other keeps.
+bool GrammarMemory::others_narrow_shares() {
+  const std::lock_guard lock(mutex_);
+  return of_tenant_.size() > 2;
 }
 
 GrammarMemory::Answer GrammarMemory::take(const std::string& tenant, int64_t bytes) {
   for (;;) {
     const Answer answer = try_take(tenant, bytes);
-    if (answer == Answer::kTaken || !evict(tenant)) return answer;
+    if (answer == Answer::kTaken) return answer;
+    if (!evict(tenant, answer == Answer::kAllIsFull || others_narrow_shares())) return answer;
   }
 }
 

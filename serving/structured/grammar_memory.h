@@ -32,7 +32,8 @@ class GrammarMemory {
  private:
   Answer try_take(const std::string& tenant, int64_t bytes);
 
-  bool evict(const std::string& tenant);
+  bool evict(const std::string& tenant, bool others);
+  bool others_narrow_shares();
 
   const int64_t bytes_;
   std::mutex evicts_;  // of evict_

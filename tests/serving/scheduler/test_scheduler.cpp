@@ -314,7 +314,7 @@ struct SlowRule final : TextRule {
       EXPECT_EQ(now, State::kOpen);
       read += std::ssize(ids);
       now = State::kPending;
-      return state();
+      return rule.late ? now : state();
     }
     size_t look_ahead(std::span<const int32_t>, std::vector<uint32_t>&) override { return 0; }
     bool is_whole() const override { return true; }
@@ -328,6 +328,7 @@ struct SlowRule final : TextRule {
     return std::make_unique<Reader>(*this);
   }
   int64_t masks = 0;  // that are there
+  bool late = false;  // each comes just after accept() has answered
   int64_t length = 4;
   bool refuses = false;
 };
@@ -417,6 +418,36 @@ TEST(Scheduler, AnEndBeforeMinTokensIsAnError) {
     EXPECT_EQ(sequence->generated(), 4);
     EXPECT_EQ(server.reasons[sequence.get()],
               fewest == 4 ? FinishReason::kWhole : FinishReason::kError);
+  }
+}
+
+// Before, the tokens of the last step were kept for ever, or came after those of the next.
+TEST(Scheduler, AMaskThatComesBetweenTwoQuestionsLosesNothing) {
+  const auto rule = std::make_shared<SlowRule>();
+  rule->masks = 100;
+  rule->late = true;
+  for (const int64_t length : {4, 9}) {
+    rule->length = length;
+    Server server(config_of(2, 8, 40), 40);
+    SequenceRequest request{.prompt = prompt_of(3, 2), .choice = server.choice, .max_tokens = 6};
+    request.rule = rule;
+    const auto sequence = std::make_shared<Sequence>(std::move(request));
+    server.scheduler.add(sequence);
+    std::vector<int32_t> written;
+    std::optional<FinishReason> reason;
+    const auto hear = [&](std::vector<Progress> all) {
+      for (Progress& p : all) {
+        for (const ChosenToken& token : p.tokens) written.push_back(token.id);
+        if (p.finish) reason = p.finish;
+      }
+    };
+    for (int step = 0; step < 100 && !server.scheduler.idle(); ++step) {
+      hear(server.scheduler.settle());
+      if (const StepPlan plan = server.scheduler.next(); !plan.empty())
+        hear(server.scheduler.done(plan, server.executor.execute(plan)));
+    }
+    EXPECT_EQ(reason, length == 4 ? FinishReason::kWhole : FinishReason::kLength);
+    EXPECT_EQ(std::vector<int32_t>(sequence->tokens.begin() + 3, sequence->tokens.end()), written);
   }
 }
 
