@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "engine/core/file_limit.h"
 #include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
@@ -17,6 +18,11 @@
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
+namespace {
+
+constexpr int64_t kOpenFiles = 1 << 16;  // two for each token file of a blend
+
+}  // namespace
 
 PretrainRun::PretrainRun(const RunConfig& config, World& world, const PretrainOptions& options,
                          SignalRequests& signals)
@@ -82,6 +88,7 @@ void PretrainRun::open_examples() {
 }
 
 void PretrainRun::open_data() {
+  raise_file_limit(kOpenFiles);
   if (config_.finetune.enabled) return open_examples();
   const BatchSourceOptions source{.sequence_length = config_.sequence_length,
                                   .vocab_size = config_.model.vocab_size,

@@ -359,5 +359,15 @@ TEST(TorchTitan, DegreesOfSharding) {
             "data_parallel_shard_degree: shards the weights, but zero_stage is 1");
 }
 
+// DeepSpeed's own default overrides the optimizer's rate there.
+TEST(DeepSpeedFiles, WarmupDecayWithoutAPeakHasDeepSpeedsRate) {
+  const RunConfig config = with(
+      R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.2}},
+          "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 7, "warmup_type": "linear"}}})",
+      kBatch);
+  EXPECT_EQ(config.optimizer.lr, 0.001);
+  EXPECT_TRUE(notes_say(config, "WarmupDecayLR without warmup_max_lr: its rate is 0.001"));
+}
+
 }  // namespace
 }  // namespace trireme::test_deepspeed

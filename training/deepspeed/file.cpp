@@ -125,6 +125,14 @@ class DeepSpeedMerge {
   // WarmupLR and WarmupDecayLR set the rate themselves, whatever the optimizer's section says.
   void settle_rate() {
     const std::string peak = "scheduler.params.warmup_max_lr", lr = "optimizer.params.lr";
+    if (says("scheduler.type") && !passed_over_.contains("scheduler.type") &&
+        theirs_.word("scheduler.type") == "WarmupDecayLR" && !theirs_.given(peak)) {
+      report_.note(concat(kAt, ".scheduler"),
+                   "WarmupDecayLR without warmup_max_lr: its rate is 0.001, as in DeepSpeed, "
+                   "whatever the optimizer's");
+      passed_over_.insert(lr);
+      return put(peak, lr, Json(0.001));
+    }
     if (!says(peak) || passed_over_.contains(peak)) return;
     passed_over_.insert(peak);
     if (says(lr) && !passed_over_.contains(lr) && !(theirs_.raw(lr) == theirs_.raw(peak)))
