@@ -94,10 +94,15 @@ class NothingWhole(OutputDirectory):
         self.assert_refused(*AUTO, prefix=become, says=["Permission denied", "shard-00000", "may be whole"])
 
     def test_checkpoints_that_are_elsewhere(self):
-        """The folder of checkpoints is empty, as a mount point is; the records say that there were some."""
+        """The folder of checkpoints is empty, as a mount point is; the run's mark says that there were some, and of a run
+        of before the records."""
         self.pretrain("--set", "checkpoint.save=disk")
         (self.folder / "disk").rename(self.folder / "unmounted")
         (self.folder / "disk").mkdir()
+        for interval in (10, 0):  # the last checkpoint alone is marked too
+            self.assert_refused(*AUTO, "--set", "checkpoint.save=disk", "--set", f"checkpoint.save_interval={interval}",
+                                says=["last_checkpoint names a checkpoint", "disk holds none"])
+        (self.folder / "run/last_checkpoint").unlink()
         self.assert_refused(*AUTO, "--set", "checkpoint.save=disk", says=["30 steps", "every 10", "disk"])
         shutil.rmtree(self.folder / "disk")
         self.assert_refused(*AUTO, "--set", "checkpoint.save=disk", says=["30 steps", "disk"])
