@@ -27,6 +27,7 @@ std::vector<LaunchTime> LaunchTimes::take() {
   }
   pairs_.clear();
   std::vector<LaunchTime> out;
+  out.reserve(by_name.size());
   for (auto& [name, time] : by_name) out.push_back(std::move(time));
   std::ranges::stable_sort(out, std::ranges::greater{}, &LaunchTime::seconds);
   return out;
