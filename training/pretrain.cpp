@@ -296,13 +296,19 @@ void PretrainRun::save() {
         save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&origin_, &data_files_});
   });
   last_saved_ = position_.step;
-  agreed(group_, [&] {
-    if (group_.rank() == 0) write_saved_mark(config_, saved.directory);
-  });
+  if (group_.rank() == 0) mark_saved(saved.directory);
   // scripts/trireme.sbatch looks for this line.
   log_info("saved ", saved.directory, " (", format_bytes(saved.bytes), ")");
   if (group_.rank() == 0 && !saved.warning.empty()) log_warning(saved.warning);
   write_adapter(saved.directory);
+}
+
+void PretrainRun::mark_saved(const std::string& checkpoint) const {
+  try {
+    write_saved_mark(config_, checkpoint);
+  } catch (const InputError& e) {  // the checkpoint is whole
+    log_warning(e.what(), "; the run goes on without this mark");
+  }
 }
 
 // The adapters of a checkpoint for PEFT, in the run's folder.

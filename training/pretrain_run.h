@@ -54,6 +54,7 @@ class PretrainRun {
   double loss_on(BatchSource& data, const std::string& name, StepMetrics& metrics);
   void validate(StepMetrics& metrics);
   void save();
+  void mark_saved(const std::string& checkpoint) const;
   void write_adapter(const std::string& checkpoint) const;
   StopRequest agreed_request();
   double peak_of_rank() const;

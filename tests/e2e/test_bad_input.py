@@ -178,6 +178,7 @@ class FullDisk(tiny_run.RunTest):
                        checkpoint={"save": "elsewhere", "save_interval": 50})
         _, stderr = self.pretrain()
         self.assertEqual(stderr.count("cannot write disk/run/metrics.jsonl"), 1, stderr)
+        self.assertIn("cannot write disk/run/last_checkpoint", stderr)
         steps = [record["step"] for record in self.records("disk/run")]  # every line is whole
         self.assertEqual(steps, sorted(set(steps)))
         self.assertTrue(0 < len(steps) < 120, len(steps))

@@ -24,7 +24,7 @@ class Pretrain(tiny_run.RunTest):
     def test_run_directory(self):
         self.pretrain()
         self.assertEqual(sorted(p.name for p in (self.folder / "run").iterdir()),
-                         ["checkpoints", "metrics.jsonl", "resolved_config.json", "train.log"])
+                         ["checkpoints", "last_checkpoint", "metrics.jsonl", "resolved_config.json", "train.log"])
         records = self.records()
         self.assertEqual([r["step"] for r in records], list(range(1, 31)))
         self.assertLess(records[-1]["loss"], 0.7 * records[0]["loss"])
