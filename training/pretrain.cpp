@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <limits>
@@ -342,13 +343,24 @@ void PretrainRun::restore_directory() {
 }
 
 StopRequest PretrainRun::agreed_request() {
+  constexpr int64_t kFailed = std::numeric_limits<int64_t>::max();  // above all requests
   auto mine = static_cast<int64_t>(signals_.take());
+  std::exception_ptr failure;
   if (lock_ != nullptr && !lock_->holds()) {
-    restore_directory();
-    mine = std::max(mine, static_cast<int64_t>(StopRequest::kSave));
+    try {
+      restore_directory();
+      mine = std::max(mine, static_cast<int64_t>(StopRequest::kSave));
+    } catch (...) {
+      failure = std::current_exception();
+      mine = kFailed;
+    }
   }
-  if (group_.size() == 1) return static_cast<StopRequest>(mine);
-  return static_cast<StopRequest>(group_.all_reduce_scalar(mine, ReduceOp::kMax));
+  if (group_.size() > 1) mine = group_.all_reduce_scalar(mine, ReduceOp::kMax);
+  if (mine == kFailed)
+    agreed(group_, [&] {
+      if (failure) std::rethrow_exception(failure);
+    });
+  return static_cast<StopRequest>(mine);
 }
 
 ExitCode PretrainRun::run() {
