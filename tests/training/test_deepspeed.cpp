@@ -208,7 +208,7 @@ TEST(DeepSpeed, TheRunMayUseOtherWords) {
       R"({"optimizer": {"params": {"betas": [0.5, 0.6]}},
           "scheduler": {"params": {"warmup_num_steps": 50}}})",
       {"adam_beta2=0.9", "warmup_ratio=0.1"});
-  EXPECT_EQ(config.optimizer.beta1, 0.9);
+  EXPECT_EQ(config.optimizer.beta1, 0.5);  // the file's, which the run does not name
   EXPECT_EQ(config.optimizer.beta2, 0.9);
   EXPECT_EQ(config.scheduler.warmup_steps, 10);
   EXPECT_EQ(config.notes.size(), 2U);

@@ -1,6 +1,7 @@
 #include "training/deepspeed/file.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -79,11 +80,22 @@ class DeepSpeedMerge {
     passed_over_.insert(theirs);
   }
 
+  // The file's pair gives way to what the run says of one; the other stays.
+  void settle_betas() {
+    const std::string pair = "optimizer.params.betas";
+    const std::array<std::string, 2> betas = {"adam_beta1", "adam_beta2"};
+    if (!run_says(pair) && says(pair) && run_says(betas[0]) != run_says(betas[1])) {
+      const size_t other = run_says(betas[0]) ? 1 : 0;
+      put(pair, betas[other], theirs_.raw(pair)[other]);
+    }
+    for (const std::string& beta : betas) give_way(beta, pair);
+  }
+
   // DeepSpeed's Adam is AdamW unless adam_w_mode is false.
   void settle_optimizer() {
     const std::string path = "optimizer.type", mode = "optimizer.params.adam_w_mode";
     passed_over_.insert(mode);
-    for (const char* beta : {"adam_beta1", "adam_beta2"}) give_way(beta, "optimizer.params.betas");
+    settle_betas();
     if (!says(path)) return;
     std::string type = theirs_.word(path);
     if (type == "Adam" && (!says(mode) || theirs_.flag(mode))) type = "AdamW";
