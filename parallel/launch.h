@@ -55,15 +55,16 @@ struct RankCommand {
   std::shared_ptr<const ReservedPort> port = {};
   bool listens = false;
 };
-// One entry for each process that this one has to start. Local ranks meet at a port of the loopback interface, and get a
-// secret of their own in their environment: no other process of the machine can join them.
+// One entry for each process that this one has to start. Local ranks meet at a port of the loopback
+// interface, and get a secret of their own in their environment: no other process of the machine
+// can join them.
 std::vector<RankCommand> rank_commands(RankLauncher launcher, int ranks,
                                        const std::vector<std::string>& command,
                                        const std::string& leader, const GroupPlace& place = {});
-// Starts it with an empty input, no descriptors but the outputs (and the socket of a rank that listens), in a process group of its own: signals of a terminal
-// do not reach it. It is killed when the thread that calls this ends, and so are the ranks that it starts
-// (end_with_parent()). Returns the process number; Error where the system gives no process. out, err: descriptors
-// of its outputs.
+// Starts it with an empty input, no descriptors but the outputs (and the socket of a rank that
+// listens), in a process group of its own: signals of a terminal do not reach it. It is killed when
+// the thread that calls this ends, and so are the ranks that it starts (end_with_parent()). Returns
+// the process number; Error where the system gives no process. out, err: descriptors of its outputs.
 int start_process(const RankCommand& command, int out = 1, int err = 2);
 // This process is killed when the one that started it ends.
 void end_with_parent();
