@@ -16,6 +16,7 @@ OVERLOAD_SECONDS = 6.0
 SEQUENCES = 8
 STREAMED_TOKENS = 64
 REFUSED_PAUSE = 0.02
+IDLE_SECONDS = 60  # after which the server closes a connection
 
 
 class Life(hostile_server.HostileTest):
@@ -63,13 +64,16 @@ def storm(port, clients, golden, parent):
     counts, waits = {}, []
     poll = selectors.DefaultSelector()
 
-    def ask(connection):
+    def ask(connection, before):
         connection.sendall(completion())
-        poll.modify(connection, selectors.EVENT_READ, [Reader(connection), time.monotonic()])
-    for i in range(clients):
+        poll.modify(connection, selectors.EVENT_READ, (Reader(connection), before, time.monotonic()))
+
+    def begin(i):
         connection = connect(port, f"127.0.0.{2 + i % 8}")
         poll.register(connection, selectors.EVENT_READ, None)
-        ask(connection)
+        ask(connection, time.monotonic())
+    for i in range(clients):
+        begin(i)
     parent.send("all are there")
     told = False
     while not parent.poll():
@@ -77,8 +81,15 @@ def storm(port, clients, golden, parent):
             parent.send("both have come")
             told = True
         for key, _ in poll.select(1):
-            reader, began = key.data
-            status, headers, body = reader.answer()
+            reader, before, began = key.data
+            answer = reader.answer()
+            if answer is None:  # it was idle: this process has had no processor since it was answered
+                assert time.monotonic() - before > IDLE_SECONDS
+                poll.unregister(key.fileobj)
+                key.fileobj.close()
+                begin(counts.get(200, 0))
+                continue
+            status, headers, body = answer
             counts[status] = counts.get(status, 0) + 1
             body = json.loads(body)
             if status == 200:
@@ -86,7 +97,7 @@ def storm(port, clients, golden, parent):
             else:
                 assert status in (429, 503) and "retry-after-ms" in headers, (status, headers, body)
                 waits.append(time.monotonic() - began)
-            ask(key.fileobj)
+            ask(key.fileobj, began)
     parent.send((counts, sorted(waits)))
 
 
@@ -216,12 +227,22 @@ class End(hostile_server.HostileTest):
         self.assertEqual(self.idle.answer()[0], 200)
 
     def ends(self):
-        """The last event of each stream."""
-        out = []
+        """The last event of each stream. All are read at once: who takes nothing for 30 seconds is cut off."""
+        poll = selectors.DefaultSelector()
         for stream in self.streams:
-            stream.ends()
-            out.append(stream.bytes.decode().replace("\r\n", "\n").rstrip("0\n").split("data: ")[-1].split("\n")[0])
-        return out
+            poll.register(stream.connection, selectors.EVENT_READ, stream)
+        while poll.get_map():
+            ready = poll.select(60)
+            self.assertTrue(ready)
+            for key, _ in ready:
+                try:
+                    more = key.data.more()
+                except ConnectionResetError:
+                    more = False
+                if not more:
+                    poll.unregister(key.fileobj)
+        return [stream.bytes.decode().replace("\r\n", "\n").rstrip("0\n").split("data: ")[-1].split("\n")[0]
+                for stream in self.streams]
 
     def test_28_one_signal(self):
         """Who is being answered is answered to the end, who asks now hears 503, and who is idle is let go at once."""
