@@ -13,6 +13,8 @@
 #include <csignal>
 #include <cstring>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "engine/observe/log.h"
 #include "parallel/comm/launcher_environment.h"
@@ -38,7 +40,7 @@ class Relay {
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  int reader() const { return open_ && pending_.size() < kMaxPending ? ends_[0] : -1; }
+  int reader() const { return open_ ? ends_[0] : -1; }
   int writer() const { return ends_[1]; }
   void close_writer() {
     if (ends_[1] >= 0) ::close(ends_[1]);
@@ -50,18 +52,19 @@ class Relay {
   void give_up() { broken_ = true; }
   bool broken() const { return broken_; }
 
-  // Passes on what there is, as far as there is room: who does not read must not hold up the signals.
+  // Passes on what there is, as far as there is room. Who does not read must hold up neither the
+  // signals nor mpirun, whose last writes block: what is more than fits is dropped.
   void pump() {
     write_with_room(0);
     std::array<char, 1 << 16> bytes;
-    while (open_ && pending_.size() < kMaxPending) {
+    for (int reads = 0; open_ && reads < kMaxReads; ++reads) {
       const ssize_t got = ::read(ends_[0], bytes.data(), bytes.size());
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) break;  // nothing now
       if (got == 0) open_ = false;
-      pending_.append(bytes.data(), static_cast<size_t>(got));
+      keep({bytes.data(), static_cast<size_t>(got)});
+      write_with_room(0);
     }
-    write_with_room(0);
   }
 
   // After mpirun's end. What nobody takes for some seconds is dropped.
@@ -71,8 +74,20 @@ class Relay {
   }
 
  private:
-  static constexpr size_t kMaxPending = 1 << 20;
+  static constexpr size_t kMaxPending = 1 << 18;
+  static constexpr int kMaxReads = 16;  // before signals are looked at again
   static constexpr int kPatienceMs = 3000;
+
+  void keep(std::string_view bytes) {
+    if (pending_.size() + bytes.size() > kMaxPending) {
+      dropped_ += bytes.size();
+      return;
+    }
+    if (dropped_ > 0)
+      pending_ += concat("\n[", std::exchange(dropped_, 0),
+                         " bytes of output were dropped because nobody read them]\n");
+    pending_ += bytes;
+  }
 
   bool has_more() const {
     pollfd more{ends_[0], POLLIN, 0};
@@ -99,6 +114,7 @@ class Relay {
   }
 
   std::string pending_;
+  size_t dropped_ = 0;  // bytes, since something was kept
   int to_;
   std::array<int, 2> ends_{-1, -1};
   bool open_ = true, broken_ = false;

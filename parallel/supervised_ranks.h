@@ -3,7 +3,8 @@
 // mpirun ends its ranks a second after a SIGINT, SIGTERM, SIGHUP or closed output of its own, saved or not. So it gets
 // none of them: this process has them, and makes the ranks save and stop by SIGUSR2, which mpirun hands on. A second
 // SIGINT or SIGTERM goes to mpirun as SIGTERM. SIGUSR1 and SIGUSR2 are handed on. mpirun writes to pipes of this
-// process, which passes all on for as long as somebody reads.
+// process, which passes all on for as long as somebody reads; output that waits longer than 256 KiB
+// of it is dropped, and a line says how much.
 #pragma once
 
 #include <optional>
