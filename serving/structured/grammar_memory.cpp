@@ -16,16 +16,17 @@ bool GrammarMemory::evict(const std::string& tenant, bool others) {
 }
 
 // Of two tenants each has half whatever the other keeps.
-bool GrammarMemory::others_narrow_shares() {
+bool GrammarMemory::others_narrow_share_of(const std::string& tenant) {
   const std::lock_guard lock(mutex_);
-  return of_tenant_.size() > 2;
+  return of_tenant_.size() + (of_tenant_.contains(tenant) ? 0 : 1) > 2;
 }
 
 GrammarMemory::Answer GrammarMemory::take(const std::string& tenant, int64_t bytes) {
   for (;;) {
     const Answer answer = try_take(tenant, bytes);
     if (answer == Answer::kTaken) return answer;
-    if (!evict(tenant, answer == Answer::kAllIsFull || others_narrow_shares())) return answer;
+    if (!evict(tenant, answer == Answer::kAllIsFull || others_narrow_share_of(tenant)))
+      return answer;
   }
 }
 

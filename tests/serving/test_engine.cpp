@@ -292,21 +292,23 @@ TEST(Engine, GivesUpWhenStepAfterStepFails) {
 // Has memory for steps of prompts without a 13 only.
 class Cramped final : public StepExecutor {
  public:
+  explicit Cramped(bool survives) : survives_(survives) {}
   StepOutcome execute(const StepPlan& plan) override {
     if (std::ranges::find(plan.tokens, 13) == plan.tokens.end()) return texts_.execute(plan);
     if (++failures_ % 2 == 0) throw std::bad_alloc();
     throw OutOfMemory("no memory for thirteen");
   }
-  bool survives_failures() const override { return true; }
+  bool survives_failures() const override { return survives_; }
 
  private:
+  const bool survives_;
   int failures_ = 0;
   test::RecordedTexts texts_{kBlocks, kBlockTokens, kVocabulary};
 };
 
 TEST(Engine, LivesThroughWantOfMemory) {
   const BatchingConfig one{.max_sequences = 1, .max_step_tokens = 4, .max_model_len = 100};
-  Engine engine(std::make_unique<Cramped>(), one, kBlocks, kBlockTokens);
+  Engine engine(std::make_unique<Cramped>(true), one, kBlocks, kBlockTokens);
   std::vector<Heard> heard(3 * Engine::kMostFailures);
   for (Heard& h : heard) engine.add(request_of({13}, 20), h.listener());
   for (Heard& h : heard) {
@@ -318,6 +320,16 @@ TEST(Engine, LivesThroughWantOfMemory) {
   EXPECT_EQ(last.wait(), FinishReason::kLength);
   EXPECT_EQ(last.tokens(), text_of(harmless(20), 20));
   EXPECT_EQ(engine.failure(), "");
+}
+
+// Of ranks the others have gone on with the step.
+TEST(Engine, WantOfMemoryEndsWhatDoesNotSurviveIt) {
+  Engine engine(std::make_unique<Cramped>(false), kConfig, kBlocks, kBlockTokens);
+  Heard heard;
+  engine.add(request_of({13}, 20), heard.listener());
+  EXPECT_EQ(heard.wait(), FinishReason::kError);
+  engine.between_steps([] {});
+  EXPECT_EQ(engine.failure(), "no memory for thirteen");
 }
 
 // A rule each of whose masks another thread makes.
@@ -372,6 +384,46 @@ TEST(Engine, WaitsForMasks) {
   }
   engine.between_steps([] {});
   EXPECT_EQ(engine.counts().used_blocks, 0);
+}
+
+// A rule whose second mask never comes.
+struct StuckRule final : TextRule {
+  struct Reader final : RuleReader {
+    explicit Reader(std::promise<void>& its_promise) : promise(its_promise) {}
+    State state() override { return accepted ? State::kPending : State::kOpen; }
+    std::span<const uint32_t> mask() const override { return all; }
+    State accept(std::span<const int32_t>) override {
+      accepted = true;
+      promise.set_value();
+      return State::kPending;
+    }
+    size_t look_ahead(std::span<const int32_t>, std::vector<uint32_t>&) override { return 0; }
+    bool is_whole() const override { return true; }
+    std::promise<void>& promise;
+    bool accepted = false;
+    std::vector<uint32_t> all = {~0u, ~0u};
+  };
+  explicit StuckRule(std::promise<void>& its_promise) : promise(its_promise) {}
+  std::unique_ptr<RuleReader> begin(std::vector<int32_t>, int64_t,
+                                    std::shared_ptr<MaskPace>) const override {
+    return std::make_unique<Reader>(promise);
+  }
+  std::promise<void>& promise;
+};
+
+// What waits to be told of it would keep its grammar for as long as the engine rests.
+TEST(Engine, ACancelledSequenceGivesBackItsRule) {
+  std::promise<void> accepted;
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  Heard heard;
+  SequenceRequest request = request_of({1, 2, 3}, 30);
+  request.rule = std::make_shared<StuckRule>(accepted);
+  const std::weak_ptr<const TextRule> rule = request.rule;
+  const SequenceId id = engine.add(std::move(request), heard.listener());
+  accepted.get_future().wait();
+  engine.cancel(id);
+  engine.between_steps([] {});
+  EXPECT_TRUE(rule.expired());
 }
 
 // Fails in its third step, and computes again afterwards with an empty cache.

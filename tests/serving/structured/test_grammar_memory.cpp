@@ -1,0 +1,96 @@
+// Shares of a budget, and whose grammars are dropped for whom.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "serving/structured/grammar_memory.h"
+
+namespace trireme::test_grammar_memory {
+namespace {
+
+using Answer = GrammarMemory::Answer;
+
+// A budget of 100 bytes, and what tenants keep of it without using it.
+class Budget {
+ public:
+  Budget() {
+    memory->set_evict([this](const std::string* tenant) {
+      const auto at = tenant != nullptr ? kept.find(*tenant) : kept.begin();
+      if (at == kept.end()) return false;
+      memory->give_back(at->first, at->second);
+      kept.erase(at);
+      return true;
+    });
+  }
+  void keep(const std::string& tenant, int64_t bytes) {
+    EXPECT_EQ(memory->take(tenant, bytes), Answer::kTaken);
+    kept[tenant] += bytes;
+  }
+
+  std::shared_ptr<GrammarMemory> memory = std::make_shared<GrammarMemory>(100);
+  std::map<std::string, int64_t> kept;
+};
+
+TEST(GrammarMemory, SharesAreOfThoseWhoHoldSome) {
+  GrammarMemory memory(100);
+  EXPECT_EQ(memory.take("a", 51), Answer::kShareIsFull);  // half is left to who may come
+  EXPECT_EQ(memory.take("a", 50), Answer::kTaken);
+  EXPECT_EQ(memory.take("b", 40), Answer::kTaken);
+  EXPECT_EQ(memory.take("c", 34), Answer::kShareIsFull);
+  EXPECT_EQ(memory.take("c", 11), Answer::kAllIsFull);
+  EXPECT_EQ(memory.take("c", 10), Answer::kTaken);
+  memory.give_back("a", 50);
+  memory.give_back("b", 40);
+  EXPECT_EQ(memory.take("c", 40), Answer::kTaken);
+  EXPECT_EQ(memory.used(), 50);
+  GrammarMemory alone(100);
+  EXPECT_EQ(alone.take("", 100), Answer::kTaken);  // without keys there are no others
+  EXPECT_NE(alone.take("", 1), Answer::kTaken);
+}
+
+TEST(GrammarMemory, DropsATenantsOwnGrammarsFirst) {
+  Budget budget;
+  budget.keep("a", 30);
+  budget.keep("b", 30);
+  EXPECT_EQ(budget.memory->take("a", 50), Answer::kTaken);
+  EXPECT_EQ(budget.kept, (std::map<std::string, int64_t>{{"b", 30}}));
+}
+
+TEST(GrammarMemory, DropsOthersOnlyWhereTheyAreInTheWay) {
+  Budget two;
+  two.keep("b", 30);
+  EXPECT_EQ(two.memory->take("a", 50), Answer::kTaken);
+  EXPECT_EQ(two.memory->take("a", 1), Answer::kShareIsFull);  // of two each has half all the same
+  EXPECT_EQ(two.kept.size(), 1U);
+
+  Budget narrow;  // a third tenant that only keeps something narrows the shares
+  narrow.keep("b", 10);
+  narrow.keep("c", 10);
+  EXPECT_EQ(narrow.memory->take("a", 50), Answer::kTaken);
+  EXPECT_EQ(narrow.kept.size(), 1U);
+
+  Budget full;
+  EXPECT_EQ(full.memory->take("a", 50), Answer::kTaken);
+  full.keep("b", 50);
+  EXPECT_EQ(full.memory->take("c", 20), Answer::kTaken);
+  EXPECT_EQ(full.memory->used(), 70);
+}
+
+TEST(GrammarCharge, HoldsWhatItHeldWhereMoreIsRefused) {
+  const auto memory = std::make_shared<GrammarMemory>(100);
+  {
+    GrammarCharge charge(memory, "a");
+    EXPECT_EQ(charge.set(40), Answer::kTaken);
+    EXPECT_EQ(charge.set(60), Answer::kShareIsFull);
+    EXPECT_EQ(memory->used(), 40);
+    EXPECT_EQ(charge.set(50), Answer::kTaken);
+    EXPECT_EQ(charge.set(10), Answer::kTaken);
+    EXPECT_EQ(memory->used(), 10);
+  }
+  EXPECT_EQ(memory->used(), 0);
+  GrammarCharge unbounded(nullptr, "a");
+  EXPECT_EQ(unbounded.set(int64_t{1} << 40), Answer::kTaken);
+}
+
+}  // namespace
+}  // namespace trireme::test_grammar_memory
