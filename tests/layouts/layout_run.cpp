@@ -320,6 +320,7 @@ LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
   const LayoutError rounding = compare_layouts(one_rank, in_float64, dtype);
   raise(allowed.norm, kOtherOrder * rounding.norm);
   raise(allowed.gradient, kOtherOrder * rounding.gradient);
+  raise(allowed.value, kOtherOrder * rounding.value);
   return allowed;
 }
 

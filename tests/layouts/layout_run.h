@@ -86,9 +86,10 @@ LayoutError compare_layouts(const LayoutResult& got, const LayoutResult& want, D
 
 // What rounding may do in five steps of eight layers: in float64 nothing to speak of.
 LayoutError allowed_error(DType dtype);
-// The same for models whose small gradients cancel more than that (those of normalised heads' weights, or of a norm
-// before experts): where one rank in `dtype` is further than a quarter of it from one rank in float64, four times that
-// distance in gradients and their norm.
+// The same for models whose small gradients cancel more than that (those of normalised heads'
+// weights, or of a norm before experts): where one rank in `dtype` is further than a quarter of it
+// from one rank in float64, four times that distance in gradients, their norm and the final values
+// that they lead to.
 LayoutError allowed_error(DType dtype, const LayoutResult& one_rank,
                           const LayoutResult& in_float64);
 // "" or what exceeds what is allowed.

@@ -81,9 +81,8 @@ void write_summary(const SweepReport& report, std::ostream& page) {
     page << "| allowed | ";
     write_errors(page, allowed_error(dtype));
   }
-  page << "\nIn float32 and bfloat16 gradients and their norm may be off by four times what one "
-          "rank "
-          "is off from float64, where that is more.\n";
+  page << "\nIn float32 and bfloat16 gradients, their norm and the final values may be off by four "
+          "times what one rank is off from float64, where that is more.\n";
 }
 
 // The bugs that the comparison must notice, each with the figure that does.
