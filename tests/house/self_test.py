@@ -12,6 +12,7 @@ import check_format
 import check_image
 import check_includes
 import check_isa
+import check_page_age
 import check_tidy
 import check_words
 from source import code_only
@@ -194,6 +195,22 @@ class Docs(unittest.TestCase):
         self.assertEqual(len(check_docs.broken_links(here, "[a](no-such.md)\n")), 1)
         self.assertEqual(len(check_docs.broken_links(here, "`scripts/no_such.sh`\n")), 1)
         self.assertEqual(check_docs.broken_links(here, "[a](exit-codes.md#x) [b](https://example.org)\n"), [])
+
+
+class PageAge(unittest.TestCase):
+    def problems(self, commit, age):
+        text = f"| | |\n|---|---|\n| commit | {commit} |\n| made by | `scripts/x.sh` |\n"
+        return check_page_age.check("docs/page.md", text, lambda _: age)
+
+    def test_age(self):
+        self.assertEqual(self.problems("a1b2c3", check_page_age.MOST_COMMITS), [])
+        self.assertIn("write it again: scripts/x.sh", self.problems("a1b2c3", check_page_age.MOST_COMMITS + 1)[0])
+        self.assertEqual(len(self.problems("a1b2c3", None)), 1)
+        self.assertEqual(len(self.problems("a1b2c3-dirty", 0)), 1)
+        self.assertEqual(len(check_page_age.check("docs/page.md", "no table\n", lambda _: 0)), 1)
+
+    def test_history(self):
+        self.assertIsNone(check_page_age.commits_since("not-a-commit"))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Pages that a long measurement wrote were measured at most MOST_COMMITS commits ago. Each names its commit in a row of
+its first table, `| commit | HASH |`. Skipped without the history."""
+import re
+import subprocess
+import sys
+
+from source import ROOT, SKIPPED, finish, read
+
+PAGES = ("docs/layouts.md",)
+MOST_COMMITS = 100
+
+
+def git(*arguments):
+    """What git prints, or None where it fails."""
+    try:
+        ran = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return ran.stdout.strip() if ran.returncode == 0 else None
+
+
+def commits_since(commit):
+    """None: the history does not have it."""
+    count = git("rev-list", "--count", f"{commit}..HEAD", "--")
+    return None if count is None else int(count)
+
+
+def check(page, text, count=commits_since):
+    found = re.search(r"(?m)^\| made by \| `([^`]+)` \|$", text)
+    how = f"write it again: {found[1]}" if found else "write it again"
+    found = re.search(r"(?m)^\| commit \| (\S+) \|$", text)
+    if not found:
+        return [f"{page}: no row | commit | HASH |"]
+    if found[1].endswith("-dirty"):
+        return [f"{page}: measured with changes beside {found[1]}; {how}"]
+    age = count(found[1])
+    if age is None:
+        return [f"{page}: {found[1]} is no commit before this one; {how}"]
+    return [f"{page}: measured {age} commits ago, at most {MOST_COMMITS} are allowed; {how}"] if age > MOST_COMMITS else []
+
+
+def main():
+    if git("rev-parse", "--is-shallow-repository") != "false":
+        print("age of pages: no git history here")
+        sys.exit(SKIPPED)
+    finish("age of pages", [problem for page in PAGES for problem in check(page, read(page))], len(PAGES))
+
+
+if __name__ == "__main__":
+    main()
