@@ -378,7 +378,7 @@ void Engine::step() {
     const bool counts = !is_out_of_memory(e);
     if (!executor_->survives_failures() || (counts && ++failures_ >= kMostFailures))
       return end_all(e.what());
-    return fail_step(plan, counts ? e.what() : concat(kNoMemory, ": ", e.what()));
+    return fail_step(plan, counts ? e.what() : concat(kNoMemory, ": ", e.what()), !counts);
   }
   report.tell_seconds = executor_->tell_seconds();
   report.execute_seconds = seconds_since(last) - report.tell_seconds;
@@ -395,7 +395,7 @@ void Engine::step() {
   if (on_step_) on_step_(report);
 }
 
-void Engine::fail_step(const StepPlan& plan, const std::string& why) {
+void Engine::fail_step(const StepPlan& plan, const std::string& why, bool of_engine) {
   for (const std::shared_ptr<Sequence>& sequence : scheduler_.failed(plan)) {
     const auto id = ids_.find(sequence.get());
     if (id == ids_.end()) continue;
@@ -403,7 +403,7 @@ void Engine::fail_step(const StepPlan& plan, const std::string& why) {
     const SequenceListener listener = std::move(at->second.listener);
     running_.erase(at);
     ids_.erase(id);
-    listener({.finish = FinishReason::kError, .error = why});
+    listener({.finish = FinishReason::kError, .error = why, .of_engine = of_engine});
   }
   publish_counts();
 }

@@ -159,7 +159,7 @@ class Engine {
   void step();
   void run_step();
   bool settle();
-  void fail_step(const StepPlan& plan, const std::string& why);
+  void fail_step(const StepPlan& plan, const std::string& why, bool of_engine);
   void tell(Progress& progress);
   void end_sequences(const std::string& why);
   void end_all(const std::string& why);

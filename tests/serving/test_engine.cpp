@@ -28,6 +28,7 @@ class Heard {
       for (const ChosenToken& token : event.tokens) tokens_.push_back(token.id);
       cached = event.cached_prompt;
       error = event.error;
+      may_ask_again = event.of_engine;
       first_.notify_all();
       if (event.finish) ended_.set_value(*event.finish);
     };
@@ -48,6 +49,7 @@ class Heard {
   }
   int64_t cached = 0;
   std::string error;
+  bool may_ask_again = false;
 
  private:
   std::mutex mutex_;
@@ -314,6 +316,7 @@ TEST(Engine, LivesThroughWantOfMemory) {
   for (Heard& h : heard) {
     EXPECT_EQ(h.wait(), FinishReason::kError);
     EXPECT_TRUE(h.error.starts_with(kNoMemory)) << h.error;
+    EXPECT_TRUE(h.may_ask_again);
   }
   Heard last;
   engine.add(request_of(harmless(20), 20), last.listener());
