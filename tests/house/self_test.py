@@ -7,6 +7,7 @@ import unittest
 from pathlib import Path
 
 import check_backend
+import check_dependencies
 import check_docs
 import check_format
 import check_image
@@ -195,6 +196,15 @@ class Docs(unittest.TestCase):
         self.assertEqual(len(check_docs.broken_links(here, "[a](no-such.md)\n")), 1)
         self.assertEqual(len(check_docs.broken_links(here, "`scripts/no_such.sh`\n")), 1)
         self.assertEqual(check_docs.broken_links(here, "[a](exit-codes.md#x) [b](https://example.org)\n"), [])
+
+
+class Dependencies(unittest.TestCase):
+    def test_rows(self):
+        script = "g++|gcc-c++|build|compiler\nlibx-dev|-|test|x\n"
+        page = "| compiler | `g++` | GPL-3.0 |\n| x | `libx-dev` | MIT |\n"
+        self.assertEqual(check_dependencies.check(script, page), [])
+        self.assertEqual(len(check_dependencies.check(script, page.replace(" MIT ", "  "))), 1)
+        self.assertEqual(len(check_dependencies.check(script, page + "| y | `liby-dev` | MIT |\n")), 1)
 
 
 class PageAge(unittest.TestCase):
