@@ -52,8 +52,8 @@ class Relay {
   void give_up() { broken_ = true; }
   bool broken() const { return broken_; }
 
-  // Passes on what there is, as far as there is room. Who does not read must hold up neither the
-  // signals nor mpirun, whose last writes block: what is more than fits is dropped.
+  // Passes on what there is, as far as there is room. An unread output must block neither signals
+  // nor mpirun, whose last writes wait for room: output beyond kMaxPending is dropped.
   void pump() {
     write_with_room(0);
     std::array<char, 1 << 16> bytes;
@@ -78,15 +78,14 @@ class Relay {
   static constexpr int kMaxReads = 16;  // before signals are looked at again
   static constexpr int kPatienceMs = 3000;
 
+  // The oldest lines are dropped: the last ones say how the run ended.
   void keep(std::string_view bytes) {
-    if (pending_.size() + bytes.size() > kMaxPending) {
-      dropped_ += bytes.size();
-      return;
-    }
-    if (dropped_ > 0)
-      pending_ += concat("\n[", std::exchange(dropped_, 0),
-                         " bytes of output were dropped because nobody read them]\n");
     pending_ += bytes;
+    if (pending_.size() <= kMaxPending) return;
+    const size_t line = pending_.find('\n', pending_.size() - kMaxPending / 2);
+    const size_t cut = line == std::string::npos ? pending_.size() - kMaxPending / 2 : line + 1;
+    dropped_ += cut;
+    pending_.erase(0, cut);
   }
 
   bool has_more() const {
@@ -102,6 +101,9 @@ class Relay {
       const int ready = ::poll(&room, 1, patience_ms);
       if (ready < 0 && errno == EINTR) continue;
       if (ready <= 0) break;
+      if (dropped_ > 0)
+        pending_.insert(done, concat("\n[", std::exchange(dropped_, 0),
+                                     " bytes of output were dropped because nobody read them]\n"));
       // A pipe with room takes PIPE_BUF bytes without blocking.
       const size_t size = std::min<size_t>(pending_.size() - done, PIPE_BUF);
       const ssize_t written = ::write(to_, pending_.data() + done, size);
@@ -114,7 +116,7 @@ class Relay {
   }
 
   std::string pending_;
-  size_t dropped_ = 0;  // bytes, since something was kept
+  size_t dropped_ = 0;  // bytes before pending_, not reported yet
   int to_;
   std::array<int, 2> ends_{-1, -1};
   bool open_ = true, broken_ = false;

@@ -1,5 +1,6 @@
 """Everything that ends a training run from outside saves first: signals, a closed terminal, a closed output; one rank or several."""
 import os
+import re
 import shutil
 import signal
 import time
@@ -9,7 +10,6 @@ import harness
 import tiny_run
 
 STOPPED = 3
-UNREAD_BYTES = 600 << 10
 
 
 class Stop(tiny_run.RunTest):
@@ -21,7 +21,7 @@ class Stop(tiny_run.RunTest):
         arguments = ["pretrain", "--config", "run.json", *(["--ranks", ranks] if ranks else [])]
         process = self.start(*arguments, prefix=prefix, **options)
         path = self.folder / "run/metrics.jsonl"
-        end = time.monotonic() + 240 * harness.PATIENCE
+        end = time.monotonic() + 240
         while not path.exists() or path.read_text().count("\n") < 4:
             self.assertLess(time.monotonic(), end, "no steps")
             self.assertIsNone(process.poll(), process.args)
@@ -32,9 +32,9 @@ class Stop(tiny_run.RunTest):
         """The exit code, and a whole checkpoint of the last step on record; standard error."""
         if process.stdout.closed:  # communicate() wants both
             stderr = process.stderr.read()
-            process.wait(timeout=240 * harness.PATIENCE)
+            process.wait(timeout=240)
         else:
-            _, stderr = process.communicate(timeout=240 * harness.PATIENCE)
+            _, stderr = process.communicate(timeout=240)
         self.assertEqual(process.returncode, expect, stderr)
         self.assertIn(says, (self.folder / "run/train.log").read_text())
         last = self.records()[-1]["step"]
@@ -58,17 +58,29 @@ class Stop(tiny_run.RunTest):
                 process.send_signal(number)
                 self.assertIn(f"{number.name}: saving and stopping after this step", self.expect_saved(process))
 
-    def test_an_output_that_nobody_reads_holds_up_nothing(self):
-        """Far more lines than all pipes on the way have room for; signals and the end come through."""
+    def begin_unread(self, size):
+        """A run that has printed so many bytes, which wait for their reader."""
         process = self.begin(ranks=2)
-        end = time.monotonic() + 240 * harness.PATIENCE
-        while (self.folder / "run/train.log").stat().st_size < UNREAD_BYTES:
+        end = time.monotonic() + 240
+        while (self.folder / "run/train.log").stat().st_size < size:
             self.assertLess(time.monotonic(), end, "the run stands still")
             self.assertIsNone(process.poll())
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(timeout=120 * harness.PATIENCE), STOPPED)
+        return process
+
+    def test_an_output_that_nobody_reads_holds_up_nothing(self):
+        """Far more than all pipes on the way have room for; signals and the end come through."""
+        process = self.begin_unread(1600 << 10)
+        self.assertEqual(process.wait(timeout=120), STOPPED)
         self.assertIn("stopped by request at step", (self.folder / "run/train.log").read_text())
+
+    def test_an_output_that_is_read_late_has_the_last_lines(self):
+        process = self.begin_unread(600 << 10)
+        stdout, stderr = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, STOPPED, stderr)
+        self.assertIn("bytes of output were dropped because nobody read them", stdout)
+        self.assertEqual(int(re.findall(r"iteration +(\d+)/", stdout)[-1]), self.records()[-1]["step"])
 
     def test_a_second_interrupt_ends_the_ranks(self):
         process = self.begin(ranks=2)
@@ -79,7 +91,7 @@ class Stop(tiny_run.RunTest):
             if "SIGINT: saving and stopping" in line:
                 break
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=120 * harness.PATIENCE)
+        _, stderr = process.communicate(timeout=120)
         self.assertNotEqual(process.returncode, 0, stderr)
         self.assertEqual(self.ranks_of_this_run(), [])
 
@@ -108,7 +120,7 @@ class Stop(tiny_run.RunTest):
         """mpirun kills its ranks soon after its SIGTERM, reads nothing from them in between, and ends with its own code."""
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(number.name):
-                process = self.begin(prefix=[*harness.MPIRUN, "--mca", "odls_base_sigkill_timeout", "10", "-n", "2"],
+                process = self.begin(prefix=[*harness.MPIRUN, "--mca", "odls_base_sigkill_timeout", "15", "-n", "2"],
                                      environment={"ASAN_OPTIONS": "detect_leaks=0"})
                 process.send_signal(number)
                 self.expect_saved(process, expect=1)
@@ -121,7 +133,7 @@ class Stop(tiny_run.RunTest):
         self.configure(comm={"timeout": 1})
         process = self.start("pretrain", "--config", "run.json",
                              prefix=[*harness.MPIRUN, *other, ":", "-n", "1"])
-        _, stderr = process.communicate(timeout=240 * harness.PATIENCE)
+        _, stderr = process.communicate(timeout=240)
         self.assertEqual(process.returncode, 5, stderr)
         self.assertIn("waiting in MPI_Init for 10 s: 1 of 2 ranks called MPI_Init on this machine (1)", stderr)
         self.assertIn("trireme: error: waited 30 s in MPI_Init (comm.timeout): 1 of 2 ranks", stderr)
