@@ -214,6 +214,14 @@ TEST(DeepSpeed, TheRunMayUseOtherWords) {
   EXPECT_EQ(config.notes.size(), 2U);
 }
 
+TEST(DeepSpeed, OneBetaOfTheRunDoesNotBringBackASectionOfAnotherType) {
+  const RunConfig config =
+      with(R"({"optimizer": {"type": "AdamW", "params": {"betas": [0.5, 0.6]}}})",
+           {"optimizer.type=Adam", "adam_beta1=0.8"});
+  EXPECT_EQ(config.optimizer.beta1, 0.8);
+  EXPECT_EQ(config.optimizer.beta2, RunConfig{}.optimizer.beta2);
+}
+
 TEST(DeepSpeed, WordsMeanWhatTheyMeanThere) {
   EXPECT_EQ(
       with(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})").optimizer.type,

@@ -80,27 +80,35 @@ class DeepSpeedMerge {
     passed_over_.insert(theirs);
   }
 
-  // The file's pair gives way to what the run says of one; the other stays.
+  // The run may name one of the file's pair; the other is the file's.
   void settle_betas() {
     const std::string pair = "optimizer.params.betas";
     const std::array<std::string, 2> betas = {"adam_beta1", "adam_beta2"};
-    if (!run_says(pair) && says(pair) && run_says(betas[0]) != run_says(betas[1])) {
-      const size_t other = run_says(betas[0]) ? 1 : 0;
-      put(pair, betas[other], theirs_.raw(pair)[other]);
+    if (!says(pair) || passed_over_.contains(pair) || run_says(pair)) return;
+    if (!run_says(betas[0]) && !run_says(betas[1])) return;
+    for (size_t i = 0; i < betas.size(); ++i) {
+      const Json& value = theirs_.raw(pair)[i];
+      if (run_says(betas[i]))
+        report_.note(ours_.spelled(betas[i]),
+                     concat(shown(ours_.raw(betas[i])), " of the run counts, not ", shown(value),
+                            " of ", kAt, ".", pair));
+      else
+        put(pair, betas[i], value);
     }
-    for (const std::string& beta : betas) give_way(beta, pair);
+    passed_over_.insert(pair);
   }
 
   // DeepSpeed's Adam is AdamW unless adam_w_mode is false.
   void settle_optimizer() {
     const std::string path = "optimizer.type", mode = "optimizer.params.adam_w_mode";
     passed_over_.insert(mode);
+    if (says(path)) {
+      std::string type = theirs_.word(path);
+      if (type == "Adam" && (!says(mode) || theirs_.flag(mode))) type = "AdamW";
+      passed_over_.insert(path);
+      if (!other_type("optimizer", type)) put(path, path, type);
+    }
     settle_betas();
-    if (!says(path)) return;
-    std::string type = theirs_.word(path);
-    if (type == "Adam" && (!says(mode) || theirs_.flag(mode))) type = "AdamW";
-    passed_over_.insert(path);
-    if (!other_type("optimizer", type)) put(path, path, type);
   }
 
   void settle_scheduler() {
