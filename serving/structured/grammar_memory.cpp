@@ -15,17 +15,20 @@ bool GrammarMemory::evict(const std::string& tenant, bool others) {
   return evict_ && (evict_(&tenant) || (others && evict_(nullptr)));
 }
 
-// Of two tenants each has half whatever the other keeps.
-bool GrammarMemory::others_narrow_share_of(const std::string& tenant) {
+// Whether so many bytes fit into the share that a tenant has beside one other.
+bool GrammarMemory::others_narrow_share_of(const std::string& tenant, int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  return of_tenant_.size() + (of_tenant_.contains(tenant) ? 0 : 1) > 2;
+  const auto at = of_tenant_.find(tenant);
+  const int64_t own = at == of_tenant_.end() ? 0 : at->second;
+  const size_t active = of_tenant_.size() + (own == 0 ? 1 : 0);
+  return active > 2 && bytes <= tenant_share(bytes_, tenant, 2) - own;
 }
 
 GrammarMemory::Answer GrammarMemory::take(const std::string& tenant, int64_t bytes) {
   for (;;) {
     const Answer answer = try_take(tenant, bytes);
     if (answer == Answer::kTaken) return answer;
-    if (!evict(tenant, answer == Answer::kAllIsFull || others_narrow_share_of(tenant)))
+    if (!evict(tenant, answer == Answer::kAllIsFull || others_narrow_share_of(tenant, bytes)))
       return answer;
   }
 }

@@ -33,7 +33,7 @@ class GrammarMemory {
   Answer try_take(const std::string& tenant, int64_t bytes);
 
   bool evict(const std::string& tenant, bool others);
-  bool others_narrow_share_of(const std::string& tenant);
+  bool others_narrow_share_of(const std::string& tenant, int64_t bytes);
 
   const int64_t bytes_;
   std::mutex evicts_;  // of evict_

@@ -181,15 +181,16 @@ class Grammars(KeyedTest):
         requests = [ask() for _ in range(32)]
         self.assertTrue(self.wait_for(
             lambda: self.metric("vllm:num_requests_running") + self.answered(requests) >= RULES, 300))
+        end = time.monotonic() + 300
         tokens, masks, busy, rounds = self.metric("vllm:generation_tokens_total"), self.masks(), [], 0
         while rounds < 2 or self.masks() == masks:
             for i, one in enumerate(requests):  # a text that is whole makes room for the next
                 if self.answered([one]):
-                    self.assertEqual(Reader(one).answer()[0], 200)
+                    self.assertIn(Reader(one).answer()[0], (200, 429))  # 429: its grammars' share is full
                     one.close()
                     requests[i] = ask()
             busy, rounds = busy + gaps(), rounds + 1
-            self.assertLess(rounds, 1000)
+            self.assertLess(time.monotonic(), end, "no masks")
         busy.sort()
         tokens = self.metric("vllm:generation_tokens_total") - tokens - 100 * rounds
         masks = self.masks() - masks

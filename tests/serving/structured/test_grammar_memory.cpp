@@ -69,6 +69,12 @@ TEST(GrammarMemory, DropsOthersOnlyWhereTheyAreInTheWay) {
   EXPECT_EQ(narrow.memory->take("a", 50), Answer::kTaken);
   EXPECT_EQ(narrow.kept.size(), 1U);
 
+  Budget impossible;
+  impossible.keep("b", 10);
+  impossible.keep("c", 10);
+  EXPECT_EQ(impossible.memory->take("a", 51), Answer::kShareIsFull);
+  EXPECT_EQ(impossible.kept.size(), 2U);
+
   Budget full;
   EXPECT_EQ(full.memory->take("a", 50), Answer::kTaken);
   full.keep("b", 50);
