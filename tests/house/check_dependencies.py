@@ -10,7 +10,8 @@ LIST = "scripts/lib/packages.sh"
 
 def packages(script):
     """Debian names of the list."""
-    return set(re.findall(r"(?m)^([a-z0-9][a-z0-9+.-]*)\|[^|]*\|(?:build|test|fuzz)\|", script))
+    rows = re.findall(r"(?m)^([a-z0-9][a-z0-9+.,-]*)\|[^|]*\|(?:build|test|fuzz)\|", script)
+    return {name for row in rows for name in row.split(",")}
 
 
 def listed(page):

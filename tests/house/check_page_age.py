@@ -4,6 +4,7 @@ its first table, `| commit | HASH |`. Skipped without the history."""
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from source import ROOT, SKIPPED, finish, read
 
@@ -21,7 +22,9 @@ def git(*arguments):
 
 
 def commits_since(commit):
-    """None: the history does not have it."""
+    """None: it is no ancestor of HEAD."""
+    if git("merge-base", "--is-ancestor", commit, "HEAD") is None:
+        return None
     count = git("rev-list", "--count", f"{commit}..HEAD", "--")
     return None if count is None else int(count)
 
@@ -36,12 +39,14 @@ def check(page, text, count=commits_since):
         return [f"{page}: measured with changes beside {found[1]}; {how}"]
     age = count(found[1])
     if age is None:
-        return [f"{page}: {found[1]} is no commit before this one; {how}"]
+        return [f"{page}: {found[1]} is no ancestor of HEAD; {how}"]
     return [f"{page}: measured {age} commits ago, at most {MOST_COMMITS} are allowed; {how}"] if age > MOST_COMMITS else []
 
 
 def main():
-    if git("rev-parse", "--is-shallow-repository") != "false":
+    # A source archive may lie in another repository.
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != ROOT or git("rev-parse", "--is-shallow-repository") != "false":
         print("age of pages: no git history here")
         sys.exit(SKIPPED)
     finish("age of pages", [problem for page in PAGES for problem in check(page, read(page))], len(PAGES))
