@@ -74,6 +74,41 @@ struct PackedWeight::Impl {
 
 namespace {
 
+// oneDNN 2 describes a product apart from its primitive and scales it by an attribute; oneDNN 3
+// scales by a post-op, which comes before the others.
+constexpr bool kScalesByPostOp = DNNL_VERSION_MAJOR >= 3;
+
+void scale_by(dnnl::primitive_attr& attributes, dnnl::post_ops& after, float alpha) {
+#if DNNL_VERSION_MAJOR >= 3
+  (void)attributes;
+  after.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0.0f);
+#else
+  (void)after;
+  attributes.set_output_scales(0, {alpha});
+#endif
+}
+
+// bias: null: none.
+dnnl::matmul::primitive_desc matmul_of(const dnnl::engine& engine, const memory::desc& a,
+                                       const memory::desc& b, const memory::desc* bias,
+                                       const memory::desc& c,
+                                       const dnnl::primitive_attr& attributes) {
+#if DNNL_VERSION_MAJOR >= 3
+  using Made = dnnl::matmul::primitive_desc;
+  return bias != nullptr ? Made(engine, a, b, *bias, c, attributes)
+                         : Made(engine, a, b, c, attributes);
+#else
+  const auto desc =
+      bias != nullptr ? dnnl::matmul::desc(a, b, *bias, c) : dnnl::matmul::desc(a, b, c);
+  return {desc, attributes, engine};
+#endif
+}
+
+// Position of the post-op that adds the bias.
+int late_bias_index(const GemmProblem& g) {
+  return (kScalesByPostOp ? 1 : 0) + (g.accumulate ? 1 : 0);
+}
+
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProblem& g,
                                       const memory::desc& weights) {
   const memory::desc a = matrix(g.m, g.k, g.in, g.lda, g.transpose_a);
@@ -83,14 +118,12 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProb
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   // The library scales (product + bias): with alpha the bias is added afterwards instead.
   const bool late_bias = g.has_bias && g.alpha != 1.0f;
-  if (g.alpha != 1.0f) attributes.set_output_scales(0, {g.alpha});
   dnnl::post_ops after;
+  if (g.alpha != 1.0f) scale_by(attributes, after, g.alpha);
   if (g.accumulate) after.append_sum(1.0f);
   if (late_bias) after.append_binary(dnnl::algorithm::binary_add, bias);
   attributes.set_post_ops(after);
-  const auto desc = g.has_bias && !late_bias ? dnnl::matmul::desc(a, weights, bias, c)
-                                             : dnnl::matmul::desc(a, weights, c);
-  return dnnl::matmul::primitive_desc(desc, attributes, engine);
+  return matmul_of(engine, a, weights, g.has_bias && !late_bias ? &bias : nullptr, c, attributes);
 }
 
 // The library's code generator ends the process where it gets no memory for code.
@@ -123,7 +156,7 @@ Product make_product(const dnnl::engine& engine, const GemmProblem& g,
       const memory::desc bias({1, g.n}, library_type(g.out), memory::dims{g.n, 1});
       const int slot = g.alpha == 1.0f
                            ? DNNL_ARG_BIAS
-                           : DNNL_ARG_ATTR_MULTIPLE_POST_OP(g.accumulate ? 1 : 0) | DNNL_ARG_SRC_1;
+                           : DNNL_ARG_ATTR_MULTIPLE_POST_OP(late_bias_index(g)) | DNNL_ARG_SRC_1;
       out.arguments.emplace(slot, unbound(bias));
     }
     out.scratch_bytes = static_cast<int64_t>(made.scratchpad_desc().get_size());
