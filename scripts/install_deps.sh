@@ -60,12 +60,15 @@ export DEBIAN_FRONTEND=noninteractive
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# The lists of packages may be absent (a fresh image) or old: fetch them, then install.
-for step in "update" "install -y --no-install-recommends $debian"; do
-  # shellcheck disable=SC2086  # the step is a list of words
-  if ! "${apt[@]}" $step </dev/null >"$log" 2>&1; then
-    cat "$log" >&2
-    refuse "apt-get ${step%% *} failed (its output is above)"
-  fi
-done
+# run STEP...: apt-get, whose output is shown where it fails.
+run() {
+  "${apt[@]}" "$@" </dev/null >"$log" 2>&1 && return
+  cat "$log" >&2
+  refuse "apt-get $1 failed (its output is above)"
+}
+# The lists of packages may be absent (a fresh image) or old; by new ones some have other names.
+run update
+debian=$(missing_packages "$purpose" | cut -d'|' -f1 | tr '\n' ' ')
+# shellcheck disable=SC2086  # a list of words
+run install -y --no-install-recommends $debian
 finish

@@ -1,8 +1,12 @@
 # shellcheck shell=bash
 # What the project needs from the distribution. Sourced by the other scripts.
-# One line a package: Debian/Ubuntu name | Fedora name ("-": none) | for | why
+# One line a package: Debian/Ubuntu name (NAME,NAME: the first that the release has) | Fedora name ("-": none) |
+# for | why
 trireme_packages() {
-  cat <<'END'
+  local debian rest
+  while IFS='|' read -r debian rest; do
+    printf '%s|%s\n' "$(available "$debian")" "$rest"
+  done <<'END'
 g++|gcc-c++|build|compiler, C++20
 cmake|cmake|build|build system, 3.25 or newer
 ninja-build|ninja-build|build|runs the build
@@ -21,7 +25,7 @@ libutf8proc-dev|utf8proc-devel|build|Unicode of tokenizers
 libxxhash-dev|xxhash-devel|build|checksums
 libzstd-dev|libzstd-devel|build|.jsonl.zst input
 zlib1g-dev|zlib-devel|build|.jsonl.gz input
-libboost1.81-dev|boost-devel|build|HTTP: Beast and Asio, headers only
+libboost1.81-dev,libboost-dev|boost-devel|build|HTTP: Beast and Asio 1.81 or newer, headers only
 libssl-dev|openssl-devel|build|TLS, and digests of API keys
 prometheus-cpp-dev|prometheus-cpp-devel|build|metrics of a server
 libjs-dygraphs|-|build|charts of the HTML report
@@ -36,6 +40,19 @@ clang-16|clang|fuzz|compiler with libFuzzer
 libclang-rt-16-dev|compiler-rt|fuzz|libFuzzer and the sanitizers of clang
 libomp-16-dev|libomp-devel|fuzz|OpenMP of clang
 END
+}
+
+# available NAME[,NAME]: the first that apt knows; without its lists the first that is installed, or else the first.
+available() {
+  local name
+  [[ $1 == *,* ]] || { echo "$1" && return; }
+  for name in ${1//,/ }; do
+    ! apt-cache show "$name" >/dev/null 2>&1 || { echo "$name" && return; }
+  done
+  for name in ${1//,/ }; do
+    ! is_installed "$name" - || { echo "$name" && return; }
+  done
+  echo "${1%%,*}"
 }
 
 # is_installed DEBIAN_NAME FEDORA_NAME: by the package manager that is here; true where there is neither,
