@@ -82,8 +82,8 @@ class Relay {
   void keep(std::string_view bytes) {
     pending_ += bytes;
     if (pending_.size() <= kMaxPending) return;
-    const size_t line = pending_.find('\n', pending_.size() - kMaxPending / 2);
-    const size_t cut = line == std::string::npos ? pending_.size() - kMaxPending / 2 : line + 1;
+    const size_t line = pending_.find('\n', pending_.size() - kMaxPending);
+    const size_t cut = line == std::string::npos ? pending_.size() - kMaxPending : line + 1;
     dropped_ += cut;
     pending_.erase(0, cut);
   }
