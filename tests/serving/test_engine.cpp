@@ -325,7 +325,7 @@ TEST(Engine, LivesThroughWantOfMemory) {
   EXPECT_EQ(engine.failure(), "");
 }
 
-// Of ranks the others have gone on with the step.
+// Multi-rank executors cannot retry: the other ranks have already run the step.
 TEST(Engine, WantOfMemoryEndsWhatDoesNotSurviveIt) {
   Engine engine(std::make_unique<Cramped>(false), kConfig, kBlocks, kBlockTokens);
   Heard heard;
@@ -414,7 +414,7 @@ struct StuckRule final : TextRule {
   std::promise<void>& promise;
 };
 
-// What waits to be told of it would keep its grammar for as long as the engine rests.
+// A pending progress report would hold the sequence's grammar until the engine's next step.
 TEST(Engine, ACancelledSequenceGivesBackItsRule) {
   std::promise<void> accepted;
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);

@@ -1,4 +1,4 @@
-// Shares of a budget, and whose grammars are dropped for whom.
+// Grammar memory budget: tenant shares and the order of eviction.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,7 +10,7 @@ namespace {
 
 using Answer = GrammarMemory::Answer;
 
-// A budget of 100 bytes, and what tenants keep of it without using it.
+// Budget of 100 bytes with cached, unused grammars that may be evicted.
 class Budget {
  public:
   Budget() {
@@ -33,7 +33,7 @@ class Budget {
 
 TEST(GrammarMemory, SharesAreOfThoseWhoHoldSome) {
   GrammarMemory memory(100);
-  EXPECT_EQ(memory.take("a", 51), Answer::kShareIsFull);  // half is left to who may come
+  EXPECT_EQ(memory.take("a", 51), Answer::kShareIsFull);  // half is reserved for a second tenant
   EXPECT_EQ(memory.take("a", 50), Answer::kTaken);
   EXPECT_EQ(memory.take("b", 40), Answer::kTaken);
   EXPECT_EQ(memory.take("c", 34), Answer::kShareIsFull);
@@ -44,7 +44,7 @@ TEST(GrammarMemory, SharesAreOfThoseWhoHoldSome) {
   EXPECT_EQ(memory.take("c", 40), Answer::kTaken);
   EXPECT_EQ(memory.used(), 50);
   GrammarMemory alone(100);
-  EXPECT_EQ(alone.take("", 100), Answer::kTaken);  // without keys there are no others
+  EXPECT_EQ(alone.take("", 100), Answer::kTaken);  // without API keys: one tenant
   EXPECT_NE(alone.take("", 1), Answer::kTaken);
 }
 
@@ -60,10 +60,10 @@ TEST(GrammarMemory, DropsOthersOnlyWhereTheyAreInTheWay) {
   Budget two;
   two.keep("b", 30);
   EXPECT_EQ(two.memory->take("a", 50), Answer::kTaken);
-  EXPECT_EQ(two.memory->take("a", 1), Answer::kShareIsFull);  // of two each has half all the same
+  EXPECT_EQ(two.memory->take("a", 1), Answer::kShareIsFull);  // two tenants: half each
   EXPECT_EQ(two.kept.size(), 1U);
 
-  Budget narrow;  // a third tenant that only keeps something narrows the shares
+  Budget narrow;  // unused grammars of others narrow the newcomer's share
   narrow.keep("b", 10);
   narrow.keep("c", 10);
   EXPECT_EQ(narrow.memory->take("a", 50), Answer::kTaken);
