@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds everything and runs the tests; the last lines are ctest's.
+# Builds everything and runs the tests; the last lines are ctest's, and what failed tests said.
 #
 #   scripts/test.sh [--all] [--no-install]
 #
@@ -59,4 +59,8 @@ for preset in "${presets[@]}"; do
 done
 
 echo "== testing"
-exec ctest --test-dir build/tests --output-on-failure --no-tests=error -j "$(nproc)" "${selection[@]}" </dev/null
+code=0
+ctest --test-dir build/tests --output-on-failure --no-tests=error -j "$(nproc)" "${selection[@]}" \
+  --output-junit results.xml </dev/null || code=$?
+[ "$code" = 0 ] || python3 -B scripts/lib/failed_tests.py build/tests/results.xml
+exit "$code"

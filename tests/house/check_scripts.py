@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -61,6 +62,22 @@ class Scripts(unittest.TestCase):
 
     def run_stubbed(self, *command, **environment):
         return run(*command, PATH=f"{self.folder}:{os.environ['PATH']}", **environment)
+
+    def test_what_failed_is_said_last(self):
+        said = "\n".join([f"passes {i}" for i in range(200)] + ["a_test.cpp:7: Failure", "Expected: one"]
+                         + [f"passes {i}" for i in range(200, 300)])
+        results = self.folder / "results.xml"
+        results.write_text(f"""<testsuite><testcase name="serving" time="1.5" status="fail"><system-out>{said}</system-out>
+            </testcase><testcase name="ops" time="1" status="run"><system-out>ops are right</system-out></testcase>
+            </testsuite>""")
+        told = run(sys.executable, "-B", ROOT / "scripts/lib/failed_tests.py", results)
+        self.assertEqual((told.returncode, told.stderr), (0, ""))
+        lines = told.stdout.splitlines()
+        self.assertLess(len(lines), 40)
+        for line in ("== failed: serving, 1.5 s", "a_test.cpp:7: Failure", "Expected: one", "...", "passes 299"):
+            self.assertIn(line, lines)
+        self.assertNotIn("passes 150", lines)
+        self.assertNotIn("ops", told.stdout)
 
     def test_all_parse(self):
         paths = [*ROOT.glob("scripts/**/*.sh"), *ROOT.glob("scripts/*.sbatch"), ROOT / ".ci/run"]

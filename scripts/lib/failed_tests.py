@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Prints once more, below ctest's summary, what the failed tests of a run said.
+
+    failed_tests.py RESULTS.xml        JUnit's XML as ctest --output-junit writes it
+
+Of each test: the lines that name a failure with what follows them, then the last ones, 80 lines in all.
+"""
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+NAMES_A_FAILURE = re.compile(r": Failure$|^(FAIL|ERROR): |^Traceback|==ERROR|==WARNING|runtime error:|[Ee]xception|[Aa]ssert")
+FOLLOWING, LAST, MAX_LINES = 12, 15, 80
+
+
+def excerpt(text, max_lines=MAX_LINES):
+    """Of these lines the telling ones, "..." where some are left out."""
+    lines = text.splitlines()
+    chosen = set()
+    for i, line in enumerate(lines):
+        if NAMES_A_FAILURE.search(line) and len(chosen) < max_lines - LAST:
+            chosen.update(range(i, min(i + FOLLOWING, len(lines))))
+    chosen.update(range(max(0, len(lines) - LAST), len(lines)))
+    shown, previous = [], -1
+    for i in sorted(chosen):
+        if i != previous + 1:
+            shown.append("...")
+        shown.append(lines[i])
+        previous = i
+    return shown
+
+
+def main(path):
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        if case.get("status") != "fail":
+            continue
+        print(f"\n== failed: {case.get('name')}, {float(case.get('time')):.1f} s")
+        print("\n".join(excerpt(case.findtext("system-out") or "")))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
