@@ -226,12 +226,15 @@ void Engine::loop() {
     run_step();
     change_if_due();  // it may have waited for what ended with this step
   }
+  std::vector<Incoming> incoming;
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
     if (failure_.empty()) failure_ = kEngineStops;
+    incoming.swap(incoming_);
   }
   end_all(kEngineStops);
+  refuse(incoming, kEngineStops);
 }
 
 bool Engine::take_incoming() {
@@ -455,13 +458,6 @@ void Engine::end_all(const std::string& why) {
   refuse(held, why);
   if (const std::optional<Change> change = std::exchange(change_, {}))
     change->done->set_exception(std::make_exception_ptr(Error(why)));
-  std::vector<Incoming> incoming;
-  {
-    const std::lock_guard lock(mutex_);
-    incoming.swap(incoming_);
-  }
-  end_holds(incoming);
-  refuse(incoming, why);
 }
 
 void Engine::end_holds(const std::vector<Incoming>& incoming) {

@@ -471,6 +471,24 @@ TEST(Engine, GoesOnWhenItsExecutorCanComputeAgain) {
   EXPECT_EQ(engine.counts().used_blocks, 0);
 }
 
+// It is the engine's thread that resumes here, in the middle of ending what ran: as early as another thread could.
+TEST(Engine, TakesWhatComesAfterItResumes) {
+  Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
+  std::promise<void> over;
+  Heard after;
+  engine.add(request_of({1, 2, 3}, 90), [&, first = true](SequenceEvent&& event) mutable {
+    if (std::exchange(first, false)) engine.interrupt("a rank is lost");
+    if (!event.finish) return;
+    EXPECT_EQ(event.finish, FinishReason::kError);
+    engine.resume();
+    engine.add(request_of({5}, 4), after.listener());
+    over.set_value();
+  });
+  over.get_future().wait();
+  EXPECT_EQ(after.wait(), FinishReason::kLength);
+  EXPECT_EQ(after.tokens(), text_of({5}, 4));
+}
+
 TEST(Engine, TakesNothingOnceItHasStopped) {
   Engine engine(recorded(), kConfig, kBlocks, kBlockTokens);
   engine.stop();
