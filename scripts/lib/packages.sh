@@ -1,12 +1,9 @@
 # shellcheck shell=bash
 # What the project needs from the distribution. Sourced by the other scripts.
-# One line a package: Debian/Ubuntu name (NAME,NAME: the first that the release has) | Fedora name ("-": none) |
-# for | why
-trireme_packages() {
-  local debian rest
-  while IFS='|' read -r debian rest; do
-    printf '%s|%s\n' "$(available "$debian")" "$rest"
-  done <<'END'
+# One line a package: Debian/Ubuntu name (NAME,NAME: the first that the release has; NAME,-: optional, left out
+# where the release lacks it) | Fedora name ("-": none) | for | why
+package_list() {
+  cat <<'END'
 g++|gcc-c++|build|compiler, C++20
 cmake|cmake|build|build system, 3.25 or newer
 ninja-build|ninja-build|build|runs the build
@@ -34,25 +31,43 @@ libbenchmark-dev|google-benchmark-devel|test|micro-benchmarks
 python3|python3|test|house checks and end-to-end tests
 python3-venv|python3|test|OpenAI's client, in an environment of its own
 iproute2|iproute|test|training over two network namespaces
-clang-format-14|clang-tools-extra|test|source format check
-clang-tidy-16|clang-tools-extra|test|static analysis, in test.sh --all
-clang-16|clang|fuzz|compiler with libFuzzer
-libclang-rt-16-dev|compiler-rt|fuzz|libFuzzer and the sanitizers of clang
-libomp-16-dev|libomp-devel|fuzz|OpenMP of clang
+clang-format-14,-|clang-tools-extra|test|source format check
+clang-tidy-16,-|clang-tools-extra|test|static analysis, in test.sh --all
+clang-16,clang-19|clang|fuzz|compiler with libFuzzer
+libclang-rt-16-dev,libclang-rt-19-dev|compiler-rt|fuzz|libFuzzer and the sanitizers of clang
+libomp-16-dev,libomp-19-dev|libomp-devel|fuzz|OpenMP of clang
 END
 }
 
-# available NAME[,NAME]: the first that apt knows; without its lists the first that is installed, or else the first.
-available() {
+# trireme_packages: the list with one Debian name a line, or none.
+trireme_packages() {
+  local candidates debian rest
+  candidates=" $(installable | tr '\n' ' ')"
+  package_list | while IFS='|' read -r debian rest; do
+    [[ $debian != *,* ]] || debian=$(chosen "$candidates" "$debian")
+    [ "$debian" = - ] || printf '%s|%s\n' "$debian" "$rest"
+  done
+}
+
+# installable: those of the list's names that apt has a version of (of a name that others only refer to its policy is
+# "(none)"); nothing where apt has no lists.
+installable() {
+  # shellcheck disable=SC2046  # a list of words
+  apt-cache policy $(package_list | cut -d'|' -f1 | tr ',' ' ') 2>/dev/null |
+    awk '/^[^ ].*:$/ { name = substr($0, 1, length($0) - 1) } /^  Candidate: [^(]/ { print name }' || true
+}
+
+# chosen CANDIDATES NAME,NAME...: the first that apt can install; without its lists the first that is installed, or
+# else the first.
+chosen() {
   local name
-  [[ $1 == *,* ]] || { echo "$1" && return; }
-  for name in ${1//,/ }; do
-    ! apt-cache show "$name" >/dev/null 2>&1 || { echo "$name" && return; }
+  for name in ${2//,/ }; do
+    [[ "$1" != *" $name "* ]] || { echo "$name" && return; }
   done
-  for name in ${1//,/ }; do
-    ! is_installed "$name" - || { echo "$name" && return; }
+  for name in ${2//,/ }; do
+    [ "$name" = - ] || ! is_installed "$name" - || { echo "$name" && return; }
   done
-  echo "${1%%,*}"
+  if [[ $2 == *,- && "$1" == *" g++ "* ]]; then echo -; else echo "${2%%,*}"; fi
 }
 
 # is_installed DEBIAN_NAME FEDORA_NAME: by the package manager that is here; true where there is neither,

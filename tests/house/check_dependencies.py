@@ -11,7 +11,7 @@ LIST = "scripts/lib/packages.sh"
 def packages(script):
     """Debian names of the list."""
     rows = re.findall(r"(?m)^([a-z0-9][a-z0-9+.,-]*)\|[^|]*\|(?:build|test|fuzz)\|", script)
-    return {name for row in rows for name in row.split(",")}
+    return {name for row in rows for name in row.split(",") if name != "-"}
 
 
 def listed(page):
