@@ -13,6 +13,7 @@
 #include "commands/failure.h"
 #include "commands/generate.h"
 #include "commands/logits.h"
+#include "commands/man_page.h"
 #include "commands/parse_error.h"
 #include "commands/report.h"
 #include "commands/route.h"
@@ -82,6 +83,7 @@ void add_commands(CLI::App& app, const CommandLine& line) {
   add_schedule_command(app);
   add_bench_command(app, line);
   add_completion_command(app);
+  add_man_command(app);
   complete_footers(app);
 }
 

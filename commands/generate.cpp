@@ -23,6 +23,8 @@
 namespace trireme {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct GenerateArguments {
   std::string model;
   std::string prompt = "\n";
@@ -43,7 +45,6 @@ struct GenerateArguments {
 // The prompt as a user's message, up to where the answer begins. What it spells of special tokens is text.
 std::vector<int32_t> encoded_message(const GenerateArguments& args, const LoadedModel& loaded,
                                      const Tokenizer& tokenizer) {
-  using Json = nlohmann::ordered_json;
   const ChatTemplate chat(
       loaded.chat_template(args.chat_template, loaded.tokenizer_spec(args.tokenizer)));
   const Json message = {{"role", "user"}, {"content", args.prompt}};
