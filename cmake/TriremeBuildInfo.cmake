@@ -37,7 +37,9 @@ endfunction()
 trireme_header_version(dnnl_version ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h
                        DNNL_VERSION_MAJOR DNNL_VERSION_MINOR DNNL_VERSION_PATCH)
 set(mpi_version "MPI ${MPI_C_VERSION}")
-if(MPI_C_LIBRARY_VERSION_STRING MATCHES "Open MPI v([0-9.]+)")
+if(NOT TRIREME_MPI)
+  set(mpi_version "no MPI")
+elseif(MPI_C_LIBRARY_VERSION_STRING MATCHES "Open MPI v([0-9.]+)")
   set(mpi_version "Open MPI ${CMAKE_MATCH_1}")
 endif()
 string(CONCAT TRIREME_LIBRARIES "oneDNN ${dnnl_version}, ${mpi_version}, SentencePiece ${SENTENCEPIECE_VERSION}, "

@@ -2,9 +2,11 @@
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 set(MPI_DETERMINE_LIBRARY_VERSION TRUE)  # for `trireme --version`
-find_package(MPI REQUIRED COMPONENTS C)
-# Only the C interface: the withdrawn C++ one would need a library of its own.
-target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+if(TRIREME_MPI)
+  find_package(MPI REQUIRED COMPONENTS C)
+  # Only the C interface: the withdrawn C++ one would need a library of its own.
+  target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+endif()
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(spdlog REQUIRED)
@@ -15,12 +17,14 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 find_package(OpenSSL 3 REQUIRED)
-if(POLICY CMP0167)
-  cmake_policy(SET CMP0167 NEW)  # Boost's own package file, not the module that CMake will drop
+if(TRIREME_SERVING)
+  pkg_check_modules(PROMETHEUS REQUIRED IMPORTED_TARGET prometheus-cpp-core)
+  if(POLICY CMP0167)
+    cmake_policy(SET CMP0167 NEW)  # Boost's own package file, not the module that CMake will drop
+  endif()
+  find_package(Boost 1.81 REQUIRED)  # headers only: Beast and Asio
 endif()
-find_package(Boost 1.81 REQUIRED)  # headers only: Beast and Asio
 
 # By its files: Debian 13's sentencepiece.pc requires protobuf-lite.pc, which its package does not depend on.
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)

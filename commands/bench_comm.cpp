@@ -12,7 +12,7 @@
 #include "commands/commands.h"
 #include "commands/rank_options.h"
 #include "parallel/agree.h"
-#include "parallel/comm/mpi_own.h"
+#include "parallel/comm/mpi/mpi_own.h"
 
 namespace trireme {
 namespace {

@@ -15,6 +15,7 @@
 #include "parallel/comm/launcher_environment.h"
 #include "parallel/comm/reserved_port.h"
 #include "parallel/comm/shared_secret.h"
+#include "parallel/comm/transport.h"
 
 namespace trireme {
 namespace {
@@ -129,6 +130,10 @@ bool must_start_ranks(int ranks) {
     return false;
   }
   if (ranks < 0) fail_input("--ranks ", ranks, " must be at least 1");
+  if (ranks > 1 && !has_mpi())
+    fail_input("--ranks ", ranks,
+               ": this program was built without MPI (-DTRIREME_MPI=OFF); start ",
+               "each rank with WORLD_SIZE, RANK, MASTER_ADDR and MASTER_PORT, as torchrun does");
   return ranks > 1;
 }
 

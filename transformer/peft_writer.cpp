@@ -76,7 +76,8 @@ std::vector<WrittenAdapter> written_tensors(const LoraConfig& lora, const ModelC
     if (fresh) {
       const SourceTensor* stored = adapters.tensors().find(adapters.place(config, p.name).tensor);
       if (stored == nullptr) fail_input(adapters.path(), ": has no tensor ", p.name);
-      out.push_back({{name, stored->dtype.value_or(DType::kF32), layer.shape(p, true)}, layer, {}});
+      SafetensorsSpec spec{name, stored->dtype.value_or(DType::kF32), layer.shape(p, true)};
+      out.push_back({std::move(spec), layer, {}});
     }
     out[found->second].parts.push_back(p);
   }

@@ -86,7 +86,9 @@ std::unique_ptr<Transport> make_single_transport();
 // Initialises MPI (once per process; MPI_THREAD_SERIALIZED: only the thread inside a transport call
 // uses MPI) and finalises it in finish(). After a loss MPI is left as it is: the launcher sees the
 // process end without MPI_Finalize and stops the other ranks.
+// InputError in a program that was built without MPI, which has_mpi() tells beforehand.
 std::unique_ptr<Transport> make_mpi_transport();
+bool has_mpi();
 
 // Sockets between all pairs (rank_rendezvous.h). Rank 0 listens at master_address:master_port; the
 // others connect to it and learn where everybody listens. Waits up to timeout_s for all ranks.

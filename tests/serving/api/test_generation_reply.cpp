@@ -411,7 +411,8 @@ TEST(GenerationReply, TextOfAStreamIsTheTextOfTheWhole) {
     for (const std::string& event : stream.events())
       if (event != "[DONE]" && Json::parse(event)["choices"][0]["delta"].contains("content"))
         streamed += Json::parse(event)["choices"][0]["delta"]["content"].get<std::string>();
-    EXPECT_EQ(streamed, Json::parse(whole.reply.body())["choices"][0]["message"]["content"]);
+    const Json message = Json::parse(whole.reply.body())["choices"][0]["message"];
+    EXPECT_EQ(streamed, message["content"].get<std::string>());
   }
 }
 

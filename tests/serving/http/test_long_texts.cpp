@@ -119,7 +119,8 @@ TEST(LongTexts, OfPromptsAreComputedOnceForAllTheyAreToldWith) {
     texts[choice["index"]] += choice["text"].get<std::string>();
   }
   ASSERT_EQ(texts.size(), 3u) << events;
-  for (const auto& [index, text] : texts) EXPECT_EQ(text, first["text"]) << index;
+  for (const auto& [index, text] : texts)
+    EXPECT_EQ(text, first["text"].get<std::string>()) << index;
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
-#include "commands/served_front.h"
+#include "commands/serving/served_front.h"
 
 #include <future>
 #include <optional>
 
-#include "commands/draft_model.h"
 #include "commands/rank_options.h"
+#include "commands/serving/draft_model.h"
 #include "engine/core/cpu.h"
 #include "engine/device/timing.h"
 #include "engine/observe/log.h"

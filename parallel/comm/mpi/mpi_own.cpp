@@ -1,4 +1,4 @@
-#include "parallel/comm/mpi_own.h"
+#include "parallel/comm/mpi/mpi_own.h"
 
 #include <mpi.h>
 

@@ -1,4 +1,4 @@
-#include "commands/listener_options.h"
+#include "commands/serving/listener_options.h"
 
 #include <CLI/CLI.hpp>
 #include <chrono>

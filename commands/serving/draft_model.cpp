@@ -1,4 +1,4 @@
-#include "commands/draft_model.h"
+#include "commands/serving/draft_model.h"
 
 #include <algorithm>
 

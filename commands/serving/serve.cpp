@@ -1,4 +1,4 @@
-#include "commands/serve.h"
+#include "commands/serving/serve.h"
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -8,11 +8,11 @@
 
 #include "commands/commands.h"
 #include "commands/config_file.h"
-#include "commands/listener_options.h"
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
-#include "commands/served_front.h"
-#include "commands/speculative_config.h"
+#include "commands/serving/listener_options.h"
+#include "commands/serving/served_front.h"
+#include "commands/serving/speculative_config.h"
 #include "commands/stop_signals.h"
 #include "commands/version.h"
 #include "commands/whole_number.h"

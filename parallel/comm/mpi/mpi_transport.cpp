@@ -216,6 +216,8 @@ class MpiTransport final : public Transport {
 
 }  // namespace
 
+bool has_mpi() { return true; }
+
 std::unique_ptr<Transport> make_mpi_transport() { return std::make_unique<MpiTransport>(); }
 
 }  // namespace trireme

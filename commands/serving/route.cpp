@@ -1,11 +1,11 @@
-#include "commands/route.h"
+#include "commands/serving/route.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <set>
 #include <thread>
 
-#include "commands/listener_options.h"
+#include "commands/serving/listener_options.h"
 #include "commands/stop_signals.h"
 #include "engine/core/file_limit.h"
 #include "engine/observe/log.h"

@@ -1,4 +1,4 @@
-#include "commands/speculative_config.h"
+#include "commands/serving/speculative_config.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
-#include "commands/served_model.h"
+#include "commands/serving/served_model.h"
 
 #include <algorithm>
 
-#include "commands/draft_model.h"
 #include "commands/rank_options.h"
+#include "commands/serving/draft_model.h"
 #include "engine/core/cpu.h"
 #include "engine/core/host_memory.h"
 #include "engine/device/timing.h"

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "commands/commands.h"
-#include "commands/served_model.h"
+#include "commands/serving/served_model.h"
 #include "serving/distributed/rank_supervisor.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-#include "commands/served_model.h"
+#include "commands/serving/served_model.h"
 
 namespace trireme {
 
