@@ -12,6 +12,15 @@ constexpr auto kInterval = std::chrono::milliseconds(100);
 // Work that is younger is not asked after.
 constexpr double kPatient = 5;
 
+// By looks, since GCC 14 has no std::timed_mutex under ThreadSanitizer.
+bool locked_before(std::chrono::steady_clock::time_point deadline, std::mutex& mutex) {
+  while (!mutex.try_lock()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 }  // namespace
 
 NcclWatch::NcclWatch(const Context& gpu, RankState& rank_state)
@@ -51,7 +60,7 @@ void NcclWatch::abort_all() noexcept {
   std::vector<std::shared_ptr<NcclComm>> held;
   for (std::shared_ptr<NcclComm>& comm : comms())
     // No call of NCCL waits, so who holds one for long sees the loss itself and ends it.
-    if (comm->mutex.try_lock_until(deadline)) held.push_back(std::move(comm));
+    if (locked_before(deadline, comm->mutex)) held.push_back(std::move(comm));
   // All are told to stop before any is waited for: what one gives back may wait for another's kernel.
   const NcclLibrary& nccl = nccl_library();
   (void)nccl.GroupStart();

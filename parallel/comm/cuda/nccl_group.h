@@ -19,7 +19,7 @@ namespace trireme::cuda {
 struct NcclComm {
   ncclComm_t raw = nullptr;  // null: ended
   std::string name;          // group, or path, for messages
-  std::timed_mutex mutex;
+  std::mutex mutex;
 };
 
 // Ends the communicators of a rank when a rank is lost or NCCL reports an error, so that nothing on the
