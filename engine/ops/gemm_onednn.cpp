@@ -38,6 +38,7 @@ struct KeyHash {
 struct Product {
   dnnl::matmul primitive;
   std::unordered_map<int, memory> arguments;
+  float alpha = 1;
   int64_t scratch_bytes = 0;
 };
 
@@ -74,16 +75,21 @@ struct PackedWeight::Impl {
 
 namespace {
 
-// oneDNN 2 describes a product apart from its primitive and scales it by an attribute; oneDNN 3
-// scales by a post-op, which comes before the others.
-constexpr bool kScalesByPostOp = DNNL_VERSION_MAJOR >= 3;
-
-void scale_by(dnnl::primitive_attr& attributes, dnnl::post_ops& after, float alpha) {
+// How the library multiplies a product by alpha. oneDNN 2: by a constant, (product + bias) alpha. oneDNN 3: by a
+// number in memory, product alpha + bias; a post-op instead would precede the sum, and what 3.7 makes of a column
+// or row of that writes beside it.
+constexpr bool kScalesBias = DNNL_VERSION_MAJOR < 3;
 #if DNNL_VERSION_MAJOR >= 3
-  (void)attributes;
-  after.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0.0f);
+constexpr int kScaleSlot = DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC;
 #else
-  (void)after;
+constexpr int kScaleSlot = -1;
+#endif
+
+void scale_by(dnnl::primitive_attr& attributes, float alpha) {
+#if DNNL_VERSION_MAJOR >= 3
+  (void)alpha;
+  attributes.set_scales_mask(DNNL_ARG_SRC, 0);
+#else
   attributes.set_output_scales(0, {alpha});
 #endif
 }
@@ -104,10 +110,8 @@ dnnl::matmul::primitive_desc matmul_of(const dnnl::engine& engine, const memory:
 #endif
 }
 
-// Position of the post-op that adds the bias.
-int late_bias_index(const GemmProblem& g) {
-  return (kScalesByPostOp ? 1 : 0) + (g.accumulate ? 1 : 0);
-}
+// Whether a post-op adds the bias, behind the sum.
+bool has_late_bias(const GemmProblem& g) { return g.has_bias && g.alpha != 1.0f && kScalesBias; }
 
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProblem& g,
                                       const memory::desc& weights) {
@@ -116,10 +120,9 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const GemmProb
   const memory::desc bias({1, g.n}, library_type(g.out), memory::dims{g.n, 1});
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  // The library scales (product + bias): with alpha the bias is added afterwards instead.
-  const bool late_bias = g.has_bias && g.alpha != 1.0f;
+  const bool late_bias = has_late_bias(g);
   dnnl::post_ops after;
-  if (g.alpha != 1.0f) scale_by(attributes, after, g.alpha);
+  if (g.alpha != 1.0f) scale_by(attributes, g.alpha);
   if (g.accumulate) after.append_sum(1.0f);
   if (late_bias) after.append_binary(dnnl::algorithm::binary_add, bias);
   attributes.set_post_ops(after);
@@ -154,11 +157,12 @@ Product make_product(const dnnl::engine& engine, const GemmProblem& g,
                      {DNNL_ARG_SCRATCHPAD, unbound(made.scratchpad_desc())}};
     if (g.has_bias) {
       const memory::desc bias({1, g.n}, library_type(g.out), memory::dims{g.n, 1});
-      const int slot = g.alpha == 1.0f
-                           ? DNNL_ARG_BIAS
-                           : DNNL_ARG_ATTR_MULTIPLE_POST_OP(late_bias_index(g)) | DNNL_ARG_SRC_1;
-      out.arguments.emplace(slot, unbound(bias));
+      const int late = DNNL_ARG_ATTR_MULTIPLE_POST_OP(g.accumulate ? 1 : 0) | DNNL_ARG_SRC_1;
+      out.arguments.emplace(has_late_bias(g) ? late : DNNL_ARG_BIAS, unbound(bias));
     }
+    out.alpha = g.alpha;
+    if (g.alpha != 1.0f && !kScalesBias)
+      out.arguments.emplace(kScaleSlot, unbound({{1}, memory::data_type::f32, memory::dims{1}}));
     out.scratch_bytes = static_cast<int64_t>(made.scratchpad_desc().get_size());
     return out;
   } catch (const dnnl::error& e) {
@@ -196,6 +200,7 @@ void execute(Ctx& ctx, Product& product, const GemmProblem& g, const GemmPointer
     if (slot == DNNL_ARG_WEIGHTS) pointer = const_cast<void*>(p.b);
     if (slot == DNNL_ARG_DST) pointer = p.c;
     if (slot == DNNL_ARG_SCRATCHPAD) pointer = scratch->raw();
+    if (slot == kScaleSlot) pointer = &product.alpha;
     argument.set_data_handle(pointer);
   }
   try {
