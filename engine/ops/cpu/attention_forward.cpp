@@ -196,10 +196,10 @@ TRIREME_INLINE void score_row(C* scores, const C* query, Rows<C> k, int64_t begi
     const C* key = k.data + j * k.stride;
     int64_t d = 0;
     for (; d + 2 * kN <= padded; d += 2 * kN) {
-      dot[0] += load(query + d) * load(key + d);
-      dot[1] += load(query + d + kN) * load(key + d + kN);
+      dot[0] = multiply_add(load(query + d), load(key + d), dot[0]);
+      dot[1] = multiply_add(load(query + d + kN), load(key + d + kN), dot[1]);
     }
-    if (d < padded) dot[0] += load(query + d) * load(key + d);
+    if (d < padded) dot[0] = multiply_add(load(query + d), load(key + d), dot[0]);
     scores[j] = sum(dot[0] + dot[1]);
   }
 }

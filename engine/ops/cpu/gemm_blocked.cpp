@@ -41,7 +41,8 @@ TRIREME_INLINE void multiply_panels(const T* a, const T* b, int64_t depth,
     Vec<T> row[kTileVectors];
     for (int j = 0; j < kTileVectors; ++j) row[j] = load(b + j * kLanes<T>);
     for (int i = 0; i < kTileM; ++i)
-      for (int j = 0; j < kTileVectors; ++j) sums[i][j] += a[i] * row[j];
+      for (int j = 0; j < kTileVectors; ++j)
+        sums[i][j] = multiply_add(splat<Vec<T>>(a[i]), row[j], sums[i][j]);
   }
   for (int i = 0; i < kTileM; ++i)
     for (int j = 0; j < kTileVectors; ++j) store(&out[i][j * kLanes<T>], sums[i][j]);

@@ -70,7 +70,7 @@ TRIREME_INLINE void add_half_step(Floats (&sums)[M][N], const T* w, int64_t w_st
   for (int r = 0; r < N; ++r) {
     const Floats weights = load_half_step<kHalf>(w + r * w_stride);
 #pragma GCC unroll 4
-    for (int i = 0; i < M; ++i) sums[i][r] += weights * rows[i];
+    for (int i = 0; i < M; ++i) sums[i][r] = multiply_add(weights, rows[i], sums[i][r]);
   }
 }
 

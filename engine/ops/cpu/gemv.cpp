@@ -13,8 +13,8 @@ using Floats = Vec<float>;
 template <class T>
 TRIREME_INLINE void add_step(Floats& first, Floats& second, const T* w, const T* x) {
   const Step of_w = load_step(w), of_x = load_step(x);
-  first += of_w.first * of_x.first;
-  second += of_w.second * of_x.second;
+  first = multiply_add(of_w.first, of_x.first, first);
+  second = multiply_add(of_w.second, of_x.second, second);
 }
 
 // The sum of products of w and x, in the order that the header gives. rest: what of x is behind its last whole step.

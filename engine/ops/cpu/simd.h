@@ -68,6 +68,23 @@ TRIREME_INLINE V splat(typename Traits<V>::Scalar x) {
   return x - V{};  // x - 0, not 0 + x: keeps the sign of zero
 }
 
+// a b + c, rounded once where the instruction set can (engine/ops/CMakeLists.txt: compilers are not left to choose).
+template <class V>
+TRIREME_INLINE V multiply_add(V a, V b, V c) {
+#if defined(TRIREME_ISA_avx512)
+  if constexpr (std::is_same_v<V, Vec<float>>) return _mm512_fmadd_ps(a, b, c);
+  if constexpr (std::is_same_v<V, Vec<double>>) return _mm512_fmadd_pd(a, b, c);
+#elif defined(TRIREME_ISA_avx2)
+  if constexpr (std::is_same_v<V, Vec<float>>) return _mm256_fmadd_ps(a, b, c);
+  if constexpr (std::is_same_v<V, Vec<double>>) return _mm256_fmadd_pd(a, b, c);
+#endif
+#if defined(TRIREME_ISA_avx512) || defined(TRIREME_ISA_avx2)
+  if constexpr (std::is_same_v<V, float>) return __builtin_fmaf(a, b, c);
+  if constexpr (std::is_same_v<V, double>) return __builtin_fma(a, b, c);
+#endif
+  return a * b + c;
+}
+
 // --- loads and stores ---------------------------------------------------------------------------
 
 // GCC 12 converts vectors of _Float16 one by one, hence the intrinsics. The unmasked AVX-512 forms
@@ -229,7 +246,7 @@ template <class V, class S, int N>
 TRIREME_INLINE V polynomial(V x, const S (&c)[N]) {
   V p = splat<V>(c[0]);
 #pragma GCC unroll 16
-  for (int i = 1; i < N; ++i) p = p * x + c[i];
+  for (int i = 1; i < N; ++i) p = multiply_add(p, x, splat<V>(c[i]));
   return p;
 }
 

@@ -48,7 +48,8 @@ TRIREME_INLINE void product_tile(T* c, int64_t ldc, const T* a, int64_t a_row, i
     for (int i = 0; i < kRows; ++i) {
       const T x = a[i * a_row + p * a_column];
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) sum[i][j] += x * row[j];
+      for (int j = 0; j < kVectors; ++j)
+        sum[i][j] = multiply_add(splat<Vec<T>>(x), row[j], sum[i][j]);
     }
   }
 #pragma GCC unroll 8
