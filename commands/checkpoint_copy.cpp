@@ -159,7 +159,8 @@ CLI::App* add_action(CLI::App& parent, const char* name, const char* description
                      const char* to) {
   CLI::App* command = parent.add_subcommand(name, description);
   command->add_option("from", args->from, from)->required()->type_name("PATH");
-  command->add_option("to", args->to, to)->required()->type_name("PATH");
+  // Not "to": CLI11 2.4 takes that for the option of `convert`.
+  command->add_option("target", args->to, to)->required()->type_name("PATH");
   command->callback([args, action] { action(*args); });
   return command;
 }
@@ -193,7 +194,7 @@ void add_checkpoint_copy_commands(CLI::App& checkpoint) {
   merged->add_option("adapters", args->adapters, "PEFT's directory, or a run that trained adapters")
       ->required()
       ->type_name("PATH");
-  merged->add_option("to", args->to, "Directory to make")->required()->type_name("PATH");
+  merged->add_option("target", args->to, "Directory to make")->required()->type_name("PATH");
   merged->callback([args] { merge_lora(*args); });
   add_dtype(*merged, *args);
   add_shard_size(*merged, *args);

@@ -130,7 +130,8 @@ void add_checkpoint_quantize_command(CLI::App& checkpoint) {
       ->required()
       ->type_name("PATH");
   command
-      ->add_option("to", args->to, "What to make: a directory, or a file whose name ends in .gguf")
+      ->add_option("target", args->to,
+                   "What to make: a directory, or a file whose name ends in .gguf")
       ->required()
       ->type_name("PATH");
   std::vector<std::string> names;
