@@ -30,7 +30,7 @@ endif()
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
-execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --modversion sentencepiece OUTPUT_VARIABLE SENTENCEPIECE_VERSION
+execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --maximum-traverse-depth=1 --modversion sentencepiece OUTPUT_VARIABLE SENTENCEPIECE_VERSION
                 ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
 add_library(trireme_sentencepiece INTERFACE)
 target_include_directories(trireme_sentencepiece SYSTEM INTERFACE ${SENTENCEPIECE_INCLUDE_DIR})

@@ -88,16 +88,18 @@ function(trireme_unity out target)
   set(${out} ${units} PARENT_SCOPE)
 endfunction()
 
-# trireme_library(NAME [RECURSE [WITHOUT folder...]] [COLD] [DEPENDS target...] [PRIVATE_DEPENDS target...]): one static
-# library from the .cpp files of this folder. WITHOUT: folders below it that this build leaves out. COLD: no loop in it is hot (a token is some hundred bytes of text, a request waits for
-# the kernel), and optimising it would take half of the time of compiling it; it may have precompiled headers of its own.
+# trireme_library(NAME [RECURSE [WITHOUT folder...]] [COLD] [DEPENDS target...] [PRIVATE_DEPENDS target...]): one
+# static library from the .cpp files of this folder. WITHOUT: folders below it that this build leaves out. COLD: no loop
+# in it is hot (a token is some hundred bytes of text, a request waits for the kernel), and optimising it would take half
+# of the time of compiling it; it may have precompiled headers of its own.
 function(trireme_library name)
   cmake_parse_arguments(ARG "RECURSE;COLD" "" "WITHOUT;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   if(ARG_RECURSE)
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
     list(FILTER sources EXCLUDE REGEX "/cuda/")  # of the CUDA backend (cmake/TriremeCuda.cmake)
     foreach(folder ${ARG_WITHOUT})
-      list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${folder}/")
+      file(GLOB_RECURSE left_out CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+      list(REMOVE_ITEM sources ${left_out})
     endforeach()
   else()
     file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)

@@ -23,7 +23,7 @@ done
 scripts/install_deps.sh test "${install[@]}"
 [ "$all" = no ] || scripts/install_deps.sh fuzz "${install[@]}"
 
-options=(-DTRIREME_TESTS=ON)
+options=(-DTRIREME_TESTS=ON -DTRIREME_MPI=ON -DTRIREME_SERVING=ON)  # whatever was built here before
 [ "${CI:-}" != true ] || options+=(-DTRIREME_WERROR=ON)
 presets=(release)
 selection=(-LE long)
@@ -62,5 +62,5 @@ echo "== testing"
 code=0
 ctest --test-dir build/tests --output-on-failure --no-tests=error -j "$(nproc)" "${selection[@]}" \
   --output-junit results.xml </dev/null || code=$?
-[ "$code" = 0 ] || python3 -B scripts/lib/failed_tests.py build/tests/results.xml
+[ "$code" = 0 ] || python3 -B scripts/lib/failed_tests.py build/tests/results.xml || true
 exit "$code"

@@ -3,7 +3,7 @@
 
     failed_tests.py RESULTS.xml        JUnit's XML as ctest --output-junit writes it
 
-Of each test: the lines that name a failure with what follows them, then the last ones, 80 lines in all.
+Of each test: the lines that name a failure with what follows them, then the last ones, some 80 lines in all.
 """
 import re
 import sys
@@ -32,9 +32,11 @@ def excerpt(text, max_lines=MAX_LINES):
 
 def main(path):
     for case in ElementTree.parse(path).getroot().iter("testcase"):
-        if case.get("status") != "fail":
+        skipped = case.find("skipped")
+        why = "" if skipped is None else skipped.get("message", "")
+        if case.get("status") != "fail" and (not why or why.startswith("SKIP_")):
             continue
-        print(f"\n== failed: {case.get('name')}, {float(case.get('time')):.1f} s")
+        print(f"\n== failed: {case.get('name')}, {float(case.get('time')):.1f} s {why}".rstrip())
         print("\n".join(excerpt(case.findtext("system-out") or "")))
 
 

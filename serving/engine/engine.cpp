@@ -199,6 +199,7 @@ bool Engine::is_stopped() const {
 
 void Engine::resume() {
   hand_in_work([this] {
+    if (is_stopped()) return;  // then it is not the engine's thread that runs this
     pool_.forget_all();
     const std::lock_guard lock(mutex_);
     if (!stopped_) failure_.clear();

@@ -28,7 +28,7 @@ class Parts(unittest.TestCase):
     def setUpClass(cls):
         werror = re.search(r"TRIREME_WERROR:BOOL=(\w+)", (WHOLE / "CMakeCache.txt").read_text())[1]
         for command in (["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTRIREME_CUDA=OFF",
-                         "-DTRIREME_MPI=OFF", "-DTRIREME_SERVING=OFF", f"-DTRIREME_WERROR={werror}"],
+                         "-DTRIREME_MPI=OFF", "-DTRIREME_SERVING=OFF", "-DTRIREME_TESTS=OFF", f"-DTRIREME_WERROR={werror}"],
                         ["cmake", "--build", BUILD, "--target", "trireme"]):
             ran = run(*command)
             if ran.returncode != 0:
@@ -67,6 +67,7 @@ class Parts(unittest.TestCase):
             meet = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.getsockname()[1])}
             other = subprocess.Popen(list(map(str, train)), env={**os.environ, **meet, "RANK": "1"}, stdin=subprocess.DEVNULL,
                                      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(other.kill)
             first = run(*train, **meet, RANK="0")
             said = other.communicate(timeout=120)[1]
             self.assertEqual((first.returncode, other.returncode), (0, 0), first.stderr + said)

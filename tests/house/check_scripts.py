@@ -68,13 +68,16 @@ class Scripts(unittest.TestCase):
                          + [f"passes {i}" for i in range(200, 300)])
         results = self.folder / "results.xml"
         results.write_text(f"""<testsuite><testcase name="serving" time="1.5" status="fail"><system-out>{said}</system-out>
-            </testcase><testcase name="ops" time="1" status="run"><system-out>ops are right</system-out></testcase>
+            </testcase><testcase name="io" time="0" status="notrun"><skipped message="Unable to find executable"/>
+            <system-out/></testcase><testcase name="old" time="0" status="notrun"><skipped message="SKIP_RETURN_CODE=77"/>
+            <system-out>no</system-out></testcase><testcase name="ops" time="1" status="run"><system-out>ops are right</system-out></testcase>
             </testsuite>""")
         told = run(sys.executable, "-B", ROOT / "scripts/lib/failed_tests.py", results)
         self.assertEqual((told.returncode, told.stderr), (0, ""))
         lines = told.stdout.splitlines()
         self.assertLess(len(lines), 40)
-        for line in ("== failed: serving, 1.5 s", "a_test.cpp:7: Failure", "Expected: one", "...", "passes 299"):
+        self.assertNotIn("old", told.stdout)
+        for line in ("== failed: serving, 1.5 s", "== failed: io, 0.0 s Unable to find executable", "a_test.cpp:7: Failure", "Expected: one", "...", "passes 299"):
             self.assertIn(line, lines)
         self.assertNotIn("passes 150", lines)
         self.assertNotIn("ops", told.stdout)
