@@ -184,6 +184,22 @@ class Interrupted(CommandTest):
             self.trireme(*self.arguments("import", "disk/copy"))
         self.assertEqual(self.contents("disk/copy"), whole)
 
+    @unittest.skipUnless(os.geteuid() == 0 and harness.can_mount_tmpfs(), "mounting a small tmpfs needs root")
+    def test_stopped_behind_the_last_shard_needs_no_second_room(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60m", "tmpfs", disk], check=True)
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        write = f"ulimit -f {20 * 1024}; exec \"$0\" \"$@\""
+        self.trireme(*self.arguments("import", "disk/copy"), prefix=("bash", "-c", write), expect=2)
+        obstacle = disk / "copy/step-00000000.tmp/manifest.json"
+        obstacle.mkdir()
+        self.trireme(*self.arguments("import", "disk/copy"), expect=2)
+        self.assertTrue(list(obstacle.parent.glob("*.safetensors")))
+        obstacle.rmdir()
+        self.trireme(*self.arguments("import", "disk/copy"))
+        self.assertEqual(self.contents("disk/copy"), self.whole("import"))
+
     def test_a_source_that_changed_is_begun_anew(self):
         for command in ("export", "import", "convert to GGUF"):
             with self.subTest(command=command):
