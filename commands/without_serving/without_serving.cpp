@@ -1,4 +1,4 @@
-// What commands/serving/ defines, for a program that is built with -DTRIREME_SERVING=OFF.
+// Stubs for -DTRIREME_SERVING=OFF: the commands of commands/serving/ refuse with an InputError.
 #include <CLI/CLI.hpp>
 
 #include "commands/bench.h"

@@ -107,7 +107,7 @@ Json write_shard(const SaveOptions& options, const std::string& directory, const
   std::vector<SafetensorsSpec> specs;
   specs.reserve(order.size());
   for (const CheckpointPart* part : order) specs.push_back(spec_of(*part));
-  // What stopped the save before came behind this shard. It is written anew, and its room is needed for that.
+  // A complete shard is here if the save stopped after it, at the manifest. Its disk space is needed to write it again.
   if (!options.resume_as.empty()) remove_tree(directory + "/" + file);
   SafetensorsWriter writer(directory + "/" + file, specs, {{"format", kCheckpointFormat}},
                            options.resume_as);

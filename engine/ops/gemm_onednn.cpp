@@ -75,9 +75,9 @@ struct PackedWeight::Impl {
 
 namespace {
 
-// How the library multiplies a product by alpha. oneDNN 2: by a constant, (product + bias) alpha. oneDNN 3: by a
-// number in memory, product alpha + bias; a post-op instead would precede the sum, and what 3.7 makes of a column
-// or row of that writes beside it.
+// How alpha is applied. oneDNN 2: a constant output scale, (product + bias) alpha. oneDNN 3: a scale of the source,
+// passed at execution, product alpha + bias. A linear post-op before the sum is no substitute: with one row or one
+// column oneDNN 3.7 computes it wrongly and writes outside the output (Gemm.MatchesPlainSums).
 constexpr bool kScalesBias = DNNL_VERSION_MAJOR < 3;
 #if DNNL_VERSION_MAJOR >= 3
 constexpr int kScaleSlot = DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC;

@@ -43,24 +43,19 @@ END
 trireme_packages() {
   local candidates debian rest
   candidates=" $(installable | tr '\n' ' ')"
-  has_package_lists || candidates=
   package_list | while IFS='|' read -r debian rest; do
     [[ $debian != *,* ]] || debian=$(chosen "$candidates" "$debian")
     [ "$debian" = - ] || printf '%s|%s\n' "$debian" "$rest"
   done
 }
 
-# installable: those of the list's names that apt has a version of (of a name that others only refer to its policy is
-# "(none)"); nothing where apt has no lists.
+# installable: the names of the list that apt has a candidate for; a name that other packages only refer to has none.
+# Prints nothing without apt's lists: apt then knows only what is installed.
 installable() {
+  compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null || return 0
   # shellcheck disable=SC2046  # a list of words
   LC_ALL=C apt-cache policy $(package_list | cut -d'|' -f1 | tr ',' ' ') 2>/dev/null |
     awk '/^[^ ].*:$/ { name = substr($0, 1, length($0) - 1) } /^  Candidate: [^(]/ { print name }' || true
-}
-
-# has_package_lists: without them apt knows what is installed, and nothing else.
-has_package_lists() {
-  compgen -G '/var/lib/apt/lists/*Packages*' >/dev/null
 }
 
 # chosen CANDIDATES NAME,NAME...: the first that apt can install; without its lists the first that is installed, or
@@ -73,7 +68,7 @@ chosen() {
   for name in ${2//,/ }; do
     [ "$name" = - ] || ! is_installed "$name" - || { echo "$name" && return; }
   done
-  if [[ $2 == *,- && -n "$1" ]]; then echo -; else echo "${2%%,*}"; fi
+  if [[ $2 == *,- && "$1" == *[!\ ]* ]]; then echo -; else echo "${2%%,*}"; fi
 }
 
 # is_installed DEBIAN_NAME FEDORA_NAME: by the package manager that is here; true where there is neither,

@@ -455,17 +455,11 @@ void Engine::end_all(const std::string& why) {
   // Of what belongs to one answer some may have ended here: what is left of it may find other weights, and is refused.
   for (auto& [hold, is_over] : holds_) is_over = true;
   std::vector<Incoming> held = std::exchange(held_, {});
-  end_holds(held);
+  for (const Incoming& one : held)
+    if (one.begins && one.hold != nullptr) holds_.insert_or_assign(one.hold, true);
   refuse(held, why);
   if (const std::optional<Change> change = std::exchange(change_, {}))
     change->done->set_exception(std::make_exception_ptr(Error(why)));
-}
-
-void Engine::end_holds(const std::vector<Incoming>& incoming) {
-  for (const Incoming& one : incoming) {
-    if (one.begins && one.hold != nullptr) holds_.insert_or_assign(one.hold, true);
-    if (one.is_released()) release(one.hold);
-  }
 }
 
 void Engine::refuse(std::vector<Incoming>& incoming, const std::string& why) {

@@ -163,7 +163,6 @@ class Engine {
   void tell(Progress& progress);
   void end_sequences(const std::string& why);
   void end_all(const std::string& why);
-  void end_holds(const std::vector<Incoming>& incoming);
   bool is_stopped() const;
   static void refuse(std::vector<Incoming>& incoming, const std::string& why);
   void publish_counts();

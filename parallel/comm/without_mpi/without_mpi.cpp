@@ -1,4 +1,4 @@
-// What parallel/comm/mpi/ defines, for a program that is built with -DTRIREME_MPI=OFF.
+// Stubs for -DTRIREME_MPI=OFF: the functions of parallel/comm/mpi/ refuse with an InputError.
 #include "parallel/comm/mpi/mpi_own.h"
 #include "parallel/comm/transport.h"
 

@@ -63,11 +63,11 @@ TEST(GrammarMemory, DropsOthersOnlyWhereTheyAreInTheWay) {
   EXPECT_EQ(two.memory->take("a", 1), Answer::kShareIsFull);  // two tenants: half each
   EXPECT_EQ(two.kept.size(), 1U);
 
-  Budget narrow;  // unused grammars of others narrow the newcomer's share
-  narrow.keep("b", 10);
-  narrow.keep("c", 10);
-  EXPECT_EQ(narrow.memory->take("a", 50), Answer::kTaken);
-  EXPECT_EQ(narrow.kept.size(), 1U);
+  Budget reduced;  // grammars that other tenants keep unused reduce the new tenant's share
+  reduced.keep("b", 10);
+  reduced.keep("c", 10);
+  EXPECT_EQ(reduced.memory->take("a", 50), Answer::kTaken);
+  EXPECT_EQ(reduced.kept.size(), 1U);
 
   Budget impossible;
   impossible.keep("b", 10);
