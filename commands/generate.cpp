@@ -17,7 +17,7 @@
 #include "parallel/agree.h"
 #include "parallel/device.h"
 #include "serving/engine/token_chooser.h"
-#include "training/loaded_model.h"
+#include "transformer/checkpoint/loaded_model.h"
 #include "transformer/sharding.h"
 
 namespace trireme {
@@ -95,7 +95,7 @@ void run_generate(const GenerateArguments& args, const CommandLine& line) {
   set_log_rank(world->rank());
   RankDevice device;  // outlives what lies on it
   LoadedModel loaded(args.model, world->world(), args.dtype, args.adapter, args.quantization);
-  const ModelConfig& model = loaded.run_config().model;
+  const ModelConfig& model = loaded.config();
   ParallelSizes sizes;
   std::string spec;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -106,7 +106,7 @@ void run_generate(const GenerateArguments& args, const CommandLine& line) {
     tokenizer = loaded.open_tokenizer(spec);
     positions = positions_of(model, encoded_prompt(args, loaded, *tokenizer), args.options);
   });
-  device = open_rank_device(*world, args.device, loaded.run_config().comm.device_backend);
+  device = open_rank_device(*world, args.device, loaded.bundle().device_backend);
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
   Ctx ctx(pin_rank(*world, args.threads), "activations", device.get());
   agreed(world->world(), [&] { loaded.load(ctx, groups.layout, positions); });

@@ -16,8 +16,8 @@
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/device.h"
-#include "training/loaded_model.h"
-#include "training/sequence_logits.h"
+#include "transformer/checkpoint/loaded_model.h"
+#include "transformer/sequence_logits.h"
 
 namespace trireme {
 namespace {
@@ -86,7 +86,7 @@ void run_logits(const LogitsArguments& args, const CommandLine& line) {
   set_log_rank(world->rank());
   RankDevice device;  // outlives what lies on it
   LoadedModel loaded(args.model, world->world(), args.dtype);
-  const ModelConfig& model = loaded.run_config().model;
+  const ModelConfig& model = loaded.config();
   Sequences sequences;
   ParallelSizes sizes;
   int64_t longest = 0;
@@ -97,7 +97,7 @@ void run_logits(const LogitsArguments& args, const CommandLine& line) {
     if (sizes.pp > 1 || sizes.dp > 1 || sizes.cp > 1)
       fail_input("logits are computed by tensor-parallel ranks: start --tensor-parallel of them");
   });
-  device = open_rank_device(*world, args.device, loaded.run_config().comm.device_backend);
+  device = open_rank_device(*world, args.device, loaded.bundle().device_backend);
   const Groups groups(world->world(), sizes, kv_head_copies(model, sizes.tp));
   Ctx ctx(pin_rank(*world, 0), "activations", device.get());
   agreed(world->world(), [&] { loaded.load(ctx, groups.layout, longest); });

@@ -4,10 +4,11 @@
 #include <optional>
 #include <string>
 
+#include "engine/ops/block_weight.h"
 #include "engine/ops/kv_codes.h"
+#include "parallel/comm/comm_config.h"
 #include "parallel/launch.h"
-#include "training/model_layout.h"
-#include "training/run_config.h"
+#include "transformer/model_layout.h"
 
 namespace CLI {
 class App;
@@ -23,8 +24,6 @@ void add_quantization_option(CLI::App& command,
                              std::optional<BlockFormat>& format);  // --quantization q8_0|q4_0
 // --kv-cache-dtype: absent for auto, the model's dtype.
 void add_kv_cache_option(CLI::App& command, std::optional<KvType>& type);
-// InputError where a model with such weights cannot keep its cache so.
-void check_kv_type(const KvType& type, DType weights, bool gpu);
 std::string quantization_name(std::optional<BlockFormat> format, DType otherwise);
 double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise);  // of one weight
 // --tensor-parallel, --pipeline-parallel, --expert-parallel, --expert-tensor-parallel, which divide the
@@ -32,10 +31,6 @@ double quantized_weight_bytes(std::optional<BlockFormat> format, DType otherwise
 // --sequence-parallel too, which divide sequences.
 enum class LayoutUse { kModelOnly, kAll };
 void add_layout_options(CLI::App& command, LayoutOptions& layout, LayoutUse use);
-// How `ranks` ranks hold a model together once. InputError where they cannot, or where some would be left over: ranks
-// that divide samples or sequences have nothing to do for one text, and experts are divided among the ranks that
-// divide the matrices too.
-ParallelSizes sizes_of_one_model(const LayoutOptions& layout, const ModelConfig& model, int ranks);
 WorldOptions world_options(const CommConfig& config);
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 #include "parallel/comm/world.h"
 #include "training/eval_task.h"
 #include "training/evaluate.h"
-#include "training/model_layout.h"
+#include "transformer/model_layout.h"
 
 namespace trireme {
 

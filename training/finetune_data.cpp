@@ -6,7 +6,7 @@
 
 #include "engine/core/error.h"
 #include "training/data/shuffle.h"
-#include "training/finetune_origin.h"
+#include "transformer/checkpoint/saved_chat_template.h"
 
 namespace trireme {
 namespace {

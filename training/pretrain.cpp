@@ -13,9 +13,10 @@
 #include "engine/observe/log.h"
 #include "parallel/agree.h"
 #include "parallel/launch.h"
-#include "training/checkpoint_model.h"
 #include "training/finetune_data.h"
 #include "training/pretrain_run.h"
+#include "training/run_lineage.h"
+#include "transformer/checkpoint/checkpoint_model.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
@@ -118,9 +119,9 @@ void PretrainRun::make_plans() {
 ResumePlan PretrainRun::plan_start() {
   data_files_ = data_identity(config_.data);
   ResumePlan plan = plan_resume(config_, options_.resume, data_files_);
-  origin_ = finetune_origin(config_, plan, examples_.get());
+  lineage_ = run_lineage(config_, plan, examples_.get());
   if (examples_ != nullptr && !plan.checkpoint.empty())
-    check_same_examples(plan.checkpoint, origin_of(CheckpointReader(plan.checkpoint)), origin_);
+    check_same_examples(plan.checkpoint, read_lineage(CheckpointReader(plan.checkpoint)), lineage_);
   return plan;
 }
 
@@ -294,7 +295,7 @@ void PretrainRun::save() {
   SavedCheckpoint saved;
   agreed(group_, [&] {
     saved =
-        save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&origin_, &data_files_});
+        save_train_checkpoint(ctx_, config_, state_, position_, groups_, {&lineage_, &data_files_});
   });
   last_saved_ = position_.step;
   if (group_.rank() == 0) mark_saved(saved.directory);
@@ -318,9 +319,9 @@ void PretrainRun::write_adapter(const std::string& checkpoint) const {
   const std::string folder = (std::filesystem::path(config_.output_dir) / "adapter").string();
   try {
     write_peft_adapter(config_.finetune.lora, config_.model, CheckpointModel(checkpoint),
-                       origin_.base, folder);
-    if (!origin_.chat_template.empty())
-      write_file_atomically(concat(folder, "/chat_template.jinja"), origin_.chat_template);
+                       lineage_.base, folder);
+    if (!lineage_.chat_template.empty())
+      write_file_atomically(concat(folder, "/chat_template.jinja"), lineage_.chat_template);
     log_info("wrote ", folder, " for PEFT");
   } catch (const InputError& e) {  // the checkpoint is whole
     log_warning("no adapter for PEFT: ", e.what());

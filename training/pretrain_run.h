@@ -11,13 +11,13 @@
 #include "engine/observe/step_metrics.h"
 #include "parallel/device.h"
 #include "training/evaluate.h"
-#include "training/finetune_origin.h"
 #include "training/pretrain.h"
 #include "training/run_directory.h"
 #include "training/run_records.h"
 #include "training/traffic_metrics.h"
 #include "training/train_checkpoint.h"
 #include "training/train_step.h"
+#include "transformer/checkpoint/lineage.h"
 
 namespace trireme {
 
@@ -78,7 +78,7 @@ class PretrainRun {
   std::vector<ValidationSource> validation_data_;
   std::string no_validation_;  // why there is no validation_data_
   std::shared_ptr<const FinetuneData> examples_;
-  FinetuneOrigin origin_;                      // on rank 0
+  CheckpointLineage lineage_;                  // on rank 0
   std::vector<TokenFileIdentity> data_files_;  // likewise
   ExampleSource* train_examples_ = nullptr;    // of preferences
   ExampleSource* validation_pairs_ = nullptr;  // likewise

@@ -5,7 +5,7 @@
 
 #include "parallel/config_keys.h"
 #include "parallel/pipeline/schedule.h"
-#include "training/model_layout.h"
+#include "transformer/model_layout.h"
 #include "transformer/stages.h"
 
 namespace trireme {

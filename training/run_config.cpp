@@ -1,5 +1,6 @@
-// Reading: document -> checked RunConfig. What belongs together is read by one function each.
 #include "training/run_config.h"
+
+// Reading: document -> checked RunConfig. What belongs together is read by one function each.
 
 #include <algorithm>
 #include <array>
@@ -14,13 +15,13 @@
 #include "engine/core/error.h"
 #include "engine/text/tokenizer.h"
 #include "training/batch_rule.h"
-#include "training/checkpoint_model.h"
 #include "training/data_path.h"
 #include "training/deepspeed/file.h"
 #include "training/finetune_data.h"
 #include "training/read_finetune.h"
 #include "training/read_optimization.h"
 #include "training/read_parallel.h"
+#include "transformer/checkpoint/open_model.h"
 #include "transformer/families/family.h"
 #include "transformer/gguf_model.h"
 #include "transformer/load_config.h"

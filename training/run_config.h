@@ -15,6 +15,7 @@
 #include "engine/config/schema.h"
 #include "engine/core/dtype.h"
 #include "optim/config.h"
+#include "parallel/comm/comm_config.h"
 #include "parallel/layout.h"
 #include "training/finetune_config.h"
 #include "transformer/float8_state.h"
@@ -53,16 +54,6 @@ struct CheckpointConfig {
   std::string load;
   int64_t save_interval = 0;  // 0: at the end only
   int64_t keep_last = 3;      // 0: keep all
-};
-
-struct CommConfig {
-  std::string backend = "auto";         // auto, mpi, tcp
-  std::string algorithm = "auto";       // auto, ring, shm
-  std::string device_backend = "auto";  // auto, nccl, staged
-  int64_t ranks_per_node = 0;           // 0: as the hosts are; else virtual nodes
-  int64_t bucket_bytes = 25 << 20;      // comm.bucket_size elements of fp32
-  bool overlap = true;
-  double timeout_s = 600;
 };
 
 struct PipelineConfig {

@@ -14,10 +14,12 @@
 #include "engine/io/strict_json.h"
 #include "engine/observe/metrics.h"
 #include "optim/schedule.h"
-#include "training/checkpoint_model.h"
 #include "training/data/batch_source.h"
-#include "training/finetune_origin.h"
 #include "training/train_checkpoint.h"
+#include "transformer/checkpoint/find_checkpoint.h"
+#include "transformer/checkpoint/lineage.h"
+#include "transformer/checkpoint/model_bundle.h"
+#include "transformer/checkpoint/open_model.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
@@ -231,21 +233,6 @@ std::string events_path(const RunConfig& config) {
   return (fs::path(config.output_dir) / "tensorboard").string();
 }
 
-std::string checkpoint_place(const std::string& path) {
-  const fs::path folder = path;
-  if (fs::exists(folder / kManifestName) || fs::exists(folder / "latest")) return path;
-  if (fs::is_directory(folder / "checkpoints")) return (folder / "checkpoints").string();
-  const fs::path resolved = folder / "resolved_config.json";
-  const Json json =
-      fs::exists(resolved) ? parse_json_text<Json>(read_small_file(resolved)) : Json();
-  if (!json.is_object() || !json.contains("checkpoint")) return path;
-  const Json& checkpoint = json["checkpoint"];
-  if (!checkpoint.is_object() || !checkpoint.contains("save") || !checkpoint["save"].is_string())
-    return path;
-  const std::string save = checkpoint["save"];
-  return fs::is_directory(save) ? save : path;
-}
-
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
                        const std::vector<TokenFileIdentity>& data) {
   ResumePlan plan;
@@ -276,10 +263,10 @@ ResumePlan plan_resume(const RunConfig& config, const std::string& resume,
       std::ranges::move(found.skipped, std::back_inserter(plan.notes));
     }
   }
-  if (!plan.checkpoint.empty() && is_foreign_state(CheckpointReader(plan.checkpoint).state()))
+  if (!plan.checkpoint.empty() && is_imported_state(CheckpointReader(plan.checkpoint).state()))
     plan.weights = std::exchange(plan.checkpoint, "");
   if (depends_on_base(config.finetune) && !plan.checkpoint.empty()) {
-    plan.weights = find_base(plan.checkpoint, config);
+    plan.weights = find_base(plan.checkpoint, config.checkpoint.load);
     if (!lies_at(plan.weights, config.checkpoint.load))
       plan.notes.push_back(concat("goes on beside ", plan.weights,
                                   ", as it began: ", config.checkpoint.load, " is not that model"));

@@ -39,10 +39,6 @@ struct ResumePlan {
   std::vector<std::string> notes;  // damaged checkpoints passed over, for the log
 };
 
-// Where the checkpoints are of what a user names: of a run directory its checkpoints/, or the folder that
-// its resolved_config.json names; anything else is returned as it is.
-std::string checkpoint_place(const std::string& path);
-
 // InputError with the reason and the way out when the run may not start or continue here. Reads only;
 // rank 0 calls it and tells the others. data: data_identity() of config.data.
 ResumePlan plan_resume(const RunConfig& config, const std::string& resume,

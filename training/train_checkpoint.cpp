@@ -5,31 +5,19 @@
 
 #include "engine/observe/log.h"
 #include "engine/ops/transfer.h"
-#include "training/checkpoint_model.h"
-#include "training/finetune_origin.h"
-#include "transformer/load_config.h"
+#include "transformer/checkpoint/checkpoint_parameters.h"
+#include "transformer/checkpoint/model_bundle.h"
+#include "transformer/checkpoint/open_model.h"
 #include "transformer/peft_adapter.h"
 
 namespace trireme {
 namespace {
 
-// What a run stores, by kind: parameters and optimizer states share one flat range, of which each array
-// holds what its map says.
-struct Stored {
-  std::string kind;
-  Tensor array;
-  const ShardMap& map;
-};
-
-std::vector<Stored> stored_arrays(const TrainState& state) {
-  std::vector<Stored> out{{kKindParam, state.store.flat_values(), state.store.value_map()}};
+std::vector<StoredArray> stored_arrays(const TrainState& state) {
+  std::vector<StoredArray> out{{kKindParam, state.store.flat_values(), state.store.value_map()}};
   for (const FlatOptimizer::State& s : state.optimizer.states())
     out.push_back({s.kind, s.flat, state.store.state_map()});
   return out;
-}
-
-std::vector<int64_t> dims_of(const Shape& shape) {
-  return {shape.dims().begin(), shape.dims().end()};
 }
 
 Json step_state_to_json(const StepState& s) {
@@ -55,43 +43,11 @@ StepState step_state_from_json(const Json& j) {
   return s;
 }
 
-// state() with errors that name the checkpoint instead of a JSON library.
-template <class F>
-auto with_state(const CheckpointReader& reader, F&& f) {
-  try {
-    return f(reader.state());
-  } catch (const nlohmann::json::exception& e) {
-    fail_input("checkpoint ", reader.directory(),
-               ": its training state is not what this version "
-               "writes (",
-               e.what(), ")");
-  }
-}
-
-// What `stored` holds of every parameter, from whatever parts were saved.
-void read_stored(Ctx& ctx, const CheckpointReader& reader, const ParameterStore& store,
-                 const Stored& stored) {
-  for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
-    const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
-    if (!store.trained(h)) continue;  // the base of adapters, which lies elsewhere
-    const CheckpointTensor& tensor =
-        reader.require(stored.kind, spec.name, stored.array.dtype(), dims_of(spec.shape));
-    const TensorBox box = spec.box.extent.empty() ? whole_box(dims_of(spec.shape)) : spec.box;
-    stored.map.for_each(store.range(h), [&](const FlatRange& part, int64_t at) {
-      const int64_t begin = part.begin - store.range(h).begin;
-      fill_from_host(ctx, stored.array.slice(0, at, at + part.size()),
-                     [&](const Tensor& piece, int64_t first) {
-                       reader.read(tensor, box, begin + first, piece);
-                     });
-    });
-  }
-}
-
 // What this rank writes: the parts it owns, whether or not the other ranks store them too.
 std::vector<CheckpointPart> owned_parts(const TrainState& state) {
   const ParameterStore& store = state.store;
   std::vector<CheckpointPart> parts;
-  for (const Stored& stored : stored_arrays(state))
+  for (const StoredArray& stored : stored_arrays(state))
     for (ParamHandle h = 0; h < std::ssize(store.specs()); ++h) {
       const ParameterSpec& spec = store.specs()[static_cast<size_t>(h)];
       if (spec.copy != 0 || !store.trained(h)) continue;
@@ -103,19 +59,6 @@ std::vector<CheckpointPart> owned_parts(const TrainState& state) {
       });
     }
   return parts;
-}
-
-std::vector<RouterState::Named> router_tensors(const Model& model) {
-  return model.routers() == nullptr ? std::vector<RouterState::Named>() : model.routers()->saved();
-}
-
-void load_routers(Ctx& ctx, const CheckpointReader& reader, const Model& model) {
-  for (const RouterState::Named& t : router_tensors(model)) {
-    const std::vector<int64_t> shape = dims_of(t.tensor.shape());
-    reader.read(reader.require(kKindRouter, t.name, t.tensor.dtype(), shape), whole_box(shape), 0,
-                t.tensor);
-  }
-  if (model.routers() != nullptr) model.routers()->place(ctx);
 }
 
 // A checkpoint of training without them has no scales: the next step is then as the first one is.
@@ -165,7 +108,7 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
                {"consumed_samples", position.consumed_samples},
                {"step_state", step_state_to_json(step_state)},
                {"config", run_config_to_json(config)}};
-  if (sources.origin != nullptr) json["origin"] = origin_to_json(*sources.origin);
+  if (sources.lineage != nullptr) json["origin"] = lineage_to_json(*sources.lineage);
   if (sources.data != nullptr) json["data"] = data_identity_to_json(*sources.data);
   const CheckpointRanks ranks{
       .rank = groups.world.rank(),
@@ -182,15 +125,17 @@ SavedCheckpoint save_train_checkpoint(Ctx& ctx, const RunConfig& config, const T
 }
 
 TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, TrainState& state) {
-  for (const Stored& stored : stored_arrays(state)) read_stored(ctx, reader, state.store, stored);
+  for (const StoredArray& stored : stored_arrays(state))
+    read_stored(ctx, reader, state.store, stored);
   load_routers(ctx, reader, state.model);
   load_float8(ctx, reader, state.model);
-  return with_state(reader, [&](const Json& json) {
+  TrainPosition position;
+  with_state(reader, [&](const Json& json) {
     const StepState step_state = step_state_from_json(json.at("step_state"));
     state.write_step_state(ctx, step_state);
-    return TrainPosition{json.at("step").get<int64_t>(),
-                         json.at("consumed_samples").get<int64_t>()};
+    position = {json.at("step").get<int64_t>(), json.at("consumed_samples").get<int64_t>()};
   });
+  return position;
 }
 
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
@@ -214,56 +159,24 @@ void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& 
 }
 
 std::vector<TokenFileIdentity> saved_data_identity(const CheckpointReader& reader) {
-  return with_state(reader, [](const Json& json) {
-    return json.contains("data") ? data_identity_from_json(json["data"])
-                                 : std::vector<TokenFileIdentity>();
+  std::vector<TokenFileIdentity> files;
+  with_state(reader, [&](const Json& json) {
+    if (json.contains("data")) files = data_identity_from_json(json["data"]);
   });
+  return files;
 }
 
 RunConfig checkpoint_run_config(const CheckpointReader& reader) {
-  return with_state(reader, [&](const Json& json) {
+  RunConfig config;
+  with_state(reader, [&](const Json& json) {
     try {
-      if (is_foreign_state(json)) return foreign_state_config(json, reader.directory());
-      RunConfig config = resolved_run_config(json.at("config"));
-      config.finetune.kept_chat_template = origin_of(reader).chat_template;
-      return config;
+      config = resolved_run_config(json.at("config"));
     } catch (const InputError& e) {
       fail_input("checkpoint ", reader.directory(), ": ", e.what());
     }
+    config.finetune.kept_chat_template = lineage_from_json(json).chat_template;
   });
-}
-
-NewestCheckpoint find_checkpoint(const std::string& path) {
-  namespace fs = std::filesystem;
-  if (!fs::exists(path))
-    fail_input(path, ": no such run, checkpoint or model directory", model_advice(path));
-  if (fs::exists(fs::path(path) / kManifestName)) {
-    if (const std::vector<std::string> damage = CheckpointReader(path).verify(); !damage.empty())
-      fail_input(
-          "checkpoint ", path, " is damaged: ", damage.front(),
-          damage.size() > 1 ? concat(" (and ", damage.size() - 1, " more)") : "",
-          "; use another checkpoint, or the run directory, where the newest whole one is found");
-    return {path, {}};
-  }
-  const fs::path inside = fs::path(path) / "checkpoints";
-  const std::string root = fs::is_directory(inside) ? inside.string() : path;
-  NewestCheckpoint newest = find_newest_whole(root);
-  std::string damaged;
-  for (const std::string& one : newest.skipped) damaged += "\n  " + one;
-  if (!damaged.empty() && newest.directory.empty())
-    fail_input(path, " holds no whole checkpoint:", damaged);
-  if (newest.directory.empty())
-    fail_input(path,
-               " holds no whole checkpoint; give a run directory, its checkpoints/ folder or "
-               "one step-NNNNNNNN folder",
-               model_advice(path));
-  return newest;
-}
-
-void load_parameters(Ctx& ctx, const CheckpointReader& reader, const Model& model,
-                     ParameterStore& store) {
-  load_routers(ctx, reader, model);
-  read_stored(ctx, reader, store, {kKindParam, store.flat_values(), store.value_map()});
+  return config;
 }
 
 }  // namespace trireme

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-struct FinetuneOrigin;
+struct CheckpointLineage;
 
 struct TrainPosition {
   int64_t step = 0;              // optimizer steps done, skipped ones included
@@ -19,7 +19,7 @@ struct TrainPosition {
 
 // What a run comes from, as its checkpoints keep it.
 struct CheckpointSources {
-  const FinetuneOrigin* origin = nullptr;
+  const CheckpointLineage* lineage = nullptr;
   const std::vector<TokenFileIdentity>* data = nullptr;
 };
 
@@ -44,18 +44,7 @@ TrainPosition load_train_checkpoint(Ctx& ctx, const CheckpointReader& reader, Tr
 void load_initial_weights(Ctx& ctx, const std::string& path, const std::string& adapter,
                           bool begins, TrainState& state);
 
-// The configuration stored in a checkpoint, resolved for the number of ranks that wrote it. Of an imported one
-// (`trireme checkpoint import`) what foreign_run_config() gives.
+// The configuration stored in a run's checkpoint, resolved for the number of ranks that wrote it.
 RunConfig checkpoint_run_config(const CheckpointReader& reader);
-
-// Resolves what a user names: a run directory (its checkpoints/), a directory of checkpoints, or one
-// checkpoint. Gives the newest whole checkpoint and why newer ones were passed over. Every byte is read:
-// one rank calls it and tells the others. InputError where there is none, or where the one that `path`
-// names is damaged.
-NewestCheckpoint find_checkpoint(const std::string& path);
-
-// Parameters and selection biases only, for evaluation and generation.
-void load_parameters(Ctx& ctx, const CheckpointReader& reader, const Model& model,
-                     ParameterStore& store);
 
 }  // namespace trireme

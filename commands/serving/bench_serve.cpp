@@ -5,7 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "commands/bench.h"
+#include "commands/bench/bench.h"
 #include "commands/table.h"
 #include "engine/io/atomic_file.h"
 #include "engine/observe/log.h"

@@ -11,7 +11,6 @@
 #include "commands/model_text.h"
 #include "commands/rank_options.h"
 #include "commands/serving/listener_options.h"
-#include "commands/serving/served_front.h"
 #include "commands/serving/speculative_config.h"
 #include "commands/stop_signals.h"
 #include "commands/version.h"
@@ -24,6 +23,8 @@
 #include "parallel/launch.h"
 #include "serving/http/server.h"
 #include "serving/http/service.h"
+#include "serving/model/front_model.h"
+#include "serving/model/rank_model.h"
 #include "serving/page/page.h"
 
 namespace trireme {
@@ -63,7 +64,7 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
   config.version = version_number();
   config.fingerprint = concat("trireme-", version_number(), "-step-", model.loaded().step());
   config.max_model_len = model.limits().length;
-  config.embedding_size = model.loaded().run_config().model.hidden_size;
+  config.embedding_size = model.loaded().config().hidden_size;
   config.end_ids = stop_tokens(model.tokenizer_spec(), model.tokenizer(), chat);
   config.adds_special = model.loaded().wants_special_tokens();
   const int64_t running = model.limits().sequences * static_cast<int64_t>(model.replicas());
@@ -79,7 +80,7 @@ ServiceConfig service_config(const ServeArguments& args, ServedModel& model,
       args.tool_format.empty() ? tool_format_of_template(chat) : tool_format(args.tool_format);
   config.weights = &model;
   config.adapters = args.model.room.slots;
-  config.model_ids = model.loaded().run_config().model.vocab_size;
+  config.model_ids = model.loaded().config().vocab_size;
   return config;
 }
 
@@ -117,7 +118,7 @@ class TellsEngines {
 };
 
 CacheInfo cache_info(const ServeArguments& args, ServedModel& model) {
-  const ModelConfig& shape = model.loaded().run_config().model;
+  const ModelConfig& shape = model.loaded().config();
   const KvType kept = args.model.kv_type.value_or(KvType{model.dtype()});
   const int ranks = std::max({1, args.model.ranks, detect_launcher().ranks});
   return {
@@ -250,6 +251,7 @@ void run(ServeArguments args, const CommandLine& line) {
   if (args.names.empty()) args.names = {args.model.model};
   split_modules(args);
   read_speculation(args);
+  args.model.world = world_options(CommConfig{});
   if (const std::string leader = leader_from_environment(); !leader.empty()) {
     StopSignals::leave_to_others();
     return serve_as_rank(args.model, leader);
@@ -264,7 +266,7 @@ void run(ServeArguments args, const CommandLine& line) {
     if (launcher.rank == 0) HttpServer(http_config(args.listener), Routes()).stop();
   });
   if (launcher.kind != Launcher::kNone || args.model.ranks == 0) return serve_under_launcher(args);
-  FrontModel model(args.model, line);
+  FrontModel model(args.model, own_command(line.argc, line.argv));
   serve(args, model);
 }
 

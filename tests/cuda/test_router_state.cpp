@@ -10,6 +10,8 @@
 #include "tests/layouts/layout_run.h"
 #include "tests/support/scratch_directory.h"
 #include "training/train_checkpoint.h"
+#include "transformer/checkpoint/checkpoint_parameters.h"
+#include "transformer/checkpoint/find_checkpoint.h"
 
 namespace trireme::test {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "tests/support/compare.h"
 #include "training/train_checkpoint.h"
+#include "transformer/checkpoint/find_checkpoint.h"
 
 namespace trireme::test {
 namespace {

@@ -15,9 +15,9 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 #include "tests/training/hf_directory.h"
-#include "training/checkpoint_model.h"
-#include "training/loaded_model.h"
-#include "training/model_diff.h"
+#include "transformer/checkpoint/import_model.h"
+#include "transformer/checkpoint/loaded_model.h"
+#include "transformer/checkpoint/model_diff.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 

@@ -16,8 +16,9 @@
 #include "tests/support/source_folder.h"
 #include "tests/training/golden_case.h"
 #include "tests/training/hf_directory.h"
-#include "training/checkpoint_model.h"
-#include "training/loaded_model.h"
+#include "transformer/checkpoint/import_model.h"
+#include "transformer/checkpoint/loaded_model.h"
+#include "transformer/checkpoint/open_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/hf_writer.h"
 #include "transformer/load_config.h"
@@ -298,10 +299,10 @@ TEST(LoadedModelOfOthers, TakesADirectoryInItsTypeOrAnother) {
   HfFiles("llama", DType::kBF16).write(dir.path());
   const auto world = make_world({});
   LoadedModel loaded(dir.path(), world->world());
-  EXPECT_EQ(loaded.run_config().dtype, DType::kBF16);
+  EXPECT_EQ(loaded.bundle().dtype, DType::kBF16);
   EXPECT_TRUE(loaded.wants_special_tokens());
   LoadedModel wide(dir.path(), world->world(), DType::kF32);
-  EXPECT_EQ(wide.run_config().dtype, DType::kF32);
+  EXPECT_EQ(wide.bundle().dtype, DType::kF32);
   Ctx ctx(1, "test");
   wide.load(ctx, Layout{}, 8);
   EXPECT_EQ(wide.parameters().dtype(), DType::kF32);

@@ -12,8 +12,8 @@
 
 #include "tests/support/scratch_directory.h"
 #include "tests/training/hf_directory.h"
-#include "training/checkpoint_model.h"
 #include "training/run_directory.h"
+#include "transformer/checkpoint/import_model.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/hf_writer.h"

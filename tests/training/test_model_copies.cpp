@@ -14,9 +14,11 @@
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
 #include "tests/training/hf_directory.h"
-#include "training/checkpoint_model.h"
-#include "training/loaded_model.h"
-#include "training/model_diff.h"
+#include "transformer/checkpoint/checkpoint_model.h"
+#include "transformer/checkpoint/import_model.h"
+#include "transformer/checkpoint/loaded_model.h"
+#include "transformer/checkpoint/model_diff.h"
+#include "transformer/checkpoint/open_model.h"
 #include "transformer/gguf_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/hf_writer.h"
@@ -51,7 +53,7 @@ TEST(ModelCopies, ImportThenExportIsByteIdentical) {
       import_model(source, dir / "ours", {.dtype = source.dtype()});
       const CheckpointModel imported(dir / "ours/step-00000000");
       EXPECT_TRUE(imported.config() == source.config());
-      EXPECT_EQ(imported.run_config().dtype, dtype);
+      EXPECT_EQ(imported.bundle().dtype, dtype);
       EXPECT_EQ(imported.dtype(), dtype);
       write_hf_directory(imported, dir / "out", {.dtype = dtype, .max_shard_bytes = 5000});
       EXPECT_FALSE(fs::exists(dir / "out/model.safetensors"));
@@ -74,7 +76,7 @@ TEST(ModelCopies, EachTensorKeepsItsType) {
   EXPECT_EQ(source.dtype(), DType::kBF16);
   import_model(source, dir / "ours", {});
   const CheckpointModel imported(dir / "ours/step-00000000");
-  EXPECT_EQ(imported.run_config().dtype, DType::kBF16);
+  EXPECT_EQ(imported.bundle().dtype, DType::kBF16);
   EXPECT_TRUE(diff_models(dir / "hf", dir / "ours").differences.empty());
   write_hf_directory(imported, dir / "out", {.max_shard_bytes = 5000});
   expect_same_bytes(dir / "hf", dir / "out");

@@ -15,7 +15,7 @@
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/training/peft_case.h"
-#include "training/loaded_model.h"
+#include "transformer/checkpoint/loaded_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/merged_model.h"
 #include "transformer/peft_keys.h"
@@ -54,7 +54,7 @@ TEST_P(PeftBeyond, IsMergedIntoTheWeightsThatAreServed) {
   const ModelConfig config = merged.config();
   run_threads(1, [&](Communicator& world) {
     LoadedModel loaded(base(), world, DType::kF32, folder());
-    EXPECT_FALSE(loaded.run_config().finetune.lora.enabled());
+    EXPECT_FALSE(loaded.bundle().lora.enabled());
     Ctx ctx(1, "test");
     loaded.load(ctx, Layout{}, 8);
     const std::unique_ptr<LoadedModel> next = loaded.open_next(base());

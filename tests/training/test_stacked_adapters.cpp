@@ -11,7 +11,7 @@
 #include "tests/support/json_file.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/source_folder.h"
-#include "training/loaded_model.h"
+#include "transformer/checkpoint/loaded_model.h"
 #include "transformer/hf_model.h"
 #include "transformer/sharding.h"
 #include "transformer/stacked_adapters.h"
@@ -49,7 +49,7 @@ std::map<int32_t, std::vector<double>> told(const std::string& base, const std::
   std::map<int32_t, std::vector<double>> out;
   run_threads(sizes.tp * sizes.pp, [&](Communicator& world) {
     LoadedModel loaded(base, world, DType::kF32, adapter, {}, modules, room);
-    const Groups groups(world, sizes, kv_head_copies(loaded.run_config().model, sizes.tp));
+    const Groups groups(world, sizes, kv_head_copies(loaded.config(), sizes.tp));
     Ctx ctx(1, "test");
     loaded.load(ctx, groups.layout, kLength);
     for (const auto& [slot, path] : later)

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "training/file_identity.h"
+#include "engine/io/file_identity.h"
 
 namespace trireme {
 namespace {

@@ -22,7 +22,7 @@ struct TokenFileIdentity {
 std::string text(const TokenFileIdentity& identity);  // 4096 + 1048576 bytes, 0123456789abcdef
 
 // In the order of the configuration; empty for a fine-tuning run, whose examples have an identity of their own
-// (FinetuneOrigin). InputError where a file cannot be read.
+// (CheckpointLineage). InputError where a file cannot be read.
 std::vector<TokenFileIdentity> data_identity(const DataConfig& config);
 Json data_identity_to_json(const std::vector<TokenFileIdentity>& files);
 // Empty for what an earlier version wrote.

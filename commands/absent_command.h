@@ -1,0 +1,20 @@
+// Commands of a part that this build leaves out.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace trireme {
+
+// What is left out, for messages: "the server", and the option of CMake that has it, "TRIREME_SERVING".
+struct AbsentPart {
+  std::string name, option;
+};
+
+// Adds a command that accepts any arguments and fails with an InputError that names the part.
+CLI::App* add_absent_command(CLI::App& parent, const std::string& name, const AbsentPart& part);
+
+}  // namespace trireme

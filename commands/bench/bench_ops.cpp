@@ -1,0 +1,291 @@
+// bench ops: what each op takes, against the least the machine would need for it: the bytes it must
+// move at the measured bandwidth, or its multiply-adds at the measured peak: on the CPU the float32 one, on a
+// GPU that of matrix products of the operands' type.
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "commands/bench/bench.h"
+#include "commands/bench/bench_support.h"
+#include "engine/ops/activation.h"
+#include "engine/ops/attention.h"
+#include "engine/ops/cross_entropy.h"
+#include "engine/ops/elementwise.h"
+#include "engine/ops/embedding.h"
+#include "engine/ops/gemm.h"
+#include "engine/ops/norm.h"
+#include "engine/ops/optimizer_step.h"
+#include "engine/ops/rotary.h"
+
+namespace trireme {
+namespace {
+
+struct BenchOpsOptions : BenchOptions {
+  int64_t tokens = 8192;
+  int64_t sequence = 256;
+};
+
+// GPT-2 124M: the sizes of one layer and of the head.
+constexpr int64_t kC = 768, kF = 3072, kH = 12, kD = 64, kV = 50257, kHeadTokens = 256;
+constexpr int64_t kFlat = int64_t{1} << 24;  // parameters of the optimizer's range
+
+struct BenchOpsResult {
+  std::string op, shape;
+  DType dtype;
+  double seconds, floor_seconds, bytes, operations;
+};
+
+// Times the ops of one element type.
+class OpBench {
+ public:
+  OpBench(Ctx& ctx, const BenchOpsOptions& options, const BenchCeiling& ceiling, DType dtype)
+      : ctx_(ctx), options_(options), ceiling_(ceiling), dtype_(dtype), t_(options.tokens) {}
+
+  std::vector<BenchOpsResult> run() {
+    norms();
+    activations();
+    moves();
+    embeddings();
+    attention();
+    head();
+    optimizer();
+    few_rows();
+    return std::move(results_);
+  }
+
+ private:
+  // A CPU sums in float32 whatever the operands are; its bfloat16 peak is that of one instruction.
+  DType sums_dtype() const { return ctx_.gpu != nullptr ? dtype_ : DType::kF32; }
+  double width() const { return static_cast<double>(dtype_size(dtype_)); }
+
+  // `bytes`: what the op cannot avoid to read and write; `operations`: its multiply-adds, twice.
+  void time(const std::string& op, const Shape& shape, double bytes, double operations,
+            const std::function<void()>& call) {
+    const double seconds = median_seconds(ctx_, options_.samples, 0.03, call);
+    const double floor = std::max(bytes / (ceiling_.gbytes() * 1e9),
+                                  operations / (ceiling_.gflops(sums_dtype()) * 1e9));
+    results_.push_back({op, shape.str(), dtype_, seconds, floor, bytes, operations});
+  }
+
+  void norms() {
+    Operands m(ctx_);
+    const Shape rows{t_, kC};
+    const Tensor x = m.make(dtype_, rows), residual = m.make(dtype_, rows),
+                 h = m.make(dtype_, rows), y = m.make(dtype_, rows);
+    const Tensor w = m.make(dtype_, {kC}), b = m.make(dtype_, {kC});
+    const Tensor rstd = m.zeros(DType::kF32, {t_}), mean = m.zeros(DType::kF32, {t_});
+    const Tensor dw = m.zeros(DType::kF32, {kC}), db = m.zeros(DType::kF32, {kC});
+    const double matrix = width() * static_cast<double>(t_ * kC);
+    time("rmsnorm forward, residual", rows, 4 * matrix, 0,
+         [&] { rmsnorm_forward(ctx_, y, rstd, h, x, residual, w, 1e-5); });
+    time("rmsnorm backward", rows, 4 * matrix, 0,
+         [&] { rmsnorm_backward(ctx_, y, dw, x, residual, h, w, rstd, false); });
+    time("layernorm forward, residual", rows, 4 * matrix, 0,
+         [&] { layernorm_forward(ctx_, y, mean, rstd, h, x, residual, w, b, 1e-5); });
+    time("layernorm backward", rows, 4 * matrix, 0,
+         [&] { layernorm_backward(ctx_, y, dw, db, x, residual, h, w, mean, rstd, false); });
+  }
+
+  void activations() {
+    Operands m(ctx_);
+    const Shape rows{t_, kF};
+    const Tensor x = m.make(dtype_, rows), y = m.make(dtype_, rows), dy = m.make(dtype_, rows);
+    const Tensor gate_up = m.make(dtype_, {t_, 2 * kF}), db = m.zeros(DType::kF32, {kF});
+    const double matrix = width() * static_cast<double>(t_ * kF);
+    time("gelu forward", rows, 2 * matrix, 0, [&] { gelu_forward(ctx_, y, x); });
+    time("gelu backward", rows, 3 * matrix, 0, [&] { gelu_backward(ctx_, y, dy, x); });
+    time("silu_gated forward", rows, 3 * matrix, 0, [&] { silu_gated_forward(ctx_, y, gate_up); });
+    time("bias backward", rows, matrix, 0, [&] { bias_backward(ctx_, db, dy, false); });
+    // Last: it overwrites its input.
+    time("silu_gated backward", rows, 5 * matrix, 0,
+         [&] { silu_gated_backward(ctx_, gate_up, dy, gate_up); });
+  }
+
+  void moves() {
+    Operands m(ctx_);
+    const Shape rows{t_, kC};
+    const Tensor x = m.make(dtype_, rows), y = m.make(dtype_, rows), z = m.make(dtype_, rows);
+    const Tensor global_row =
+        m.filled<int64_t>({t_}, [&](int64_t* out) { std::iota(out, out + t_, 0); });
+    const double matrix = width() * static_cast<double>(t_ * kC);
+    time("add", rows, 3 * matrix, 0, [&] { add(ctx_, y, x, z); });
+    time("dropout, residual", rows, 3 * matrix, 0, [&] {
+      dropout(ctx_, y, x, z, global_row, 0.1, RandomKey{1, 2});
+    });
+    const Shape angles{options_.sequence, kD};
+    const Tensor table = m.filled<float>(angles, [&](float* out) {
+      rotary_table(Tensor(out, DType::kF32, angles), plain_rotary_frequencies(10000.0, kD));
+    });
+    const Tensor positions = m.ids({t_}, options_.sequence);
+    time("rotary", {t_, kH, kD}, 2 * matrix, 0,
+         [&] { rotary(ctx_, x.split_last(kH, kD), table, positions, false); });
+  }
+
+  void embeddings() {
+    Operands m(ctx_);
+    const Tensor table = m.make(dtype_, {kV, kC}), y = m.make(dtype_, {t_, kC});
+    const Tensor d_table = m.zeros(DType::kF32, {kV, kC}), ids = m.ids({t_}, kV);
+    const double elements = static_cast<double>(t_ * kC);
+    time("embedding forward", {t_, kC}, 2 * width() * elements, 0,
+         [&] { embedding_forward(ctx_, y, table, ids, false); });
+    time("embedding backward", {t_, kC}, (width() + 8) * elements, 0,
+         [&] { embedding_backward(ctx_, d_table, y, ids, true); });
+  }
+
+  void attention() {
+    attention("attention", std::min(options_.sequence, t_), kH, kH, kD);
+    // The shape that cuDNN's own benchmark gives figures of, for those who compare.
+    constexpr int64_t kLong = 4096;
+    if (ctx_.gpu != nullptr && t_ >= kLong)
+      attention("attention, 64 on 8 heads,", kLong, 64, 8, 128);
+  }
+
+  // Sequences of s tokens.
+  void attention(const std::string& name, int64_t s, int64_t q_heads, int64_t kv_heads, int64_t d) {
+    Operands m(ctx_);
+    const int64_t sequences = t_ / s, t = sequences * s;
+    const Shape heads{t, q_heads, d}, shared{t, kv_heads, d};
+    const Tensor q = m.make(dtype_, heads), k = m.make(dtype_, shared), v = m.make(dtype_, shared),
+                 out = m.make(dtype_, heads), dout = m.make(dtype_, heads);
+    const Tensor dq = m.make(dtype_, heads), dk = m.make(dtype_, shared),
+                 dv = m.make(dtype_, shared);
+    const Tensor lse = m.zeros(DType::kF32, {q_heads, t});
+    const Tensor cu = m.filled<int32_t>({sequences + 1}, [&](int32_t* offsets) {
+      for (int64_t i = 0; i <= sequences; ++i) offsets[i] = narrow<int32_t>(i * s);
+    });
+    AttentionArgs args;
+    args.scale = 1.0 / std::sqrt(static_cast<double>(d));
+    args.uniform_length = s;
+    // One product of a query with the keys it sees, over all heads and tokens.
+    const double product =
+        2.0 * static_cast<double>(heads.numel()) * static_cast<double>(s + 1) / 2;
+    const double of_queries = width() * static_cast<double>(heads.numel()),
+                 of_keys = width() * static_cast<double>(shared.numel());
+    time(name + " forward", heads, 2 * (of_queries + of_keys), 2 * product,
+         [&] { attention_forward(ctx_, out, lse, q, k, v, cu, cu, args); });
+    time(name + " backward", heads, 4 * (of_queries + of_keys), 5 * product,
+         [&] { attention_backward(ctx_, dq, dk, dv, dout, out, lse, q, k, v, cu, cu, args); });
+  }
+
+  void head() {
+    Operands m(ctx_);
+    const Shape rows{kHeadTokens, round_up(kV, 64)};
+    const Tensor logits = m.make(DType::kF32, rows);
+    const Tensor d_logits = dtype_ == DType::kF32 ? logits : m.make(dtype_, rows);
+    const Tensor targets = m.ids({kHeadTokens}, kV), loss = m.zeros(DType::kF64, {1});
+    const Tensor scale = m.filled<double>({1}, [](double* out) { *out = 1.0; });
+    time("cross-entropy with gradient", rows, (4 + width()) * static_cast<double>(rows.numel()), 0,
+         [&] { softmax_cross_entropy(ctx_, loss, {}, d_logits, logits, targets, scale, kV); });
+  }
+
+  void optimizer() {
+    Operands m(ctx_);
+    const Shape flat{kFlat};
+    const bool masters = dtype_ != DType::kF32;
+    const Tensor param = m.make(dtype_, flat),
+                 master = masters ? m.make(DType::kF32, flat) : Tensor();
+    const Tensor grad = m.make(DType::kF32, flat), mean = m.zeros(DType::kF32, flat),
+                 square = m.zeros(DType::kF32, flat);
+    StepScalars decided{1.0, 1e-4, 1, 0};
+    const Tensor scalars = m.copied(ConstTensor(&decided, DType::kU8, Shape{kStepScalarsBytes}));
+    const Tensor sum = m.zeros(DType::kF64, {1});
+    const double n = static_cast<double>(kFlat);
+    // Read: p, g, m, v; written: p, m, v, and the narrow parameter where there is a master.
+    time(masters ? "adamw, float32 master" : "adamw", flat, (28 + (masters ? width() : 0)) * n, 0,
+         [&] { adamw_step(ctx_, param, master, grad, mean, square, scalars, {}); });
+    time("sum of squares", flat, 4 * n, 0, [&] { sum_of_squares(ctx_, sum, grad); });
+  }
+
+  void few_rows() {
+    Operands m(ctx_);
+    const Shape shape{kV, kC};
+    const Tensor w = m.make(dtype_, shape);
+    for (const int64_t rows : {1, 2, 4}) {
+      const Tensor x = m.make(dtype_, {rows, kC}), y = m.zeros(dtype_, {rows, kV});
+      const double products = static_cast<double>(kV * kC);
+      time(concat("linear, ", rows, rows == 1 ? " row" : " rows"), shape, width() * products,
+           2 * products * static_cast<double>(rows), [&] { linear_forward(ctx_, y, x, w, {}); });
+    }
+  }
+
+  Ctx& ctx_;
+  const BenchOpsOptions& options_;
+  const BenchCeiling& ceiling_;
+  DType dtype_;
+  int64_t t_;
+  std::vector<BenchOpsResult> results_;
+};
+
+void print_json(const Ctx& ctx, const BenchCeiling& ceiling,
+                const std::vector<BenchOpsResult>& results) {
+  nlohmann::ordered_json out;
+  if (ctx.gpu != nullptr) {
+    out["device"] = ctx.gpu->info.name;
+    out["copy_gbytes"] = ceiling.gbytes();
+    add_kernel_choices(out, *ctx.gpu);
+    for (const DevicePeak& peak : ceiling.gpu)
+      out["gemm_tflops"][std::string(dtype_name(peak.dtype))] = peak.gemm_tflops;
+  } else {
+    out["threads"] = ceiling.cpu.threads;
+    out["peak_float32_gflops"] = ceiling.cpu.float32_gflops;
+    out["peak_read_gbytes"] = ceiling.cpu.read_gbytes;
+  }
+  for (const BenchOpsResult& r : results)
+    out["ops"].push_back({{"op", r.op},
+                          {"dtype", dtype_name(r.dtype)},
+                          {"shape", r.shape},
+                          {"ms", r.seconds * 1e3},
+                          {"gbytes_per_second", r.bytes / r.seconds * 1e-9},
+                          {"gflops", r.operations / r.seconds * 1e-9},
+                          {"share_of_floor", r.floor_seconds / r.seconds}});
+  std::printf("%s\n", out.dump(2).c_str());
+}
+
+void print_ops_table(const std::vector<BenchOpsResult>& results) {
+  std::printf("%-30s %-9s %-16s %10s %8s %9s %8s\n", "op", "dtype", "shape", "ms", "GB/s",
+              "GFLOP/s", "% floor");
+  for (const BenchOpsResult& r : results)
+    std::printf("%-30s %-9s %-16s %10.3f %8.1f %9.1f %8.1f\n", r.op.c_str(),
+                std::string(dtype_name(r.dtype)).c_str(), r.shape.c_str(), r.seconds * 1e3,
+                r.bytes / r.seconds * 1e-9, r.operations / r.seconds * 1e-9,
+                100 * r.floor_seconds / r.seconds);
+}
+
+void run_bench_ops(const BenchOpsOptions& options) {
+  const int threads = prepare_bench(options);
+  const std::unique_ptr<cuda::Context> gpu = open_bench_device(options.device);
+  Ctx ctx(threads, "bench", gpu.get());
+  const BenchCeiling ceiling = measure_ceiling(ctx, options);
+  std::vector<BenchOpsResult> results;
+  for (const DType dtype : options.dtypes())
+    for (BenchOpsResult& r : OpBench(ctx, options, ceiling, dtype).run())
+      results.push_back(std::move(r));
+  if (options.json) return print_json(ctx, ceiling, results);
+  std::printf("%s\n", ceiling_line(ctx, ceiling).c_str());
+  print_ops_table(results);
+  std::printf(
+      "\n%% floor: the time that the op's bytes take at the measured bandwidth, or its\n"
+      "multiply-adds at the measured peak, whichever is longer, over the time it took.\n");
+}
+
+}  // namespace
+
+CLI::App* add_bench_ops(CLI::App& parent) {
+  CLI::App* app =
+      parent.add_subcommand("ops", "Time every op against the memory bandwidth or the peak");
+  auto options = std::make_shared<BenchOpsOptions>();
+  add_bench_options(*app, *options);
+  app->add_option("--tokens", options->tokens, "Rows of the operands")
+      ->check(CLI::Range(int64_t{16}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->add_option("--sequence", options->sequence, "Tokens of a sequence in attention")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  app->callback([options] { run_bench_ops(*options); });
+  return app;
+}
+
+}  // namespace trireme

@@ -1,0 +1,207 @@
+#include "commands/checkpoint/checkpoint.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands/checkpoint/checkpoint_copy.h"
+#include "commands/checkpoint/checkpoint_quantize.h"
+#include "commands/table.h"
+#include "engine/io/gguf.h"
+#include "engine/io/safetensors.h"
+#include "engine/io/safetensors_directory.h"
+#include "engine/io/sharded_checkpoint.h"
+#include "engine/observe/progress.h"
+#include "transformer/checkpoint/find_checkpoint.h"
+#include "transformer/families/family.h"
+#include "transformer/gguf_model.h"
+
+namespace trireme {
+namespace {
+
+struct CheckpointArguments {
+  std::string path;
+  bool tensors = false;
+};
+
+void print_kinds(const CheckpointManifest& manifest) {
+  struct Total {
+    int64_t tensors = 0, elements = 0, bytes = 0;
+    DType dtype = DType::kF32;
+  };
+  std::map<std::string, Total> kinds;
+  for (const CheckpointTensor& tensor : manifest.tensors) {
+    Total& total = kinds[tensor.kind];
+    ++total.tensors;
+    total.elements += tensor.numel();
+    total.bytes += tensor.numel() * dtype_size(tensor.dtype);
+    total.dtype = tensor.dtype;
+  }
+  std::vector<std::vector<std::string>> rows = {{"kind", "tensors", "elements", "bytes", "dtype"}};
+  for (const auto& [kind, total] : kinds) {
+    rows.push_back({kind, std::to_string(total.tensors), std::to_string(total.elements),
+                    format_bytes(total.bytes), text(total.dtype)});
+  }
+  print_table(rows);
+}
+
+// Short values of the state on one line each; objects are shown as JSON.
+void print_state(const nlohmann::ordered_json& state) {
+  for (const auto& [key, value] : state.items()) {
+    const std::string shown = value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const bool is_long = shown.size() > 100;
+    std::printf("  %s: %s%s\n", key.c_str(), shown.substr(0, 100).c_str(), is_long ? " ..." : "");
+  }
+}
+
+void inspect_checkpoint(const CheckpointReader& reader, bool tensors) {
+  const CheckpointManifest& manifest = reader.manifest();
+  int64_t bytes = 0;
+  for (const CheckpointShard& shard : manifest.shards) bytes += shard.bytes;
+  std::printf("%s: step %lld, %zu tensors in %zu shards, %s, written by version %s\n\n",
+              reader.directory().c_str(), static_cast<long long>(reader.step()),
+              manifest.tensors.size(), manifest.shards.size(), format_bytes(bytes).c_str(),
+              manifest.engine_version.c_str());
+  print_kinds(manifest);
+  std::printf("\nstate\n");
+  print_state(reader.state());
+  if (!tensors) {
+    std::printf("\n--tensors lists every tensor\n");
+    return;
+  }
+  std::printf("\n");
+  std::vector<std::vector<std::string>> rows = {{"kind", "dtype", "slices", "shape", "name"}};
+  for (const CheckpointTensor& tensor : manifest.tensors) {
+    rows.push_back({tensor.kind, text(tensor.dtype), std::to_string(tensor.slices.size()),
+                    shape_text(tensor.shape), tensor.name});
+  }
+  print_table(rows);
+}
+
+void inspect_safetensors(const std::string& path) {
+  const SafetensorsReader reader(path);
+  std::printf("%s: %zu tensors\n", path.c_str(), reader.entries().size());
+  for (const auto& [key, value] : reader.metadata()) {
+    std::printf("  %s: %s\n", key.c_str(), value.c_str());
+  }
+  std::vector<std::vector<std::string>> rows = {{"dtype", "bytes", "shape", "name"}};
+  for (const SafetensorsEntry& entry : reader.entries()) {
+    rows.push_back(
+        {entry.dtype_name, format_bytes(entry.bytes()), shape_text(entry.shape), entry.name});
+  }
+  print_table(rows);
+}
+
+bool is_safetensors(const std::string& path) {
+  return std::filesystem::is_regular_file(path) && path.ends_with(".safetensors");
+}
+
+std::unique_ptr<TensorSource> open_tensors(const std::string& path) {
+  if (is_gguf(path)) return std::make_unique<GgufFile>(path);
+  return std::make_unique<SafetensorsDirectory>(path);
+}
+
+// What a model of others is, where its configuration is one that can be read.
+std::string describe_model(const std::string& path) {
+  try {
+    const std::unique_ptr<ModelSource> model = open_model_source(path);
+    return concat("model_type ", family_of(model->config().family).model_type, ", ",
+                  parameter_count(model->config()), " parameters");
+  } catch (const InputError& e) {
+    return concat("not opened as a model: ", e.what());
+  }
+}
+
+// The tensors as the files name and keep them, read or not by a model.
+void inspect_tensors(const CheckpointArguments& arguments) {
+  const std::unique_ptr<TensorSource> source = open_tensors(arguments.path);
+  std::map<std::string, std::array<int64_t, 3>> kinds;
+  for (const SourceTensor& t : source->tensors()) {
+    std::array<int64_t, 3>& total = kinds[t.dtype_name];
+    ++total[0];
+    total[1] += t.numel();
+    total[2] += t.bytes;
+  }
+  std::printf("%s: %zu tensors in %zu files\n", arguments.path.c_str(), source->tensors().size(),
+              source->files().size());
+  std::printf("%s\n\n", describe_model(arguments.path).c_str());
+  std::vector<std::vector<std::string>> rows = {{"dtype", "tensors", "elements", "bytes"}};
+  for (const auto& [dtype, total] : kinds)
+    rows.push_back(
+        {dtype, std::to_string(total[0]), std::to_string(total[1]), format_bytes(total[2])});
+  print_table(rows);
+  std::printf("\n");
+  if (!arguments.tensors) {
+    std::printf("--tensors lists every tensor\n");
+    return;
+  }
+  rows = {{"dtype", "bytes", "shape", "name"}};
+  for (const SourceTensor& t : source->tensors())
+    rows.push_back({t.dtype_name, format_bytes(t.bytes), shape_text(t.shape), t.name});
+  print_table(rows);
+}
+
+void inspect(const CheckpointArguments& arguments) {
+  if (is_safetensors(arguments.path)) {
+    inspect_safetensors(arguments.path);
+  } else if (is_model_source(arguments.path) || holds_safetensors(arguments.path)) {
+    inspect_tensors(arguments);
+  } else {
+    inspect_checkpoint(CheckpointReader(checkpoint_place(arguments.path)), arguments.tensors);
+  }
+}
+
+void verify(const CheckpointArguments& arguments) {
+  const CheckpointReader reader(checkpoint_place(arguments.path));
+  const std::vector<std::string> problems = reader.verify();
+  if (!problems.empty()) {
+    std::string all;
+    for (const std::string& problem : problems) all += (all.empty() ? "" : "; ") + problem;
+    fail_input(all);
+  }
+  int64_t bytes = 0;
+  for (const CheckpointShard& shard : reader.manifest().shards) bytes += shard.bytes;
+  std::printf("%s: whole (step %lld, %zu shards, %s read and compared)\n",
+              reader.directory().c_str(), static_cast<long long>(reader.step()),
+              reader.manifest().shards.size(), format_bytes(bytes).c_str());
+}
+
+CLI::App* add_action(CLI::App& parent, const char* name, const char* description,
+                     const std::shared_ptr<CheckpointArguments>& arguments,
+                     void (*action)(const CheckpointArguments&)) {
+  CLI::App* command = parent.add_subcommand(name, description);
+  command
+      ->add_option("path", arguments->path,
+                   "A run, a step directory, or the directory that holds `latest`; to inspect also "
+                   "a HuggingFace directory, a .gguf or a .safetensors file")
+      ->required()
+      ->type_name("PATH");
+  command->callback([arguments, action] { action(*arguments); });
+  return command;
+}
+
+}  // namespace
+
+CLI::App* add_checkpoint_command(CLI::App& parent) {
+  CLI::App* command =
+      parent.add_subcommand("checkpoint", "Look into checkpoints, check, convert and compare them");
+  command->require_subcommand(1);
+  const auto arguments = std::make_shared<CheckpointArguments>();
+  CLI::App* list = add_action(
+      *command, "inspect",
+      "Print what a checkpoint, a model of others or a .safetensors file holds: tensors, "
+      "sizes, training state",
+      arguments, inspect);
+  list->add_flag("-t,--tensors", arguments->tensors, "List every tensor");
+  add_action(*command, "verify",
+             "Read every byte and compare checksums; exit code 2 names the damaged shard",
+             arguments, verify);
+  add_checkpoint_copy_commands(*command);
+  add_checkpoint_quantize_command(*command);
+  return command;
+}
+
+}  // namespace trireme

@@ -1,0 +1,228 @@
+#include "commands/checkpoint/checkpoint_copy.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "commands/checkpoint/copy_status.h"
+#include "commands/checkpoint/shard_size.h"
+#include "engine/observe/console.h"
+#include "engine/observe/log.h"
+#include "engine/observe/progress.h"
+#include "transformer/checkpoint/import_model.h"
+#include "transformer/checkpoint/model_diff.h"
+#include "transformer/checkpoint/open_model.h"
+#include "transformer/checkpoint/saved_chat_template.h"
+#include "transformer/gguf_model.h"
+#include "transformer/hf_writer.h"
+#include "transformer/load_config.h"
+
+namespace trireme {
+namespace {
+
+struct CopyArguments {
+  std::string adapters;  // merge-lora
+  std::string from, to;
+  std::string kind;   // of the output; empty: by its name
+  std::string dtype;  // empty: as it is
+  std::string max_shard_size = "5GB";
+  double tolerance = 0;
+};
+
+// Absent: of each tensor what it has.
+std::optional<DType> dtype_of(const CopyArguments& args) {
+  static const std::map<std::string, DType> kNames = {
+      {"fp32", DType::kF32}, {"bf16", DType::kBF16}, {"fp16", DType::kF16}};
+  const auto found = kNames.find(args.dtype);
+  if (found != kNames.end()) return found->second;
+  if (args.dtype.empty()) return {};
+  fail_input("--dtype ", args.dtype, " is for GGUF; here fp32, bf16 and fp16 are available");
+}
+
+// kept: of `bytes`, what was there already of an interrupted copy.
+void report(const char* what, const CopyArguments& args, int64_t bytes, int64_t kept,
+            double seconds, const std::string& rest = "") {
+  std::string line = concat(what, " ", args.from, " -> ", args.to, ": ", format_bytes(bytes),
+                            " in ", format_duration(seconds), " (",
+                            speed_text(static_cast<double>(bytes - kept) / seconds), ")", rest);
+  if (kept > 0) line += concat(", ", format_bytes(kept), " kept from an interrupted copy");
+  console_print(Stream::kOut, line);
+}
+
+void export_to(const CopyArguments& args) {
+  const int64_t shard = size_of_text(args.max_shard_size);
+  const std::unique_ptr<ModelSource> source = open_any_model(args.from);
+  CopyStatus status("export");
+  const HfWritten written =
+      write_hf_directory(*source, args.to,
+                         {.dtype = dtype_of(args),
+                          .max_shard_bytes = shard,
+                          .progress = status.progress(),
+                          .before_config = [&](const std::string& directory) {
+                            write_chat_template(kept_chat_template(args.from), directory);
+                          }});
+  report("exported", args, written.bytes, written.kept_bytes, status.seconds(),
+         concat(", ", written.files, written.files == 1 ? " file" : " files"));
+  if (written.tokenizer_files.empty())
+    log_warning("no tokenizer files: the model names none that HuggingFace could read (",
+                source->tokenizer().empty() ? "none at all" : source->tokenizer(), ")");
+}
+
+void merge_lora(const CopyArguments& args) {
+  const int64_t shard = size_of_text(args.max_shard_size);
+  const std::unique_ptr<ModelSource> source = open_merged_model(args.from, args.adapters);
+  const std::string chat = kept_chat_template(args.adapters);
+  CopyStatus status("merge");
+  const HfWritten written = write_hf_directory(
+      *source, args.to,
+      {.dtype = dtype_of(args),
+       .max_shard_bytes = shard,
+       .progress = status.progress(),
+       .before_config = [&](const std::string& directory) {
+         write_chat_template(chat.empty() ? kept_chat_template(args.from) : chat, directory);
+       }});
+  report("merged", args, written.bytes, written.kept_bytes, status.seconds(),
+         concat(" with ", args.adapters));
+}
+
+void import_from(const CopyArguments& args) {
+  if (!is_model_source(args.from))
+    fail_input(args.from, " is no model of others: a HuggingFace directory or a .gguf is imported",
+               model_advice(args.from));
+  const std::unique_ptr<ModelSource> source = open_model_source(args.from);
+  CopyStatus status("import");
+  const SavedCheckpoint saved =
+      import_model(*source, args.to, {.dtype = dtype_of(args), .progress = status.progress()});
+  report("imported", args, saved.bytes, saved.kept, status.seconds());
+}
+
+// What a tensor type is called there; F16 is what all programs read.
+std::string gguf_type_of(const CopyArguments& args, const ModelSource& source) {
+  if (args.dtype == "q8_0") return "Q8_0";
+  switch (dtype_of(args).value_or(source.dtype())) {
+    case DType::kBF16: return "BF16";
+    case DType::kF16: return "F16";
+    default: return "F32";
+  }
+}
+
+void to_gguf(const CopyArguments& args) {
+  if (std::filesystem::exists(args.to)) fail_input(args.to, " exists; remove it or give another");
+  const std::unique_ptr<ModelSource> source = open_any_model(args.from);
+  CopyStatus status("convert");
+  const std::string tokenizer = source->tokenizer();
+  const GgufMetadata words = gguf_words(*source, args.from);
+  const GgufWritten written = write_gguf(
+      *source, args.to,
+      {.type = gguf_type_of(args, *source), .tokenizer = words, .progress = status.progress()});
+  report("converted", args, written.bytes, written.kept, status.seconds());
+  if (words.empty())
+    log_warning("no tokenizer in the file: the model has none that it could hold (",
+                tokenizer.empty() ? "none at all" : tokenizer, ")");
+}
+
+void convert(const CopyArguments& args) {
+  const std::string by_name = args.to.ends_with(".gguf") ? "gguf" : "hf";
+  const std::string kind = args.kind.empty() ? by_name : args.kind;
+  if (kind == "gguf") return to_gguf(args);
+  return kind == "trireme" ? import_from(args) : export_to(args);
+}
+
+void print_difference(const TensorDifference& d) {
+  std::string line = d.name + "  " + d.what;
+  if (d.differing > 0)
+    line += concat(d.what.empty() ? "" : "  ", d.differing, " of ", d.elements,
+                   " values differ, by at most ", d.largest_absolute, " (relative ",
+                   d.largest_relative, ")");
+  std::printf("%s\n", line.c_str());
+}
+
+void diff(const CopyArguments& args) {
+  ModelDiff result;
+  {
+    CopyStatus status("diff");
+    result = diff_models(args.from, args.to,
+                         {.tolerance = args.tolerance, .progress = status.progress()});
+  }
+  for (const TensorDifference& d : result.differences) print_difference(d);
+  std::printf("%lld tensors in both, %zu differences\n", static_cast<long long>(result.tensors),
+              result.differences.size());
+  if (!result.differences.empty()) throw CLI::RuntimeError(1);
+}
+
+using Shared = std::shared_ptr<CopyArguments>;
+
+CLI::App* add_action(CLI::App& parent, const char* name, const char* description,
+                     void (*action)(const CopyArguments&), const Shared& args, const char* from,
+                     const char* to) {
+  CLI::App* command = parent.add_subcommand(name, description);
+  command->add_option("from", args->from, from)->required()->type_name("PATH");
+  // Not "to": CLI11 2.4 takes that for the option of `convert`.
+  command->add_option("target", args->to, to)->required()->type_name("PATH");
+  command->callback([args, action] { action(*args); });
+  return command;
+}
+
+void add_dtype(CLI::App& command, CopyArguments& args) {
+  command.add_option("--dtype", args.dtype, "Type of the weights (default: as they are)")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
+}
+
+void add_shard_size(CLI::App& command, CopyArguments& args) {
+  command
+      .add_option("--max-shard-size", args.max_shard_size,
+                  "Begin another file where this would be exceeded")
+      ->capture_default_str()
+      ->type_name("SIZE");
+}
+
+}  // namespace
+
+void add_checkpoint_copy_commands(CLI::App& checkpoint) {
+  const auto args = std::make_shared<CopyArguments>();
+  constexpr const char* kAny = "Run, checkpoint, HuggingFace directory or .gguf";
+  CLI::App* exported =
+      add_action(checkpoint, "export", "Write a model as a HuggingFace directory", export_to, args,
+                 kAny, "Directory to make; an interrupted export in it goes on");
+  add_dtype(*exported, *args);
+  add_shard_size(*exported, *args);
+  CLI::App* merged = checkpoint.add_subcommand(
+      "merge-lora", "Add adapters to a model's weights; write a HuggingFace directory");
+  merged->add_option("base", args->from, kAny)->required()->type_name("PATH");
+  merged->add_option("adapters", args->adapters, "PEFT's directory, or a run that trained adapters")
+      ->required()
+      ->type_name("PATH");
+  merged->add_option("target", args->to, "Directory to make")->required()->type_name("PATH");
+  merged->callback([args] { merge_lora(*args); });
+  add_dtype(*merged, *args);
+  add_shard_size(*merged, *args);
+  CLI::App* imported = add_action(
+      checkpoint, "import", "Write a model of others as a checkpoint of ours", import_from, args,
+      "HuggingFace directory or .gguf", "Directory of checkpoints to make");
+  add_dtype(*imported, *args);
+  CLI::App* converted = add_action(checkpoint, "convert", "Write a model in another format or type",
+                                   convert, args, kAny, "What to make");
+  converted
+      ->add_option("--to", args->kind,
+                   "hf, trireme or gguf (default: gguf where the name ends so, else hf)")
+      ->check(CLI::IsMember({"hf", "trireme", "gguf"}));
+  converted
+      ->add_option("--dtype", args->dtype,
+                   "Type of the weights, q8_0 in a GGUF file only (default: as they are)")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16", "q8_0"}));
+  add_shard_size(*converted, *args);
+  CLI::App* compared = add_action(
+      checkpoint, "diff",
+      "Compare two models tensor by tensor; exit code 0: no difference, 1: some, 2: trouble", diff,
+      args, "Run, checkpoint, HuggingFace directory, .gguf or .safetensors", "The other");
+  compared
+      ->add_option("--tolerance", args->tolerance,
+                   "Accept values that differ by this share of the larger one, and other dtypes")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e9));
+}
+
+}  // namespace trireme

@@ -1,0 +1,154 @@
+#include "commands/checkpoint/checkpoint_quantize.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "commands/checkpoint/copy_status.h"
+#include "commands/checkpoint/shard_size.h"
+#include "commands/table.h"
+#include "engine/observe/log.h"
+#include "engine/observe/progress.h"
+#include "transformer/checkpoint/open_model.h"
+#include "transformer/checkpoint/saved_chat_template.h"
+#include "transformer/gguf_model.h"
+#include "transformer/hf_writer.h"
+
+namespace trireme {
+namespace {
+
+struct QuantizeArguments {
+  std::string from, to, kind;
+  std::string max_shard_size = "5GB";
+};
+
+struct CheckpointQuantizeKind {
+  std::string gguf;                // the tensor type in a GGUF file; "": a HuggingFace directory
+  Quantization quantization = {};  // of a directory
+};
+
+const std::map<std::string, CheckpointQuantizeKind>& kinds() {
+  using Method = Quantization::Method;
+  static const std::map<std::string, CheckpointQuantizeKind> table = {
+      {"fp8", {"", {.method = Method::kFp8}}},
+      {"gptq4", {"", {.method = Method::kGptq, .bits = 4}}},
+      {"gptq8", {"", {.method = Method::kGptq, .bits = 8}}},
+      {"q8_0", {"Q8_0"}},
+      {"q6_k", {"Q6_K"}},
+      {"q4_k", {"Q4_K"}},
+      {"q4_0", {"Q4_0"}}};
+  return table;
+}
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g%%", 100 * share);
+  return text;
+}
+
+void print_report(const QuantisationReport& report) {
+  std::vector<std::vector<std::string>> rows = {
+      {"type", "tensors", "before", "after", "error", "worst", "of"}};
+  for (const auto& [kind, k] : report.kinds) {
+    const bool rounded = k.error.wrong > 0;
+    rows.push_back({kind, std::to_string(k.tensors), format_bytes(k.before), format_bytes(k.after),
+                    rounded ? percent(k.error.relative()) : "-", rounded ? percent(k.worst) : "-",
+                    k.worst_tensor});
+  }
+  print_table(rows);
+}
+
+// The type of what is not quantised, as the model has it.
+std::string gguf_type_of(DType dtype) {
+  if (dtype == DType::kBF16) return "BF16";
+  return dtype == DType::kF16 ? "F16" : "F32";
+}
+
+void say_kept(int64_t bytes) {
+  if (bytes > 0)
+    log_warning(format_bytes(bytes), " kept from an interrupted copy; the table is of the rest");
+}
+
+QuantisationReport write_gguf_file(const QuantizeArguments& args, const std::string& type,
+                                   int64_t& bytes) {
+  if (std::filesystem::exists(args.to)) fail_input(args.to, " exists; remove it or give another");
+  const std::unique_ptr<ModelSource> source = open_any_model(args.from);
+  CopyStatus status("quantize");
+  const GgufMetadata words = gguf_words(*source, args.from);
+  const GgufWritten written = write_gguf(*source, args.to,
+                                         {.type = gguf_type_of(source->dtype()),
+                                          .linear = type,
+                                          .tokenizer = words,
+                                          .progress = status.progress()});
+  bytes = written.bytes;
+  say_kept(written.kept);
+  if (words.empty()) log_warning("no tokenizer in the file: the model has none that it could hold");
+  return written.report;
+}
+
+QuantisationReport write_directory(const QuantizeArguments& args, const Quantization& quantization,
+                                   int64_t& bytes) {
+  const int64_t shard = size_of_text(args.max_shard_size);
+  const std::unique_ptr<ModelSource> source = open_any_model(args.from);
+  CopyStatus status("quantize");
+  const HfWritten written =
+      write_hf_directory(*source, args.to,
+                         {.max_shard_bytes = shard,
+                          .progress = status.progress(),
+                          .quantization = quantization,
+                          .before_config = [&](const std::string& directory) {
+                            write_chat_template(kept_chat_template(args.from), directory);
+                          }});
+  bytes = written.bytes;
+  say_kept(written.kept_bytes);
+  return written.report;
+}
+
+void quantize(const QuantizeArguments& args) {
+  const CheckpointQuantizeKind& kind = kinds().at(args.kind);
+  const bool to_gguf = args.to.ends_with(".gguf");
+  if (to_gguf != !kind.gguf.empty())
+    fail_input("--quantization ", args.kind, " is written as a ",
+               to_gguf ? "HuggingFace directory" : "file that ends in .gguf", ", not as ", args.to);
+  int64_t bytes = 0;
+  const QuantisationReport report = to_gguf ? write_gguf_file(args, kind.gguf, bytes)
+                                            : write_directory(args, kind.quantization, bytes);
+  print_report(report);
+  std::printf("quantized %s -> %s: %s\n", args.from.c_str(), args.to.c_str(),
+              format_bytes(bytes).c_str());
+}
+
+}  // namespace
+
+void add_checkpoint_quantize_command(CLI::App& checkpoint) {
+  const auto args = std::make_shared<QuantizeArguments>();
+  CLI::App* command = checkpoint.add_subcommand(
+      "quantize", "Write a model with the weights of its linear layers in fewer bits");
+  command->add_option("from", args->from, "Run, checkpoint, HuggingFace directory or .gguf")
+      ->required()
+      ->type_name("PATH");
+  command
+      ->add_option("target", args->to,
+                   "What to make: a directory, or a file whose name ends in .gguf")
+      ->required()
+      ->type_name("PATH");
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds()) names.push_back(name);
+  command
+      ->add_option("--quantization", args->kind,
+                   "HuggingFace directories: fp8 (E4M3 in blocks of 128 by 128), gptq4, gptq8 "
+                   "(groups of 128, to the nearest). GGUF files: q8_0, q6_k, q4_k, q4_0. "
+                   "Embeddings, head, norms and routers stay as they are")
+      ->required()
+      ->check(CLI::IsMember(names));
+  command
+      ->add_option("--max-shard-size", args->max_shard_size,
+                   "Begin another file where this would be exceeded")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  command->callback([args] { quantize(*args); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,82 @@
+#include "commands/training/config.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands/training/key_flags.h"
+#include "serving/api/reference.h"
+#include "training/deepspeed/keys.h"
+#include "training/run_config.h"
+#include "transformer/model_keys.h"
+#include "transformer/peft_keys.h"
+
+namespace trireme {
+namespace {
+
+void print_config(const std::string& content) {
+  std::fwrite(content.data(), 1, content.size(), stdout);
+}
+
+struct ResolveOptions {
+  std::string file;
+  std::vector<std::string> overrides;
+  int ranks = 1;
+};
+
+void resolve(const ResolveOptions& options, const CLI::App& command) {
+  const std::vector<std::string> overrides = with_key_flags(command, options.overrides);
+  const RunConfig config = load_run_config(options.file, overrides, options.ranks);
+  for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+  print_config(run_config_to_json(config).dump(2) + "\n");
+}
+
+void add_resolve(CLI::App& parent) {
+  CLI::App* command = parent.add_subcommand(
+      "resolve", "Check a run's configuration and print it whole, with nothing left to defaults");
+  auto options = std::make_shared<ResolveOptions>();
+  command->add_option("--config", options->file, "The run's JSON file")->required();
+  command->add_option("--set", options->overrides, "Change one key: a.b=value (repeatable)")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--ranks", options->ranks, "Ranks the run would have")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command->footer("Every key is also a flag: --train-steps 10, --optimizer-params-lr 1e-3.");
+  accept_key_flags(*command);
+  command->callback([command, options] { resolve(*options, *command); });
+}
+
+}  // namespace
+
+CLI::App* add_config_command(CLI::App& parent) {
+  CLI::App* command = parent.add_subcommand("config", "Explain and check configuration files");
+  command->require_subcommand(1);
+  add_resolve(*command);
+  command->add_subcommand("schema", "Print the JSON Schema of a run's configuration, for editors")
+      ->callback([] { print_config(run_config_json_schema().dump(2) + "\n"); });
+  command->add_subcommand("reference", "Print every key as Markdown (docs/config-reference.md)")
+      ->callback([] { print_config(config_reference()); });
+  command
+      ->add_subcommand("model-keys",
+                       "Print what becomes of each key of third-party models as Markdown "
+                       "(docs/model-keys.md)")
+      ->callback([] { print_config(model_keys_page()); });
+  command
+      ->add_subcommand("deepspeed-keys",
+                       "Print what becomes of each key of DeepSpeed configurations as Markdown "
+                       "(docs/deepspeed-keys.md)")
+      ->callback([] { print_config(deepspeed_keys_page()); });
+  command
+      ->add_subcommand("api-reference",
+                       "Print every field of the server's API as Markdown (docs/serving-api.md)")
+      ->callback([] { print_config(api_reference()); });
+  command
+      ->add_subcommand("adapter-keys",
+                       "Print every key of PEFT's adapters as Markdown (docs/adapter-keys.md)")
+      ->callback([] { print_config(adapter_reference()); });
+  return command;
+}
+
+}  // namespace trireme

@@ -1,0 +1,214 @@
+// data prepare, train-tokenizer, inspect: from text to what a run reads.
+#include "commands/training/data.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "commands/rank_options.h"
+#include "commands/whole_number.h"
+#include "engine/core/cpu.h"
+#include "engine/core/error.h"
+#include "engine/core/utf8.h"
+#include "engine/io/token_file.h"
+#include "engine/observe/console.h"
+#include "engine/observe/progress.h"
+#include "parallel/launch.h"
+#include "training/prepare.h"
+
+namespace trireme {
+namespace {
+
+// The status line of `data prepare`, on a terminal only.
+class PrepareStatus {
+ public:
+  PrepareStatus() : start_(std::chrono::steady_clock::now()) {}
+  ~PrepareStatus() { console_set_status(""); }
+  PrepareStatus(const PrepareStatus&) = delete;
+  PrepareStatus& operator=(const PrepareStatus&) = delete;
+
+  void update(const PrepareProgress& progress) const {
+    if (!console_is_terminal() || progress.bytes_done == 0) return;
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double done = static_cast<double>(progress.bytes_done);
+    const double share = done / static_cast<double>(std::max<int64_t>(1, progress.bytes_total));
+    std::string line =
+        concat("prepare ", static_cast<int>(100 * share), "%  ", format_bytes(progress.bytes_done),
+               " of ", format_bytes(progress.bytes_total), "  ",
+               format_count(static_cast<double>(progress.documents)), " documents  ",
+               format_count(static_cast<double>(progress.tokens)), " tokens  ETA ",
+               format_duration(seconds * (1 / share - 1)));
+    line.resize(std::min(line.size(), static_cast<size_t>(console_width())));
+    console_set_status(line);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_;
+};
+
+void print_stats(const PrepareOptions& options, const PrepareStats& stats) {
+  const double seconds = std::max(stats.seconds, 1e-3);
+  console_print(
+      Stream::kOut,
+      concat(token_file_prefix(options.output), ".bin and .idx: ", stats.documents, " documents, ",
+             stats.tokens, " tokens (", format_count(static_cast<double>(stats.tokens)), ") from ",
+             stats.files, " files, ", format_bytes(stats.text_bytes), " of text"));
+  if (stats.empty_documents > 0) {
+    console_print(Stream::kOut, concat(stats.empty_documents, " empty documents left out"));
+  }
+  if (stats.skipped_documents > 0) {
+    std::string lines = concat(stats.skipped_documents, " documents skipped that cannot be read");
+    for (const SkippedDocument& document : stats.first_skipped)
+      lines += concat("\n  ", printable(document.problem));
+    if (stats.skipped_documents > static_cast<int64_t>(stats.first_skipped.size()))
+      lines += "\n  ...";
+    console_print(Stream::kOut, lines);
+  }
+  const double bytes_per_second = static_cast<double>(stats.text_bytes) / seconds;
+  console_print(
+      Stream::kOut,
+      concat(seconds < 60 ? concat(std::round(seconds * 10) / 10, " s") : format_duration(seconds),
+             ", ", format_bytes(static_cast<int64_t>(bytes_per_second)), "/s of text, ",
+             format_count(static_cast<double>(stats.tokens) / seconds), " tokens/s"));
+}
+
+// Under mpirun or srun the ranks share the work; one of them speaks.
+void run_prepare(PrepareOptions options) {
+  join_console();
+  std::unique_ptr<World> world = make_world(world_options(CommConfig{}));
+  const bool speaks = world->rank() == 0;
+  if (options.threads == 0) options.threads = std::max(1, available_cores() / world->local_size());
+  try {
+    PrepareStats stats;
+    {
+      const PrepareStatus status;
+      stats = prepare_data(options, world->world(), [&](const PrepareProgress& p) {
+        if (speaks) status.update(p);
+      });
+    }
+    if (speaks) print_stats(options, stats);
+  } catch (const InputError& error) {
+    // All ranks have the same error: part in peace, then let one report it.
+    world.reset();
+    if (!speaks) throw CLI::RuntimeError(static_cast<int>(error.code()));
+    throw;
+  }
+}
+
+void add_prepare(CLI::App& parent) {
+  auto options = std::make_shared<PrepareOptions>();
+  options->threads = 0;
+  CLI::App* app = parent.add_subcommand(
+      "prepare",
+      "Tokenise text into a token file, the pair PREFIX.bin and PREFIX.idx of Megatron-LM.\n"
+      "Text files are one document each; .jsonl and .json files (one JSON object a line) hold one "
+      "document a line; all may be compressed (.gz, .zst). Folders are read recursively in sorted "
+      "order. Under mpirun or srun the ranks share the work. The result does not depend on the "
+      "number of threads and ranks.");
+  app->add_option("--input,-i", options->inputs, "Text files and folders, in this order")
+      ->required()
+      ->type_name("PATH");
+  app->add_option("--output,-o", options->output, "Name of the pair, without .bin or .idx")
+      ->required()
+      ->type_name("PREFIX");
+  app->add_option(
+         "--tokenizer", options->tokenizer,
+         "\"byte\" (257 ids: the bytes and <|endoftext|>), a tokenizer.json, a SentencePiece "
+         ".model, a .gguf, or a directory with one of them")
+      ->capture_default_str();
+  app->add_option("--json-key", options->json_key, "Key of the text in JSON lines")
+      ->capture_default_str();
+  app->add_flag("--append-eod", options->append_eod,
+                "Put the tokenizer's end-of-document id after each document");
+  app->add_flag(
+      "--skip-invalid", options->skip_invalid,
+      "Leave out documents that cannot be read (lines that are no JSON object, without the "
+      "key, not UTF-8), count them and show the first; default: an error");
+  app->add_option("--threads", options->threads,
+                  "Threads that tokenise (default: the cores of the host, shared by its ranks)")
+      ->check(CLI::Range(1, 1024));
+  app->add_flag("--overwrite", options->overwrite, "Replace the pair if it exists");
+  app->footer("Example: trireme data prepare -i corpus/ -o data/corpus --append-eod");
+  app->callback([options] { run_prepare(*options); });
+}
+
+void add_train_tokenizer(CLI::App& parent) {
+  auto options = std::make_shared<TrainTokenizerOptions>();
+  auto max_megabytes = std::make_shared<int64_t>(options->max_bytes >> 20);
+  CLI::App* app = parent.add_subcommand(
+      "train-tokenizer",
+      "Train a SentencePiece model on text. Text is kept as it is (no normalisation, unknown "
+      "characters as bytes), so decoding gives back what was encoded. The same text gives the same "
+      "model on every machine.");
+  app->add_option("--input,-i", options->inputs, "Text files and folders, as for `data prepare`")
+      ->required()
+      ->type_name("PATH");
+  app->add_option("--output,-o", options->output, "File to write, ending in .model")
+      ->required()
+      ->type_name("X.model");
+  app->add_option("--vocab-size", options->vocab_size,
+                  "Ids of the vocabulary, 259 of them reserved (control ids and bytes)")
+      ->required()
+      ->type_name("N");
+  app->add_option("--model-type", options->model_type, "Algorithm")
+      ->check(CLI::IsMember({"bpe", "unigram"}))
+      ->capture_default_str();
+  app->add_option("--json-key", options->json_key, "Key of the text in JSON lines")
+      ->capture_default_str();
+  app->add_option("--max-megabytes", *max_megabytes,
+                  "Text used, from the beginning; training needs many times that memory")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app->add_flag("--overwrite", options->overwrite, "Replace the model if it exists");
+  app->footer("Example: trireme data train-tokenizer -i corpus/ -o bpe.model --vocab-size 8192");
+  app->callback([options, max_megabytes] {
+    options->max_bytes = *max_megabytes << 20;
+    const int64_t vocab_size = train_tokenizer(*options);
+    console_print(Stream::kOut,
+                  concat(options->output, ": ", options->model_type, " with ", vocab_size, " ids"));
+  });
+}
+
+void add_inspect(CLI::App& parent) {
+  struct Options {
+    std::string prefix, tokenizer;
+    int64_t documents = 3;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* app = parent.add_subcommand(
+      "inspect",
+      "Check every token of a token file and show what it holds: sizes, element type, documents, "
+      "and the beginning of the first ones");
+  app->add_option("prefix", options->prefix, "The pair, with or without .bin or .idx")
+      ->required()
+      ->type_name("PREFIX");
+  app->add_option("--tokenizer", options->tokenizer,
+                  "Show text instead of ids, by a tokenizer as for `data prepare`");
+  app->add_option("--documents", options->documents, "Documents to show")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  app->callback([options] {
+    const auto tokenizer =
+        options->tokenizer.empty() ? nullptr : load_tokenizer(options->tokenizer);
+    const std::string shown =
+        inspect_token_file(options->prefix, tokenizer.get(), options->documents);
+    console_print(Stream::kOut, shown);
+  });
+}
+
+}  // namespace
+
+CLI::App* add_data_command(CLI::App& parent) {
+  CLI::App* app = parent.add_subcommand(
+      "data", "Turn text into token files, train tokenizers, look into token files");
+  app->require_subcommand(1);
+  add_prepare(*app);
+  add_train_tokenizer(*app);
+  add_inspect(*app);
+  return app;
+}
+
+}  // namespace trireme

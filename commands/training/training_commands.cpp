@@ -1,0 +1,102 @@
+#include "commands/training/training_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "commands/commands.h"
+#include "commands/rank_options.h"
+#include "commands/training/key_flags.h"
+#include "engine/core/cpu.h"
+#include "engine/observe/log.h"
+#include "engine/ops/instruction_set.h"
+#include "parallel/agree.h"
+#include "parallel/supervised_ranks.h"
+#include "training/finetune_data.h"
+#include "training/pretrain.h"
+
+namespace trireme {
+namespace {
+
+struct TrainingArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+  PretrainOptions options;
+  int ranks = 0;
+};
+
+// Each command takes the configurations of its own kind.
+void check_kind(const RunConfig& config, bool finetune) {
+  if (finetune && !config.finetune.enabled)
+    fail_input("finetune.train_file: is required: the examples to learn from");
+  if (!finetune && config.finetune.enabled)
+    fail_input("the configuration has a section finetune: run it with trireme finetune");
+}
+
+void run(TrainingArguments args, const CLI::App& command, const CommandLine& line, bool finetune) {
+  SignalRequests signals;
+  RunConfig config;
+  std::optional<int> ended;
+  before_connecting([&] { ended = run_supervised_ranks(args.ranks, line.argc, line.argv); });
+  if (ended.has_value()) {
+    if (*ended != 0) throw CLI::RuntimeError(*ended);
+    return;
+  }
+  before_connecting([&] {
+    // The number of ranks is known before they are connected: a bad configuration costs nothing.
+    config = load_run_config(args.config, with_key_flags(command, args.overrides),
+                             detect_launcher().ranks, [&](const RunConfig& read_so_far) {
+                               const int threads =
+                                   std::max(1, available_cores() / detect_launcher().ranks);
+                               args.options.finetune = open_finetune_data(read_so_far, threads);
+                               return args.options.finetune->train->samples_per_epoch();
+                             });
+    check_kind(config, finetune);
+    limit_instruction_set(parse_isa(config.isa));
+  });
+  std::unique_ptr<World> world;
+  before_connecting([&] { world = make_world(world_options(config.comm)); });
+  set_log_rank(world->rank());
+  const ExitCode code = pretrain(config, *world, args.options, signals);
+  world.reset();  // in peace: a stop by request is no failure
+  if (code != ExitCode::kDone) throw CLI::RuntimeError(static_cast<int>(code));
+}
+
+void add_training_command(CLI::App* command, const CommandLine& line, bool finetune) {
+  auto args = std::make_shared<TrainingArguments>();
+  command->add_option("--config", args->config, "Run configuration (docs/config-reference.md)")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--set", args->overrides, "Override a key: --set optimizer.params.lr=1e-3")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--resume", args->options.resume,
+                   "auto: continue the run in output_dir, or start it; or a checkpoint")
+      ->type_name("auto|PATH");
+  command->add_flag("--validate", args->options.validate_only,
+                    "Check everything, print the bytes each rank will need, train nothing");
+  add_ranks_option(*command, args->ranks);
+  command->footer(
+      "Signals: SIGUSR1 saves and goes on; SIGUSR2, Ctrl-C, SIGTERM, SIGHUP and a closed standard "
+      "output save and stop (exit code 3).\n"
+      "Under an mpirun of your own send SIGUSR2 to it, which it hands on: after other signals it "
+      "kills the ranks within a second or two.\n"
+      "Several ranks: --ranks N here, or mpirun -n N trireme ..., srun, torchrun variables.\n"
+      "Every key of the configuration is also a flag: --train-steps 10, --optimizer-params-lr "
+      "1e-3.");
+  accept_key_flags(*command);
+  command->callback([args, command, line, finetune] { run(*args, *command, line, finetune); });
+}
+
+}  // namespace
+
+void add_training_commands(CLI::App& app, const CommandLine& line) {
+  add_training_command(app.add_subcommand("pretrain", "Train a model from a JSON configuration"),
+                       line, false);
+  add_training_command(
+      app.add_subcommand("finetune", "Train a saved model further, on examples of what to answer"),
+      line, true);
+}
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+// Section "comm" of a run's configuration: how ranks exchange data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+struct CommConfig {
+  std::string backend = "auto";         // auto, mpi, tcp
+  std::string algorithm = "auto";       // auto, ring, shm
+  std::string device_backend = "auto";  // auto, nccl, staged
+  int64_t ranks_per_node = 0;           // 0: as the hosts are; else virtual nodes
+  int64_t bucket_bytes = 25 << 20;      // comm.bucket_size elements of fp32
+  bool overlap = true;
+  double timeout_s = 600;
+};
+
+}  // namespace trireme

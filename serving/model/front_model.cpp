@@ -1,0 +1,258 @@
+#include "serving/model/front_model.h"
+
+#include <future>
+#include <optional>
+
+#include "engine/core/cpu.h"
+#include "engine/device/timing.h"
+#include "engine/observe/log.h"
+#include "parallel/agree.h"
+#include "parallel/launch.h"
+#include "serving/distributed/side_meeting.h"
+#include "serving/engine/replicas.h"
+#include "serving/model/draft_model.h"
+#include "serving/model/rank_model.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::chrono::milliseconds kFrontMeeting{60'000};
+constexpr std::chrono::milliseconds kLook{5};  // at each replica that still loads
+
+DType dtype_named(const std::string& name) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16, DType::kF16})
+    if (text(dtype) == name) return dtype;
+  throw BadMessage(concat("ranks compute in ", name));
+}
+
+// Ranks answer no requests, and on other machines their arguments are for all to see, Slurm's records included.
+std::vector<std::string> without_keys(const std::vector<std::string>& command) {
+  std::vector<std::string> out;
+  out.reserve(command.size());
+  for (size_t i = 0; i < command.size(); ++i) {
+    const std::string_view word = command[i];
+    if (word == "--api-key" || word == "--admin-api-key")
+      ++i;  // the key
+    else if (!word.starts_with("--api-key=") && !word.starts_with("--admin-api-key="))
+      out.push_back(command[i]);
+  }
+  return out;
+}
+
+// With room for adapters, those of all slots; without it the ranks' own command line names them.
+RankTask task_of(const LoadedModel& loaded, const std::string& tokenizer,
+                 const ServedModelOptions& options) {
+  RankTask task{.model = loaded.checkpoint(), .tokenizer = tokenizer, .adapters = {}};
+  if (options.room.slots == 0) return task;
+  task.adapters = options.modules;
+  task.adapters.resize(static_cast<size_t>(options.room.slots));
+  return task;
+}
+
+}  // namespace
+
+FrontModel::FrontModel(const ServedModelOptions& options, const std::vector<std::string>& command) {
+  WorldOptions single;
+  single.backend = "single";
+  alone_ = make_world(single);
+  open(options, *alone_);
+  if (options.ranks % options.replicas != 0)
+    fail_input("--ranks ", options.ranks, " cannot be divided among --data-parallel-size ",
+               options.replicas, " replicas; give a multiple, or leave --ranks out");
+  sizes_of_one_model(options.layout, loaded_->config(), options.ranks / options.replicas);
+  if (options.draft.empty())
+    alone_.reset();
+  else
+    load_draft(options);
+  start(options, command);
+  try {
+    wait_until_ready();
+  } catch (const Error& error) {
+    // Before the others have ended, which may take seconds.
+    if (replicas() > 1) log_warning(error.what(), "; the other replicas are being ended");
+    end_groups();
+    if (error.code() == ExitCode::kBadInput)
+      throw ReportedError(error.what());  // a rank has said it
+    throw;
+  }
+  if (draft_ != nullptr) divide_memory_of_draft(options);
+  if (replicas() > 1) device_ = concat(replicas(), " replicas, each of ", device_);
+}
+
+// Before ranks take their share of the memory. On a CPU it leaves the cores to them but for one, or so many as each of
+// them has been told to use.
+void FrontModel::load_draft(const ServedModelOptions& options) {
+  draft_ = std::make_unique<DraftModel>(options, *tokenizer_);
+  draft_device_ = open_rank_device(*alone_, options.device);
+  draft_->load(std::max(1, options.threads), draft_device_.get(), limits_.length);
+  log_info("the draft model is computed by this process, on ",
+           describe_device(draft_device_, draft_->threads()));
+}
+
+// Ranks on the same GPU have taken their share of it by now: half of the rest is for the steps of all.
+void FrontModel::divide_memory_of_draft(const ServedModelOptions& options) {
+  std::optional<int64_t> of_gpu;
+  if (draft_device_.get() != nullptr) of_gpu = cuda::device_memory(*draft_device_.get()).free() / 2;
+  draft_->divide_memory(limits_, cache_bytes(options, of_gpu), replicas());
+}
+
+std::unique_ptr<Drafter> FrontModel::make_drafter() {
+  return draft_ != nullptr ? draft_->make_drafter() : nullptr;
+}
+
+// Its own core is whichever is free: ranks of this machine have theirs.
+void FrontModel::move_here() {
+  if (draft_ == nullptr) return;
+  pin_team(0, draft_->threads());
+  allow_cores(0, available_cores());
+}
+
+// What one replica fails by is known at once, whatever the others still load.
+void FrontModel::wait_until_ready() {
+  std::vector<std::optional<RankReady>> ready(groups_.size());
+  for (size_t missing = ready.size(); missing > 0;) {
+    for (size_t replica = 0; replica < ready.size(); ++replica) {
+      if (ready[replica]) continue;
+      ready[replica] = groups_[replica]->wait_until_ready(kLook);
+      if (ready[replica]) --missing;
+    }
+  }
+  for (const std::optional<RankReady>& one : ready)
+    if (one) take(*one);  // all are there by now
+}
+
+FrontModel::~FrontModel() { end_groups(); }
+
+// All replicas' ranks end at the same time.
+void FrontModel::end_groups() {
+  std::vector<std::future<void>> ends;
+  ends.reserve(groups_.size());
+  for (auto& group : groups_)
+    ends.push_back(std::async(std::launch::async, [&group] { group.reset(); }));
+}
+
+void FrontModel::start(const ServedModelOptions& options, const std::vector<std::string>& command) {
+  const int replicas = options.replicas;
+  for (int replica = 0; replica < replicas; ++replica)
+    groups_.push_back(std::make_unique<RankSupervisor>(
+        RankGroupConfig{.ranks = options.ranks / replicas,
+                        .launcher = rank_launcher(options.launcher),
+                        .command = without_keys(command),
+                        .task = task_of(*loaded_, spec_, options),
+                        .address = options.rank_address,
+                        .place = {.number = replica, .groups = replicas}}));
+}
+
+// Where memory differs, all have what the one with the least has.
+void FrontModel::take(const RankReady& ready) {
+  const PlanBounds& bounds = ready.bounds;
+  const bool first = device_.empty();
+  limits_.tokens = bounds.tokens;
+  limits_.sequences = bounds.slots;
+  limits_.length = first ? bounds.length : std::min(limits_.length, bounds.length);
+  limits_.blocks = first ? bounds.blocks : std::min(limits_.blocks, bounds.blocks);
+  limits_.block_tokens = bounds.block_tokens;
+  dtype_ = dtype_named(ready.dtype);
+  if (first) device_ = ready.device;
+}
+
+std::unique_ptr<StepExecutor> FrontModel::make_executor(size_t replica) {
+  return std::make_unique<RemoteExecutor>(*groups_[replica]);
+}
+
+void FrontModel::tell(Replicas* engines) {
+  for (size_t replica = 0; replica < groups_.size(); ++replica) {
+    RankSupervisor::Listener listener;
+    if (engines != nullptr)
+      listener = [&engine = (*engines)[replica]](const std::string& why) {
+        if (why.empty())
+          engine.resume();
+        else
+          engine.interrupt(kRanksLost);
+      };
+    groups_[replica]->listen(std::move(listener));
+  }
+}
+
+ModelWeights::Place FrontModel::stage(const std::string& path) {
+  next_ = loaded_->open_next(path);
+  stage_on_all({.path = next_->checkpoint()});
+  return {next_->checkpoint(), next_->step()};
+}
+
+void FrontModel::stage_adapter(int32_t slot, const std::string& path) {
+  adapter_ = loaded_->stage_adapter(static_cast<size_t>(slot), path);
+  stage_on_all({.slot = slot, .path = path});
+}
+
+// Replicas whose ranks are lost load it when they start again (commit()); what is wrong with it one of the others says.
+void FrontModel::stage_on_all(StageRequest request) {
+  staged_ = std::move(request);
+  std::vector<std::future<void>> stages;
+  stages.reserve(groups_.size());
+  for (const auto& group : groups_)
+    stages.push_back(std::async(std::launch::async, [&group, this] { group->stage(staged_); }));
+  size_t lost = 0;
+  std::exception_ptr refused, last;
+  for (std::future<void>& stage : stages) {
+    try {
+      stage.get();
+    } catch (const InputError&) {
+      refused = std::current_exception();
+    } catch (const std::exception&) {
+      last = std::current_exception();
+      ++lost;
+    }
+  }
+  if (refused == nullptr && lost == groups_.size()) refused = last;
+  if (refused == nullptr) return;
+  drop();
+  std::rethrow_exception(refused);
+}
+
+bool FrontModel::commit() {
+  for (const auto& group : groups_) group->commit(staged_);
+  return true;
+}
+
+void FrontModel::drop() {
+  for (const auto& group : groups_) {
+    try {
+      group->drop();
+    } catch (const Error& error) {  // lost ranks have nothing staged
+      log_warning("weights are not given up: ", error.what());
+    }
+  }
+  next_.reset();
+  adapter_.reset();
+}
+
+void FrontModel::forget_adapter(int32_t slot) {
+  for (const auto& group : groups_) group->forget_adapter(slot);
+}
+
+void serve_as_rank(ServedModelOptions options, const std::string& leader) {
+  end_with_parent();
+  const std::unique_ptr<SideChannel> channel =
+      connect_side_channel(SideAddress::parse(leader), detect_launcher().rank, kFrontMeeting);
+  Heartbeat heartbeat(*channel);
+  options.led = true;
+  options.draft.clear();  // the leader's own
+  try {
+    const RankTask task = receive_task(*channel, kFrontMeeting);
+    options.model = task.model;
+    options.tokenizer = task.tokenizer;
+    if (!task.adapters.empty()) options.modules = task.adapters;
+    options.blocks = task.blocks;
+    RankModel(options).follow(*channel, heartbeat);
+  } catch (const Error& error) {
+    try {
+      const std::string why = error.what();
+      channel->send(MessageKind::kFailed, 0, std::as_bytes(std::span(why)));
+    } catch (const Error&) {  // there is nobody to tell
+    }
+    throw;
+  }
+}
+
+}  // namespace trireme

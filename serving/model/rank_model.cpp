@@ -1,0 +1,283 @@
+#include "serving/model/rank_model.h"
+
+#include <algorithm>
+
+#include "engine/core/cpu.h"
+#include "engine/core/host_memory.h"
+#include "engine/device/timing.h"
+#include "engine/observe/log.h"
+#include "parallel/agree.h"
+#include "parallel/launch.h"
+#include "serving/distributed/leading_executor.h"
+#include "serving/distributed/rank_loop.h"
+#include "serving/distributed/side_meeting.h"
+#include "serving/engine/model_drafting.h"
+#include "serving/model/draft_model.h"
+#include "serving/model/kv_cache_type.h"
+#include "transformer/sharding.h"
+
+namespace trireme {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int64_t kBlockTokens = 16;
+constexpr int64_t kSequences = 256, kStepTokens = 512, kStepTokensOfGpu = 2048;
+constexpr int64_t kRecordBytes = int64_t{512}
+                                 << 20;  // of a GPU: recorded steps, and libraries' plans
+constexpr milliseconds kMeeting{60'000};
+
+int64_t or_default(int64_t asked, int64_t otherwise) { return asked > 0 ? asked : otherwise; }
+
+// Rank 0's ends of the channels to all other ranks.
+std::vector<std::unique_ptr<SideChannel>> all_of(SideListener& listener, int ranks) {
+  std::vector<std::unique_ptr<SideChannel>> channels(static_cast<size_t>(ranks - 1));
+  const auto end = std::chrono::steady_clock::now() + kMeeting;
+  for (int missing = ranks - 1; missing > 0;) {
+    if (std::chrono::steady_clock::now() > end)
+      throw Error(concat(missing, " ranks have not come to the side channel"), ExitCode::kLostRank);
+    const auto guest = listener.accept(milliseconds(500));
+    if (guest == nullptr || guest->rank < 1 || guest->rank >= ranks) continue;
+    auto& place = channels[static_cast<size_t>(guest->rank - 1)];
+    if (place != nullptr) continue;
+    place = std::move(guest->channel);
+    --missing;
+  }
+  return channels;
+}
+
+}  // namespace
+
+RankModel::RankModel(const ServedModelOptions& options) {
+  before_connecting([&] { world_ = make_world(options.world); });
+  set_log_rank(world_->rank());
+  open(options, *world_);
+  agreed(world_->world(), [&] {
+    if (!options.draft.empty() && leads())
+      draft_ = std::make_unique<DraftModel>(options, *tokenizer_);
+    sizes_ = sizes_of_one_model(options.layout, loaded_->config(), world_->size());
+  });
+  load(options);
+  divide_memory(options);
+  if (world_->size() > 1 && !options.led) meet(options.rank_address);
+}
+
+// Parameters lie on the device.
+RankModel::~RankModel() {
+  if (const cuda::Context* const gpu = device_.get(); gpu != nullptr)
+    log_info("attention by ", cuda::attention_paths(*gpu), "; products by ",
+             cuda::gemm_choice(*gpu));
+  draft_.reset();
+  loaded_.reset();
+}
+
+void RankModel::load(const ServedModelOptions& options) {
+  const ModelConfig& model = loaded_->config();
+  device_ = open_rank_device(*world_, options.device, loaded_->bundle().device_backend);
+  if (device_.get() == nullptr && options.gpu_share.has_value())
+    fail_input("--gpu-memory-utilization ", *options.gpu_share, ": this is served on a CPU",
+               device_.reason.empty() ? "" : concat(" (", device_.reason, ")"),
+               ", where --kv-cache-memory-bytes sizes the cache");
+  groups_ = std::make_unique<Groups>(world_->world(), sizes_, kv_head_copies(model, sizes_.tp));
+  threads_ = pin_rank(*world_, options.threads);
+  ctx_ = std::make_unique<Ctx>(threads_, "activations", device_.get());
+  agreed(world_->world(), [&] { loaded_->load(*ctx_, groups_->layout, limits_.length); });
+  // Exact on one machine, whose replicas are all alike; of several machines the mean.
+  const int64_t all =
+      world_->world().all_reduce_scalar(loaded_->parameters().value_bytes(), ReduceOp::kSum);
+  weight_bytes_ = ceil_div(checked_mul(all, world_->local_size()), world_->size());
+  agreed(world_->world(), [&] {
+    if (draft_ != nullptr) draft_->load(threads_, device_.get(), limits_.length);
+  });
+}
+
+// How many sequences run at a time, and what their keys and values take. All ranks have as many blocks as the one
+// that has room for the fewest.
+void RankModel::divide_memory(const ServedModelOptions& options) {
+  const bool gpu = device_.get() != nullptr;
+  limits_.sequences = or_default(options.max_num_seqs, kSequences);
+  limits_.tokens =
+      std::max(or_default(options.max_batched_tokens, gpu ? kStepTokensOfGpu : kStepTokens),
+               limits_.sequences);
+  limits_.block_tokens = kBlockTokens;
+  limits_.deterministic = options.deterministic;
+  if (gpu && options.deterministic)
+    fail_input(
+        "--deterministic: products on a GPU are not batch-invariant; serve with --device cpu");
+  limits_.kv_type = options.kv_type;
+  const KvType kept = limits_.kv_type.value_or(KvType{dtype()});
+  check_kv_type(kept, dtype(), gpu);
+  const int64_t of_block = kv_block_bytes(loaded_->model(), kept, groups_.get(), kBlockTokens) +
+                           (draft_ != nullptr ? draft_->block_bytes(kBlockTokens) : 0);
+  const int64_t bytes =
+      options.blocks > 0 ? checked_mul(options.blocks, of_block)
+                         : cache_bytes(options, left_of_gpu(options.gpu_share.value_or(kGpuShare)));
+  const int64_t held = world_->world().all_reduce_scalar(bytes / of_block, ReduceOp::kMin);
+  agreed(world_->world(), [&] { check_cache(options, bytes, of_block, held); });
+  limits_.blocks = std::min(held, checked_mul(limits_.sequences, limits_.blocks_of_sequence()));
+  if (draft_ != nullptr) draft_->divide_memory(limits_);
+}
+
+// All ranks have loaded, and none has a cache: what is in use is everybody's weights, the libraries' memory and that of
+// others. Ranks that share a GPU, because there are fewer, share what is left. Of a small GPU the
+// rest beside the share may be too little for the largest step: the cache is smaller then.
+std::optional<int64_t> RankModel::left_of_gpu(double share) const {
+  if (device_.get() == nullptr) return std::nullopt;
+  const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
+  const int devices = cuda::device_status().devices;
+  const int ranks = 1 + (world_->local_size() - 1 - device_.get()->device) / devices;
+  const auto all = static_cast<int64_t>(share * static_cast<double>(memory.total));
+  const int64_t beside = checked_mul(ranks, largest_step_bytes() + kRecordBytes);
+  return std::max<int64_t>(std::min(all, memory.total - beside) - memory.used, 0) / ranks;
+}
+
+int64_t RankModel::largest_step_bytes() const {
+  StepLimits limits = limits_;
+  limits.blocks = 1;
+  ModelExecutor executor(loaded_->model(), loaded_->parameters(), *ctx_, groups_.get(),
+                         {.limits = limits});
+  return executor.largest_step_bytes();
+}
+
+void RankModel::check_cache(const ServedModelOptions& options, int64_t bytes, int64_t of_block,
+                            int64_t blocks) {
+  const bool shared = device_.get() != nullptr && options.cache_bytes == 0;
+  const char* const sizes = shared ? "--gpu-memory-utilization" : "--kv-cache-memory-bytes";
+  if (bytes < of_block && shared) {
+    const cuda::DeviceMemory memory = cuda::device_memory(*device_.get());
+    fail_input("--gpu-memory-utilization ", options.gpu_share.value_or(kGpuShare), ": of ",
+               memory.total, " bytes of GPU ", device_.get()->device, " ", memory.used,
+               " are in use without a KV cache, which leaves it ", bytes, ", and ", kBlockTokens,
+               " tokens take ", of_block,
+               "; give more, fewer bits for the weights (--quantization), or divide the model over "
+               "more ranks");
+  }
+  if (bytes < of_block)
+    fail_input("--kv-cache-memory-bytes ", bytes, ": a block of ", kBlockTokens, " tokens takes ",
+               of_block, "; give at least so many");
+  if (limits_.length <= blocks * kBlockTokens) return;
+  if (options.max_model_len > 0)
+    fail_input("--max-model-len ", limits_.length, ": the KV cache of ", bytes, " bytes holds ",
+               blocks * kBlockTokens, " tokens; give more ", sizes);
+  limits_.length = blocks * kBlockTokens;
+  log_warning("sequences of at most ", limits_.length, " tokens are served, which the KV cache of ",
+              bytes, " bytes holds: ", sizes, " sets its size");
+}
+
+void RankModel::meet(const std::string& address) {
+  std::unique_ptr<SideListener> listener;
+  // Containers of one machine may have networks of their own.
+  const bool one_machine = world_->local_size() == world_->size() && world_->nodes() == 1;
+  const std::string line = from_rank_0(world_->world(), [&] {
+    listener = std::make_unique<SideListener>(one_machine ? SideListener::on_this_machine()
+                                                          : SideListener::on_address(address));
+    return listener->address().line();
+  });
+  if (leads())
+    followers_ = std::make_unique<Followers>(all_of(*listener, world_->size()));
+  else
+    leader_ = connect_side_channel(SideAddress::parse(line), world_->rank(), kMeeting);
+}
+
+std::unique_ptr<StepExecutor> RankModel::own_executor() {
+  return std::make_unique<ModelExecutor>(loaded_->model(), loaded_->parameters(), *ctx_,
+                                         groups_.get(),
+                                         ExecutorConfig{.limits = limits_,
+                                                        .vocab_size = tokenizer_->vocab_size(),
+                                                        .adapters = loaded_->module_columns()});
+}
+
+PlanBounds RankModel::bounds() const {
+  return {.slots = limits_.sequences,
+          .tokens = limits_.tokens,
+          .length = limits_.length,
+          .blocks = limits_.blocks,
+          .block_tokens = limits_.block_tokens,
+          .ids = tokenizer_->vocab_size(),
+          .mask_words = ceil_div(loaded_->model().config().vocab_size, 32),
+          .adapters = std::ssize(loaded_->module_columns())};
+}
+
+std::unique_ptr<StepExecutor> RankModel::make_executor(size_t) {
+  if (followers_ == nullptr) return own_executor();
+  return std::make_unique<LeadingExecutor>(own_executor(), *followers_);
+}
+
+std::unique_ptr<Drafter> RankModel::make_drafter() {
+  return draft_ != nullptr ? draft_->make_drafter() : nullptr;
+}
+
+void RankModel::follow() {
+  const std::unique_ptr<StepExecutor> executor = own_executor();
+  follow_plans(*leader_, *executor, {.bounds = bounds(), .weights = this});
+}
+
+void RankModel::follow(SideChannel& leader, Heartbeat& heartbeat) {
+  const std::unique_ptr<StepExecutor> executor = own_executor();
+  const Layout& layout = groups_->layout;
+  leader.accept_payloads(bounds().most_bytes());
+  leader.send(MessageKind::kReady, 0,
+              encode_ready({.bounds = bounds(), .dtype = text(dtype()), .device = device()}));
+  follow_plans(leader, *executor,
+               {.bounds = bounds(),
+                .tells_outcomes = layout.pp.index == layout.pp.size - 1 && layout.tp.index == 0,
+                .heartbeat = &heartbeat,
+                .weights = this});
+}
+
+// Every rank its part, this one by `own`: InputError with the first that says why not.
+void RankModel::stage_everywhere(const StageRequest& request, const std::function<void()>& own) {
+  if (followers_ != nullptr) followers_->stage(request);
+  std::string why;
+  try {
+    own();
+  } catch (const std::exception& error) {
+    why = error.what();  // whatever it is: the others' answers come all the same
+  }
+  if (followers_ != nullptr)
+    if (const std::string theirs = followers_->staged(); why.empty()) why = theirs;
+  if (why.empty()) return;
+  drop();
+  throw InputError(why);
+}
+
+// On the host, wherever they are computed with, and on one core, so that steps are computed meanwhile. All ranks of a
+// machine do it at nearly the same time, and each asks first what is free: where it is tight, one that comes later may
+// refuse although there was room.
+ModelWeights::Place RankModel::stage(const std::string& path) {
+  const int64_t free = free_host_memory();
+  next_ = loaded_->open_next(path);
+  stage_everywhere({.path = next_->checkpoint()}, [&] {
+    check_room_beside(weight_bytes_, free);
+    Ctx ctx(1, "staged weights");
+    next_->load(ctx, groups_->layout, limits_.length);
+  });
+  return {next_->checkpoint(), next_->step()};
+}
+
+void RankModel::stage_adapter(int32_t slot, const std::string& path) {
+  stage_everywhere({.slot = slot, .path = path},
+                   [&] { adapter_ = loaded_->stage_adapter(static_cast<size_t>(slot), path); });
+}
+
+void RankModel::use(size_t) {
+  if (followers_ != nullptr) followers_->use();
+  if (next_ != nullptr) loaded_->take_weights(*ctx_, *next_);
+  if (adapter_ != nullptr) loaded_->take_adapter(*ctx_, *adapter_);
+  if (followers_ != nullptr) followers_->used();
+}
+
+void RankModel::drop() {
+  if (followers_ != nullptr) followers_->drop();
+  next_.reset();
+  adapter_.reset();
+}
+
+std::string RankModel::device() const {
+  const std::string own = describe_device(device_, threads_);
+  return world_->size() == 1 ? own : concat(world_->describe(), ", each on ", own);
+}
+
+void RankModel::move_here() { pin_team(0, threads_); }
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+// A checkpoint of ours as the source of a model: loaded, converted, exported and compared like
+// third-party files.
+#pragma once
+
+#include <string>
+
+#include "transformer/checkpoint/model_bundle.h"
+#include "transformer/model_source.h"
+
+namespace trireme {
+
+class CheckpointModel : public ModelSource {
+ public:
+  // A step directory, or the directory that holds `latest`.
+  explicit CheckpointModel(const std::string& path);
+  const ModelBundle& bundle() const { return bundle_; }
+  const char* kind() const override { return "trireme"; }
+  std::string tokenizer() const override;
+  // Each run of a box in one access of its shard, where the dtype is that of the checkpoint.
+  void read(const ModelConfig& config, const ModelParameter& parameter, const TensorBox& box,
+            int64_t begin, const Tensor& destination) const override;
+  ParameterPlace place(const ModelConfig& config, const std::string& parameter) const override;
+
+ protected:
+  bool is_ignored(const ModelConfig& config, const std::string& tensor) const override;
+
+ private:
+  ModelBundle bundle_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,107 @@
+#include "transformer/checkpoint/import_model.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/parse.h"
+#include "engine/io/atomic_file.h"
+#include "engine/text/tokenizer.h"
+#include "transformer/checkpoint/model_bundle.h"
+#include "transformer/hf_writer.h"
+#include "transformer/text_ends.h"
+#include "transformer/unfinished_copy.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A copy of the tokenizer has no config.json beside it: the ends of a text that only this lists go where they are
+// looked for else.
+void keep_ends(const std::string& tokenizer, const std::string& folder, int64_t vocab_size) {
+  const std::vector<int32_t> ends = tokenizer_ends(tokenizer, vocab_size);
+  if (ends.empty() || text_ends(folder, vocab_size) == ends) return;
+  const std::string path = (fs::path(folder) / "generation_config.json").string();
+  Json json = fs::is_regular_file(path) ? parse_json_file(path) : Json::object();
+  if (!json.is_object()) return;
+  json["eos_token_id"] = ends;
+  write_file_atomically(path, json.dump(2) + "\n");
+}
+
+// The name that the copy in the folder has, or what needs no copy.
+std::string import_tokenizer(const std::string& tokenizer, const std::string& root,
+                             int64_t vocab_size) {
+  if (tokenizer.empty() || tokenizer == "byte") return tokenizer;
+  const std::string folder = (fs::path(root) / kTokenizerFolder).string();
+  make_directories(folder);
+  const std::vector<std::string> copied = copy_tokenizer(tokenizer, folder);
+  keep_ends(tokenizer, folder, vocab_size);
+  return copied.empty() ? "" : copied.front();
+}
+
+// A part for each parameter. No data in memory: the address says which parameter it is.
+std::vector<CheckpointPart> parts_of(const ModelSource& source,
+                                     const std::vector<ModelParameter>& parameters,
+                                     const std::optional<DType>& wanted) {
+  std::vector<CheckpointPart> parts;
+  const DType most = wanted.value_or(source.dtype());
+  for (const ModelParameter& p : parameters) {
+    const DType dtype = p.router ? sum_dtype(most)
+                                 : wanted.value_or(source.parameter_dtype(source.config(), p.name));
+    parts.push_back({p.router ? kKindRouter : kKindParam,
+                     p.name,
+                     p.shape,
+                     {},
+                     0,
+                     ConstTensor(&p, dtype, Shape(std::span<const int64_t>(p.shape)))});
+  }
+  return parts;
+}
+
+}  // namespace
+
+SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
+                             const ImportOptions& options) {
+  const ModelConfig& model = source.config();
+  source.check(model);
+  const std::vector<ModelParameter> parameters = model_parameters(model);
+  const std::vector<CheckpointPart> parts = parts_of(source, parameters, options.dtype);
+  int64_t total = 0;
+  for (const CheckpointPart& part : parts) total += part.data.bytes();
+  UnfinishedCopy copy(
+      source, root, "import.json",
+      concat("a checkpoint of ",
+             options.dtype.has_value() ? text(*options.dtype) : "the types that there are"));
+  const std::string name = step_directory_name(0), directory = concat(root, "/", name);
+  SavedCheckpoint saved;
+  saved.directory = directory;
+  saved.bytes = saved.kept = total;
+  if (fs::exists(fs::path(directory) / kManifestName)) {  // all that a kill left to be done
+    write_file_atomically(root + "/latest", name + "\n");
+  } else {
+    const std::string tokenizer = import_tokenizer(source.tokenizer(), root, model.vocab_size);
+    PieceStream stream(source, model);
+    const auto read = [&](const ConstTensor& data, int64_t first, const SaveOptions::Take& take) {
+      const auto& p = *static_cast<const ModelParameter*>(data.raw());
+      const FileTensor whole{p.name, p.shape, false, p.router, {{p, {}}}};
+      stream.add(whole, data.dtype(), first, [take](const ConstTensor& piece) {
+        take({static_cast<const std::byte*>(piece.raw()), static_cast<size_t>(piece.bytes())});
+      });
+    };
+    const auto tell = [&](int64_t done) {
+      if (options.progress) options.progress(std::min(done, total), total);
+    };
+    saved = save_checkpoint(
+        {.root = root,
+         .step = 0,
+         .read = read,
+         .finish_reading = [&] { stream.finish(); },
+         .progress = tell,
+         .resume_as = copy.identity()},
+        parts, imported_state(model, options.dtype.value_or(source.dtype()), tokenizer));
+  }
+  copy.finish();
+  return saved;
+}
+
+}  // namespace trireme

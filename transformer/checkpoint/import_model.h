@@ -1,0 +1,22 @@
+// Import of a third-party model as a checkpoint of ours.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/io/sharded_checkpoint.h"
+#include "transformer/file_tensor.h"
+
+namespace trireme {
+
+struct ImportOptions {
+  std::optional<DType> dtype = {};  // absent: each tensor keeps its own
+  CopyProgress progress = {};
+};
+// Writes a model as checkpoint `root`/step-00000000, streaming, with the tokenizer's files in
+// root/tokenizer. Whole or absent; an interrupted import resumes where the same one is asked for again
+// (transformer/unfinished_copy.h). InputError where `root` holds anything else.
+SavedCheckpoint import_model(const ModelSource& source, const std::string& root,
+                             const ImportOptions& options);
+
+}  // namespace trireme
