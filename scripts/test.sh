@@ -23,7 +23,7 @@ done
 scripts/install_deps.sh test "${install[@]}"
 [ "$all" = no ] || scripts/install_deps.sh fuzz "${install[@]}"
 
-options=(-DTRIREME_TESTS=ON -DTRIREME_MPI=ON -DTRIREME_SERVING=ON)  # whatever was built here before
+options=(-DTRIREME_TESTS=ON -DTRIREME_MPI=ON -DTRIREME_SERVING=ON -DTRIREME_TRAINING=ON)  # whatever was built here before
 [ "${CI:-}" != true ] || options+=(-DTRIREME_WERROR=ON)
 presets=(release)
 selection=(-LE long)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Parts can be left out: check_parts.py BUILD. Builds the program without MPI and without the server beside BUILD, looks at
-what it is linked with, and trains on two ranks over TCP. Most of its objects are in the compiler's cache, which finds
-them by paths relative to the build folder: so it lies as deep as BUILD."""
+"""Parts can be left out: check_parts.py BUILD. Builds the program beside BUILD without MPI and the server, without the
+trainer, and without all three; looks at what each is linked with, trains on two ranks over TCP with the first and
+computes logits with the others. Most of the objects are in the compiler's cache, which finds them by paths relative to the
+build folder: so each lies as deep as BUILD."""
 import os
 import re
 import socket
@@ -14,8 +15,10 @@ from pathlib import Path
 from source import ROOT
 
 WHOLE = Path(sys.argv.pop(1)).resolve()
-BUILD = WHOLE.with_name(f"{WHOLE.name}-parts")
 LEFT_OUT = r"lib(mpi|prometheus|ssl|boost)"
+# Namespaces and classes of the trainer: a program without it defines and calls none of them.
+TRAINER = r"\btrireme::(RunConfig|FlatOptimizer|TrainStep|PretrainRun|load_run_config|save_train_checkpoint)\b"
+BASE = ROOT / "tests/golden/peft/base"
 
 
 def run(*command, **environment):
@@ -23,22 +26,66 @@ def run(*command, **environment):
                           stdin=subprocess.DEVNULL, check=False)
 
 
+def build(name, *parts):
+    """The program without these parts; their names are the ends of CMake's options."""
+    folder = WHOLE.with_name(f"{WHOLE.name}-{name}")
+    werror = re.search(r"TRIREME_WERROR:BOOL=(\w+)", (WHOLE / "CMakeCache.txt").read_text())[1]
+    for command in (["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTRIREME_CUDA=OFF",
+                     "-DTRIREME_TESTS=OFF", f"-DTRIREME_WERROR={werror}", *(f"-DTRIREME_{part}=OFF" for part in parts)],
+                    ["cmake", "--build", folder, "--target", "trireme"]):
+        ran = run(*command)
+        if ran.returncode != 0:
+            raise AssertionError(ran.stdout[-4000:] + ran.stderr)
+    return folder / "trireme"
+
+
+def needed(program):
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", program).stdout)
+
+
+def symbols_of_trainer(program):
+    return re.findall(TRAINER, run("nm", "-C", program).stdout)
+
+
+class WithoutTheTrainer(unittest.TestCase):
+    def logits(self, program):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "ids.jsonl").write_text("[1, 2, 3, 4]\n")
+            ran = run(program, "logits", BASE, "--tokens", f"{folder}/ids.jsonl", "--output", f"{folder}/out.safetensors",
+                      "--device", "cpu")
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            return (Path(folder) / "out.safetensors").read_bytes()
+
+    def check(self, program, server):
+        self.assertNotEqual(symbols_of_trainer(WHOLE / "trireme"), [])
+        self.assertEqual(symbols_of_trainer(program), [])
+        self.assertEqual(self.logits(program), self.logits(WHOLE / "trireme"))
+        for words in (["pretrain", "--config", "x"], ["finetune"], ["data", "prepare"], ["eval", "x"], ["report", "x"],
+                      ["config", "reference"], ["bench", "train"]):
+            ran = run(program, *words)
+            self.assertEqual(ran.returncode, 2, ran.stderr)
+            self.assertIn("without the trainer (-DTRIREME_TRAINING=OFF)", ran.stderr)
+        served = run(program, "serve", "--model", BASE / "nothing")
+        self.assertEqual(served.returncode, 2)
+        self.assertIn("no such run" if server else "without the server", served.stderr)
+
+    def test_serves_without_it(self):
+        self.check(build("inference", "TRAINING"), server=True)
+
+    def test_computes_logits_alone(self):
+        program = build("logits", "TRAINING", "SERVING", "MPI")
+        self.check(program, server=False)
+        self.assertEqual([name for name in needed(program) if re.match(LEFT_OUT, name)], [])
+
+
 class Parts(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        werror = re.search(r"TRIREME_WERROR:BOOL=(\w+)", (WHOLE / "CMakeCache.txt").read_text())[1]
-        for command in (["cmake", "-S", ROOT, "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DTRIREME_CUDA=OFF",
-                         "-DTRIREME_MPI=OFF", "-DTRIREME_SERVING=OFF", "-DTRIREME_TESTS=OFF", f"-DTRIREME_WERROR={werror}"],
-                        ["cmake", "--build", BUILD, "--target", "trireme"]):
-            ran = run(*command)
-            if ran.returncode != 0:
-                raise AssertionError(ran.stdout[-4000:] + ran.stderr)
-        cls.trireme = BUILD / "trireme"
+        cls.trireme = build("parts", "MPI", "SERVING")
 
     def test_is_not_linked_with_what_is_left_out(self):
-        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", self.trireme).stdout)
-        self.assertIn("libgomp.so.1", needed)
-        self.assertEqual([name for name in needed if re.match(LEFT_OUT, name)], [])
+        self.assertIn("libgomp.so.1", needed(self.trireme))
+        self.assertEqual([name for name in needed(self.trireme) if re.match(LEFT_OUT, name)], [])
         self.assertIn("no MPI", run(self.trireme, "--version").stdout)
 
     def test_says_what_it_has_not(self):
