@@ -34,7 +34,8 @@ constexpr const char* kDescription =
     "Trains and serves transformer language models: one program, one JSON file a run.";
 constexpr const char* kFooter =
     "Exit codes: 0 done, 1 unexpected failure, 2 bad input (the message says what to change),\n"
-    "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: docs/exit-codes.md";
+    "3 stopped by request after saving, 4 diverged, 5 lost a rank. More: "
+    "docs/reference/exit-codes.md";
 
 // A command with a footer of its own (an example) has the exit codes below it.
 void complete_footers(CLI::App& app) {

@@ -8,8 +8,8 @@
 namespace trireme {
 
 // Parses the command line, runs the subcommand and returns the process's exit code
-// (engine/core/error.h, docs/exit-codes.md). Nothing escapes: every exception becomes one line on
-// standard error, "trireme: error: ...".
+// (engine/core/error.h, docs/reference/exit-codes.md). Nothing escapes: every exception becomes one
+// line on standard error, "trireme: error: ...".
 int run_command_line(int argc, char** argv);
 
 // What a command needs to start itself again on several ranks (parallel/launch.h).

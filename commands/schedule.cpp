@@ -96,7 +96,8 @@ CLI::App* add_show(CLI::App& parent) {
       ->add_option("--json", arguments->json,
                    "Write the schedule as a file that --file and a configuration read")
       ->type_name("FILE");
-  command->footer("docs/pipeline-parallelism.md explains the schedules and the file format.");
+  command->footer(
+      "docs/design/pipeline-parallelism.md explains the schedules and the file format.");
   command->callback([arguments] { show(*arguments); });
   return command;
 }

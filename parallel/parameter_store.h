@@ -9,10 +9,10 @@
 // fused matrix is a view.
 //
 // The ranks that hold the same parameters may divide these arrays among them (ZeRO, Rajbhandari et al.
-// 2020; docs/zero.md). A block is cut into *tiles*; of each tile, rank i of the region's N ranks owns
-// piece_of(size, N, i), and what it owns of all tiles, stored one behind the other, is its shard. Every
-// array is either whole or such a shard; a ShardMap says where its elements lie, and the code that uses
-// them does not ask which it is.
+// 2020; docs/design/zero.md). A block is cut into *tiles*; of each tile, rank i of the region's N
+// ranks owns piece_of(size, N, i), and its pieces of all tiles, stored one after the other, are its
+// shard. Every array is either whole or such a shard; a ShardMap says where its elements are, and the
+// code that uses them does not ask which it is.
 #pragma once
 
 #include <array>

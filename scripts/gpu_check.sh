@@ -18,8 +18,8 @@
 #   where it lies here, else
 #                built here: for that a folder offline-bundle (scripts/offline_bundle.sh) is used
 #   --rehearse   everything on the CPU with tiny shapes: tries the script, measures nothing
-#   --merge      puts the rows of calls into docs/results/gpu.json and renews
-#   docs/performance-gpu.md
+#   --merge      puts the rows of calls into docs/reference/results/gpu.json and renews
+#   docs/reference/performance-gpu.md
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly kSeconds=575 # of a call
@@ -53,7 +53,7 @@ while [ $# -gt 0 ]; do
 done
 if [ $merge = yes ]; then
   [ ${#folders[@]} -gt 0 ] || { echo "gpu_check.sh: --merge needs the folders of calls" >&2 && exit 2; }
-  python3 -B scripts/gpu_check/merge.py "${folders[@]}" --into docs/results/gpu.json
+  python3 -B scripts/gpu_check/merge.py "${folders[@]}" --into docs/reference/results/gpu.json
   python3 -B scripts/gpu_check/page.py
   exit
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Registers, shared memory and spills of every kernel, from the reports a build with CUDA leaves.
 
-    scripts/kernel_resources.py BUILD            compare with docs/kernel-resources.tsv
+    scripts/kernel_resources.py BUILD            compare with docs/reference/kernel-resources.tsv
     scripts/kernel_resources.py BUILD --write    write that table
 
 Fails on a kernel that spills or uses local memory, on one that needs a tenth more registers than the table says

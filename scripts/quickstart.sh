@@ -89,6 +89,6 @@ Done in $SECONDS s. What there is now:
   $output/tokens.bin and .idx   the tokens
   configs/quickstart.json       what was trained; copy it, change it, and start it with:
     $trireme pretrain --config COPY --set data.data_path=$output/tokens --set output_dir=runs/mine
-Serve it, with a page for a browser at http://127.0.0.1:8000 (docs/serving.md):
+Serve it, with a page for a browser at http://127.0.0.1:8000 (docs/guide/serving.md):
     $trireme serve --model $output/run
 END

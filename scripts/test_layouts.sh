@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains under every parallel layout of up to 8 ranks and compares each with one rank. Takes hours; a
 # small seeded sample (its size is in tests/CMakeLists.txt) is part of scripts/test.sh --all. With
-# --publish docs/layouts.md becomes what this run found.
+# --publish docs/reference/layouts.md becomes what this run found.
 #
 #   scripts/test_layouts.sh [--publish] [--sample N] [--seed S] [--most RANKS] [--low-precision N]
 #                           [--only TEXT]
@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 options=(--low-precision 50)
 for argument in "$@"; do
   case "$argument" in
-    --publish) options+=(--publish docs/layouts.md) ;;
+    --publish) options+=(--publish docs/reference/layouts.md) ;;
     *) options+=("$argument") ;;
   esac
 done

@@ -308,7 +308,8 @@ RunConfig load_run_config(const std::string& path, const std::vector<std::string
   }
   std::vector<std::string> notes;
   if (!deepspeed_file.empty())
-    notes.push_back(concat(path, ": read as a DeepSpeed configuration (docs/deepspeed-keys.md)"));
+    notes.push_back(
+        concat(path, ": read as a DeepSpeed configuration (docs/reference/deepspeed-keys.md)"));
   const std::string model_file = inline_model(document, model_folder, notes);
   if (const std::string file = inline_deepspeed(document, deepspeed_folder); !file.empty())
     deepspeed_file = file;

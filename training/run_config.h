@@ -1,5 +1,6 @@
 // The run's configuration: one JSON file plus --set overrides, resolved and checked before any work.
-// Key names are DeepSpeed's and Megatron's (docs/config-reference.md is generated from the schema).
+// Key names are DeepSpeed's and Megatron's (docs/reference/config-reference.md is generated from the
+// schema).
 //
 // "model" is a path relative to the configuration file (on the command line: to the current
 // directory), or an object. All other paths (data, output, checkpoints) are relative to the current
@@ -136,6 +137,6 @@ std::string trajectory_hash(const RunConfig& config);
 // The table of keys; the reference page and the JSON Schema come from it.
 const Schema& run_schema();
 Json run_config_json_schema();
-std::string config_reference();  // the text of docs/config-reference.md
+std::string config_reference();  // the text of docs/reference/config-reference.md
 
 }  // namespace trireme

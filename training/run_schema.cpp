@@ -118,7 +118,8 @@ void add_precision(Schema& s) {
 
 void add_float8(Schema& s) {
   s.section("fp8",
-            "The linear layers of blocks multiplied in 8-bit floats ([how](float8.md)); the words "
+            "The linear layers of blocks multiplied in 8-bit floats ([how](../design/float8.md)); "
+            "the words "
             "are Transformer Engine's and Megatron's.");
   s.boolean("fp8.enabled", false,
             "multiply in 8-bit floats; with bf16 or fp32 for everything else");

@@ -3,9 +3,10 @@
 namespace trireme {
 
 void add_finetune_keys(Schema& s) {
-  s.section("finetune",
-            "What `trireme finetune` learns from ([how](finetune.md)); the words are TRL's and "
-            "LLaMA-Factory's. `checkpoint.load` says which weights it starts from.");
+  s.section(
+      "finetune",
+      "What `trireme finetune` learns from ([how](../guide/finetune.md)); the words are TRL's and "
+      "LLaMA-Factory's. `checkpoint.load` says which weights it starts from.");
   s.choice("finetune.method", "sft", {"sft", "dpo"},
            "sft: the answers are learned; dpo: of two answers the chosen one is to become more "
            "probable than the rejected one (Rafailov et al. 2023)")

@@ -15,7 +15,7 @@ Key& size(Schema& s, const char* name, const char* help) {
 void add_zero_keys(Schema& s) {
   s.section("zero_optimization",
             "Ranks that hold the same parameters (dp x cp) divide their copies among them: see "
-            "docs/zero.md. Works with every layout.");
+            "docs/design/zero.md. Works with every layout.");
   s.integer("zero_optimization.stage", "0",
             "1: optimizer state divided; 2: gradients too; 3: weights too")
       .at_least(0)

@@ -1,4 +1,5 @@
-// Bytes that all ranks sent, by kind of operation, as members of the step's record (docs/metrics.md).
+// Bytes that all ranks sent, by kind of operation, as members of the step's record
+// (docs/reference/metrics.md).
 #pragma once
 
 #include "engine/observe/step_metrics.h"

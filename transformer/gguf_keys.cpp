@@ -126,11 +126,13 @@ void check_gguf_keys(const GgufFile& file, const std::string& architecture) {
     if (!name.starts_with(prefix)) continue;
     const std::string key = name.substr(prefix.size());
     if (schema.find(key) == nullptr) {
-      report.error(shown(Json(name)),
-                   concat(shown(json_of(value)),
-                          " of a key that is not known here and may change what the model "
-                          "computes (docs/model-keys.md lists the known ones); use the HuggingFace "
-                          "directory of this model"));
+      report.error(
+          shown(Json(name)),
+          concat(
+              shown(json_of(value)),
+              " of a key that is not known here and may change what the model "
+              "computes (docs/reference/model-keys.md lists the known ones); use the HuggingFace "
+              "directory of this model"));
       if (report.errors().size() >= 20) break;
       continue;
     }

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// The keys of an architecture of kGgufArchitectures, from which the check and docs/model-keys.md are
-// made.
+// The keys of an architecture of kGgufArchitectures, from which the check and
+// docs/reference/model-keys.md are made.
 const Schema& gguf_schema(const std::string& architecture);
 // InputError for keys of the file's architecture that are not known, are refused, or have values of
 // another kind.

@@ -40,11 +40,12 @@ class UnknownKeys {
       if (at->is_null())
         names_.push_back(place);
       else if (!key && report_.errors().size() < kMaxErrors)
-        report_.error(shown(Json(place)),
-                      concat(shown(*at),
-                             " of a key that is not known here and may change what the model "
-                             "computes; take it out of the file if it does not (docs/model-keys.md "
-                             "lists the known ones)"));
+        report_.error(
+            shown(Json(place)),
+            concat(shown(*at),
+                   " of a key that is not known here and may change what the model "
+                   "computes; take it out of the file if it does not (docs/reference/model-keys.md "
+                   "lists the known ones)"));
       at = object.erase(at);
     }
   }

@@ -1,4 +1,5 @@
-// Page of all keys in files of third-party models and what becomes of each: docs/model-keys.md.
+// Page of all keys in files of third-party models and what becomes of each:
+// docs/reference/model-keys.md.
 #pragma once
 
 #include <string>

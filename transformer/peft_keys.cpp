@@ -147,7 +147,7 @@ std::string adapter_reference() {
       "# Keys of PEFT's adapters\n\n"
       "Every field of PEFT's `LoraConfig` (0.21) in `adapter_config.json`, and what becomes of it. "
       "Made from the\ntable that the reader checks: `trireme config adapter-keys`. How "
-      "adapters are used: [fine-tuning](finetune.md#adapters).\n\n"
+      "adapters are used: [fine-tuning](../guide/finetune.md#adapters).\n\n"
       "## Read\n\n| key | |\n|---|---|\n",
       rows(kRead),
       "\nAn adapter that changes more than linear layers (`modules_to_save`, `bias`, or adapters "

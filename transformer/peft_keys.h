@@ -28,7 +28,7 @@ const std::vector<PeftKey>& peft_keys();
 // something of training or of Python, which has no effect.
 std::string check_peft_keys(const std::string& file, const nlohmann::ordered_json& config);
 
-// The table as Markdown (docs/adapter-keys.md).
+// The table as Markdown (docs/reference/adapter-keys.md).
 std::string adapter_reference();
 
 }  // namespace trireme

@@ -12,7 +12,7 @@ namespace trireme {
 
 // The methods that are read: "fp8", "gptq", "awq".
 std::span<const char* const> quantization_methods();
-// The keys of a method, from which the check and docs/model-keys.md are made.
+// The keys of a method, from which the check and docs/reference/model-keys.md are made.
 const Schema& quantization_schema(const std::string& method);
 // InputError, which begins with `file`, for a method or a key that is not read.
 Quantization read_quantization(const Json& json, const std::string& file);

@@ -260,7 +260,7 @@ CLI::App* add_bench_serve(CLI::App& parent) {
       ->type_name("FILE");
   app->add_flag("--save-detailed", options->detailed,
                 "With --output: the times of every request too");
-  app->footer("What the figures mean: docs/serving.md");
+  app->footer("What the figures mean: docs/guide/serving.md");
   app->callback([options] { run(*options); });
   return app;
 }

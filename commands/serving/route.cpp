@@ -127,7 +127,7 @@ CLI::App* add_route_command(CLI::App& app) {
   add_balance_options(*command, args->balance);
   command->footer(
       "Requests go to the server that has seen the beginning of their prompt, or has the least to "
-      "do.\nMore: docs/serving.md");
+      "do.\nMore: docs/guide/serving.md");
   command->callback([args] { run(*args); });
   return command;
 }

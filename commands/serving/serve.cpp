@@ -302,7 +302,7 @@ void add_speculation_option(CLI::App& command, std::string& json) {
                   "{\"method\": \"ngram\", \"num_speculative_tokens\": 4}: guess tokens from the "
                   "text and verify several in a step; {\"method\": \"draft_model\", \"model\": "
                   "\"DIRECTORY\", \"num_speculative_tokens\": 4}: a smaller model guesses "
-                  "(docs/serving.md)")
+                  "(docs/guide/serving.md)")
       ->type_name("JSON");
 }
 
@@ -431,7 +431,7 @@ CLI::App* add_serve_command(CLI::App& app, const CommandLine& line) {
       ->check(whole_number(1));
   command->footer(
       "SIGTERM and SIGINT: what is under way is answered to its end, nothing new is taken.\n"
-      "More: docs/serving.md");
+      "More: docs/guide/serving.md");
   command->callback([args, line] { run(*args, line); });
   return command;
 }

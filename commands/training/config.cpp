@@ -56,25 +56,29 @@ CLI::App* add_config_command(CLI::App& parent) {
   add_resolve(*command);
   command->add_subcommand("schema", "Print the JSON Schema of a run's configuration, for editors")
       ->callback([] { print_config(run_config_json_schema().dump(2) + "\n"); });
-  command->add_subcommand("reference", "Print every key as Markdown (docs/config-reference.md)")
+  command
+      ->add_subcommand("reference",
+                       "Print every key as Markdown (docs/reference/config-reference.md)")
       ->callback([] { print_config(config_reference()); });
   command
       ->add_subcommand("model-keys",
                        "Print what becomes of each key of third-party models as Markdown "
-                       "(docs/model-keys.md)")
+                       "(docs/reference/model-keys.md)")
       ->callback([] { print_config(model_keys_page()); });
   command
       ->add_subcommand("deepspeed-keys",
                        "Print what becomes of each key of DeepSpeed configurations as Markdown "
-                       "(docs/deepspeed-keys.md)")
+                       "(docs/reference/deepspeed-keys.md)")
       ->callback([] { print_config(deepspeed_keys_page()); });
   command
-      ->add_subcommand("api-reference",
-                       "Print every field of the server's API as Markdown (docs/serving-api.md)")
+      ->add_subcommand(
+          "api-reference",
+          "Print every field of the server's API as Markdown (docs/reference/serving-api.md)")
       ->callback([] { print_config(api_reference()); });
   command
-      ->add_subcommand("adapter-keys",
-                       "Print every key of PEFT's adapters as Markdown (docs/adapter-keys.md)")
+      ->add_subcommand(
+          "adapter-keys",
+          "Print every key of PEFT's adapters as Markdown (docs/reference/adapter-keys.md)")
       ->callback([] { print_config(adapter_reference()); });
   return command;
 }

@@ -30,7 +30,7 @@ nlohmann::ordered_json to_json(const EvaluateReport::Set& set) {
           {"perplexity", std::exp(set.result.loss)}};
 }
 
-// docs/metrics.md. A set that stands alone has the empty name, which no other can have.
+// docs/reference/metrics.md. A set that stands alone has the empty name, which no other can have.
 void print_json(const EvaluateReport& report) {
   nlohmann::ordered_json out = {{"checkpoint", report.checkpoint}};
   for (const EvaluateReport::Set& set : report.sets) {

@@ -64,7 +64,9 @@ void run(TrainingArguments args, const CLI::App& command, const CommandLine& lin
 
 void add_training_command(CLI::App* command, const CommandLine& line, bool finetune) {
   auto args = std::make_shared<TrainingArguments>();
-  command->add_option("--config", args->config, "Run configuration (docs/config-reference.md)")
+  command
+      ->add_option("--config", args->config,
+                   "Run configuration (docs/reference/config-reference.md)")
       ->required()
       ->type_name("FILE");
   command->add_option("--set", args->overrides, "Override a key: --set optimizer.params.lr=1e-3")

@@ -15,7 +15,7 @@
 
 namespace trireme {
 
-// Documented in docs/exit-codes.md; main() maps an exception to one of these.
+// Documented in docs/reference/exit-codes.md; main() maps an exception to one of these.
 enum class ExitCode : int {
   kDone = 0,
   kFailure = 1,       // a bug or an unexpected failure of the system

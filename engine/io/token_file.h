@@ -1,4 +1,5 @@
-// Token files: Megatron's indexed datasets, a pair PREFIX.bin and PREFIX.idx (docs/data-format.md).
+// Token files: Megatron's indexed datasets, a pair PREFIX.bin and PREFIX.idx
+// (docs/reference/data-format.md).
 //
 // The .bin holds token ids back to back; the .idx holds the element type, the length and byte offset
 // of each sequence and the first sequence of each document. Nothing in the .idx is aligned, hence

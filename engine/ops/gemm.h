@@ -69,8 +69,9 @@ class GemmEngine {
   ~GemmEngine();
   struct Impl;
   std::unique_ptr<Impl> impl;
-  // Products give a row the same bits whatever the number and the content of the others, which the ops between them do
-  // always: those with weights (N, K) as they are stored, on the CPU; others are refused. Its price: docs/serving.md.
+  // Products give a row the same bits whatever the number and content of the other rows, as all
+  // other ops do anyway. CPU only, weights (N, K) as they are stored; other products are refused.
+  // Cost: docs/guide/serving.md.
   bool batch_invariant = false;
 };
 

@@ -1,5 +1,5 @@
 // The collective algorithms over point-to-point messages. Raw memory of n elements; every rank of
-// the operation's group calls with the same sizes. Traffic formulas: docs/communication.md.
+// the operation's group calls with the same sizes. Traffic formulas: docs/design/communication.md.
 #pragma once
 
 #include "parallel/comm/operation.h"

@@ -34,7 +34,7 @@
 // Failure: a rank that dies, throws or stops answering for `timeout_s` makes every operation of the
 // others, waiting or later, throw Error(ExitCode::kLostRank) naming rank, group, operation and bytes.
 //
-// Algorithms and traffic formulas: docs/communication.md.
+// Algorithms and traffic formulas: docs/design/communication.md.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Large enough that the two waits of a piece do not count, small enough that the caller's piece is
-// still in the processor's caches when its reduced form comes back (docs/communication.md).
+// still in the processor's caches when its reduced form comes back (docs/design/communication.md).
 constexpr int64_t kReducePiece = int64_t{1} << 19;
 // With more ranks than cores every wait costs a change of context, so there should be fewer.
 constexpr int64_t kCrowdedPiece = int64_t{1} << 21;

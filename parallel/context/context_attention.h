@@ -4,7 +4,7 @@
 //   a2a      heads are exchanged over all ranks (parallel/context/head_exchange.h)
 //   a2a+p2p  heads are exchanged inside groups of u neighbours, blocks of keys travel between the groups
 // All three give what one rank gives for the whole rows, up to the order of additions.
-// docs/context-parallelism.md has pictures and formulas.
+// docs/design/context-parallelism.md has pictures and formulas.
 #pragma once
 
 #include <memory>

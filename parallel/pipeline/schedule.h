@@ -63,7 +63,8 @@ Schedule make_schedule(ScheduleKind kind, int stages, int chunks, int micro_batc
 // `schedule` is a name (gpipe, 1f1b, interleaved_1f1b, zb_h1, zb_h2) or the path of a file (with a
 // slash or a dot), whose sizes must be the given ones.
 Schedule load_schedule(const std::string& schedule, int stages, int chunks, int micro_batches);
-// The file's own sizes. Format: docs/pipeline-parallelism.md. InputError naming file and instruction.
+// The file's own sizes. Format: docs/design/pipeline-parallelism.md. InputError naming file and
+// instruction.
 Schedule read_schedule_file(const std::string& path);
 Schedule parse_schedule(const std::string& json_text, const std::string& what);
 std::string schedule_json(const Schedule& schedule);  // parse_schedule() reads it back

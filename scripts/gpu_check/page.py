@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/performance-gpu.md from the results of gpu_check.sh and the predictions made before it.
+"""Writes docs/reference/performance-gpu.md from the results of gpu_check.sh and the predictions made before it.
 
-    page.py [--results docs/results/gpu.json] [--page docs/performance-gpu.md] [--check]
+    page.py [--results docs/reference/results/gpu.json] [--page docs/reference/performance-gpu.md] [--check]
 
 A number that was not measured is written as "not run". --check compares instead of writing (exit code 1).
 """
@@ -105,7 +105,7 @@ models lack. "Of nominal" counts `6N + 6 L H D S` FLOPs a token; recomputed ones
                          number(narrow / wide if narrow and wide else None, "{:.2f}"),
                          number(r.get("micro_ms"), "{:.1f}"), number(r.get("update_ms"), "{:.1f}"), choice_words(r)])
         return ["## Products in 8-bit floats", "",
-                f"The same steps with linear layers in fp8 (`--fp8 {cases.FP8_RECIPE}`, [8-bit floats](float8.md)).", "",
+                f"The same steps with linear layers in fp8 (`--fp8 {cases.FP8_RECIPE}`, [8-bit floats](../design/float8.md)).", "",
                 *table(["model", "aim, tokens/s", "predicted", "measured", "to bfloat16", "micro-batch, ms", "update, ms",
                         "attention; products"],
                        rows)]
@@ -224,8 +224,8 @@ def read(path, default):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", default=ROOT / "docs/results/gpu.json")
-    parser.add_argument("--page", default=ROOT / "docs/performance-gpu.md")
+    parser.add_argument("--results", default=ROOT / "docs/reference/results/gpu.json")
+    parser.add_argument("--page", default=ROOT / "docs/reference/performance-gpu.md")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     text = Page(read(arguments.results, {}), read(HERE / "predictions.json", None)).text()

@@ -1,4 +1,4 @@
-"""Manifests of checkpoints with something changed and their seal renewed (docs/checkpoint-format.md)."""
+"""Manifests of checkpoints with something changed and their seal renewed (docs/reference/checkpoint-format.md)."""
 import struct
 
 SEAL = ',\n"manifest_checksum": "'

@@ -1,4 +1,4 @@
-"""Takes the pictures of the page that docs/serving.md shows: page_screenshots.py FOLDER, with TRIREME as for the tests."""
+"""Takes the pictures of the page that docs/guide/serving.md shows: page_screenshots.py FOLDER, with TRIREME as for the tests."""
 import sys
 import unittest
 from pathlib import Path

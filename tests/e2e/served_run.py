@@ -28,8 +28,8 @@ def prompts(count, seed):
 
 
 def documented(section):
-    """The commands under a heading of docs/serving.md, each as its words."""
-    page = (harness.SOURCE / "docs/serving.md").read_text()
+    """The commands under a heading of docs/guide/serving.md, each as its words."""
+    page = (harness.SOURCE / "docs/guide/serving.md").read_text()
     text = re.search(rf"(?ms)^## {re.escape(section)}\n(.*?)^## ", page)[1]
     lines = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ")).replace("\\\n", " ")
     return [shlex.split(line, comments=True) for line in lines.splitlines()]

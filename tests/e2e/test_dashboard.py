@@ -1,11 +1,11 @@
-"""docs/grafana-dashboard.json and docs/metrics.md name the series that there are."""
+"""docs/reference/grafana-dashboard.json and docs/reference/metrics.md name the series that there are."""
 import json
 import re
 
 import harness
 import test_route
 
-PANELS = json.loads((harness.SOURCE / "docs/grafana-dashboard.json").read_text())
+PANELS = json.loads((harness.SOURCE / "docs/reference/grafana-dashboard.json").read_text())
 SERIES = re.compile(r"\b(?:vllm:|trireme:|http_)\w+")
 
 
@@ -27,7 +27,7 @@ class Dashboard(test_route.RouteTest):
         self.assertGreater(len(wanted), 25)
         self.assertEqual(wanted - there, set())
         # Each has its row in the documents: histograms by their own name.
-        page = (harness.SOURCE / "docs/metrics.md").read_text()
+        page = (harness.SOURCE / "docs/reference/metrics.md").read_text()
         families = re.findall(r"(?m)^# TYPE (\S+)", served + routed)
         self.assertEqual([name for name in families if f"`{name}`" not in page], [])
 

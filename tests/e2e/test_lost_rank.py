@@ -1,6 +1,6 @@
 """A rank killed or stopped in the middle of a run: every other rank says so in time, and ends.
 
-docs/communication.md promises half a second after a death, ten seconds after a stop, and what is printed is less. The limits
+docs/design/communication.md promises half a second after a death, ten seconds after a stop, and what is printed is less. The limits
 here are for machines on which a process may lie still for seconds: less than what the next slower way to notice takes (a stop
 four seconds, no processor thirty). The lateness of a sleeping thread of this test is added, four times over.
 """

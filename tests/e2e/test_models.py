@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Models of others on the command line: what is refused, exit codes of diff, ranks. Conversions that work: docs/bring-your-model.md."""
+"""Third-party models on the command line: refusals, exit codes of diff, ranks.
+
+Conversions that work: docs/guide/bring-your-model.md."""
 import json
 import shutil
 import struct

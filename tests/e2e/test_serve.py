@@ -167,7 +167,7 @@ class Server(served_run.ServerTest):
         self.run_what_is_documented(adapters)
 
     def run_what_is_documented(self, adapters):
-        """The commands of docs/serving.md, with the models that are here."""
+        """The commands of docs/guide/serving.md, with the models that are here."""
         named = ("runs/sql/adapter", adapters["upper"]), ("runs/chat/adapter", adapters["backwards"])
         fixed, roomy, load = served_run.documented("Adapters")
         for command in (fixed, roomy, load):

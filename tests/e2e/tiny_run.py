@@ -55,8 +55,8 @@ class RunTest(harness.CommandTest):
         return [json.loads(line) for line in whole.splitlines()]
 
     def assert_members_are_documented(self, run="run"):
-        """Every member of the records has a row in docs/metrics.md."""
-        page = (harness.SOURCE / "docs/metrics.md").read_text()
+        """Every member of the records has a row in docs/reference/metrics.md."""
+        page = (harness.SOURCE / "docs/reference/metrics.md").read_text()
         missing = []
         for member in sorted({member for record in self.records(run) for member in record}):
             name = re.sub(r"^expert_load_\d+_", "expert_load_3_", member)
@@ -64,7 +64,7 @@ class RunTest(harness.CommandTest):
                 name = re.sub(r"^comm_\w+_bytes$", "comm_<kind>_bytes", name)
             if not re.search(rf"(?m)^\|[^|]*`{re.escape(name)}`", page):
                 missing.append(member)
-        self.assertEqual(missing, [], "docs/metrics.md does not have them")
+        self.assertEqual(missing, [], "docs/reference/metrics.md does not have them")
 
     def losses(self, run="run"):
         """What must be the same bits in two equal runs, step by step."""

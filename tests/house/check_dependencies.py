@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""docs/dependencies.md lists exactly the packages of scripts/lib/packages.sh, each with a licence."""
+"""docs/reference/dependencies.md lists exactly the packages of scripts/lib/packages.sh, each with a licence."""
 import re
 
 from source import finish, read
 
-PAGE = "docs/dependencies.md"
+PAGE = "docs/reference/dependencies.md"
 LIST = "scripts/lib/packages.sh"
 
 

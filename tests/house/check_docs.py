@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The documents tell the truth: commands marked as tested run, links and named files exist.
+"""The documents tell the truth: commands marked as tested run, links and named files exist, and
+docs/README.md lists every file of docs/.
 
 A fenced block whose info string is `sh tested` is run by bash, all blocks of a document in one empty folder
 and in order, with the built `trireme` first in PATH and $TRIREME_SOURCE naming the source tree.
@@ -16,6 +17,8 @@ from pathlib import Path
 from source import ROOT, files, finish, read
 
 BLOCK = re.compile(r"^```sh tested\n(.*?)^```$", re.M | re.S)
+INDEX = Path("docs/README.md")
+NOT_LISTED = {".png", ".svg"}  # pictures of pages
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A path in backticks counts as a claim when it names a file of a folder of ours.
 NAMED = re.compile(r"`((?:engine|parallel|transformer|optim|serving|training|commands|scripts|tests|docs|configs)"
@@ -41,10 +44,17 @@ def broken_links(path, text):
                        if not (ROOT / name).exists()]
 
 
+def missing_in_index(text, listed):
+    """Files of docs/ (paths relative to the root) that the index does not link to."""
+    linked = {os.path.normpath(INDEX.parent / target.split("#")[0]) for target in LINK.findall(text)}
+    return [f"{INDEX}: no link to {path}" for path in listed
+            if path != INDEX and path.suffix not in NOT_LISTED and str(path) not in linked]
+
+
 def main():
     environment = {"PATH": f"{Path(sys.argv[1]).resolve().parent}:{os.environ['PATH']}", "TRIREME_SOURCE": str(ROOT)}
     documents = files({".md"})
-    problems = []
+    problems = missing_in_index(read(INDEX), [path for path in files() if path.parts[0] == INDEX.parts[0]])
     for path in documents:
         text = read(path)
         problems += broken_links(path, text)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/performance-gpu.md is what the results and the predictions say, and claims nothing that has no result."""
+"""docs/reference/performance-gpu.md is what the results and the predictions say, and claims nothing that has no result."""
 import json
 import re
 import subprocess
@@ -7,8 +7,8 @@ import sys
 
 from source import ROOT, finish
 
-PAGE = ROOT / "docs/performance-gpu.md"
-RESULTS = ROOT / "docs/results/gpu.json"
+PAGE = ROOT / "docs/reference/performance-gpu.md"
+RESULTS = ROOT / "docs/reference/results/gpu.json"
 
 
 def main():

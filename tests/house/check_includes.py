@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Includes run one way only, from the root, and heavy headers stay out of headers (docs/architecture.md)."""
+"""Includes run one way only, from the root, and heavy headers stay out of headers (docs/design/architecture.md)."""
 import re
 from pathlib import Path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from source import ROOT, SKIPPED, finish, read
 
-PAGES = ("docs/layouts.md",)
+PAGES = ("docs/reference/layouts.md",)
 MOST_COMMITS = 100
 
 

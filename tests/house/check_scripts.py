@@ -192,7 +192,7 @@ class Scripts(unittest.TestCase):
             ran = self.run_stubbed(scripts / "test_layouts.sh", *arguments)
             self.assertEqual(ran.returncode, 0, ran.stderr)
             self.assertIn("|" + "|".join(arguments[:2]) + "|", ran.stdout)
-            self.assertEqual("|--publish|docs/layouts.md|" in ran.stdout, "--publish" in arguments, ran.stdout)
+            self.assertEqual("|--publish|docs/reference/layouts.md|" in ran.stdout, "--publish" in arguments, ran.stdout)
         self.assertIn("--command|scripts/test_layouts.sh --sample 5 --publish|", ran.stdout)
 
     def short_text(self):
@@ -215,7 +215,7 @@ class Scripts(unittest.TestCase):
                                capture_output=True, timeout=60).stdout
         paths = [Path(name.decode()) for name in found.split(b"\0")[:-1]]
         self.assertIn(Path("README.md"), paths)
-        self.assertIn(Path("docs/serving.md"), paths)
+        self.assertIn(Path("docs/guide/serving.md"), paths)
         self.assertEqual([path for path in paths if path.suffix in (".json", ".jsonl", ".gz", ".zst")], [])
         for path in paths:
             (ROOT / path).read_text(encoding="utf-8")

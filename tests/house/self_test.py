@@ -192,10 +192,17 @@ class Docs(unittest.TestCase):
             self.assertEqual(run("```sh tested\ntrue\n```\n```sh\nfalse\n```\n"), [])
 
     def test_links(self):
-        here = Path("docs/exit-codes.md")
+        here = Path("docs/reference/exit-codes.md")
         self.assertEqual(len(check_docs.broken_links(here, "[a](no-such.md)\n")), 1)
         self.assertEqual(len(check_docs.broken_links(here, "`scripts/no_such.sh`\n")), 1)
         self.assertEqual(check_docs.broken_links(here, "[a](exit-codes.md#x) [b](https://example.org)\n"), [])
+
+    def test_index(self):
+        pages = [Path(name) for name in ("docs/README.md", "docs/guide/a.md", "docs/reference/b.tsv", "docs/images/c.png")]
+        index = "- [a](guide/a.md#part)\n- [b](reference/b.tsv)\n"
+        self.assertEqual(check_docs.missing_in_index(index, pages), [])
+        for line in index.splitlines(keepends=True):
+            self.assertEqual(len(check_docs.missing_in_index(index.replace(line, ""), pages)), 1)
 
 
 class Dependencies(unittest.TestCase):

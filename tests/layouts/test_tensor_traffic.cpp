@@ -1,4 +1,5 @@
-// Bytes that tensor-parallel ranks exchange for one layer: the formulas of docs/tensor-parallelism.md.
+// Bytes that tensor-parallel ranks exchange for one layer: the formulas of
+// docs/design/tensor-parallelism.md.
 #include <gtest/gtest.h>
 
 #include "tests/layouts/layout_run.h"

@@ -1,4 +1,4 @@
-// What ZeRO's stages store and send: the formulas of docs/zero.md, exactly.
+// What ZeRO's stages store and send: the formulas of docs/design/zero.md, exactly.
 #include <gtest/gtest.h>
 
 #include <limits>

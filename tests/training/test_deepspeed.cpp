@@ -340,10 +340,10 @@ TEST(DeepSpeed, TheSameWordsMayStandInTheRunItself) {
 }
 
 TEST(DeepSpeed, ThePageIsUpToDate) {
-  std::ifstream file(concat(test::source_folder(), "/docs/deepspeed-keys.md"));
+  std::ifstream file(concat(test::source_folder(), "/docs/reference/deepspeed-keys.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == deepspeed_keys_page())
-      << "run: build/release/trireme config deepspeed-keys > docs/deepspeed-keys.md";
+      << "run: build/release/trireme config deepspeed-keys > docs/reference/deepspeed-keys.md";
 }
 
 TEST(TorchTitan, DegreesOfSharding) {

@@ -91,10 +91,10 @@ TEST(PeftKeys, AllThatPeftWritesAreKnown) {
 }
 
 TEST(PeftKeys, ThePageIsUpToDate) {
-  std::ifstream file(source_folder() + "/docs/adapter-keys.md");
+  std::ifstream file(source_folder() + "/docs/reference/adapter-keys.md");
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == adapter_reference())
-      << "run: build/release/trireme config adapter-keys > docs/adapter-keys.md";
+      << "run: build/release/trireme config adapter-keys > docs/reference/adapter-keys.md";
 }
 
 }  // namespace

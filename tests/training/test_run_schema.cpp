@@ -59,17 +59,17 @@ TEST(ShippedConfigs, AllLoad) {
 }
 
 TEST(ConfigReference, ThePageIsUpToDate) {
-  std::ifstream file(concat(test::source_folder(), "/docs/config-reference.md"));
+  std::ifstream file(concat(test::source_folder(), "/docs/reference/config-reference.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == config_reference())
-      << "run: build/release/trireme config reference > docs/config-reference.md";
+      << "run: build/release/trireme config reference > docs/reference/config-reference.md";
 }
 
 TEST(ModelKeys, ThePageIsUpToDate) {
-  std::ifstream file(concat(test::source_folder(), "/docs/model-keys.md"));
+  std::ifstream file(concat(test::source_folder(), "/docs/reference/model-keys.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == model_keys_page())
-      << "run: build/release/trireme config model-keys > docs/model-keys.md";
+      << "run: build/release/trireme config model-keys > docs/reference/model-keys.md";
 }
 
 TEST(ConfigSchema, DescribesTheModelToo) {

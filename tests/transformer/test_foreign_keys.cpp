@@ -100,7 +100,8 @@ TEST(ForeignKeys, OtherMathematicsIsRefusedByName) {
   }
   EXPECT_EQ(load("llama", R"("tomorrows_multiplier": 0.5)").error,
             ": \"tomorrows_multiplier\": 0.5 of a key that is not known here and may change what "
-            "the model computes; take it out of the file if it does not (docs/model-keys.md lists "
+            "the model computes; take it out of the file if it does not "
+            "(docs/reference/model-keys.md lists "
             "the known ones)");
   EXPECT_EQ(load("llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2, "odd": 1})")
                 .error.substr(0, 24),

@@ -1,7 +1,7 @@
 // A DeepSpeed configuration file as a layer under a run's own keys.
 //
 // The run names it ("deepspeed": path, --deepspeed PATH), or it is the run's file itself. What
-// becomes of each of its keys, and which of two values counts: docs/deepspeed-keys.md.
+// becomes of each of its keys, and which of two values counts: docs/reference/deepspeed-keys.md.
 #pragma once
 
 #include <string>

@@ -18,7 +18,7 @@ const Schema& deepspeed_schema();
 // Names of a DeepSpeed file that a run's schema reads, in the order of the page.
 const std::vector<const char*>& deepspeed_names_read();
 
-// Text of docs/deepspeed-keys.md.
+// Text of docs/reference/deepspeed-keys.md.
 std::string deepspeed_keys_page();
 
 }  // namespace trireme

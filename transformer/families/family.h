@@ -3,7 +3,7 @@
 // A family says three things: which keys its config.json has and what they mean (a Schema and a
 // function that reads it into a ModelConfig), how a ModelConfig is written back, and what its
 // parameters are called. What the layers compute is not said here: they ask the properties of the
-// ModelConfig. Adding a family: docs/models.md.
+// ModelConfig. Adding a family: docs/reference/models.md.
 #pragma once
 
 #include <span>

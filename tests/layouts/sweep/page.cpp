@@ -149,7 +149,8 @@ void write_method(const SweepReport& report, std::ostream& page) {
           "an "
           "optimizer barrier; a rank that waits for all others before the update loses (p - 1) F "
           "all "
-          "the same ([pipeline parallelism](pipeline-parallelism.md#the-schedules)). What is "
+          "the same ([pipeline parallelism](../design/pipeline-parallelism.md#the-schedules)). "
+          "What is "
           "compared "
           "here are results, not times.\n";
 }

@@ -1,4 +1,4 @@
-// docs/layouts.md from what a sweep found.
+// docs/reference/layouts.md from what a sweep found.
 #pragma once
 
 #include <limits>

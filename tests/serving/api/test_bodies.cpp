@@ -123,10 +123,10 @@ TEST(OpenApi, DescribesEveryFieldThatIsRead) {
 
 TEST(Reference, HasARowForEveryFieldThatIsRead) {
   const std::string reference = api_reference();
-  std::ifstream file(concat(test::source_folder(), "/docs/serving-api.md"));
+  std::ifstream file(concat(test::source_folder(), "/docs/reference/serving-api.md"));
   const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_TRUE(page == reference)
-      << "run: build/release/trireme config api-reference > docs/serving-api.md";
+      << "run: build/release/trireme config api-reference > docs/reference/serving-api.md";
   EXPECT_NE(reference.find("| `n` | integer | 1 to 128 | `1` | Choices for each prompt. |"),
             std::string::npos);
   EXPECT_NE(reference.find("| `model` | string |  | required | "), std::string::npos);
