@@ -13,6 +13,7 @@ import check_format
 import check_image
 import check_includes
 import check_isa
+import check_language
 import check_page_age
 import check_tidy
 import check_words
@@ -203,6 +204,61 @@ class Docs(unittest.TestCase):
         self.assertEqual(check_docs.missing_in_index(index, pages), [])
         for line in index.splitlines(keepends=True):
             self.assertEqual(len(check_docs.missing_in_index(index.replace(line, ""), pages)), 1)
+
+
+class Language(unittest.TestCase):
+    def markdown(self, text):
+        return check_language.check_markdown("docs/a.md", text)
+
+    def test_columns_of_markdown(self):
+        wide = "word " * 20 + "x"
+        self.assertEqual(len(wide), 101)
+        self.assertEqual(len(self.markdown(wide + "\n")), 1)
+        self.assertEqual(len(self.markdown("- " + "word " * 18 + "wordy\n  " + wide + "\n")), 1)
+        for fine in (wide[:100], "| " + wide + " |", "```\n" + wide + "\n```", "    " + wide,
+                     "see [it](" + "x" * 120 + ")", "![picture](x.png) " + wide):
+            self.assertEqual(self.markdown(fine + "\n"), [], fine)
+
+    def test_words_of_markdown(self):
+        for said in ("It comes by and by.", "what comes of it", "files of others", "requests are handed in",
+                     "the beginning of its prompt", "the texts go on", "A line that goes\non here."):
+            self.assertEqual(len(self.markdown(said + "\n")), 1, said)
+        for fine in ("It comes with a model.", "the rank of other tests", "`told`", "a line that goes\n\non", "go online",
+                     "```\nby and by\n```"):
+            self.assertEqual(self.markdown(fine + "\n"), [], fine)
+
+    def test_openings_of_markdown(self):
+        self.assertEqual(len(self.markdown("Of the weights each rank has some.\n")), 1)
+        self.assertEqual(len(self.markdown("Text.\n\n- Of the weights some.\n")), 1)
+        self.assertEqual(self.markdown("Each rank has some\nOf the weights.\n"), [])
+
+    def test_comments(self):
+        def counts(path, text):
+            return tuple(len(kind) for kind in check_language.check_cpp(path, text))
+        self.assertEqual(counts("engine/a.h", "// Of the GPU what its maker states.\n"), (1, 0))
+        self.assertEqual(counts("engine/a.h", "int a;  // What is told.\n"), (2, 0))
+        self.assertEqual(counts("engine/a.h", "// Rate\n// Of the GPU.\n"), (0, 0))
+        self.assertEqual(counts("engine/a.h", 'f("// told");\n'), (0, 0))
+        self.assertEqual(counts("engine/a.cpp", "// Of what is told.\n"), (0, 0))
+        self.assertEqual(counts("engine/a.cpp", "// " + "x" * 98 + "\n"), (0, 1))
+        self.assertEqual(counts("engine/a.cpp", "// " + "x" * 97 + "\n" + "y" * 101 + "\n"), (0, 0))
+
+    def test_counts_only_fall(self):
+        found = {"engine": (["a", "b"], ["c"])}
+        check = lambda allowed: check_language.check_counts({"engine": (2, 1)}, found, allowed)
+        self.assertEqual(check({"engine": (2, 1)}), [])
+        self.assertEqual(check({"engine": (5, 5)}), [])
+        self.assertEqual(len(check({"engine": (1, 1)})), 1)
+        self.assertEqual(len(check({"engine": (2, 0)})), 1)
+        self.assertEqual(len(check({})), 2)
+
+    def test_subjects(self):
+        self.assertEqual(check_language.check_subject("x" * 72), [])
+        self.assertEqual(len(check_language.check_subject("x" * 73)), 1)
+        history = {"rev-parse": str(check_language.ROOT), "merge-base": "", "log": "first\nsecond"}
+        self.assertEqual(check_language.new_subjects(lambda *a: history[a[0]]), ["first", "second"])
+        for lost in ("rev-parse", "merge-base"):  # no git, or a shallow clone
+            self.assertEqual(check_language.new_subjects(lambda *a: None if a[0] == lost else history[a[0]]), [])
 
 
 class Dependencies(unittest.TestCase):

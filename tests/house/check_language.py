@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Plain technical English: 100 columns, no openings and words that only a translation has, short commit subjects.
+
+Markdown must be clean. What older C++ violates is counted for each folder, and a count may only fall: after a change
+that lowers one, or moves files between folders, `check_language.py --counts` prints the table to put here.
+"""
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from source import CPP, ROOT, files, finish, read
+
+COLUMNS = 100
+SUBJECT = 72
+# Subjects of commits after this one are checked; it is the last one with the older, longer ones.
+LAST_UNCHECKED = "487663ba4c4d"
+# Made by the program or by scripts: their text is in the sources, and a paragraph is one line.
+GENERATED = {f"docs/reference/{name}.md" for name in ("config-reference", "deepspeed-keys", "model-keys", "adapter-keys",
+                                                      "serving-api", "layouts", "performance-gpu")}
+
+# folder: (openings and words in comments of headers, lines with a comment beyond 100 columns)
+ALLOWED = {
+    "commands": (36, 66),
+    "engine": (88, 638),
+    "optim": (3, 12),
+    "parallel": (64, 261),
+    "serving": (268, 436),
+    "tests": (37, 335),
+    "training": (54, 208),
+    "transformer": (63, 248),
+}
+
+# What to write in its place.
+WORDS = {
+    r"by and by": "incrementally",
+    r"(?:come|comes|came|coming) of(?! age)": "the result, or what happens to it",
+    r"(?:become|becomes|became) of": "how it is handled",
+    r"of others": "third-party, or other users'",
+    r"(?:hand|hands|handed) in": "submit",
+    r"(?:take|takes|took) back": "cancel, or return",
+    r"(?:beginning|beginnings) of (?:(?:a|the|its|their|all) )?(?:prompts?|texts?)": "prefix",
+    r"one behind the other": "one after the other",
+    r"guess(?:es|ed|ing)?": "draft tokens, to draft",
+    r"wish(?:es|ed)?": "request",
+    r"(?:go|goes|went|going) on": "continue",
+    r"who(?:m)?ever": "name the one who does it",
+    r"anew": "again",
+    r"told|tells": "report, return, notify",
+    r"hear(?:s|d)?": "receive, detect",
+}
+FORBIDDEN = re.compile(r"(?<![\w-])(?:" + "|".join(f"(?P<w{i}>{word})" for i, word in enumerate(WORDS)) + r")(?![\w-])", re.I)
+OPENING = re.compile(r"(?:Of|What) ")
+OPENING_OF_PARAGRAPH = re.compile(r"(?:Of |What (?:is|was|are) (?:held|kept|known|told|asked) )")
+LINK_TARGET = re.compile(r"\]\([^)]*\)")
+CODE_SPAN = re.compile(r"`[^`]*`")
+
+
+def words_of(where, text):
+    """One problem for each forbidden word of a line of prose."""
+    instead = list(WORDS.values())
+    return [f'{where}: "{found[0]}": write {instead[int(found.lastgroup[1:])]}' for found in FORBIDDEN.finditer(text)]
+
+
+def prose(text):
+    """(number, line, whether it opens a paragraph) of Markdown without code: fences and indented blocks."""
+    fenced = code = False
+    before = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if stripped.startswith("```"):
+            fenced = not fenced
+        elif not fenced:
+            code = bool(stripped) and line.startswith("    ") and (code or not before)
+            if not code:
+                yield number, line, not before or bool(re.match(r"[-*] |\d+\. ", stripped))
+        before = "" if stripped.startswith("```") else stripped
+
+
+def check_markdown(path, text):
+    problems, paragraph = [], ""
+    for number, line, opens in prose(text):
+        where, stripped = f"{path}:{number}", line.strip()
+        length = len(LINK_TARGET.sub("]", line))
+        if length > COLUMNS and stripped[:1] not in ("|", "!"):
+            problems.append(f"{where}: {length} columns, at most {COLUMNS}")
+        if opens and OPENING_OF_PARAGRAPH.match(re.sub(r"^(?:[-*]|\d+\.) ", "", stripped)):
+            problems.append(f"{where}: a paragraph that opens with {stripped.split(' ')[0]!r}: begin with the noun")
+        # A phrase may be divided by a line end: the last words of the line before come along.
+        tail = "" if opens else paragraph
+        said = CODE_SPAN.sub("", line)
+        problems += [p for p in words_of(where, f"{tail} {said.strip()}") if p not in set(words_of(where, tail))]
+        paragraph = " ".join(said.split()[-2:])
+    return problems
+
+
+def comments(text):
+    """(number, text of the comment, whether it opens one) of C++ lines with a // comment."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.match(r'((?:[^"/]|"(?:[^"\\]|\\.)*"|/(?!/))*)//+ ?(.*)', line)
+        if found:
+            alone = not found[1].strip()
+            yield number, found[2], not (inside and alone)
+            inside = alone
+        else:
+            inside = False
+
+
+def check_cpp(path, text):
+    """(problems of the words in a header's comments, lines with a comment that are too long)"""
+    said, wide = [], []
+    for number, comment, opens in comments(text):
+        where = f"{path}:{number}"
+        if len(text.splitlines()[number - 1]) > COLUMNS:
+            wide.append(where)
+        if Path(path).suffix == ".h":
+            if opens and OPENING.match(comment):
+                said.append(f'{where}: opens with "{comment.split(" ")[0]}": begin with the noun')
+            said += words_of(where, comment)
+    return said, wide
+
+
+def check_counts(counts, found, allowed):
+    """Folders with more than is allowed. found: {folder: [problems]}, shown where there are too many."""
+    problems = []
+    for folder, here in sorted(counts.items()):
+        limits = allowed.get(folder, (0, 0))
+        for kind, (count, limit) in enumerate(zip(here, limits)):
+            what = ("forbidden openings and words in headers", f"comments beyond {COLUMNS} columns")[kind]
+            if count > limit:
+                shown = "\n    ".join(found[folder][kind][:40])
+                problems.append(f"{folder}: {count} {what}, at most {limit} of old:\n    {shown}")
+    return problems
+
+
+def check_subject(subject):
+    if len(subject) <= SUBJECT:
+        return []
+    return [f"commit subject of {len(subject)} characters, at most {SUBJECT}: {subject}"]
+
+
+def git(*arguments):
+    """What git prints, or None where it fails or is absent."""
+    try:
+        ran = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return ran.stdout.strip() if ran.returncode == 0 else None
+
+
+def new_subjects(run=git):
+    """Subjects of commits after LAST_UNCHECKED; none where this history does not hold it: a shallow clone, a source
+    archive, another repository around it."""
+    top = run("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != ROOT or run("merge-base", "--is-ancestor", LAST_UNCHECKED, "HEAD") is None:
+        return []
+    return (run("log", "--no-merges", "--format=%s", f"{LAST_UNCHECKED}..HEAD") or "").splitlines()
+
+
+def main():
+    problems, counts, found = [], {}, {}
+    documents = [path for path in files({".md"}) if str(path) not in GENERATED]
+    for path in documents:
+        problems += check_markdown(path, read(path))
+    sources = files(CPP)
+    for path in sources:
+        folder = path.parts[0]
+        lists = found.setdefault(folder, ([], []))
+        for kind, more in enumerate(check_cpp(path, read(path))):
+            lists[kind].extend(more)
+    counts = {folder: tuple(len(kind) for kind in lists) for folder, lists in found.items()}
+    if "--counts" in sys.argv[1:]:
+        print("".join(f'    "{folder}": {here},\n' for folder, here in sorted(counts.items()) if any(here)), end="")
+        return
+    if "--list" in sys.argv[1:]:
+        print("\n".join(line for lists in found.values() for line in lists[0]))
+        return
+    problems += check_counts(counts, found, ALLOWED)
+    subjects = new_subjects()
+    for subject in subjects:
+        problems += check_subject(subject)
+    fallen = Counter({folder: sum(ALLOWED[folder]) - sum(here) for folder, here in counts.items() if folder in ALLOWED})
+    print(f"language: {len(subjects)} commit subjects, {sum((+fallen).values())} places fewer than the table allows")
+    finish("language", problems, len(documents) + len(sources))
+
+
+if __name__ == "__main__":
+    main()
