@@ -34,12 +34,24 @@ def run_blocks(path, text, folder, environment):
     return []
 
 
+def anchors(text):
+    """Of the headings, as GitHub and GitLab make them."""
+    headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?ms)^```.*?^```$", "", text))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def broken_links(path, text):
     problems = []
-    for target in LINK.findall(text):
-        target = target.split("#")[0]
-        if target and "://" not in target and not (ROOT / path.parent / target).exists():
+    for link in LINK.findall(text):
+        target, _, anchor = link.partition("#")
+        if "://" in target:
+            continue
+        file = ROOT / path.parent / target if target else None
+        if file is not None and not file.exists():
             problems.append(f"{path}: link to {target}, which does not exist")
+        elif anchor and (file is None or file.suffix == ".md"):
+            if anchor not in anchors(text if file is None else file.read_text(encoding="utf-8")):
+                problems.append(f"{path}: link to {link}, a heading that does not exist")
     return problems + [f"{path}: names {name}, which does not exist" for name in NAMED.findall(text)
                        if not (ROOT / name).exists()]
 

@@ -196,7 +196,10 @@ class Docs(unittest.TestCase):
         here = Path("docs/reference/exit-codes.md")
         self.assertEqual(len(check_docs.broken_links(here, "[a](no-such.md)\n")), 1)
         self.assertEqual(len(check_docs.broken_links(here, "`scripts/no_such.sh`\n")), 1)
-        self.assertEqual(check_docs.broken_links(here, "[a](exit-codes.md#x) [b](https://example.org)\n"), [])
+        self.assertEqual(len(check_docs.broken_links(here, "[a](checkpoint-format.md#no-such-heading)\n")), 1)
+        self.assertEqual(len(check_docs.broken_links(here, "# A heading\n[a](#another)\n")), 1)
+        fine = "# The `heading`: one\n[a](#the-heading-one) [b](exit-codes.md#exit-codes) [c](https://example.org#x)\n"
+        self.assertEqual(check_docs.broken_links(here, fine), [])
 
     def test_index(self):
         pages = [Path(name) for name in ("docs/README.md", "docs/guide/a.md", "docs/reference/b.tsv", "docs/images/c.png")]
