@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/http/server.h"
+#include "serving/http/server/server.h"
 
 namespace CLI {
 class App;

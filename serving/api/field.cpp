@@ -217,18 +217,4 @@ void check_unavailable(const Field& field, const ApiJson& value) {
   fail_unavailable(field.name, field.name, " is not available on this server: ", field.help);
 }
 
-const char* path_of(Endpoint endpoint) {
-  switch (endpoint) {
-    case Endpoint::kCompletions: return "/v1/completions";
-    case Endpoint::kChat: return "/v1/chat/completions";
-    case Endpoint::kEmbeddings: return "/v1/embeddings";
-    case Endpoint::kTokenize: return "/tokenize";
-    case Endpoint::kDetokenize: return "/detokenize";
-    case Endpoint::kWeights: return "/admin/weights";
-    case Endpoint::kLoadAdapter: return "/v1/load_lora_adapter";
-    case Endpoint::kUnloadAdapter: return "/v1/unload_lora_adapter";
-  }
-  return "";
-}
-
 }  // namespace trireme

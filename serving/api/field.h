@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -50,20 +49,5 @@ struct Field {
   Field& entries(size_t fewest, size_t largest);
   Field& one_of(std::vector<std::string> choices);
 };
-
-enum class Endpoint {
-  kCompletions,
-  kChat,
-  kEmbeddings,
-  kTokenize,
-  kDetokenize,
-  kWeights,
-  kLoadAdapter,
-  kUnloadAdapter
-};
-
-// Sorted as the reference shows them; null stands for absent in all of them.
-std::span<const Field> fields_of(Endpoint endpoint);
-const char* path_of(Endpoint endpoint);
 
 }  // namespace trireme

@@ -13,7 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "serving/api/requests.h"
+#include "serving/api/endpoints/chat.h"
+#include "serving/api/endpoints/completions.h"
 #include "serving/scheduler/sequence.h"
 #include "serving/scheduler/step_plan.h"
 #include "serving/structured/tool_call_parser.h"

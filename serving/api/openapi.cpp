@@ -1,8 +1,9 @@
 #include "serving/api/openapi.h"
 
-#include <array>
 #include <cmath>
+#include <string_view>
 
+#include "serving/api/endpoint.h"
 #include "serving/api/field_table.h"
 
 namespace trireme {
@@ -43,9 +44,9 @@ ApiJson schema_of(const Field& field) {
   return schema;
 }
 
-ApiJson request_schema(Endpoint endpoint) {
+ApiJson request_schema(const Endpoint& endpoint) {
   ApiJson properties = ApiJson::object(), required = ApiJson::array();
-  for (const Field& field : fields_of(endpoint)) {
+  for (const Field& field : endpoint.fields()) {
     if (field.status != FieldStatus::kRead && field.status != FieldStatus::kIgnored) continue;
     properties[field.name] = schema_of(field);
     if (field.is_required) required.push_back(field.name);
@@ -65,9 +66,9 @@ ApiJson error_response(const char* description) {
       {"content", {{"application/json", {{"schema", {{"$ref", "#/components/schemas/Error"}}}}}}}};
 }
 
-ApiJson post_operation(Endpoint endpoint, const char* summary) {
-  ApiJson responses = {{"200", response("The answer.", "application/json")}};
-  if (endpoint == Endpoint::kCompletions || endpoint == Endpoint::kChat)
+ApiJson post_operation(const Endpoint& endpoint) {
+  ApiJson responses = {{"200", response("The answer.", endpoint.content_type)}};
+  if (endpoint.streams)
     responses["200"]["content"]["text/event-stream"] = {{"schema", {{"type", "string"}}}};
   for (const auto& [status, why] :
        {std::pair("400", "The request cannot be used; `param` names the field."),
@@ -78,17 +79,22 @@ ApiJson post_operation(Endpoint endpoint, const char* summary) {
         std::pair("501", "The request asks for what this server does not do."),
         std::pair("503", "The server is full, loading, draining or has failed.")})
     responses[status] = error_response(why);
-  return {{"summary", summary},
-          {"requestBody",
-           {{"required", true},
-            {"content", {{"application/json", {{"schema", request_schema(endpoint)}}}}}}},
-          {"responses", responses}};
+  if (endpoint.access == Access::kAdmin)
+    responses["403"] = error_response("The key is no admin's.");
+  if (*endpoint.conflict != '\0') responses["409"] = error_response(endpoint.conflict);
+  ApiJson operation = {{"summary", endpoint.summary}};
+  if (endpoint.fields != nullptr)
+    operation["requestBody"] = {
+        {"required", true},
+        {"content", {{"application/json", {{"schema", request_schema(endpoint)}}}}}};
+  operation["responses"] = responses;
+  return operation;
 }
 
-ApiJson get_operation(const char* summary, const char* type, bool open) {
-  ApiJson operation = {{"summary", summary},
-                       {"responses", {{"200", response("The answer.", type)}}}};
-  if (open)
+ApiJson get_operation(const Endpoint& endpoint) {
+  ApiJson operation = {{"summary", endpoint.summary},
+                       {"responses", {{"200", response("The answer.", endpoint.content_type)}}}};
+  if (endpoint.access == Access::kOpen)
     operation["security"] = ApiJson::array();
   else
     operation["responses"]["401"] = error_response("No key, or a wrong one.");
@@ -114,31 +120,14 @@ ApiJson error_schema() {
 
 std::string openapi_document(const std::string& version) {
   ApiJson paths = ApiJson::object();
-  for (const auto& [endpoint, summary] :
-       {std::pair(Endpoint::kCompletions, "Texts that go on from prompts"),
-        std::pair(Endpoint::kChat, "The next message of a conversation"),
-        std::pair(Endpoint::kEmbeddings, "Vectors of texts"),
-        std::pair(Endpoint::kTokenize, "The tokens of a text or a conversation"),
-        std::pair(Endpoint::kDetokenize, "The text of tokens"),
-        std::pair(Endpoint::kWeights, "Other weights for the model, with an admin's key"),
-        std::pair(Endpoint::kLoadAdapter, "Another adapter for the model, with an admin's key"),
-        std::pair(Endpoint::kUnloadAdapter, "An adapter is not served any more")})
-    paths[path_of(endpoint)]["post"] = post_operation(endpoint, summary);
-  ApiJson& weights = paths[path_of(Endpoint::kWeights)];
-  weights["post"]["responses"]["403"] = error_response("The key is no admin's.");
-  weights["post"]["responses"]["409"] = error_response("Weights are being replaced already.");
-  for (const Endpoint endpoint : {Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter})
-    paths[path_of(endpoint)]["post"]["responses"]["403"] = error_response("The key is no admin's.");
-  paths[path_of(Endpoint::kLoadAdapter)]["post"]["responses"]["409"] =
-      error_response("Weights or another adapter are being loaded.");
-  weights["get"] = get_operation("The weights that are served", "application/json", false);
-  paths["/v1/models"]["get"] = get_operation("The models", "application/json", false);
-  paths["/version"]["get"] = get_operation("The server's version", "application/json", false);
-  paths["/metrics"]["get"] = get_operation("Metrics for Prometheus", "text/plain", false);
-  for (const auto& [path, summary] : {std::pair("/health", "Whether the engine works"),
-                                      std::pair("/health/live", "Whether the server answers"),
-                                      std::pair("/health/ready", "Whether it takes requests")})
-    paths[path]["get"] = get_operation(summary, "application/json", true);
+  for (const Endpoint* endpoint : endpoints()) {
+    if (*endpoint->summary == '\0') continue;
+    ApiJson& path = paths[endpoint->path];
+    if (endpoint->method == std::string_view("POST"))
+      path["post"] = post_operation(*endpoint);
+    else
+      path["get"] = get_operation(*endpoint);
+  }
   const ApiJson document = {
       {"openapi", "3.1.0"},
       {"info", {{"title", "Trireme"}, {"version", version}}},

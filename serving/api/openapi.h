@@ -1,4 +1,4 @@
-// The OpenAPI 3.1 document of the server, from the tables of fields.
+// OpenAPI 3.1 document of the server, from the rows of its endpoints.
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/core/error.h"
-#include "serving/api/field.h"
+#include "serving/api/endpoint.h"
 
 namespace trireme {
 namespace {
@@ -43,16 +43,16 @@ std::string default_words(const Field& field) {
   return field.default_json.empty() ? "" : concat("`", field.default_json, "`");
 }
 
-std::string table(Endpoint endpoint) {
-  std::string out = concat("## ", path_of(endpoint), "\n\n",
+std::string table(const Endpoint& endpoint) {
+  std::string out = concat("## ", endpoint.path, "\n\n",
                            "| field | kind | values | default | |\n|---|---|---|---|---|\n");
-  for (const Field& field : fields_of(endpoint))
+  for (const Field& field : endpoint.fields())
     if (field.status == FieldStatus::kRead)
       out += concat("| `", field.name, "` | ", kind_words(field), " | ", range_words(field), " | ",
                     default_words(field), " | ", field.help, " |\n");
   const auto list = [&](FieldStatus status, const char* words, bool with_help) {
     std::string names;
-    for (const Field& field : fields_of(endpoint)) {
+    for (const Field& field : endpoint.fields()) {
       if (field.status != status) continue;
       names += concat(names.empty() ? "" : ", ", "`", field.name, "`");
       if (with_help) names += concat(" (", field.help, ")");
@@ -72,10 +72,8 @@ std::string api_reference() {
       "# Fields of requests\n\n"
       "`null` stands for absent everywhere. Fields that are in no table are ignored, and logged "
       "once.\n\n";
-  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
-                                  Endpoint::kTokenize, Endpoint::kDetokenize, Endpoint::kWeights,
-                                  Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter})
-    out += table(endpoint);
+  for (const Endpoint* endpoint : endpoints())
+    if (endpoint->fields != nullptr) out += table(*endpoint);
   out.pop_back();
   return out;
 }

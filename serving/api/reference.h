@@ -1,4 +1,4 @@
-// The reference of the API's fields as Markdown, from the tables of fields.
+// Reference of request fields as Markdown, from the rows of the endpoints.
 #pragma once
 
 #include <string>

@@ -1,17 +1,11 @@
-// What clients ask for (OpenAI's API with the extensions of vLLM), checked and in the server's own words.
+// Request types that several endpoints share (serving/api/endpoints has the requests of each).
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
-
-#include "serving/api/field.h"
 
 namespace trireme {
 
@@ -68,71 +62,5 @@ struct GenerationRequest {
   Constraint constraint;
   std::vector<std::string> unknown;  // fields that nothing is known of, which were ignored
 };
-
-struct CompletionRequest : GenerationRequest {
-  std::vector<Prompt> prompts;
-  bool echo = false;
-  bool add_special = true;
-  int64_t best_of =
-      0;  // so many choices of each prompt are computed, at least n, and the best n told; 0: n
-};
-
-enum class ToolChoice { kNone, kAuto, kRequired, kNamed };
-
-struct ChatRequest : GenerationRequest {
-  // For ChatTemplate::render(): messages, tools, add_generation_prompt and what the request says of the
-  // template's variables, checked; never null.
-  std::shared_ptr<const nlohmann::ordered_json> variables;
-  ToolChoice tool_choice = ToolChoice::kNone;
-  std::string tool_name;               // of kNamed
-  std::set<std::string> strict_tools;  // their names
-  bool parallel_tool_calls = true;
-  bool add_special = false;
-};
-
-struct EmbeddingsRequest {
-  std::string model;
-  std::vector<Prompt> inputs;
-  bool base64 = false;
-  std::optional<int64_t> dimensions;
-  std::vector<std::string> unknown;
-};
-
-struct TokenizeRequest {
-  std::string model;
-  std::string prompt;                                       // of a text
-  std::shared_ptr<const nlohmann::ordered_json> variables;  // of a chat; null: a text
-  bool add_special = true;
-  bool token_strings = false;
-  std::vector<std::string> unknown;
-};
-
-struct DetokenizeRequest {
-  std::string model;
-  std::vector<int32_t> tokens;
-  std::vector<std::string> unknown;
-};
-
-struct WeightsRequest {
-  std::string model;  // empty: what is served
-  std::string mode = "wait";
-  std::vector<std::string> unknown;
-};
-
-// Of an adapter that is to be served, or not any more: without a path.
-struct AdapterRequest {
-  std::string name, path;
-  std::vector<std::string> unknown;
-};
-
-// From the body of a request. ApiError (400, or 501 for what this server does not do) names the field.
-CompletionRequest parse_completion(std::string_view body, const RequestLimits& limits = {});
-ChatRequest parse_chat(std::string_view body, const RequestLimits& limits = {});
-EmbeddingsRequest parse_embeddings(std::string_view body, const RequestLimits& limits = {});
-TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limits = {});
-DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits = {});
-WeightsRequest parse_weights(std::string_view body, const RequestLimits& limits = {});
-AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits = {});
-AdapterRequest parse_unload_adapter(std::string_view body, const RequestLimits& limits = {});
 
 }  // namespace trireme

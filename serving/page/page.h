@@ -2,7 +2,7 @@
 // open to everyone; whatever they ask the server for needs a key where the server has keys.
 #pragma once
 
-#include "serving/http/routes.h"
+#include "serving/http/server/routes.h"
 
 namespace trireme {
 

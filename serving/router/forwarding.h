@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "serving/http/exchange.h"
+#include "serving/http/server/exchange.h"
 
 namespace trireme {
 

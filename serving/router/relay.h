@@ -16,7 +16,7 @@
 
 #include "serving/balance/server_choice.h"
 #include "serving/client/client_pool.h"
-#include "serving/http/exchange.h"
+#include "serving/http/server/exchange.h"
 #include "serving/router/router.h"
 #include "serving/router/router_metrics.h"
 

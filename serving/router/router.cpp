@@ -13,7 +13,7 @@
 
 #include "engine/core/thread_name.h"
 #include "engine/observe/log.h"
-#include "serving/api/field.h"
+#include "serving/api/endpoint.h"
 #include "serving/api/json_writer.h"
 #include "serving/router/forwarding.h"
 #include "serving/router/relay.h"
@@ -219,24 +219,29 @@ Routes Router::routes() {
     return HttpAnswer{{.body = impl_->metrics.text(impl_->choice),
                        .content_type = "text/plain; version=0.0.4; charset=utf-8"}};
   });
-  // What a server's own administrator asks for (its metrics, its weights, its adapters) is not for whichever server comes
-  // next.
-  for (const Endpoint endpoint : {Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter})
-    routes.add(
-        {.method = "POST",
-         .path = path_of(endpoint),
-         .handle = [](HttpRequest& request) -> HttpAnswer { fail_not_relayed(request.head); },
-         .admit = [](const RequestHead& head, const std::string&) { fail_not_relayed(head); }});
-  for (const auto& [method, path] : {std::pair{"POST", "/v1/*"},
-                                     {"GET", "/v1/*"},
-                                     {"POST", "/tokenize"},
-                                     {"POST", "/detokenize"},
-                                     {"GET", "/version"},
-                                     {"GET", "/openapi.json"}})
+  // Requests of administrators (weights, adapters, metrics) are for one server, not for whichever comes next: those
+  // below /v1 are refused, the others have no route.
+  const auto relayed = [&](const char* method, const char* path) {
     routes.add({.method = method,
                 .path = path,
                 .handle = [this](HttpRequest& request) { return impl_->relay(request); },
                 .admit = [this](const RequestHead&, const std::string&) { impl_->check_open(); }});
+  };
+  const auto below_v1 = [](const Endpoint& endpoint) {
+    return std::string_view(endpoint.path).starts_with("/v1/");
+  };
+  for (const Endpoint* endpoint : endpoints())
+    if (endpoint->access == Access::kAdmin && below_v1(*endpoint))
+      routes.add(
+          {.method = endpoint->method,
+           .path = endpoint->path,
+           .handle = [](HttpRequest& request) -> HttpAnswer { fail_not_relayed(request.head); },
+           .admit = [](const RequestHead& head, const std::string&) { fail_not_relayed(head); }});
+  relayed("POST", "/v1/*");
+  relayed("GET", "/v1/*");
+  for (const Endpoint* endpoint : endpoints())
+    if (endpoint->access == Access::kUser && !below_v1(*endpoint))
+      relayed(endpoint->method, endpoint->path);
   return routes;
 }
 

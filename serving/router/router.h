@@ -12,8 +12,8 @@
 
 #include "serving/balance/server_choice.h"
 #include "serving/client/server_address.h"
-#include "serving/http/routes.h"
-#include "serving/http/server.h"
+#include "serving/http/server/routes.h"
+#include "serving/http/server/server.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "serving/balance/server_choice.h"
-#include "serving/http/server.h"
+#include "serving/http/server/server.h"
 
 namespace trireme {
 

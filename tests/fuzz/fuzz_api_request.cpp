@@ -4,7 +4,11 @@
 #include <string_view>
 
 #include "serving/api/api_error.h"
-#include "serving/api/requests.h"
+#include "serving/api/endpoints/chat.h"
+#include "serving/api/endpoints/completions.h"
+#include "serving/api/endpoints/detokenize.h"
+#include "serving/api/endpoints/embeddings.h"
+#include "serving/api/endpoints/tokenize.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/http/request_reader.h"
+#include "serving/http/server/request_reader.h"
 
 namespace {
 

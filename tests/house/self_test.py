@@ -28,8 +28,8 @@ class Includes(unittest.TestCase):
         forbidden = [("engine/core/a.cpp", "engine/ops/b.h"), ("engine/ops/a.cpp", "engine/io/b.h"),
                      ("engine/io/a.cpp", "parallel/b.h"), ("parallel/comm/a.cpp", "transformer/b.h"),
                      ("optim/a.cpp", "transformer/b.h"), ("transformer/a.cpp", "optim/b.h"),
-                     ("serving/engine/a.cpp", "optim/b.h"), ("serving/engine/a.cpp", "serving/http/b.h"),
-                     ("serving/http/a.cpp", "training/b.h"), ("training/a.cpp", "serving/http/b.h"),
+                     ("serving/engine/a.cpp", "optim/b.h"), ("serving/engine/a.cpp", "serving/http/service/b.h"),
+                     ("serving/http/service/a.cpp", "training/b.h"), ("training/a.cpp", "serving/http/service/b.h"),
                      ("training/a.cpp", "commands/b.h"), ("main.cpp", "training/b.h"),
                      ("engine/core/a.cpp", "tests/support/b.h")]
         for path, name in forbidden:

@@ -6,7 +6,8 @@
 
 #include "engine/core/error.h"
 #include "serving/api/api_error.h"
-#include "serving/api/field.h"
+#include "serving/api/endpoint.h"
+#include "serving/api/endpoints/chat.h"
 #include "serving/api/json_writer.h"
 #include "serving/api/openapi.h"
 #include "serving/api/reference.h"
@@ -97,11 +98,11 @@ TEST(OpenApi, DescribesEveryFieldThatIsRead) {
   EXPECT_EQ(document["openapi"], "3.1.0");
   EXPECT_EQ(document["info"]["version"], "1.2");
   size_t fields = 0;
-  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
-                                  Endpoint::kTokenize, Endpoint::kDetokenize}) {
-    const Json& operation = document["paths"][path_of(endpoint)]["post"];
+  for (const Endpoint* endpoint : endpoints()) {
+    if (endpoint->fields == nullptr) continue;
+    const Json& operation = document["paths"][endpoint->path]["post"];
     const Json& schema = operation["requestBody"]["content"]["application/json"]["schema"];
-    for (const Field& field : fields_of(endpoint)) {
+    for (const Field& field : endpoint->fields()) {
       const bool told = field.status == FieldStatus::kRead || field.status == FieldStatus::kIgnored;
       EXPECT_EQ(schema["properties"].contains(field.name), told) << field.name;
       EXPECT_NE(field.help, "") << field.name;
@@ -130,15 +131,15 @@ TEST(Reference, HasARowForEveryFieldThatIsRead) {
   EXPECT_NE(reference.find("| `n` | integer | 1 to 128 | `1` | Choices for each prompt. |"),
             std::string::npos);
   EXPECT_NE(reference.find("| `model` | string |  | required | "), std::string::npos);
-  for (const Field& field : fields_of(Endpoint::kChat))
+  for (const Field& field : kChatEndpoint.fields())
     EXPECT_NE(reference.find("`" + field.name + "`"), std::string::npos) << field.name;
 }
 
 TEST(Fields, ArePresentOnceInATable) {
-  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
-                                  Endpoint::kTokenize, Endpoint::kDetokenize}) {
+  for (const Endpoint* endpoint : endpoints()) {
+    if (endpoint->fields == nullptr) continue;
     std::set<std::string> names;
-    for (const Field& field : fields_of(endpoint))
+    for (const Field& field : endpoint->fields())
       EXPECT_TRUE(names.insert(field.name).second) << field.name;
   }
 }

@@ -5,7 +5,13 @@
 
 #include "engine/core/error.h"
 #include "serving/api/api_error.h"
-#include "serving/api/requests.h"
+#include "serving/api/endpoints/chat.h"
+#include "serving/api/endpoints/completions.h"
+#include "serving/api/endpoints/detokenize.h"
+#include "serving/api/endpoints/embeddings.h"
+#include "serving/api/endpoints/lora_adapters.h"
+#include "serving/api/endpoints/tokenize.h"
+#include "serving/api/endpoints/weights.h"
 
 namespace trireme::test_limits {
 namespace {

@@ -1,12 +1,19 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/text/chat_template.h"
 #include "serving/api/api_error.h"
+#include "serving/api/endpoints/chat.h"
+#include "serving/api/endpoints/completions.h"
+#include "serving/api/endpoints/detokenize.h"
+#include "serving/api/endpoints/embeddings.h"
+#include "serving/api/endpoints/lora_adapters.h"
+#include "serving/api/endpoints/tokenize.h"
+#include "serving/api/endpoints/weights.h"
 #include "serving/api/field_table.h"
-#include "serving/api/requests.h"
 
 namespace trireme::test_requests {
 namespace {
@@ -538,34 +545,40 @@ TEST(Requests, SurviveAnyValueInAnyField) {
                                            "{\"\":{}}",
                                            "{\"0\":0}",
                                            "[[[[[[]]]]]]"};
+  // A parser of each endpoint with a body, and a body with what it requires.
+  struct Parser {
+    std::function<void(const std::string&)> parse;
+    std::string body;
+  };
+  const std::map<std::string, Parser> parsers = {
+      {"/v1/completions",
+       {[](const std::string& b) { parse_completion(b); }, R"({"model":"m","prompt":"p"})"}},
+      {"/v1/chat/completions",
+       {[](const std::string& b) { parse_chat(b); },
+        R"({"model":"m","messages":[{"role":"user","content":"x"}]})"}},
+      {"/v1/embeddings",
+       {[](const std::string& b) { parse_embeddings(b); }, R"({"model":"m","input":"p"})"}},
+      {"/tokenize", {[](const std::string& b) { parse_tokenize(b); }, R"({"model":"m"})"}},
+      {"/detokenize",
+       {[](const std::string& b) { parse_detokenize(b); }, R"({"model":"m","tokens":[1]})"}},
+      {"/admin/weights", {[](const std::string& b) { parse_weights(b); }, R"({"model":"m"})"}},
+      {"/v1/load_lora_adapter",
+       {[](const std::string& b) { parse_load_adapter(b); },
+        R"({"lora_name":"a","lora_path":"b"})"}},
+      {"/v1/unload_lora_adapter",
+       {[](const std::string& b) { parse_unload_adapter(b); }, R"({"lora_name":"a"})"}}};
   int refused = 0;
-  for (const Endpoint endpoint : {Endpoint::kCompletions, Endpoint::kChat, Endpoint::kEmbeddings,
-                                  Endpoint::kTokenize, Endpoint::kDetokenize, Endpoint::kWeights,
-                                  Endpoint::kLoadAdapter, Endpoint::kUnloadAdapter}) {
-    for (const Field& field : fields_of(endpoint)) {
+  for (const Endpoint* endpoint : endpoints()) {
+    if (endpoint->fields == nullptr) continue;
+    ASSERT_TRUE(parsers.contains(endpoint->path)) << endpoint->path;
+    const Parser& parser = parsers.at(endpoint->path);
+    for (const Field& field : endpoint->fields()) {
       for (const std::string& value : values) {
-        Json body = {{"model", "m"}};
-        if (endpoint == Endpoint::kCompletions) body["prompt"] = "p";
-        if (endpoint == Endpoint::kChat) body["messages"] = {{{"role", "user"}, {"content", "x"}}};
-        if (endpoint == Endpoint::kEmbeddings) body["input"] = "p";
-        if (endpoint == Endpoint::kDetokenize) body["tokens"] = {1};
-        if (endpoint == Endpoint::kLoadAdapter) body = {{"lora_name", "a"}, {"lora_path", "b"}};
-        if (endpoint == Endpoint::kUnloadAdapter) body = {{"lora_name", "a"}};
+        Json body = Json::parse(parser.body);
         body[field.name] = "VALUE";
         std::string text = body.dump();
         text.replace(text.find("\"VALUE\""), 7, value);
-        const Refusal r = refusal_of([&] {
-          switch (endpoint) {
-            case Endpoint::kCompletions: parse_completion(text); break;
-            case Endpoint::kChat: parse_chat(text); break;
-            case Endpoint::kEmbeddings: parse_embeddings(text); break;
-            case Endpoint::kTokenize: parse_tokenize(text); break;
-            case Endpoint::kDetokenize: parse_detokenize(text); break;
-            case Endpoint::kWeights: parse_weights(text); break;
-            case Endpoint::kLoadAdapter: parse_load_adapter(text); break;
-            case Endpoint::kUnloadAdapter: parse_unload_adapter(text); break;
-          }
-        });
+        const Refusal r = refusal_of([&] { parser.parse(text); });
         ASSERT_TRUE(r.status == 0 || r.status == 400 || r.status == 501) << text;
         if (r.status != 0) {
           EXPECT_NE(r.param, "") << text << r.message;

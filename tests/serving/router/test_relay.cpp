@@ -2,7 +2,7 @@
 #include <mutex>
 
 #include "serving/router/router.h"
-#include "tests/serving/http/raw_client.h"
+#include "tests/serving/http/server/raw_client.h"
 
 namespace trireme::test_relay {
 namespace {

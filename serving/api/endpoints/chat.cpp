@@ -1,0 +1,160 @@
+#include "serving/api/endpoints/chat.h"
+
+#include <algorithm>
+
+#include "serving/api/chat_messages.h"
+#include "serving/api/generation_fields.h"
+
+namespace trireme {
+namespace {
+
+// What fields of a chat say that others decide about.
+struct ChatFields : ChatRequest {
+  ApiJson given = ApiJson::object();  // variables of the template
+  ApiJson kwargs = ApiJson::object();
+  ApiJson choice;  // tool_choice
+  ToolNames tools;
+  bool logprobs = false;
+  bool add_generation_prompt = true;
+};
+
+void add_conversation_fields(FieldTable<ChatFields>& t) {
+  using R = ChatFields;
+  t.other("messages", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
+          "The conversation: role (system, developer, user, assistant, tool) and content.",
+          [](R& r, const ApiJson& v, const Field&) { r.given["messages"] = read_messages(v); })
+      .entries(1, 1 << 14)
+      .required();
+  t.other("tools", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
+          "Functions that the model may call.",
+          [](R& r, const ApiJson& v, const Field&) { r.given["tools"] = read_tools(v, r.tools); });
+  t.other("tool_choice", FieldKind::kOther, "",
+          R"({"oneOf":[{"enum":["none","auto","required"]},{"type":"object"}]})",
+          "none, auto, required, or the function that is to be called.",
+          [](R& r, const ApiJson& v, const Field&) { r.choice = v; });
+  t.boolean("parallel_tool_calls", &R::parallel_tool_calls, "true",
+            "Several functions may be called at once.");
+  t.boolean("add_generation_prompt", &R::add_generation_prompt, "true",
+            "The prompt ends with the beginning of an assistant's message.");
+  t.boolean("add_special_tokens", &R::add_special, "false",
+            "What the model expects before a text, such as <s>, is put before what the template "
+            "has written.");
+  t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
+          "Variables of the model's template, such as enable_thinking.",
+          [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
+      .entries(0, 32);
+  t.other("reasoning_effort", FieldKind::kString, "", "", "A variable of the model's template.",
+          [](R& r, const ApiJson& v, const Field& f) {
+            r.given["reasoning_effort"] = read_string(f, v);
+          })
+      .one_of({"none", "minimal", "low", "medium", "high", "xhigh", "max"});
+  t.refused("chat_template", {}, "templates are programs, and only the server's own are run");
+  t.unavailable("continue_final_message", {"false"}, "going on with the last message");
+  t.unavailable("documents", {"[]"}, "documents beside the messages");
+  t.unavailable("echo", {"false"}, "use /v1/completions");
+}
+
+FieldTable<ChatFields> make_chat_table() {
+  using R = ChatFields;
+  FieldTable<R> t;
+  t.string("model", &R::model, "The model's id, as /v1/models lists it.")
+      .entries(1, 512)
+      .required();
+  add_conversation_fields(t);
+  for (const char* name : {"max_completion_tokens", "max_tokens"})
+    t.other(name, FieldKind::kInteger, "", "",
+            "Tokens of the answer at most; absent: as many as the model's length leaves.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              const int64_t tokens = read_integer(f, v);
+              r.max_tokens = std::min(r.max_tokens.value_or(tokens), tokens);
+            })
+        .range(1, 1e9);
+  t.boolean("logprobs", &R::logprobs, "false", "Log-probabilities of the answer's tokens.");
+  t.integer("top_logprobs", &R::top_logprobs, "0",
+            "With `logprobs` only: so many of the most probable tokens at each place.")
+      .range(0, static_cast<double>(kMostTopLogprobs));
+  add_ending_fields(t);
+  add_sampling_fields(t);
+  add_serving_fields(t);
+  t.unavailable("modalities", {"[\"text\"]"}, "other than text");
+  t.unavailable("audio", {}, "speech");
+  t.unavailable("web_search_options", {}, "nothing is fetched");
+  t.unavailable("functions", {}, "use tools");
+  t.unavailable("function_call", {}, "use tool_choice");
+  for (const char* name : {"prediction", "verbosity", "include_reasoning"})
+    t.ignored(name, "Changes nothing on this server.");
+  return t;
+}
+
+const FieldTable<ChatFields>& chat_table() {
+  static const FieldTable<ChatFields> made = make_chat_table();
+  return made;
+}
+
+[[noreturn]] void fail_choice() {
+  fail_field("tool_choice",
+             "tool_choice must be \"none\", \"auto\", \"required\" or "
+             "{\"type\": \"function\", \"function\": {\"name\": ...}}");
+}
+
+void read_tool_choice(ChatFields& r) {
+  const bool tools = r.given.contains("tools");
+  if (r.choice.is_null()) {
+    r.tool_choice = tools ? ToolChoice::kAuto : ToolChoice::kNone;
+    return;
+  }
+  if (r.choice == "none") return;
+  if (!tools) fail_field("tool_choice", "tool_choice is only allowed with tools");
+  if (r.choice == "auto") {
+    r.tool_choice = ToolChoice::kAuto;
+  } else if (r.choice == "required") {
+    r.tool_choice = ToolChoice::kRequired;
+  } else {
+    if (!r.choice.is_object() || !r.choice.contains("type")) fail_choice();
+    if (r.choice["type"] == "allowed_tools")
+      fail_unavailable("tool_choice", "tool_choice of type allowed_tools is not available");
+    if (r.choice["type"] != "function" || !r.choice.contains("function") ||
+        !r.choice["function"].is_object() || !r.choice["function"].contains("name") ||
+        !r.choice["function"]["name"].is_string())
+      fail_choice();
+    r.tool_name = r.choice["function"]["name"].get<std::string>();
+    if (!r.tools.all.contains(r.tool_name))
+      fail_field("tool_choice", "tool_choice names \"", r.tool_name.substr(0, 64),
+                 "\", which is not in tools");
+    r.tool_choice = ToolChoice::kNamed;
+  }
+}
+
+std::span<const Field> chat_fields() { return chat_table().fields(); }
+
+}  // namespace
+
+const Endpoint kChatEndpoint = {.method = "POST",
+                                .path = "/v1/chat/completions",
+                                .summary = "The next message of a conversation",
+                                .fields = chat_fields,
+                                .streams = true,
+                                .is_admitted = true};
+
+ChatRequest parse_chat(std::string_view body, const RequestLimits& limits) {
+  const ApiJson object = parse_body(body, limits.json_depth);
+  ChatFields r;
+  chat_table().read(object, r, r.unknown);
+  check_generation(r, object, limits);
+  if (r.n > limits.sequences) fail_field("n", "n must be <= ", limits.sequences);
+  if (r.top_logprobs > 0 && !r.logprobs)
+    fail_field("top_logprobs", "top_logprobs is only allowed with logprobs");
+  r.top_logprobs = r.logprobs ? std::max(r.top_logprobs, 0) : -1;
+  read_tool_choice(r);
+  check_beam_search(r, r.n);
+  if (r.beam_search && r.tool_choice != ToolChoice::kNone && r.tool_choice != ToolChoice::kAuto)
+    fail_field("tool_choice", "tool_choice must be \"none\" or \"auto\" with use_beam_search");
+  if (r.tool_choice == ToolChoice::kNone) r.given.erase("tools");
+  r.strict_tools = std::move(r.tools.strict);
+  r.given["add_generation_prompt"] = r.add_generation_prompt;
+  add_template_variables(r.kwargs, r.given);
+  r.variables = std::make_shared<const ApiJson>(std::move(r.given));
+  return std::move(static_cast<ChatRequest&>(r));
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#include "serving/api/endpoints/detokenize.h"
+
+#include "serving/api/generation_fields.h"
+
+namespace trireme {
+namespace {
+
+const FieldTable<DetokenizeRequest>& detokenize_table() {
+  static const FieldTable<DetokenizeRequest> made = [] {
+    using R = DetokenizeRequest;
+    FieldTable<R> t;
+    t.string("model", &R::model, "The model's id; absent: the only one.").entries(1, 512);
+    t.other("tokens", FieldKind::kArray, "", R"({"items":{"type":"integer","minimum":0}})",
+            "Token ids.", [](R& r, const ApiJson& v, const Field& f) { r.tokens = read_ids(f, v); })
+        .entries(0, kMostListed)
+        .required();
+    return t;
+  }();
+  return made;
+}
+
+std::span<const Field> detokenize_fields() { return detokenize_table().fields(); }
+
+}  // namespace
+
+const Endpoint kDetokenizeEndpoint = {.method = "POST",
+                                      .path = "/detokenize",
+                                      .summary = "The text of tokens",
+                                      .fields = detokenize_fields};
+
+DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits) {
+  DetokenizeRequest request;
+  detokenize_table().read(parse_body(body, limits.json_depth), request, request.unknown);
+  check_ids("tokens", request.tokens, limits.vocab_size);
+  return request;
+}
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+// POST /detokenize.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serving/api/endpoint.h"
+#include "serving/api/requests.h"
+
+namespace trireme {
+
+struct DetokenizeRequest {
+  std::string model;
+  std::vector<int32_t> tokens;
+  std::vector<std::string> unknown;
+};
+
+// ApiError (400, or 501 for what this server does not do) names the field.
+DetokenizeRequest parse_detokenize(std::string_view body, const RequestLimits& limits = {});
+
+extern const Endpoint kDetokenizeEndpoint;
+
+}  // namespace trireme

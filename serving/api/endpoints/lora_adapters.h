@@ -1,0 +1,25 @@
+// POST /v1/load_lora_adapter and POST /v1/unload_lora_adapter.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serving/api/endpoint.h"
+#include "serving/api/requests.h"
+
+namespace trireme {
+
+// Adapter to load or to unload; to unload it `path` is empty.
+struct AdapterRequest {
+  std::string name, path;
+  std::vector<std::string> unknown;
+};
+
+// ApiError (400, or 501 for what this server does not do) names the field.
+AdapterRequest parse_load_adapter(std::string_view body, const RequestLimits& limits = {});
+AdapterRequest parse_unload_adapter(std::string_view body, const RequestLimits& limits = {});
+
+extern const Endpoint kLoadAdapterEndpoint, kUnloadAdapterEndpoint;
+
+}  // namespace trireme

@@ -1,0 +1,11 @@
+// Endpoints that only report: models, health, version, metrics and the OpenAPI document.
+#pragma once
+
+#include "serving/api/endpoint.h"
+
+namespace trireme {
+
+extern const Endpoint kModelsEndpoint, kModelEndpoint, kVersionEndpoint, kMetricsEndpoint,
+    kHealthEndpoint, kHealthLiveEndpoint, kHealthReadyEndpoint, kOpenApiEndpoint;
+
+}  // namespace trireme

@@ -1,0 +1,77 @@
+#include "serving/api/endpoints/tokenize.h"
+
+#include <optional>
+#include <utility>
+
+#include "serving/api/chat_messages.h"
+#include "serving/api/generation_fields.h"
+
+namespace trireme {
+namespace {
+
+struct TokenizeFields : TokenizeRequest {
+  std::optional<bool> special;
+  bool add_generation_prompt = true, is_text = false;
+  ApiJson given = ApiJson::object(), kwargs = ApiJson::object();
+};
+
+const FieldTable<TokenizeFields>& tokenize_table() {
+  static const FieldTable<TokenizeFields> made = [] {
+    using R = TokenizeFields;
+    FieldTable<R> t;
+    t.string("model", &R::model, "The model's id; absent: the only one.").entries(1, 512);
+    t.other("prompt", FieldKind::kString, "", "", "A text; or else `messages`.",
+            [](R& r, const ApiJson& v, const Field& f) {
+              r.prompt = read_string(f, v);
+              r.is_text = true;
+            });
+    t.other("messages", FieldKind::kArray, "", R"({"minItems":1,"items":{"type":"object"}})",
+            "A conversation, as of /v1/chat/completions.",
+            [](R& r, const ApiJson& v, const Field&) { r.given["messages"] = read_messages(v); })
+        .entries(1, 1 << 14);
+    t.other("tools", FieldKind::kArray, "", R"({"items":{"type":"object"}})",
+            "As of /v1/chat/completions.", [](R& r, const ApiJson& v, const Field&) {
+              ToolNames names;
+              r.given["tools"] = read_tools(v, names);
+            });
+    t.other("add_special_tokens", FieldKind::kBoolean, "", "",
+            "Special tokens of the beginning; by default with a text, not with a conversation.",
+            [](R& r, const ApiJson& v, const Field& f) { r.special = read_boolean(f, v); });
+    t.boolean("add_generation_prompt", &R::add_generation_prompt, "true",
+              "As of /v1/chat/completions.");
+    t.other("chat_template_kwargs", FieldKind::kObject, "", R"({"additionalProperties":true})",
+            "As of /v1/chat/completions.",
+            [](R& r, const ApiJson& v, const Field&) { r.kwargs = v; })
+        .entries(0, 32);
+    t.boolean("return_token_strs", &R::token_strings, "false", "The tokens' spellings too.");
+    t.refused("chat_template", {}, "templates are programs, and only the server's own are run");
+    return t;
+  }();
+  return made;
+}
+
+std::span<const Field> tokenize_fields() { return tokenize_table().fields(); }
+
+}  // namespace
+
+const Endpoint kTokenizeEndpoint = {.method = "POST",
+                                    .path = "/tokenize",
+                                    .summary = "The tokens of a text or a conversation",
+                                    .fields = tokenize_fields};
+
+TokenizeRequest parse_tokenize(std::string_view body, const RequestLimits& limits) {
+  TokenizeFields r;
+  tokenize_table().read(parse_body(body, limits.json_depth), r, r.unknown);
+  const bool chat = r.given.contains("messages");
+  if (chat == r.is_text)
+    fail_field("prompt", "one of prompt and messages is required, and not both");
+  r.add_special = r.special.value_or(!chat);
+  if (chat) {
+    r.given["add_generation_prompt"] = r.add_generation_prompt;
+    add_template_variables(r.kwargs, r.given);
+    r.variables = std::make_shared<const ApiJson>(std::move(r.given));
+  }
+  return std::move(static_cast<TokenizeRequest&>(r));
+}
+
+}  // namespace trireme

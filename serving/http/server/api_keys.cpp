@@ -1,0 +1,97 @@
+#include "serving/http/server/api_keys.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/observe/log.h"
+#include "serving/api/api_error.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostLine = 4096, kMostKeys = 10'000;  // of a file
+
+}  // namespace
+
+ApiKeys::Digest ApiKeys::digest(std::string_view key) {
+  Digest out{};
+  const int done = EVP_Digest(key.data(), key.size(), out.data(), nullptr, EVP_sha256(), nullptr);
+  TRIREME_CHECK(done == 1, "SHA-256 of OpenSSL failed");
+  return out;
+}
+
+ApiKeys::ApiKeys(const std::vector<std::string>& user_keys,
+                 const std::vector<std::string>& admin_keys, bool open_metrics)
+    : open_metrics_(open_metrics) {
+  const auto add = [&](const std::vector<std::string>& keys, bool admin) {
+    for (const std::string& key : keys) {
+      if (key.empty()) fail_input("an API key is empty");
+      keys_.push_back({digest(key), admin});
+    }
+  };
+  add(user_keys, false);
+  add(admin_keys, true);
+}
+
+std::vector<std::string> read_api_keys(const std::string& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  std::ifstream file(path);
+  if (!std::filesystem::is_regular_file(status) || !file)
+    fail_input("the file of API keys ", path, " cannot be read");
+  if ((status.permissions() & std::filesystem::perms::others_read) != std::filesystem::perms::none)
+    log_warning("everyone on this machine may read the API keys in ", path, ": chmod 600 ", path);
+  std::vector<std::string> keys;
+  constexpr char kSpace[] = " \t\r";
+  for (std::string line; std::getline(file, line);) {
+    if (line.size() > kMostLine || keys.size() > kMostKeys)
+      fail_input("the file of API keys ", path, " has a line of more than ", kMostLine,
+                 " bytes, or more than ", kMostKeys, " keys");
+    const size_t begin = line.find_first_not_of(kSpace);
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    keys.push_back(line.substr(begin, line.find_last_not_of(kSpace) - begin + 1));
+  }
+  if (keys.empty()) fail_input("the file of API keys ", path, " has no key");
+  return keys;
+}
+
+std::string ApiKeys::check(const std::string* authorization, Access access) const {
+  if (access == Access::kOpen) return {};
+  if (access == Access::kMetrics && (open_metrics_ || keys_.empty())) return {};
+  const auto refuse = [](int status, const char* message, const char* code) {
+    throw ApiError(status, message, "", code);
+  };
+  const char* admin_needed =
+      access == Access::kMetrics
+          ? "metrics need an admin's API key, or a server with --metrics-access open"
+          : "this needs an admin's API key";
+  if (keys_.empty()) {
+    if (access == Access::kAdmin) refuse(403, admin_needed, "admin_key_required");
+    return {};
+  }
+  if (authorization == nullptr)
+    refuse(401, "no API key was given: Authorization: Bearer KEY", "missing_api_key");
+  constexpr std::string_view kScheme = "Bearer ";
+  std::string_view given = *authorization;
+  bool bearer = given.size() > kScheme.size();
+  for (size_t i = 0; bearer && i < kScheme.size(); ++i)
+    bearer = (given[i] | 0x20) == (kScheme[i] | 0x20);
+  if (!bearer) refuse(401, "Invalid API key", "invalid_api_key");
+  const Digest digest_of_given = digest(given.substr(kScheme.size()));
+  size_t found = keys_.size();
+  bool admin = false;
+  for (size_t i = 0; i < keys_.size(); ++i) {  // all of them, whichever it is
+    const bool equal =
+        CRYPTO_memcmp(keys_[i].digest.data(), digest_of_given.data(), digest_of_given.size()) == 0;
+    if (equal) found = i;
+    if (equal) admin = admin || keys_[i].admin;
+  }
+  if (found == keys_.size()) refuse(401, "Invalid API key", "invalid_api_key");
+  if (access != Access::kUser && !admin) refuse(403, admin_needed, "admin_key_required");
+  return keys_.size() == 1 ? "" : concat("key-", found);
+}
+
+}  // namespace trireme

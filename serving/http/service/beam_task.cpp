@@ -1,0 +1,196 @@
+#include "serving/http/service/beam_task.h"
+
+#include <numeric>
+
+#include "engine/observe/log.h"
+#include "serving/http/service/clock.h"
+
+namespace trireme {
+
+BeamTask::BeamTask(Replicas& engines, ServingMetrics& metrics, BeamWork work)
+    : engines_(engines), metrics_(metrics), work_(std::move(work)), open_(work_.prompts.size()) {
+  for (const SequenceRequest& prompt : work_.prompts) {
+    BeamSearchConfig config = work_.search;
+    config.max_tokens = prompt.max_tokens;
+    searches_.push_back({.beams = BeamSearch(std::move(config))});
+    lengths_.push_back(std::ssize(prompt.prompt));
+  }
+  prompt_tokens_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
+}
+
+BeamTask::~BeamTask() { leave("abort"); }
+
+void BeamTask::leave(const char* reason) noexcept {
+  try {
+    mailbox_->close();
+    give_up(reason);
+  } catch (const std::exception& error) {
+    log_error("a beam search is not cancelled: ", error.what());
+  }
+}
+
+// Nothing comes of the searches that go on.
+void BeamTask::give_up(const char* reason) {
+  const Clock::time_point now = Clock::now();
+  for (Search& search : searches_) {
+    for (SequenceId& id : search.ids)
+      if (const SequenceId running = std::exchange(id, 0); running != 0) engines_.cancel(running);
+    if (std::exchange(search.told, true)) continue;
+    for (size_t i = 0; i < work_.n; ++i)
+      metrics_of(search).finished(
+          {.reason = reason, .seconds = seconds_between(work_.arrival, now)});
+    metrics_of(search).prompt_finished(0);
+  }
+}
+
+void BeamTask::start(std::function<void()> wake) {
+  mailbox_->open(std::move(wake));
+  entered_ = Clock::now();
+  for (size_t p = 0; p < searches_.size(); ++p) begin_round(p);
+  metrics_of(searches_.front()).entered(work_.asked.n, work_.asked.max_tokens);
+}
+
+void BeamTask::begin_round(size_t number) {
+  Search& search = searches_[number];
+  const SequenceRequest& prompt = work_.prompts[number];
+  auto choice = std::make_shared<TokenChoice>();
+  choice->sampling.temperature = 0;
+  choice->top_logprobs = static_cast<int32_t>(search.beams.candidates());
+  if (search.beams.rounds() == 0) choice->prompt_logprobs = prompt.choice->prompt_logprobs;
+  search.open = search.beams.beams();
+  search.following.assign(search.open, {});
+  search.ids.assign(search.open, 0);
+  for (size_t b = 0; b < search.open; ++b) {
+    SequenceRequest sequence = prompt;
+    const std::vector<int32_t> tokens = search.beams.tokens(b);
+    sequence.prompt.insert(sequence.prompt.end(), tokens.begin(), tokens.end());
+    sequence.choice = choice;
+    sequence.max_tokens = 1;
+    sequence.hold = hold_;
+    search.ids[b] = engines_.add(
+        std::move(sequence),
+        [mailbox = mailbox_, number, b](SequenceEvent&& event) {
+          mailbox->put([&](Arrived& arrived) {
+            if (event.finish == FinishReason::kError) {
+              arrived.error = event.error;
+              arrived.of_engine = event.of_engine;
+            } else {
+              arrived.letters.push_back({number, b, std::move(event)});
+            }
+            return true;
+          });
+        },
+        search.first);
+    if (search.first == 0) search.first = search.ids[b];
+  }
+}
+
+PendingReply::Part BeamTask::take() {
+  Part part;
+  std::vector<Letter> letters;
+  std::string error = mailbox_->failure();
+  bool of_engine = false;
+  mailbox_->look([&](Arrived& arrived) {
+    letters.swap(arrived.letters);
+    if (!arrived.error.empty()) error = arrived.error;
+    of_engine = arrived.of_engine;
+  });
+  if (error.empty() && bytes_of(letters) > kQuickBytes) {
+    part.work = [this, letters = std::move(letters)]() mutable {
+      for (Letter& letter : letters) accept(letter);
+    };
+    return part;
+  }
+  for (Letter& letter : letters) accept(letter);
+  int64_t bytes = work_.reply.held_bytes();
+  for (const Search& search : searches_) bytes += search.beams.bytes();
+  if (!error.empty())
+    part.whole = reply_of(engine_error(error, of_engine));
+  else if (!work_.held.set(bytes))
+    part.whole =
+        reply_of(size_error(work_.held, "ask for fewer beams, tokens or log-probabilities", "n"));
+  else if (open_ == 0)
+    part = body_.part(bytes, [this] { return work_.reply.body(); });
+  part.done = part.whole.has_value();
+  if (part.done || part.work) {
+    give_up("error");
+    hold_.reset();
+  }
+  return part;
+}
+
+// What their rounds copy and sort, roughly: each beam's next sequence has the whole prompt.
+int64_t BeamTask::bytes_of(const std::vector<Letter>& letters) const {
+  int64_t bytes = 0;
+  for (const Letter& letter : letters) {
+    const BeamSearch& beams = searches_[letter.prompt].beams;
+    bytes += (lengths_[letter.prompt] + beams.rounds()) * int64_t{sizeof(int32_t)} +
+             beams.candidates() * int64_t{sizeof(TokenLogprob)};
+  }
+  return bytes;
+}
+
+void BeamTask::accept(Letter& letter) {
+  Search& search = searches_[letter.prompt];
+  SequenceEvent& event = letter.event;
+  if (search.beams.rounds() == 0) {
+    search.prompt.insert(search.prompt.end(), event.prompt.begin(), event.prompt.end());
+    search.cached_prompt = event.cached_prompt;
+    search.begun = event.begun;
+  }
+  for (ChosenToken& token : event.tokens) search.following[letter.beam] = std::move(token.top);
+  if (!event.finish) return;
+  search.ids[letter.beam] = 0;
+  if (--search.open > 0) return;
+  if (search.beams.rounds() == 0) {
+    search.first_token = Clock::now();
+    EngineMetrics& metrics = metrics_of(search);
+    metrics.prompt_computed(lengths_[letter.prompt], search.cached_prompt);
+    metrics.first_token(seconds_between(work_.arrival, search.first_token));
+    work_.place->set_prompt_tokens(prompt_tokens_ -= lengths_[letter.prompt]);
+  }
+  search.beams.advance(search.following);
+  if (search.beams.done())
+    finish(letter.prompt);
+  else
+    begin_round(letter.prompt);
+}
+
+void BeamTask::finish(size_t number) {
+  Search& search = searches_[number];
+  search.told = true;
+  --open_;
+  std::vector<BeamSearch::Text> texts = search.beams.best(work_.n);
+  // A vocabulary smaller than the beams has fewer texts.
+  texts.resize(work_.n);
+  int64_t longest = 0;
+  for (size_t i = 0; i < work_.n; ++i) {
+    const size_t choice = number * work_.n + i;
+    std::string no_frames;
+    work_.reply.accept(choice, search.prompt, texts[i].tokens, search.cached_prompt,
+                       texts[i].ended ? FinishReason::kStop : FinishReason::kLength, no_frames);
+    longest = std::max(longest, std::ssize(texts[i].tokens));
+    metrics_of(search).generated(std::ssize(texts[i].tokens));
+    count(choice, search);
+  }
+  metrics_of(search).prompt_finished(longest);
+}
+
+void BeamTask::count(size_t choice, const Search& search) {
+  const Clock::time_point now = Clock::now();
+  metrics_of(search).finished({.reason = work_.reply.finish_reason(choice),
+                               .generated = work_.reply.completion_tokens(choice),
+                               .seconds = seconds_between(work_.arrival, now),
+                               .decode_seconds = seconds_between(search.first_token, now),
+                               .queue_seconds = seconds_between(entered_, search.begun),
+                               .prefill_seconds = seconds_between(search.begun, search.first_token),
+                               .inference_seconds = seconds_between(search.begun, now)});
+}
+
+EngineMetrics& BeamTask::metrics_of(const Search& search) const {
+  return metrics_.of(engines_.replica_of(search.first));
+}
+
+std::string BeamTask::error_event(const ApiError& error) const { return error_body(error); }
+
+}  // namespace trireme

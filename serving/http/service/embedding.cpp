@@ -1,0 +1,42 @@
+#include "serving/http/service/embedding.h"
+
+#include <algorithm>
+
+#include "serving/http/service/embedding_task.h"
+#include "serving/http/service/generation.h"
+
+namespace trireme {
+
+HttpAnswer embed(ServiceContext& service, const HttpRequest& http, const ServedId& model,
+                 const std::vector<Prompt>& texts, const char* param, EmbeddingResponse response) {
+  const int64_t max_tokens = service.config.max_model_len;
+  const AnswerLimits& limits = service.config.answers;
+  EmbeddingWork work{
+      .texts = {},
+      .dimensions = static_cast<size_t>(response.dimensions),
+      .at_a_time = std::min(texts.size(), static_cast<size_t>(service.config.admission.running)),
+      .held = HeldBytes(limits.whole, limits.always, service.answers.of(http.tenant)),
+      .write_body = std::move(response.write_body),
+      .lease = model.lease};
+  if (!work.held.set(response.bytes)) throw size_error(work.held, response.way_out, param);
+  work.place = service.admission.enter(http.tenant, static_cast<int64_t>(work.at_a_time),
+                                       static_cast<int64_t>(http.body.size()) / kBytesPerToken);
+  const auto choice = std::make_shared<const TokenChoice>();
+  for (const Prompt& text : texts) {
+    std::vector<int32_t> tokens = service.prompts.encode(text, true, max_tokens, param);
+    if (tokens.empty()) fail_field(param, "a text has no tokens");
+    if (std::ssize(tokens) > max_tokens)
+      throw ApiError(
+          400,
+          concat("a text has ", tokens.size(), " tokens, at most ", max_tokens, " are allowed"),
+          param, "context_length_exceeded");
+    work.texts.push_back({.prompt = std::move(tokens),
+                          .choice = choice,
+                          .salt = salt_of(model, http.tenant, ""),
+                          .adapter = model.card.adapter,
+                          .embeds = true});
+  }
+  return {{}, std::make_unique<EmbeddingTask>(service.engines, service.metrics, std::move(work))};
+}
+
+}  // namespace trireme

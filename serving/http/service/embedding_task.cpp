@@ -1,0 +1,97 @@
+#include "serving/http/service/embedding_task.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/observe/log.h"
+#include "serving/api/embeddings_reply.h"
+#include "serving/http/service/generation_task.h"
+
+namespace trireme {
+
+// Of a text that has ended.
+void EmbeddingTask::put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions,
+                        SequenceEvent& event) {
+  mailbox.put([&](Arrived& arrived) {
+    std::vector<float> embedding = normalised(event.embedding, dimensions);
+    const bool finite = std::ranges::all_of(embedding, [](float x) { return std::isfinite(x); });
+    if (!finite) event.error = "the model's output is not finite";
+    arrived.embeddings[text] = std::move(embedding);
+    arrived.ended[text] = true;
+    ++arrived.ends;
+    if (arrived.error.empty()) {
+      arrived.error = std::move(event.error);
+      arrived.of_engine = event.of_engine;
+    }
+    return true;
+  });
+}
+
+EmbeddingTask::EmbeddingTask(Replicas& engines, ServingMetrics& metrics, EmbeddingWork work)
+    : engines_(engines), metrics_(metrics), work_(std::move(work)) {
+  mailbox_->look([&](Arrived& arrived) {
+    arrived.embeddings.resize(work_.texts.size());
+    arrived.ended.resize(work_.texts.size());
+  });
+  for (const SequenceRequest& text : work_.texts) prompt_tokens_ += std::ssize(text.prompt);
+  if (work_.texts.size() > 1) hold_ = std::make_shared<WeightsHold>();
+}
+
+EmbeddingTask::~EmbeddingTask() {
+  try {
+    mailbox_->close();
+    const std::vector<bool> ended = mailbox_->look([](Arrived& arrived) { return arrived.ended; });
+    for (size_t i = 0; i < ids_.size(); ++i)
+      if (!ended[i]) engines_.cancel(ids_[i]);
+  } catch (const std::exception& error) {
+    log_error("texts of an embeddings request are not cancelled: ", error.what());
+  }
+}
+
+void EmbeddingTask::start(std::function<void()> wake) {
+  mailbox_->open(std::move(wake));
+  add_texts(0);
+}
+
+void EmbeddingTask::add_texts(size_t ended) {
+  while (ids_.size() < std::min(work_.texts.size(), ended + work_.at_a_time)) {
+    const size_t i = ids_.size();
+    const int64_t tokens = std::ssize(work_.texts[i].prompt);
+    work_.texts[i].hold = hold_;
+    ids_.push_back(engines_.add(
+        std::move(work_.texts[i]), [&metrics = metrics_, mailbox = mailbox_, i, tokens,
+                                    dimensions = work_.dimensions](SequenceEvent&& event) {
+          if (!event.finish) return;
+          if (event.finish != FinishReason::kError)
+            metrics.of(event.replica).prompt_computed(tokens, event.cached_prompt);
+          put(*mailbox, i, dimensions, event);
+        }));
+  }
+}
+
+PendingReply::Part EmbeddingTask::take() {
+  Part part;
+  std::string error = mailbox_->failure();
+  bool of_engine = false;
+  size_t ended = 0;
+  mailbox_->look([&](Arrived& arrived) {
+    if (!arrived.error.empty()) error = arrived.error;
+    of_engine = arrived.of_engine;
+    ended = arrived.ends;
+    if (ended == work_.texts.size() && embeddings_.empty()) embeddings_.swap(arrived.embeddings);
+  });
+  if (!error.empty())
+    part.whole = reply_of(engine_error(error, of_engine));
+  else if (ended < work_.texts.size())
+    add_texts(ended);
+  else
+    part = body_.part(work_.held.bytes(),
+                      [this] { return work_.write_body(embeddings_, prompt_tokens_); });
+  part.done = part.whole.has_value();
+  if (part.done || part.work) hold_.reset();
+  return part;
+}
+
+std::string EmbeddingTask::error_event(const ApiError& error) const { return error_body(error); }
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+// A request for embeddings on the engine: its texts are computed in the same steps as what others generate, so many at
+// a time, and cancelled with it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serving/engine/replicas.h"
+#include "serving/http/server/byte_budget.h"
+#include "serving/http/server/exchange.h"
+#include "serving/http/service/admission.h"
+#include "serving/http/service/mailbox.h"
+#include "serving/http/service/serving_metrics.h"
+
+namespace trireme {
+
+struct EmbeddingWork {
+  std::vector<SequenceRequest> texts;
+  size_t dimensions = 0;
+  size_t at_a_time = 1;  // texts in the engine; what `place` has room for
+  HeldBytes held;        // for the answer
+  std::function<std::string(const std::vector<std::vector<float>>& embeddings,
+                            int64_t prompt_tokens)>
+      write_body = {};
+  std::unique_ptr<Admission::Place> place = {};
+  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
+};
+
+class EmbeddingTask final : public PendingReply {
+ public:
+  // Both must outlive this object, and the metrics the engines.
+  EmbeddingTask(Replicas& engines, ServingMetrics& metrics, EmbeddingWork work);
+  ~EmbeddingTask() override;
+
+  void start(std::function<void()> wake) override;
+  Part take() override;
+  std::string error_event(const ApiError& error) const override;
+
+ private:
+  struct Arrived {
+    std::vector<std::vector<float>> embeddings;
+    std::vector<bool> ended;  // of each text
+    size_t ends = 0;
+    std::string error;
+    bool of_engine = false;  // the error
+  };
+  static void put(Mailbox<Arrived>& mailbox, size_t text, size_t dimensions, SequenceEvent& event);
+  void add_texts(size_t ended);
+  Replicas& engines_;
+  ServingMetrics& metrics_;
+  EmbeddingWork work_;
+  int64_t prompt_tokens_ = 0;
+  std::shared_ptr<Mailbox<Arrived>> mailbox_ = std::make_shared<Mailbox<Arrived>>();
+  std::vector<std::vector<float>> embeddings_;  // of all, once they are there
+  WholeBody body_;
+  std::vector<SequenceId> ids_;        // of the texts that have been handed in
+  std::shared_ptr<WeightsHold> hold_;  // while others may come
+};
+
+}  // namespace trireme

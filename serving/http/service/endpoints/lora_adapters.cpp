@@ -1,0 +1,51 @@
+#include "serving/api/endpoints/lora_adapters.h"
+
+#include <ctime>
+
+#include "engine/observe/log.h"
+#include "serving/http/service/handler.h"
+
+namespace trireme {
+namespace {
+
+HttpReply adapter_success(const char* what, const std::string& name) {
+  return {.body = concat("Success: LoRA adapter '", name, "' ", what, " successfully."),
+          .content_type = "text/plain; charset=utf-8"};
+}
+
+bool has_adapter_slots(const ServiceContext& service) {
+  return service.reload != nullptr && service.ids.slots() > 0;
+}
+
+HttpAnswer load_adapter(ServiceContext& service, HttpRequest& http) {
+  const AdapterRequest request = service.read(parse_load_adapter, http.body);
+  HttpAnswer answer;
+  answer.pending = service.reload->begin_adapter([&service, request] {
+    const int32_t slot = service.ids.free_slot(request.name);
+    service.reload->load_adapter(slot, request.path);
+    service.ids.add({.id = request.name,
+                     .created = std::time(nullptr),
+                     .max_model_len = service.config.max_model_len,
+                     .root = request.path,
+                     .parent = service.config.models.front().id,
+                     .adapter = slot});
+    log_info("adapter ", request.path, " is served as ", request.name);
+    return adapter_success("added", request.name);
+  });
+  return answer;
+}
+
+HttpAnswer unload_adapter(ServiceContext& service, HttpRequest& http) {
+  const AdapterRequest request = service.read(parse_unload_adapter, http.body);
+  service.ids.remove(request.name);
+  log_info("adapter ", request.name, " is not served any more");
+  return {adapter_success("removed", request.name)};
+}
+
+}  // namespace
+
+extern const Handler kLoadAdapterHandler = {kLoadAdapterEndpoint, load_adapter, has_adapter_slots};
+extern const Handler kUnloadAdapterHandler = {kUnloadAdapterEndpoint, unload_adapter,
+                                              has_adapter_slots};
+
+}  // namespace trireme

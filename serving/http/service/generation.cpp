@@ -1,0 +1,171 @@
+#include "serving/http/service/generation.h"
+
+#include <algorithm>
+#include <ctime>
+#include <optional>
+#include <random>
+
+#include "serving/http/service/beam_task.h"
+
+namespace trireme {
+namespace {
+
+uint64_t random_seed() {
+  thread_local std::mt19937_64 source{(uint64_t{std::random_device{}()} << 32) |
+                                      std::random_device{}()};
+  return source();
+}
+
+// What the texts must be; absent: anything.
+std::optional<GrammarSource> grammar_of(const Constraint& constraint) {
+  using From = Constraint::Kind;
+  using To = GrammarSource::Kind;
+  const auto source = [&](To kind) {
+    return GrammarSource{kind, constraint.text, constraint.choices, constraint.tools};
+  };
+  switch (constraint.kind) {
+    case From::kNone: return {};
+    case From::kJsonObject: return source(To::kJsonObject);
+    case From::kJsonSchema: return source(To::kJsonSchema);
+    case From::kRegex: return source(To::kRegex);
+    case From::kGrammar: return source(To::kGrammar);
+    case From::kToolCalls: return source(To::kToolCalls);
+    case From::kChoice: return source(To::kChoice);
+  }
+  return {};
+}
+
+int64_t tokens_to_generate(const ServiceContext& service, const GenerationRequest& request,
+                           int64_t prompt) {
+  const int64_t room = service.config.max_model_len - prompt;
+  const auto fail_length = [&](const char* param, const std::string& message) {
+    throw ApiError(400, message, param, "context_length_exceeded");
+  };
+  if (prompt == 0) fail_field("prompt", "the prompt has no tokens");
+  // An echo without text computes the prompt alone: the token behind it is neither kept nor computed.
+  const bool scores = request.max_tokens == 0 && room == 0;
+  if (room < 1 && !scores)
+    fail_length("prompt",
+                concat("the prompt has ", prompt, " tokens, and with one more it may have ",
+                       service.config.max_model_len));
+  const int64_t wanted = request.max_tokens.value_or(room);
+  if (wanted > room)
+    fail_length("max_tokens", concat("the prompt has ", prompt, " tokens: with ", wanted,
+                                     " to generate they are more than the model's ",
+                                     service.config.max_model_len));
+  return std::max<int64_t>(wanted, 1);  // what an echo without text needs
+}
+
+std::shared_ptr<TokenChoice> choice_of(const ServiceContext& service,
+                                       const GenerationRequest& request) {
+  auto choice = std::make_shared<TokenChoice>();
+  choice->sampling = {.temperature = request.temperature,
+                      .top_k = std::max<int64_t>(request.top_k, 0),
+                      .top_p = request.top_p,
+                      .min_p = request.min_p,
+                      .seed = request.seed ? static_cast<uint64_t>(*request.seed) : random_seed(),
+                      .typical_p = request.typical_p};
+  choice->repetition_penalty = request.repetition_penalty;
+  choice->frequency_penalty = request.frequency_penalty;
+  choice->presence_penalty = request.presence_penalty;
+  choice->top_logprobs = request.top_logprobs;
+  choice->min_tokens = request.min_tokens;
+  choice->end_ids = request.stop_token_ids;
+  if (!request.ignore_eos)
+    choice->end_ids.insert(choice->end_ids.end(), service.config.end_ids.begin(),
+                           service.config.end_ids.end());
+  choice->logit_bias = request.logit_bias;
+  for (const std::string& word : request.bad_words) {
+    // As it is at the beginning of a text, and behind a space.
+    for (const std::string& spelled : {word, concat(" ", word)})
+      if (std::vector<int32_t> ids = service.tokenizer.encode(spelled); !ids.empty())
+        choice->bad_words.push_back(std::move(ids));
+  }
+  return choice;
+}
+
+std::unique_ptr<PendingReply> search_beams(ServiceContext& service,
+                                           const GenerationRequest& request, int64_t beams,
+                                           GenerationWork work) {
+  BeamSearchConfig search{.width = beams,
+                          .min_tokens = request.min_tokens,
+                          .length_penalty = request.length_penalty,
+                          .end_ids = work.prompts.front().choice->end_ids,
+                          .told = request.top_logprobs};
+  BeamWork beam_work{.prompts = std::move(work.prompts),
+                     .n = work.n,
+                     .search = std::move(search),
+                     .reply = std::move(work.reply),
+                     .asked = work.asked,
+                     .place = std::move(work.place),
+                     .arrival = work.arrival,
+                     .held = HeldBytes(work.limits.whole, work.limits.always, work.all_answers),
+                     .lease = std::move(work.lease)};
+  return std::make_unique<BeamTask>(service.engines, service.metrics, std::move(beam_work));
+}
+
+}  // namespace
+
+std::string salt_of(const ServedId& model, const std::string& tenant, const std::string& salt) {
+  return concat(model.generation, ":", tenant, ":", salt);
+}
+
+HttpAnswer generate(ServiceContext& service, const HttpRequest& http,
+                    const GenerationRequest& request, ReplyForm form,
+                    std::vector<std::vector<int32_t>> prompts,
+                    std::unique_ptr<Admission::Place> place) {
+  int64_t tokens = 0;
+  for (const std::vector<int32_t>& prompt : prompts) tokens += std::ssize(prompt);
+  place->set_prompt_tokens(tokens);
+  // One for all choices, however large it is.
+  const std::shared_ptr<TokenChoice> choice = choice_of(service, request);
+  choice->prompt_logprobs = request.prompt_logprobs;
+  if (form.echo) choice->prompt_logprobs = std::max(choice->prompt_logprobs, request.top_logprobs);
+  if (form.told > 0) choice->top_logprobs = std::max(choice->top_logprobs, 0);
+  const int64_t beams = form.n;
+  if (request.beam_search) {
+    form.n = request.n;
+    form.told = 0;
+  }
+  const ServedId model = service.find_model(request.model);
+  const auto n = static_cast<size_t>(form.n);
+  std::vector<SequenceRequest> sequences;
+  sequences.reserve(prompts.size());
+  for (const std::vector<int32_t>& prompt : prompts)
+    sequences.push_back({.prompt = prompt,
+                         .choice = choice,
+                         .max_tokens = tokens_to_generate(service, request, std::ssize(prompt)),
+                         .priority = static_cast<int>(request.priority),
+                         .salt = salt_of(model, http.tenant, request.cache_salt),
+                         .draw = draw_of(sequences.size(), 0),
+                         .adapter = model.card.adapter});
+  const bool stream = form.stream;
+  ReplyIdentity identity{.id = concat(form.chat ? "chatcmpl-" : "cmpl-", http.id),
+                         .created = std::time(nullptr),
+                         .model = request.model,
+                         .fingerprint = service.fingerprint()};
+  GenerationWork work{.prompts = std::move(sequences),
+                      .n = n,
+                      .reply = GenerationReply(std::move(identity), std::move(form),
+                                               service.tokenizer, std::move(prompts)),
+                      .asked = {request.n, request.max_tokens.value_or(0)},
+                      .stream = stream,
+                      .place = std::move(place),
+                      .arrival = http.arrival,
+                      .limits = service.config.answers,
+                      .all_answers = service.answers.of(http.tenant),
+                      .grammar = grammar_of(request.constraint),
+                      .grammar_param = request.constraint.param,
+                      .tenant = http.tenant,
+                      .compiler = &service.compiler,
+                      .lease = model.lease};
+  HttpAnswer answer;
+  if (request.beam_search)
+    answer.pending = search_beams(service, request, beams, std::move(work));
+  else
+    answer.pending =
+        std::make_unique<GenerationTask>(service.engines, service.metrics, std::move(work));
+  return answer;
+}
+
+}  // namespace trireme

@@ -1,0 +1,346 @@
+#include "serving/http/service/generation_task.h"
+
+#include <numeric>
+
+#include "engine/observe/log.h"
+#include "serving/http/service/clock.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kGrammarRetryMs = 1000;
+constexpr char kFault[] = "a fault of the server";
+
+int64_t bytes_of(const std::vector<ChosenToken>& tokens) {
+  int64_t bytes = 0;
+  for (const ChosenToken& token : tokens)
+    bytes += std::ssize(token.top) * int64_t{sizeof(TokenLogprob)} + int64_t{sizeof token};
+  return bytes;
+}
+
+// What a check inside the program says is for its authors.
+std::string told_to_clients(const std::string& why) {
+  return why.find("check failed") == std::string::npos ? why : kFault;
+}
+
+ApiError grammar_error(const GrammarRefusal& refusal, const std::string& param) {
+  switch (refusal.kind) {
+    case GrammarRefusal::Kind::kShareIsFull:
+      return ApiError(429, refusal.message, param, "queue_full").retry_after(kGrammarRetryMs);
+    case GrammarRefusal::Kind::kMemoryIsFull:
+      return ApiError(503, refusal.message, param, "server_overloaded")
+          .retry_after(kGrammarRetryMs);
+    case GrammarRefusal::Kind::kInvalid: break;
+  }
+  return {400, concat(param, ": ", refusal.message), param, "invalid_value"};
+}
+
+}  // namespace
+
+ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param) {
+  if (held.bytes() <= held.most())
+    return ApiError(503, "the server holds too many large answers", "", "server_overloaded")
+        .retry_after(1000);
+  return {400, concat("the answer is larger than ", held.most(), " bytes: ", way_out), param,
+          "answer_too_large"};
+}
+
+ApiError engine_error(const std::string& why, bool of_engine) {
+  const std::string told = told_to_clients(why);
+  if (why == kAllForbidden) return {400, told, "", "no_token_allowed"};
+  if (why == kNoGrammarMemory)
+    return ApiError(503, told, "", "server_overloaded").retry_after(kGrammarRetryMs);
+  if (!of_engine) return {500, told, "", "engine_failure"};
+  return ApiError(503, told, "", "engine_failure").retry_after(1000);
+}
+
+// When it is full nothing is computed for its reader any more: who reads slower than a model writes would have the whole
+// text lie here.
+struct GenerationTask::Arrived {
+  Replicas& engines;
+  HeldBytes held;
+  std::vector<Letter> letters = {};
+  std::vector<SequenceId> senders = {};
+  bool overflown = false;
+  // What has come of the grammar; absent: nothing yet, or it has been taken.
+  struct Compiled {
+    std::shared_ptr<const TextRule> rule;
+    GrammarRefusal refusal;
+  };
+  std::optional<Compiled> compiled = {};
+
+  // Its reader is woken when the first letter comes, and told of the others when it looks.
+  bool put(size_t choice, SequenceEvent&& event) {
+    if (overflown) return false;
+    const int64_t bytes = int64_t{sizeof(Letter)} + bytes_of(event.tokens) + bytes_of(event.prompt);
+    if (held.set(held.bytes() + bytes))
+      letters.push_back({choice, std::move(event), Clock::now()});
+    else
+      overflow();
+    return letters.size() == 1 || overflown;
+  }
+  void overflow() {
+    overflown = true;
+    letters.clear();
+    for (const SequenceId id : senders) engines.cancel(id);
+  }
+  void know(const std::vector<SequenceId>& ids) {
+    senders.insert(senders.end(), ids.begin(), ids.end());
+    if (overflown) overflow();
+  }
+};
+
+GenerationTask::GenerationTask(Replicas& engines, ServingMetrics& metrics, GenerationWork work)
+    : engines_(engines),
+      metrics_(metrics),
+      work_(std::move(work)),
+      mailbox_(std::make_shared<Mailbox<Arrived>>(
+          engines, HeldBytes(work_.limits.unread, work_.limits.always, work_.all_answers))),
+      choices_(work_.prompts.size() * work_.n),
+      held_(work_.limits.whole, work_.limits.always, work_.all_answers) {
+  for (const SequenceRequest& prompt : work_.prompts) lengths_.push_back(std::ssize(prompt.prompt));
+  prompt_tokens_ = std::accumulate(lengths_.begin(), lengths_.end(), int64_t{0});
+}
+
+GenerationTask::~GenerationTask() { leave("abort"); }
+
+void GenerationTask::leave(const char* reason) noexcept {
+  try {
+    mailbox_->close();
+    cancel_all(reason);
+  } catch (const std::exception& error) {
+    log_error("a request is not cancelled: ", error.what());
+  }
+}
+
+// Those too that no engine has yet, since their grammar is not compiled or their prompt not copied: they are counted with
+// the first engine. reason: abort where nobody waits any more, or another sequence has failed; error where the server
+// has failed to compute them.
+void GenerationTask::cancel_all(const char* reason) {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    if (choices_[i].ended) continue;
+    if (choices_[i].id != 0) engines_.cancel(choices_[i].id);
+    end(i, reason, Clock::now());
+  }
+}
+
+void GenerationTask::start(std::function<void()> wake) {
+  mailbox_->open(wake);
+  if (!work_.grammar) {
+    enter(nullptr);
+    if (entering_) wake();
+    return;
+  }
+  GrammarSource source = std::move(*work_.grammar);
+  work_.grammar.reset();
+  work_.compiler->compile(
+      work_.tenant, std::move(source),
+      [mailbox = mailbox_](std::shared_ptr<const TextRule> rule,
+                           const GrammarRefusal& refusal) noexcept {
+        mailbox->put([&](Arrived& arrived) {
+          arrived.compiled = {std::move(rule), refusal};
+          return true;
+        });
+      },
+      [mailbox = mailbox_] { return mailbox->is_open(); });
+}
+
+// Each choice has a prompt of its own in the engine.
+int64_t GenerationTask::bytes_to_copy() const {
+  return prompt_tokens_ * static_cast<int64_t>(work_.n * sizeof(int32_t));
+}
+
+void GenerationTask::enter(const std::shared_ptr<const TextRule>& rule) {
+  if (bytes_to_copy() > kQuickBytes)
+    entering_ = rule;
+  else
+    enter_engine(rule);
+}
+
+void GenerationTask::enter_engine(const std::shared_ptr<const TextRule>& rule) {
+  const size_t n = work_.n;
+  if (!moved_) entered_ = Clock::now();
+  // All are handed in here, but not at once.
+  const auto hold = work_.prompts.size() > 1 ? std::make_shared<WeightsHold>() : nullptr;
+  for (size_t p = 0; p < work_.prompts.size(); ++p) {
+    work_.prompts[p].rule = rule;
+    work_.prompts[p].hold = hold;
+    const std::vector<SequenceId> ids = engines_.add_siblings(work_.prompts[p], n, [&](size_t i) {
+      return [mailbox = mailbox_, choice = p * n + i](SequenceEvent&& event) {
+        mailbox->put([&](Arrived& arrived) { return arrived.put(choice, std::move(event)); });
+      };
+    });
+    for (size_t i = 0; i < n; ++i) choices_[p * n + i].id = ids[i];
+    mailbox_->look([&](Arrived& arrived) { arrived.know(ids); });
+  }
+  // The engines have them. One text is kept for another replica until something comes of it.
+  if (moved_ || choices_.size() > 1 || engines_.size() == 1) work_.prompts = {};
+  if (!moved_) metrics_of(choices_.front()).entered(work_.asked.n, work_.asked.max_tokens);
+}
+
+PendingReply::Part GenerationTask::enter_by_worker() {
+  return {.work = [this, rule = std::exchange(entering_, {}).value_or(nullptr)] {
+    enter_engine(rule);
+  }};
+}
+
+// A text that was lost with its replica, and was not begun there: so it is not what the replica was lost by, and nothing of
+// it has been told. Of several texts some may have been begun.
+bool GenerationTask::can_move(const SequenceEvent& event) const {
+  const bool waited = event.of_engine && event.begun == Clock::time_point{};
+  return waited && event.error != kWeightsChange && event.error != kEngineStops &&
+         !work_.prompts.empty() && !moved_ && engines_.failure().empty();
+}
+
+void GenerationTask::take_rule(Part& part) {
+  const auto compiled =
+      mailbox_->look([](Arrived& arrived) { return std::exchange(arrived.compiled, {}); });
+  if (!compiled) return;
+  if (compiled->rule != nullptr) return enter(compiled->rule);
+  choices_.clear();  // refused as any other field is: there was no sequence
+  fail(grammar_error(compiled->refusal, work_.grammar_param), part);
+}
+
+PendingReply::Part GenerationTask::take() {
+  Part part;
+  take_rule(part);
+  if (entering_) return enter_by_worker();
+  bool overflown = false;
+  const std::vector<Letter> letters = mailbox_->look([&](Arrived& arrived) {
+    overflown = arrived.overflown;
+    arrived.held.set(0);
+    return std::exchange(arrived.letters, {});
+  });
+  for (const Letter& letter : letters) {
+    if (part.done) break;
+    accept(letter, part);
+    check_size(part);
+  }
+  if (entering_) return enter_by_worker();
+  if (const std::string lost = mailbox_->failure(); !lost.empty() && !part.done)
+    fail(engine_error(lost, false), part, "error");
+  if (overflown && !part.done)
+    fail(ApiError(408,
+                  concat("the client takes its answer too slowly: more than ", work_.limits.unread,
+                         " bytes of it were waiting"),
+                  "", "client_too_slow"),
+         part);
+  check_size(part);
+  begun_ = begun_ || !part.events.empty();
+  if (part.done || !work_.reply.done()) return part;
+  if (!work_.stream)
+    return body_.part(work_.reply.held_bytes(), [this] { return work_.reply.body(); });
+  part.done = true;
+  return part;
+}
+
+void GenerationTask::accept(const Letter& letter, Part& part) {
+  Choice& choice = choices_[letter.choice];
+  if (choice.ended) return;
+  const SequenceEvent& event = letter.event;
+  if (can_move(event)) {
+    moved_ = true;
+    return enter(work_.prompts.front().rule);
+  }
+  work_.prompts = {};
+  if (event.finish == FinishReason::kError) {
+    end(letter.choice, "error", letter.when);
+    return fail_sequence(event, part);
+  }
+  choice.begun = event.begun;
+  if (!std::exchange(choice.started, true) && letter.choice % work_.n == 0) {
+    const int64_t tokens = lengths_[letter.choice / work_.n];
+    metrics_of(choice).prompt_computed(tokens, event.cached_prompt);
+    work_.place->set_prompt_tokens(prompt_tokens_ -= tokens);
+  }
+  count_tokens(choice, letter);
+  work_.reply.accept(letter.choice, event.prompt, event.tokens, event.cached_prompt, event.finish,
+                     part.events);
+  if (!work_.reply.ended(letter.choice)) return;
+  if (!event.finish) engines_.cancel(choice.id);
+  end(letter.choice, work_.reply.finish_reason(letter.choice), letter.when);
+}
+
+void GenerationTask::count_tokens(Choice& choice, const Letter& letter) {
+  const int64_t tokens = std::ssize(letter.event.tokens);
+  if (tokens == 0) return;
+  EngineMetrics& metrics = metrics_of(choice);
+  metrics.generated(tokens);
+  if (choice.tokens == 0) {
+    choice.first_token = letter.when;
+    metrics.first_token(seconds_between(work_.arrival, letter.when));
+  } else {
+    metrics.next_token(seconds_between(choice.last_token, letter.when));
+  }
+  choice.last_token = letter.when;
+  choice.tokens += tokens;
+}
+
+void GenerationTask::end(size_t number, const char* reason, Clock::time_point when) {
+  Choice& choice = choices_[number];
+  choice.ended = true;
+  work_.place->end_sequence();
+  FinishedSequence told{.reason = reason,
+                        .generated = choice.tokens,
+                        .seconds = seconds_between(work_.arrival, when)};
+  if (choice.started) told.queue_seconds = seconds_between(entered_, choice.begun);
+  if (choice.tokens > 0) {
+    told.decode_seconds = seconds_between(choice.first_token, choice.last_token);
+    told.prefill_seconds = seconds_between(choice.begun, choice.first_token);
+    told.inference_seconds = seconds_between(choice.begun, choice.last_token);
+  }
+  metrics_of(choice).finished(told);
+  count_prompt(number / work_.n);
+}
+
+void GenerationTask::count_prompt(size_t prompt) const {
+  int64_t longest = 0;
+  for (const Choice& choice : std::span(choices_).subspan(prompt * work_.n, work_.n)) {
+    if (!choice.ended) return;
+    longest = std::max(longest, choice.tokens);
+  }
+  metrics_of(choices_[prompt * work_.n]).prompt_finished(longest);
+}
+
+EngineMetrics& GenerationTask::metrics_of(const Choice& choice) const {
+  return metrics_.of(engines_.replica_of(choice.id));
+}
+
+// Nothing more comes of the others either. Whoever has seen nothing yet may ask again.
+void GenerationTask::fail_sequence(const SequenceEvent& event, Part& part) {
+  ApiError error = engine_error(event.error, event.of_engine);
+  // An error of status 503 is for those who may ask again.
+  const bool streams = work_.stream && (begun_ || !part.events.empty());
+  if (streams && error.status() == 503)
+    error = ApiError(500, error.what(), error.param(), error.error_code());
+  fail(error, part);
+}
+
+void GenerationTask::fail(const ApiError& error, Part& part, const char* reason) {
+  part.done = true;
+  part.failed = work_.stream && (begun_ || !part.events.empty());
+  if (part.failed)
+    part.events += error_event(error);
+  else
+    part.whole = reply_of(error);
+  cancel_all(reason);
+}
+
+// Log-probabilities of a long text are many times as large as the text. Of a stream it is the events that are to be
+// written now: what is told of a prompt (echo, its ids) comes with each of its choices.
+void GenerationTask::check_size(Part& part) {
+  const int64_t bytes = work_.stream ? std::ssize(part.events) : work_.reply.held_bytes();
+  if (part.done || held_.set(bytes)) return;
+  part.events.clear();
+  fail(work_.stream
+           ? size_error(held_, "ask for fewer choices at a time", "n")
+           : size_error(held_, "have it streamed, or ask for fewer tokens or log-probabilities",
+                        "logprobs"),
+       part);
+}
+
+std::string GenerationTask::error_event(const ApiError& error) const {
+  return sse_frame(error_body(error));
+}
+
+}  // namespace trireme

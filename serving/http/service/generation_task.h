@@ -1,0 +1,115 @@
+// A completion or a chat on the engine: its sequences go in when it starts and are cancelled with it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serving/api/generation_reply.h"
+#include "serving/engine/replicas.h"
+#include "serving/http/server/byte_budget.h"
+#include "serving/http/server/exchange.h"
+#include "serving/http/service/admission.h"
+#include "serving/http/service/mailbox.h"
+#include "serving/http/service/serving_metrics.h"
+#include "serving/structured/grammar_compiler.h"
+
+namespace trireme {
+
+// Approximate bytes buffered for responses: unread tokens of a stream, or a body that is sent whole, until it is sent.
+struct AnswerLimits {
+  int64_t unread = int64_t{4} << 20;   // of a request: it is cancelled
+  int64_t whole = int64_t{64} << 20;   // of a request: it ends with an error
+  int64_t always = int64_t{64} << 10;  // of a request: what is above is of the budget of all
+  int64_t all = int64_t{512} << 20;
+  int64_t of_a_key = int64_t{256} << 20;  // of all; without keys a request may use all
+};
+
+// For those who count: the request's n, and its max_tokens; 0: as many as there is room for.
+struct AskedFor {
+  int64_t n = 1, max_tokens = 0;
+};
+
+struct GenerationWork {
+  std::vector<SequenceRequest> prompts;  // n choices for each
+  size_t n = 1;
+  GenerationReply reply;
+  AskedFor asked = {};
+  bool stream = false;
+  std::unique_ptr<Admission::Place> place;
+  std::chrono::steady_clock::time_point arrival;
+  AnswerLimits limits = {};
+  std::shared_ptr<ByteBudget> all_answers;
+  // What the texts must be, and the field that says so: compiled before anything is computed.
+  std::optional<GrammarSource> grammar = {};
+  std::string grammar_param = {};
+  std::string tenant = {};
+  GrammarCompiler* compiler = nullptr;     // where there is a grammar
+  std::shared_ptr<const void> lease = {};  // of the adapter's slot (served_ids.h)
+};
+
+// The server holds too many large answers, or this one is larger than the bound, whatever others hold. `param`: the
+// field that makes it so.
+ApiError size_error(const HeldBytes& held, const std::string& way_out, const std::string& param);
+// What a client is told when an engine says `why` a sequence has ended: 503 where it may ask again (of_engine).
+ApiError engine_error(const std::string& why, bool of_engine);
+
+class GenerationTask final : public PendingReply {
+ public:
+  // Both must outlive this object.
+  GenerationTask(Replicas& engines, ServingMetrics& metrics, GenerationWork work);
+  ~GenerationTask() override;
+
+  void start(std::function<void()> wake) override;
+  Part take() override;
+  void failed() noexcept override { leave("error"); }
+  std::string error_event(const ApiError& error) const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Letter {
+    size_t choice;
+    SequenceEvent event;
+    Clock::time_point when;
+  };
+  struct Arrived;  // what lies in the mailbox
+  struct Choice {
+    SequenceId id = 0;
+    bool started = false, ended = false;
+    Clock::time_point begun, first_token, last_token;
+    int64_t tokens = 0;
+  };
+  int64_t bytes_to_copy() const;
+  void enter(const std::shared_ptr<const TextRule>& rule);
+  void enter_engine(const std::shared_ptr<const TextRule>& rule);
+  Part enter_by_worker();
+  bool can_move(const SequenceEvent& event) const;
+  void take_rule(Part& part);
+  void accept(const Letter& letter, Part& part);
+  void check_size(Part& part);
+  void count_tokens(Choice& choice, const Letter& letter);
+  void end(size_t number, const char* reason, Clock::time_point when);
+  void count_prompt(size_t prompt) const;
+  EngineMetrics& metrics_of(const Choice& choice) const;
+  void fail_sequence(const SequenceEvent& event, Part& part);
+  void fail(const ApiError& error, Part& part, const char* reason = "abort");
+  void leave(const char* reason) noexcept;
+  void cancel_all(const char* reason);
+
+  Replicas& engines_;
+  ServingMetrics& metrics_;
+  GenerationWork work_;
+  std::shared_ptr<Mailbox<Arrived>> mailbox_;
+  std::vector<Choice> choices_;
+  std::vector<int64_t> lengths_;  // of the prompts
+  Clock::time_point entered_;     // the engine
+  HeldBytes held_;                // of an answer that is told whole
+  WholeBody body_;
+  std::optional<std::shared_ptr<const TextRule>> entering_;  // by a worker, with this rule
+  int64_t prompt_tokens_ = 0;                                // not computed yet
+  bool begun_ = false;                                       // an event of the stream has been told
+  bool moved_ = false;  // to another replica than the one that it came to
+};
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+#include "serving/http/service/prompt_encoder.h"
+
+#include <nlohmann/json.hpp>
+
+#include "serving/api/api_error.h"
+
+namespace trireme {
+
+PromptEncoder::PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* chat,
+                             bool adds_special)
+    : tokenizer_(tokenizer), adds_special_(adds_special) {
+  if (chat != nullptr) writer_ = std::make_unique<ConversationWriter>(*chat, tokenizer);
+}
+
+void PromptEncoder::check_bytes(std::string_view text, std::optional<int64_t> max_tokens,
+                                const char* param) const {
+  const int64_t of_token = tokenizer_.most_bytes_of_id();
+  if (of_token == 0 || !max_tokens || std::ssize(text) / of_token <= *max_tokens) return;
+  throw ApiError(400,
+                 concat("a text of ", text.size(), " bytes has more than ", *max_tokens,
+                        " tokens, which is what it may have"),
+                 param, "context_length_exceeded");
+}
+
+std::vector<int32_t> PromptEncoder::encode(const Prompt& prompt, bool add_special,
+                                           std::optional<int64_t> max_tokens,
+                                           const char* param) const {
+  if (!prompt.is_text) return prompt.tokens;
+  check_bytes(prompt.text, max_tokens, param);
+  return tokenizer_.encode(prompt.text, {.add_special = add_special && adds_special_});
+}
+
+std::vector<int32_t> PromptEncoder::encode_chat(const nlohmann::ordered_json& variables,
+                                                bool add_special,
+                                                std::optional<int64_t> max_tokens) const {
+  if (writer_ == nullptr)
+    throw ApiError(400, "this model has no chat template: use /v1/completions", "messages",
+                   "no_chat_template");
+  WrittenConversation written;
+  try {
+    written = writer_->write(variables);
+  } catch (const InputError& error) {
+    fail_field("messages", error.what());
+  }
+  check_bytes(written.text, max_tokens, "messages");
+  return tokenizer_.encode(
+      written.text, {.add_special = add_special, .parse_special = true, .breaks = written.breaks});
+}
+
+}  // namespace trireme

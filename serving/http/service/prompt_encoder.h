@@ -1,0 +1,36 @@
+// Prompts as token ids: text, token ids or a conversation through the model's chat template.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "engine/text/conversation.h"
+#include "serving/api/requests.h"
+
+namespace trireme {
+
+class PromptEncoder {
+ public:
+  // Both must outlive this object; chat may be nullptr: conversations are refused then. adds_special: texts get the
+  // tokenizer's special tokens where a request asks for them.
+  PromptEncoder(const Tokenizer& tokenizer, const ChatTemplate* chat, bool adds_special);
+
+  // ApiError 400 for a text that must have more than max_tokens tokens, before it is tokenized; param: its field.
+  std::vector<int32_t> encode(const Prompt& prompt, bool add_special,
+                              std::optional<int64_t> max_tokens = {},
+                              const char* param = "prompt") const;
+  std::vector<int32_t> encode_chat(const nlohmann::ordered_json& variables, bool add_special,
+                                   std::optional<int64_t> max_tokens = {}) const;
+
+ private:
+  void check_bytes(std::string_view text, std::optional<int64_t> max_tokens,
+                   const char* param) const;
+  const Tokenizer& tokenizer_;
+  std::unique_ptr<ConversationWriter> writer_;
+  bool adds_special_;
+};
+
+}  // namespace trireme

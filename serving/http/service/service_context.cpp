@@ -1,0 +1,100 @@
+#include "serving/http/service/service_context.h"
+
+#include <algorithm>
+
+#include "engine/core/utf8.h"
+#include "engine/observe/log.h"
+#include "serving/api/json_writer.h"
+#include "serving/api/openapi.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMaxUnknownFields = 1000;  // that are logged
+
+}  // namespace
+
+void fail_no_model(const std::string& id) {
+  throw ApiError(404, concat("The model `", id.substr(0, 200), "` does not exist"), "model",
+                 "model_not_found");
+}
+
+std::string valid_utf8(std::string bytes) {
+  return repaired_utf8(std::move(bytes), Utf8Repair::kMaximalPart);
+}
+
+ServiceContext::ServiceContext(Replicas& replicas, const Tokenizer& tokens,
+                               const ChatTemplate* chat, ServingMetrics& counters,
+                               ServiceConfig options)
+    : engines(replicas),
+      tokenizer(tokens),
+      metrics(counters),
+      config(std::move(options)),
+      ids(config.models, config.weights != nullptr ? config.adapters : 0,
+          [weights = config.weights](int32_t slot) { weights->forget_adapter(slot); }),
+      prompts(tokenizer, chat, config.adds_special),
+      admission(config.admission),
+      answers(config.answers.all, config.answers.of_a_key),
+      compiler(std::make_shared<TokenTrie>(tokenizer,
+                                           std::max(config.model_ids, tokenizer.vocab_size())),
+               config.grammars),
+      openapi(std::make_shared<const std::string>(openapi_document(config.version))) {
+  if (config.weights != nullptr)
+    reload = std::make_unique<WeightReload>(engines, *config.weights, metrics,
+                                            config.models.front().root);
+}
+
+std::string ServiceContext::fingerprint() const {
+  if (reload == nullptr) return config.fingerprint;
+  const WeightReload::State now = reload->state();
+  if (now.version == 1) return config.fingerprint;
+  return concat("trireme-", config.version, "-step-", now.step, "-weights-", now.version);
+}
+
+std::vector<ModelCard> ServiceContext::models() const {
+  std::vector<ModelCard> cards = ids.cards();
+  if (reload != nullptr)
+    for (ModelCard& card : cards)
+      if (card.parent.empty()) card.root = reload->state().path;
+  return cards;
+}
+
+ServedId ServiceContext::find_model(const std::string& id) const {
+  if (const std::optional<ServedId> found = ids.find(id)) return *found;
+  fail_no_model(id);
+}
+
+void ServiceContext::check_engine() const {
+  if (!engines.failure().empty())
+    throw ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000);
+}
+
+std::string ServiceContext::metrics_text() {
+  const std::vector<EngineCounts> counts = engines.counts();
+  const GrammarCompiler::Counts grammars = compiler.counts();
+  metrics.grammars(grammars.waiting, grammars.live_bytes, grammars.masks);
+  return metrics.text(counts, ids.places(), [&](const std::vector<int32_t>& slots) {
+    std::string out;
+    for (const int32_t slot : slots) out += concat(out.empty() ? "" : ",", ids.name_of(slot));
+    return valid_utf8(out);
+  });
+}
+
+void ServiceContext::warn_unknown_fields(const std::vector<std::string>& fields) {
+  if (fields.empty()) return;
+  const std::lock_guard lock(mutex_);
+  for (const std::string& field : fields) {
+    if (unknown_fields_.size() >= kMaxUnknownFields || !unknown_fields_.insert(field).second)
+      continue;
+    std::string quoted;
+    JsonWriter(quoted).string(valid_utf8(field));
+    log_warning("requests have a field ", quoted, " that nothing is known of: it is ignored");
+  }
+}
+
+std::shared_ptr<HeldBytes> ServiceContext::held_for(const HttpRequest& request) {
+  const AnswerLimits& limits = config.answers;
+  return std::make_shared<HeldBytes>(limits.whole, limits.always, answers.of(request.tenant));
+}
+
+}  // namespace trireme

@@ -1,0 +1,220 @@
+#include "serving/http/service/weight_reload.h"
+
+#include "engine/core/thread_name.h"
+#include "engine/observe/log.h"
+#include "serving/api/json_writer.h"
+
+namespace trireme {
+namespace {
+
+Handover handover(const std::string& mode) {
+  if (mode == "abort") return Handover::kAbort;
+  return mode == "keep" ? Handover::kKeep : Handover::kWait;
+}
+
+std::string body_of(const WeightReload::State& state, const char* doing) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().key("model").string(state.directory);
+  json.key("step").integer(state.step).key("version").integer(state.version).key("replacing");
+  if (doing == nullptr)
+    json.null();
+  else
+    json.string(doing);
+  json.end_object();
+  return out;
+}
+
+}  // namespace
+
+struct WeightReload::Outcome {
+  std::mutex mutex;
+  std::optional<HttpReply> reply;
+  std::function<void()> wake;  // none: nobody waits
+
+  void put(HttpReply made) {
+    const std::lock_guard lock(mutex);
+    reply = std::move(made);
+    if (wake) wake();
+  }
+};
+
+class WeightReload::Reply final : public PendingReply {
+ public:
+  explicit Reply(std::shared_ptr<Outcome> outcome) : outcome_(std::move(outcome)) {}
+  ~Reply() override {
+    const std::lock_guard lock(outcome_->mutex);
+    outcome_->wake = {};
+  }
+  void start(std::function<void()> wake) override {
+    const std::lock_guard lock(outcome_->mutex);
+    outcome_->wake = std::move(wake);
+    if (outcome_->reply) outcome_->wake();
+  }
+  Part take() override {
+    const std::lock_guard lock(outcome_->mutex);
+    Part part;
+    std::optional<HttpReply>& reply = outcome_->reply;
+    part.done = reply.has_value();
+    if (reply) part.whole.emplace(std::move(*reply));
+    reply.reset();
+    return part;
+  }
+  std::string error_event(const ApiError& error) const override { return error_body(error); }
+
+ private:
+  std::shared_ptr<Outcome> outcome_;
+};
+
+WeightReload::WeightReload(Replicas& engines, ModelWeights& weights, ServingMetrics& metrics,
+                           std::string path)
+    : engines_(engines), weights_(weights), metrics_(metrics) {
+  const ModelWeights::Place now = weights.served();
+  state_ = {.path = std::move(path), .directory = now.directory, .step = now.step};
+  metrics_.weights(state_.version);
+}
+
+WeightReload::~WeightReload() {
+  if (thread_.joinable()) thread_.join();
+}
+
+WeightReload::State WeightReload::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+std::string WeightReload::state_body() const {
+  const std::lock_guard lock(mutex_);
+  return body_of(state_, doing_);
+}
+
+std::unique_ptr<PendingReply> WeightReload::begin(const char* doing,
+                                                  std::function<HttpReply()> work) {
+  const std::lock_guard lock(mutex_);
+  if (doing_ != nullptr)
+    throw ApiError(409, "the weights are being replaced already", "", "reload_in_progress");
+  if (thread_.joinable()) thread_.join();  // it has said that it is done
+  const auto outcome = std::make_shared<Outcome>();
+  auto reply = std::make_unique<Reply>(outcome);
+  thread_ = std::thread([this, work = std::move(work), outcome] {
+    name_thread("loader");
+    HttpReply made = work();
+    {
+      const std::lock_guard held(mutex_);
+      doing_ = nullptr;
+    }
+    outcome->put(std::move(made));
+  });
+  doing_ = doing;
+  return reply;
+}
+
+std::unique_ptr<PendingReply> WeightReload::begin(const WeightsRequest& request) {
+  return begin("loading", [this, request] { return run(request); });
+}
+
+std::unique_ptr<PendingReply> WeightReload::begin_adapter(std::function<HttpReply()> load) {
+  return begin("loading an adapter", [load = std::move(load)] {
+    try {
+      return load();
+    } catch (const ApiError& error) {
+      return reply_of(error);
+    } catch (const std::exception& error) {
+      log_error("an adapter is not loaded: ", error.what());
+      return reply_of(ApiError(500, "the adapter is not loaded", "", "internal_error"));
+    }
+  });
+}
+
+void WeightReload::load_adapter(int32_t slot, const std::string& path) {
+  const auto fail_for_now = [&](const std::exception& error) {
+    drop();
+    log_error("adapter ", path, " is not loaded: ", error.what());
+    throw ApiError(503, "the adapter cannot be loaded now; the server's log says why", "",
+                   "engine_failure")
+        .retry_after(1000);
+  };
+  try {
+    weights_.stage_adapter(slot, path);
+  } catch (const InputError& error) {
+    drop();
+    fail_field("lora_path", error.what());
+  } catch (const std::exception& error) {
+    fail_for_now(error);
+  }
+  try {
+    use_on_all(Handover::kBeside);
+  } catch (const std::exception& error) {
+    fail_for_now(error);
+  }
+  drop();
+}
+
+// Whoever is lost on the way comes back with what is staged.
+void WeightReload::use_on_all(Handover how) {
+  const bool comes_back = weights_.commit();
+  try {
+    engines_.change_weights(how, [this](size_t replica) { weights_.use(replica); });
+  } catch (const std::exception& error) {
+    if (!comes_back) throw;
+    log_warning("what is loaded is used, but not at once by all: ", error.what());
+  }
+}
+
+void WeightReload::drop() noexcept {
+  try {
+    weights_.drop();
+  } catch (const std::exception& error) {  // the engine finds the same
+    log_warning("weights are not given up: ", error.what());
+  }
+}
+
+HttpReply WeightReload::run(const WeightsRequest& request) {
+  HttpReply reply;
+  const char* counted = "failed";
+  try {
+    State next = state();
+    if (!request.model.empty()) next.path = request.model;
+    log_info("weights of ", next.path, " are being loaded");
+    const ModelWeights::Place staged = weights_.stage(next.path);
+    next.directory = staged.directory;
+    next.step = staged.step;
+    ++next.version;
+    reply = change(next, handover(request.mode));
+    counted = "done";
+  } catch (const InputError& error) {
+    counted = "refused";
+    log_warning("weights are not replaced: ", error.what());
+    reply = reply_of(ApiError(400, error.what(), "model", "invalid_value"));
+  } catch (const std::exception& error) {
+    log_error("weights are not replaced: ", error.what());
+    reply =
+        reply_of(ApiError(503, "the engine has failed", "", "engine_failure").retry_after(1000));
+  }
+  metrics_.weights_replaced(counted);
+  return reply;
+}
+
+HttpReply WeightReload::change(const State& next, Handover how) {
+  State before;
+  {
+    const std::lock_guard lock(mutex_);
+    doing_ = "waiting";
+    before = std::exchange(state_, next);
+  }
+  std::exception_ptr failed;
+  try {
+    use_on_all(how);
+  } catch (...) {
+    failed = std::current_exception();
+    const std::lock_guard lock(mutex_);
+    state_ = before;
+  }
+  drop();
+  if (failed) std::rethrow_exception(failed);
+  metrics_.weights(next.version);
+  log_info("weights of ", next.directory, " are served, version ", next.version);
+  return {.body = body_of(next, nullptr)};
+}
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+// Requests that are refused by their head alone, and what is logged of them.
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/observe/log.h"
+#include "serving/http/server/refusal_log.h"
+#include "tests/serving/http/service/recorded_server.h"
+#include "tests/support/scratch_directory.h"
+
+namespace trireme::test_head_checks {
+namespace {
+
+using namespace test;
+
+std::string tokenize_as(const std::string& type, const std::string& more = "") {
+  const std::string body = R"({"prompt":"x"})";
+  return concat("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: ", type,
+                "\r\nContent-Length: ", body.size(), "\r\n", more, "\r\n", body);
+}
+
+TEST(HeadChecks, ReadOnlyPlainJson) {
+  RecordedServer server;
+  for (const char* type :
+       {"application/json", "application/json; charset=utf-8", "application/json;charset=\"UTF-8\"",
+        "Application/JSON ; x=y; charset=US-ASCII", "application/json; charset="})
+    EXPECT_EQ(server.ask(tokenize_as(type)).status, 200) << type;
+  for (const char* type :
+       {"text/plain", "application/json; charset=utf-16", "application/json;x=y;Charset = latin1"})
+    EXPECT_EQ(server.ask(tokenize_as(type)).status, 415) << type;
+  const auto encoded = [&](const std::string& more) {
+    return server.ask(tokenize_as("application/json", more)).status;
+  };
+  EXPECT_EQ(encoded("Content-Encoding: identity\r\n"), 200);
+  EXPECT_EQ(encoded("Content-Encoding: gzip\r\n"), 415);
+  EXPECT_EQ(encoded("Content-Encoding: identity\r\nContent-Encoding: br\r\n"), 415);
+}
+
+TEST(HeadChecks, MeetNoOtherExpectation) {
+  RecordedServer server;
+  const Response r = server.ask(tokenize_as("application/json", "Expect: a-unicorn\r\n"));
+  EXPECT_EQ(r.status, 417);
+  EXPECT_EQ(error_code_of(r), "expectation_failed");
+  RawClient client(server.port());
+  client.send(tokenize_as("application/json", "Expect: 100-Continue\r\n"));
+  Response good = client.response();
+  if (good.status == 100) good = client.response();
+  EXPECT_EQ(good.status, 200);
+}
+
+TEST(HeadChecks, MetricsAreForAdminsOrForAll) {
+  const auto status = [](bool has_keys, bool is_open, const std::string& key) {
+    RecordedServerOptions options;
+    if (has_keys) options.http.keys = ApiKeys({"user"}, {"admin"}, is_open);
+    RecordedServer server(options);
+    return server.ask(get("/metrics", key.empty() ? "" : "Authorization: Bearer " + key + "\r\n"))
+        .status;
+  };
+  EXPECT_EQ(status(false, false, ""), 200);
+  EXPECT_EQ(status(true, false, ""), 401);
+  EXPECT_EQ(status(true, false, "user"), 403);
+  EXPECT_EQ(status(true, false, "admin"), 200);
+  EXPECT_EQ(status(true, true, ""), 200);
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::vector<std::string> out;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) out.push_back(line);
+  return out;
+}
+
+TEST(RefusalLog, ShowsWhoGuessesKeysAndNoKey) {
+  const ScratchDirectory folder;
+  open_log_file(folder / "log");
+  {
+    RecordedServerOptions options;
+    options.http.keys = ApiKeys({"user"}, {"admin"});
+    RecordedServer server(options);
+    for (int i = 0; i < 20; ++i)
+      EXPECT_EQ(server.ask(get(concat("/v1/models?guess=", i), "Authorization: Bearer sesame\r\n"))
+                    .status,
+                401);
+  }
+  close_log_file();
+  const std::vector<std::string> lines = lines_of(folder / "log");
+  EXPECT_EQ(std::ssize(lines), RefusalLog::kLines);
+  for (const std::string& line : lines) {
+    EXPECT_NE(line.find("127.0.0.1 to /v1/models with 401 invalid_api_key"), std::string::npos)
+        << line;
+    EXPECT_EQ(line.find("sesame"), std::string::npos) << line;
+    EXPECT_EQ(line.find("guess"), std::string::npos) << line;
+  }
+}
+
+TEST(RefusalLog, CountsWhatItDoesNotWrite) {
+  const ScratchDirectory folder;
+  open_log_file(folder / "log");
+  RefusalLog log;
+  const ApiError error(403, "a message", "", "admin_key_required");
+  RefusalLog::Clock::time_point now{RefusalLog::kPeriod};
+  for (int i = 0; i < 100; ++i) log.note("192.0.2.7", "", error, now);
+  log.note("192.0.2.8", "/metrics", error, now + RefusalLog::kPeriod);
+  close_log_file();
+  const std::vector<std::string> lines = lines_of(folder / "log");
+  ASSERT_EQ(std::ssize(lines), RefusalLog::kLines + 1);
+  EXPECT_NE(lines[0].find("192.0.2.7 to no route with 403 admin_key_required"), std::string::npos);
+  EXPECT_NE(lines.back().find("192.0.2.8 to /metrics"), std::string::npos) << lines.back();
+  EXPECT_NE(lines.back().find("95 more before it"), std::string::npos) << lines.back();
+}
+
+}  // namespace
+}  // namespace trireme::test_head_checks

@@ -1,0 +1,93 @@
+// Every endpoint of the API on a server: handled, routed, guarded and counted as its row says.
+#include <map>
+#include <string_view>
+
+#include "serving/http/service/handler.h"
+#include "tests/serving/http/service/recorded_server.h"
+
+namespace trireme::test_service_endpoints {
+namespace {
+
+using namespace test;
+
+class NoWeights final : public ModelWeights {
+ public:
+  Place served() const override { return {"run/step-1", 1}; }
+  Place stage(const std::string& path) override { throw InputError(path + " is no checkpoint"); }
+  void stage_adapter(int32_t, const std::string& path) override {
+    throw InputError(path + " is no adapter");
+  }
+  void forget_adapter(int32_t) override {}
+  void use(size_t) override {}
+  void drop() override {}
+};
+
+std::string request_of(const Endpoint& endpoint, const std::string& key) {
+  std::string path = endpoint.path;
+  if (path.ends_with("/*")) path.replace(path.size() - 1, 1, "m");
+  const bool posts = endpoint.method == std::string_view("POST");
+  return concat(endpoint.method, " ", path, " HTTP/1.1\r\nHost: localhost\r\n",
+                key.empty() ? "" : concat("Authorization: Bearer ", key, "\r\n"),
+                "Connection: close\r\n",
+                posts ? "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}" : "\r\n");
+}
+
+TEST(ServiceEndpoints, HaveOneHandlerEach) {
+  std::map<const Endpoint*, int> handled;
+  for (const Handler* handler : handlers()) {
+    ASSERT_NE(handler->handle, nullptr) << handler->endpoint.path;
+    ++handled[&handler->endpoint];
+  }
+  for (const Endpoint* endpoint : endpoints()) EXPECT_EQ(handled[endpoint], 1) << endpoint->path;
+  EXPECT_EQ(handled.size(), endpoints().size());
+}
+
+TEST(ServiceEndpoints, AreServedWithTheAccessOfTheirRows) {
+  NoWeights weights;
+  RecordedServerOptions options;
+  options.weights = &weights;
+  options.adapters = 1;
+  options.http.keys = ApiKeys({"user"}, {"admin"});
+  RecordedServer server(options);
+  for (const Endpoint* endpoint : endpoints()) {
+    const auto status = [&](const std::string& key) {
+      return server.ask(request_of(*endpoint, key)).status;
+    };
+    const int without = status(""), user = status("user"), admin = status("admin");
+    const bool is_open = endpoint->access == Access::kOpen;
+    const bool is_user = endpoint->access == Access::kUser;
+    EXPECT_EQ(without == 401, !is_open) << endpoint->path << " " << without;
+    EXPECT_EQ(user == 403, !is_open && !is_user) << endpoint->path << " " << user;
+    // An empty body lacks required fields, or asks for a checkpoint that is none.
+    const bool reads_body = endpoint->fields != nullptr;
+    EXPECT_EQ(admin, reads_body ? 400 : 200) << endpoint->path;
+  }
+}
+
+TEST(ServiceEndpoints, AreLabelsOfTheRequestCounter) {
+  RecordedServer server;
+  for (const Endpoint* endpoint : endpoints()) (void)server.ask(request_of(*endpoint, ""));
+  const std::string metrics = server.ask(get("/metrics")).body;
+  for (const Endpoint* endpoint : endpoints()) {
+    // Weights and adapters cannot be replaced here: there is no such route.
+    if (endpoint->access == Access::kAdmin && endpoint->path != std::string("/reset_prefix_cache"))
+      continue;
+    EXPECT_NE(metrics.find(concat("handler=\"", endpoint->path, "\"")), std::string::npos)
+        << endpoint->path;
+  }
+  EXPECT_EQ(metrics.find("handler=\"/admin/weights\""), std::string::npos);
+}
+
+TEST(ServiceEndpoints, AreRefusedBeforeTheirBodyWhereTheyAreAdmitted) {
+  RecordedServer server;
+  server.service.admission().close("shutting_down", "the server is shutting down");
+  for (const Endpoint* endpoint : endpoints()) {
+    if (endpoint->method != std::string_view("POST") || endpoint->access != Access::kUser) continue;
+    // The body "{}" lacks required fields: 400 where nothing is asked before it is read.
+    EXPECT_EQ(server.ask(request_of(*endpoint, "")).status, endpoint->is_admitted ? 503 : 400)
+        << endpoint->path;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test_service_endpoints

@@ -1,0 +1,53 @@
+// Where an answer finds what other threads have for it.
+#include <gtest/gtest.h>
+
+#include <new>
+
+#include "serving/http/service/mailbox.h"
+
+namespace trireme::test_mailbox {
+namespace {
+
+struct Letters {
+  int first = 0;
+  std::vector<int> all = {};
+};
+
+TEST(Mailbox, IsWokenWhereWhatComesSaysSo) {
+  Mailbox<Letters> mailbox(7);
+  int wakes = 0;
+  const auto put = [&](int letter, bool wakes_up) {
+    mailbox.put([&](Letters& letters) {
+      letters.all.push_back(letter);
+      return wakes_up;
+    });
+  };
+  put(1, true);  // it is not open
+  EXPECT_FALSE(mailbox.is_open());
+  mailbox.open([&] { ++wakes; });
+  EXPECT_TRUE(mailbox.is_open());
+  put(2, true);
+  put(3, false);
+  mailbox.close();
+  put(4, true);
+  EXPECT_EQ(wakes, 1);
+  EXPECT_EQ(mailbox.look([](Letters& letters) { return letters.first; }), 7);
+  const std::vector<int> want{2, 3};
+  EXPECT_EQ(mailbox.look([](Letters& letters) { return std::exchange(letters.all, {}); }), want);
+  EXPECT_TRUE(mailbox.look([](Letters& letters) { return letters.all.empty(); }));
+}
+
+TEST(Mailbox, SaysThatSomethingIsLost) {
+  Mailbox<Letters> mailbox;
+  int wakes = 0;
+  mailbox.open([&] { ++wakes; });
+  EXPECT_EQ(mailbox.failure(), "");
+  mailbox.put([](Letters&) -> bool { throw std::bad_alloc(); });
+  EXPECT_NE(mailbox.failure(), "");
+  EXPECT_EQ(wakes, 1);
+  mailbox.open([]() { throw std::bad_alloc(); });
+  mailbox.put([](Letters&) { return true; });  // nothing is thrown
+}
+
+}  // namespace
+}  // namespace trireme::test_mailbox
