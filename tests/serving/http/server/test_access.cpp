@@ -2,7 +2,6 @@
 
 #include <fstream>
 
-#include "serving/http/service/admission.h"
 #include "serving/http/server/api_keys.h"
 #include "serving/http/server/routes.h"
 #include "tests/support/scratch_directory.h"
@@ -82,116 +81,6 @@ TEST(Routes, AreFoundByPathAndMethod) {
     EXPECT_EQ(routes.find("GET", path, others), nullptr) << path;
     EXPECT_EQ(others, "") << path;
   }
-}
-
-std::string refusal(Admission& admission, const std::string& tenant, int64_t sequences,
-                    int64_t tokens = 0) {
-  try {
-    admission.enter(tenant, sequences, tokens);
-  } catch (const ApiError& error) {
-    EXPECT_GT(error.retry_after_ms(), 0);
-    return concat(error.status(), " ", error.error_code(), " ", error.what());
-  }
-  return "";
-}
-
-TEST(Admission, TakesAsManyAsThereAreAndNoMore) {
-  Admission admission({.running = 2, .waiting = 3});
-  const auto four = admission.enter("", 4, 0);
-  EXPECT_EQ(refusal(admission, "", 1), "");
-  EXPECT_EQ(refusal(admission, "", 2), "429 queue_full queue full (2 waiting)");
-  auto one = admission.enter("", 1, 0);
-  EXPECT_THROW(admission.check(""), ApiError);
-  one.reset();
-  EXPECT_NO_THROW(admission.check(""));
-  four->end_sequence();
-  EXPECT_EQ(admission.sequences(), 3);
-  EXPECT_EQ(refusal(admission, "", 2), "");
-}
-
-TEST(Admission, CountsTheTokensOfPromptsThatWait) {
-  Admission admission({.running = 8, .waiting = 8, .waiting_tokens = 100});
-  {
-    const auto place = admission.enter("", 1, 1000);  // the first one always
-    EXPECT_EQ(refusal(admission, "", 1, 1),
-              "429 queue_full queue full (prompts of 1000 tokens waiting)");
-    place->set_prompt_tokens(60);
-    EXPECT_EQ(refusal(admission, "", 1, 40), "");
-    EXPECT_NE(refusal(admission, "", 1, 41), "");
-    place->set_prompt_tokens(0);
-    EXPECT_EQ(refusal(admission, "", 1, 1000), "");
-  }
-  EXPECT_EQ(admission.prompt_tokens(), 0);
-  EXPECT_EQ(admission.sequences(), 0);
-}
-
-TEST(Admission, KeepsTokensForOtherTenants) {
-  Admission admission({.running = 8, .waiting = 8, .waiting_tokens = 100, .several_tenants = true});
-  const auto first = admission.enter("a", 1, 40);
-  EXPECT_EQ(refusal(admission, "a", 1, 11).substr(0, 3), "429");
-  EXPECT_EQ(refusal(admission, "a", 1, 10), "");
-  const auto other = admission.enter("b", 1, 60);  // the first of a tenant, while there is room
-  EXPECT_EQ(refusal(admission, "c", 1, 1).substr(0, 3), "503");
-  other->set_prompt_tokens(0);
-  EXPECT_EQ(refusal(admission, "b", 1, 50), "");
-}
-
-TEST(Admission, KeepsPlacesForOtherTenants) {
-  Admission admission({.running = 4, .waiting = 16, .several_tenants = true});
-  // Alone one has half of all; beside another this has the other half at once.
-  const auto greedy = admission.enter("a", 10, 0);
-  EXPECT_EQ(refusal(admission, "a", 1).substr(0, 3), "429");
-  const auto other = admission.enter("b", 10, 0);
-  EXPECT_EQ(refusal(admission, "b", 1).substr(0, 3), "429");
-  EXPECT_EQ(refusal(admission, "c", 1).substr(0, 3), "503");  // full, and not by its own doing
-}
-
-// What ends goes to those that have less than their share, until all have the same.
-TEST(Admission, SharesAmongThoseThatAreThere) {
-  Admission admission({.running = 4, .waiting = 20, .several_tenants = true});
-  const auto a = admission.enter("a", 12, 0), b = admission.enter("b", 12, 0);
-  for (int i = 0; i < 5; ++i) a->end_sequence();
-  const auto c = admission.enter("c", 4, 0);
-  EXPECT_EQ(refusal(admission, "b", 1).substr(0, 3), "429");
-  EXPECT_EQ(refusal(admission, "a", 2).substr(0, 3), "429");  // a third is eight
-  const auto more = admission.enter("a", 1, 0);
-  EXPECT_EQ(admission.sequences(), 24);
-  b->end_sequence();
-  EXPECT_EQ(refusal(admission, "b", 1).substr(0, 3), "429");
-  EXPECT_EQ(refusal(admission, "c", 1), "");
-  // Its first request may be larger than its share: none is refused for ever.
-  for (int i = 0; i < 11; ++i) b->end_sequence();
-  EXPECT_EQ(refusal(admission, "d", 12), "");
-}
-
-// A tenant alone has all places to run, however few may wait.
-TEST(Admission, LeavesNoPlaceToRunEmpty) {
-  Admission admission({.running = 4, .waiting = 1, .several_tenants = true});
-  const auto all = admission.enter("a", 4, 0);
-  EXPECT_EQ(refusal(admission, "a", 1).substr(0, 3), "429");
-  EXPECT_EQ(refusal(admission, "b", 1), "");
-}
-
-// A request that may be sent can be admitted, if not now: a client tries what is refused again.
-TEST(Admission, TakesWhatATenantMayHave) {
-  for (const bool several : {false, true}) {
-    const AdmissionLimits limits{.running = 4, .waiting = 8, .several_tenants = several};
-    EXPECT_EQ(limits.of_a_tenant(), several ? 6 : 12);
-    Admission admission(limits);
-    EXPECT_EQ(refusal(admission, "a", static_cast<int>(limits.of_a_tenant())), "");
-    EXPECT_EQ(refusal(admission, "a", static_cast<int>(limits.of_a_tenant()) + 1).substr(0, 3),
-              "429");
-  }
-}
-
-TEST(Admission, TakesNothingWhenClosed) {
-  Admission admission({});
-  EXPECT_NO_THROW(admission.check_open());
-  admission.close("draining", "the server is draining");
-  EXPECT_EQ(refusal(admission, "", 1), "503 draining the server is draining");
-  EXPECT_THROW(admission.check_open(), ApiError);
-  admission.close("", "");
-  EXPECT_EQ(refusal(admission, "", 1), "");
 }
 
 }  // namespace

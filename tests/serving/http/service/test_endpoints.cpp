@@ -2,6 +2,7 @@
 #include <map>
 #include <string_view>
 
+#include "serving/api/endpoints/status.h"
 #include "serving/http/service/handler.h"
 #include "tests/serving/http/service/recorded_server.h"
 
@@ -42,50 +43,52 @@ TEST(ServiceEndpoints, HaveOneHandlerEach) {
   EXPECT_EQ(handled.size(), endpoints().size());
 }
 
-TEST(ServiceEndpoints, AreServedWithTheAccessOfTheirRows) {
+class ServedEndpoints : public testing::Test {
+ protected:
+  static RecordedServerOptions options(ModelWeights& weights) {
+    RecordedServerOptions options;
+    options.weights = &weights;
+    options.adapters = 1;
+    options.http.keys = ApiKeys({"user"}, {"admin"});
+    return options;
+  }
+  Response ask(const Endpoint& endpoint, const std::string& key) const {
+    return server.ask(request_of(endpoint, key));
+  }
   NoWeights weights;
-  RecordedServerOptions options;
-  options.weights = &weights;
-  options.adapters = 1;
-  options.http.keys = ApiKeys({"user"}, {"admin"});
-  RecordedServer server(options);
+  RecordedServer server{options(weights)};
+};
+
+TEST_F(ServedEndpoints, HaveTheAccessOfTheirRows) {
   for (const Endpoint* endpoint : endpoints()) {
-    const auto status = [&](const std::string& key) {
-      return server.ask(request_of(*endpoint, key)).status;
-    };
-    const int without = status(""), user = status("user"), admin = status("admin");
+    const int without = ask(*endpoint, "").status, user = ask(*endpoint, "user").status;
     const bool is_open = endpoint->access == Access::kOpen;
     const bool is_user = endpoint->access == Access::kUser;
     EXPECT_EQ(without == 401, !is_open) << endpoint->path << " " << without;
     EXPECT_EQ(user == 403, !is_open && !is_user) << endpoint->path << " " << user;
     // An empty body lacks required fields, or asks for a checkpoint that is none.
     const bool reads_body = endpoint->fields != nullptr;
-    EXPECT_EQ(admin, reads_body ? 400 : 200) << endpoint->path;
+    EXPECT_EQ(ask(*endpoint, "admin").status, reads_body ? 400 : 200) << endpoint->path;
   }
 }
 
-TEST(ServiceEndpoints, AreLabelsOfTheRequestCounter) {
-  RecordedServer server;
-  for (const Endpoint* endpoint : endpoints()) (void)server.ask(request_of(*endpoint, ""));
-  const std::string metrics = server.ask(get("/metrics")).body;
+TEST_F(ServedEndpoints, AreLabelsOfTheRequestCounter) {
   for (const Endpoint* endpoint : endpoints()) {
-    // Weights and adapters cannot be replaced here: there is no such route.
-    if (endpoint->access == Access::kAdmin && endpoint->path != std::string("/reset_prefix_cache"))
-      continue;
-    EXPECT_NE(metrics.find(concat("handler=\"", endpoint->path, "\"")), std::string::npos)
-        << endpoint->path;
+    (void)ask(*endpoint, "admin");
+    // A request is counted after its response is sent.
+    EXPECT_TRUE(eventually([&] {
+      const std::string metrics = ask(kMetricsEndpoint, "admin").body;
+      return metrics.find(concat("handler=\"", endpoint->path, "\"")) != std::string::npos;
+    })) << endpoint->path;
   }
-  EXPECT_EQ(metrics.find("handler=\"/admin/weights\""), std::string::npos);
 }
 
-TEST(ServiceEndpoints, AreRefusedBeforeTheirBodyWhereTheyAreAdmitted) {
-  RecordedServer server;
+TEST_F(ServedEndpoints, AreRefusedBeforeTheirBodyWhereTheyAreAdmitted) {
   server.service.admission().close("shutting_down", "the server is shutting down");
   for (const Endpoint* endpoint : endpoints()) {
     if (endpoint->method != std::string_view("POST") || endpoint->access != Access::kUser) continue;
-    // The body "{}" lacks required fields: 400 where nothing is asked before it is read.
-    EXPECT_EQ(server.ask(request_of(*endpoint, "")).status, endpoint->is_admitted ? 503 : 400)
-        << endpoint->path;
+    // The body "{}" lacks required fields: 400 where it is read.
+    EXPECT_EQ(ask(*endpoint, "user").status, endpoint->is_admitted ? 503 : 400) << endpoint->path;
   }
 }
 
