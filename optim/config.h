@@ -1,23 +1,25 @@
-// What is configured about optimization; read by training/run_config.h.
+// Configuration of optimizer, offload, schedule and loss scale; part of RunConfig
+// (training/run_config.h).
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "engine/core/dtype.h"
 
 namespace trireme {
 
-enum class OptimizerType { kAdamW, kAdam, kSgd };
 enum class DecayStyle { kConstant, kLinear, kCosine, kInverseSqrt, kWsd };
 enum class WsdDecay { kLinear, kCosine, kExponential, kMinusSqrt };
 
+class Optimizer;
+std::shared_ptr<const Optimizer> default_optimizer();  // AdamW
+
 struct OptimizerConfig {
-  OptimizerType type = OptimizerType::kAdamW;
-  double lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
-  double momentum = 0.0;
-  bool nesterov = false;
-  DType state_dtype = DType::kF32;  // of exp_avg and exp_avg_sq: float32 or bfloat16
+  std::shared_ptr<const Optimizer> rule = default_optimizer();  // and its hyper-parameters
+  double lr = 3e-4, weight_decay = 0.1;
+  DType state_dtype = DType::kF32;  // of the moments: float32 or bfloat16
   bool master_weights = true;       // false with bf16: stochastic rounding
 };
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/core/error.h"
 #include "engine/io/checkpoint_manifest.h"
 #include "engine/ops/elementwise.h"
-#include "engine/ops/optimizer_step.h"
+#include "engine/ops/optimizer_scalars.h"
 
 namespace trireme {
 
@@ -21,6 +22,7 @@ FlatOptimizer::FlatOptimizer(const OptimizerConfig& config, const OffloadConfig&
       segments_.push_back({part, offset, h});
     });
   std::ranges::sort(segments_, {}, &Segment::offset);
+  check_matrices(offload);
 }
 
 bool FlatOptimizer::has_master() const {
@@ -28,26 +30,29 @@ bool FlatOptimizer::has_master() const {
   return (p == DType::kBF16 || p == DType::kF16) && config_.master_weights;
 }
 
-bool FlatOptimizer::has_first_moment() const {
-  return config_.type != OptimizerType::kSgd || config_.momentum > 0;
-}
-
-bool FlatOptimizer::has_second_moment() const { return config_.type != OptimizerType::kSgd; }
-
-DType FlatOptimizer::state_dtype() const {
-  return store_.dtype() == DType::kF64 ? DType::kF64 : config_.state_dtype;
-}
-
 std::vector<StateStorage::Kind> FlatOptimizer::kinds() const {
-  std::vector<StateStorage::Kind> out;
-  if (has_master()) out.push_back({kKindMaster, DType::kF32});
-  if (has_second_moment()) {
-    out.push_back({kKindExpAvg, state_dtype()});
-    out.push_back({kKindExpAvgSq, state_dtype()});
-  } else if (has_first_moment()) {
-    out.push_back({kKindMomentum, state_dtype()});
-  }
+  const DType dtype = store_.dtype() == DType::kF64 ? DType::kF64 : config_.state_dtype;
+  std::vector<StateStorage::Kind> out = config_.rule->states(dtype);
+  if (has_master()) out.insert(out.begin(), {kKindMaster, DType::kF32});
   return out;
+}
+
+// Shards, boxes of tensor parallelism and windows of a file cut matrices.
+void FlatOptimizer::check_matrices(const OffloadConfig& offload) const {
+  if (!config_.rule->needs_matrices()) return;
+  if (offload.device == OffloadDevice::kFile)
+    fail_input(
+        "zero_optimization.offload_optimizer.device: a file holds parts of matrices, and "
+        "optimizer.type ",
+        config_.rule->name(), " updates whole ones; use \"cpu\" or \"none\"");
+  for (const Segment& part : segments_) {
+    const ParameterSpec& spec = store_.specs()[static_cast<size_t>(part.parameter)];
+    if (spec.shape.rank() < 2 || part.flat.size() == spec.shape.numel()) continue;
+    fail_input("optimizer.type: ", config_.rule->name(),
+               " updates whole matrices, and this rank holds ", part.flat.size(), " of the ",
+               spec.shape.numel(), " elements of ", spec.name,
+               "; use zero_optimization.stage 0 and tensor_model_parallel_size 1");
+  }
 }
 
 // f(segment) for what of the segments lies in a window of the states.
@@ -97,34 +102,21 @@ void FlatOptimizer::update_part(Ctx& ctx, const ConstTensor& scalars, const Segm
     const int64_t at = map.offset(part.flat.begin);
     return array.slice(0, at, at + part.flat.size());
   };
-  const Tensor param = cut(store_.flat_values(), store_.value_map());
-  const Tensor grad = cut(store_.flat_gradients(), store_.gradient_map());
-  const Tensor master = has_master() ? states[0] : Tensor();
-  const Tensor first = has_first_moment() ? states[kinds_before_moments()] : Tensor();
   const ParameterSpec& spec = store_.specs()[static_cast<size_t>(part.parameter)];
   // The same random bits for an element wherever it lies.
   const uint64_t stream = substream(stream_id("stochastic_rounding"), stream_id(spec.name));
-  const RandomKey rounding{seed_, stream};
   ElementIndex index = spec.element_index();
   index.offset = part.flat.begin - store_.range(part.parameter).begin;
-  const double decay = spec.decay ? config_.weight_decay : 0.0;
-  if (config_.type == OptimizerType::kSgd) {
-    sgd_step(ctx, param, master, grad, first, scalars,
-             {.momentum = config_.momentum,
-              .weight_decay = decay,
-              .nesterov = config_.nesterov,
-              .rounding = rounding,
-              .index = index});
-  } else {
-    adamw_step(ctx, param, master, grad, first, states[kinds_before_moments() + 1], scalars,
-               {.beta1 = config_.beta1,
-                .beta2 = config_.beta2,
-                .eps = config_.eps,
-                .weight_decay = decay,
-                .decoupled = config_.type == OptimizerType::kAdamW,
-                .rounding = rounding,
-                .index = index});
-  }
+  const bool master = has_master();
+  config_.rule->update(ctx, {.spec = spec,
+                             .param = cut(store_.flat_values(), store_.value_map()),
+                             .master = master ? states[0] : Tensor(),
+                             .grad = cut(store_.flat_gradients(), store_.gradient_map()),
+                             .states = states.subspan(master ? 1 : 0),
+                             .scalars = scalars,
+                             .weight_decay = spec.decay ? config_.weight_decay : 0.0,
+                             .rounding = {seed_, stream},
+                             .index = index});
 }
 
 std::vector<FlatOptimizer::State> FlatOptimizer::states() const {

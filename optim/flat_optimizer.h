@@ -1,10 +1,12 @@
-// Optimizer state over the part of a ParameterStore's flat range that this rank updates, and the update.
+// Optimizer states over the part of a ParameterStore's flat range that this rank updates, and the
+// update.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "optim/config.h"
+#include "optim/optimizer.h"
 #include "optim/state_storage.h"
 #include "parallel/parameter_store.h"
 
@@ -14,7 +16,8 @@ struct Ctx;
 
 class FlatOptimizer {
  public:
-  // Keeps a reference to the store. States lie as its state_map() says.
+  // Keeps a reference to the store. States lie as its state_map() says. InputError where the
+  // optimizer needs whole matrices and the layout cuts them.
   FlatOptimizer(const OptimizerConfig& config, const OffloadConfig& offload, ParameterStore& store,
                 uint64_t seed);
   void allocate(Ctx& ctx) { storage_.allocate(ctx); }
@@ -27,7 +30,8 @@ class FlatOptimizer {
   // in engine/ops/optimizer_step.h. Norms and biases are not decayed.
   void update(Ctx& ctx, const ConstTensor& scalars);
 
-  // The states for a checkpoint: "master", "exp_avg", "exp_avg_sq" or "momentum".
+  // The states for a checkpoint: "master", where weights are kept in float32, and those of the
+  // optimizer.
   struct State {
     std::string kind;
     Tensor flat;
@@ -44,11 +48,8 @@ class FlatOptimizer {
   void for_each_part(const FlatRange& window, F&& f) const;
   void update_part(Ctx& ctx, const ConstTensor& scalars, const Segment& part,
                    std::span<const Tensor> states);
-  size_t kinds_before_moments() const { return has_master() ? 1 : 0; }
-  DType state_dtype() const;
+  void check_matrices(const OffloadConfig& offload) const;
   bool has_master() const;
-  bool has_second_moment() const;
-  bool has_first_moment() const;
   std::vector<StateStorage::Kind> kinds() const;
   OptimizerConfig config_;
   ParameterStore& store_;

@@ -10,49 +10,8 @@
 namespace trireme {
 namespace {
 
-// What a run takes where its configuration says nothing; those of training from scratch would undo a model.
-double default_learning_rate(const FinetuneConfig& config) {
-  if (learns_from_pairs(config)) return config.lora.enabled() ? 1e-5 : 1e-6;
-  return config.lora.enabled() ? 2e-4 : 2e-5;
-}
+// Warm-up of a fine-tuning run that does not set it.
 constexpr double kFinetuneWarmupRatio = 0.03;
-
-void read_betas(const ConfigValues& values, OptimizerConfig& optimizer, ConfigReport& report) {
-  const char* const kBetas = "optimizer.params.betas";
-  const Json& betas = values.raw(kBetas);
-  const auto fits = [](const Json& beta) { return beta.is_number() && beta >= 0.0 && beta < 1.0; };
-  if (!betas.is_array() || betas.size() != 2 || !fits(betas[0]) || !fits(betas[1]))
-    return report.error(values.spelled(kBetas),
-                        "must be two numbers from 0 up to below 1, got " + shown(betas));
-  optimizer.beta1 = betas[0].get<double>();
-  optimizer.beta2 = betas[1].get<double>();
-  for (const char* key : {"adam_beta1", "adam_beta2"})
-    if (values.given(key) && values.given(kBetas))
-      report.error(key, concat("means the same as ", kBetas, ", which is given too; keep one"));
-  if (values.given("adam_beta1")) optimizer.beta1 = values.number("adam_beta1");
-  if (values.given("adam_beta2")) optimizer.beta2 = values.number("adam_beta2");
-}
-
-void check_optimizer_words(const ConfigValues& values, const OptimizerConfig& optimizer,
-                           ConfigReport& report) {
-  const bool sgd = optimizer.type == OptimizerType::kSgd;
-  const std::string type = values.word("optimizer.type");
-  for (const char* key :
-       {"optimizer.params.betas", "optimizer.params.eps", "adam_beta1", "adam_beta2"})
-    if (sgd && values.given(key))
-      report.error(values.spelled(key), "is for AdamW and Adam, not for optimizer.type SGD");
-  if (!sgd && optimizer.momentum != 0)
-    report.error(
-        values.spelled("optimizer.params.momentum"),
-        concat("is for SGD, not for optimizer.type ", type, "; see optimizer.params.betas"));
-  if (optimizer.nesterov && !(sgd && optimizer.momentum > 0))
-    report.error(values.spelled("optimizer.params.nesterov"),
-                 "needs optimizer.type SGD and a momentum above 0");
-  if (optimizer.type == OptimizerType::kAdam && optimizer.weight_decay > 0)
-    report.note(values.spelled("optimizer.type"),
-                "Adam adds weight decay to the gradient; AdamW decays the weights themselves "
-                "(DeepSpeed's Adam does the latter unless adam_w_mode is false)");
-}
 
 // Sizes of products that the library's kernels take (engine/ops/float8_gemm.h).
 void check_float8_sizes(const ConfigValues& values, const RunConfig& config, ConfigReport& report) {
@@ -107,37 +66,6 @@ void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& re
     report.error(values.spelled(key::kTensorOverlap),
                  "true does not go with fp8.enabled, whose scales are those of all tokens");
   check_float8_sizes(values, config, report);
-}
-
-void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report) {
-  OptimizerConfig& optimizer = config.optimizer;
-  const std::string type = values.word("optimizer.type");
-  const bool decoupled = values.flag("optimizer.params.adam_w_mode");
-  if (type == "SGD") optimizer.type = OptimizerType::kSgd;
-  if (type == "Adam" && !decoupled) optimizer.type = OptimizerType::kAdam;
-  const auto by_method = [&](const char* key, double of_finetuning) {
-    const bool ours = config.finetune.enabled && !values.given(key);
-    return ours ? of_finetuning : values.number(key);
-  };
-  optimizer.lr = by_method("optimizer.params.lr", default_learning_rate(config.finetune));
-  // An update of Adam changes every weight by about the learning rate.
-  if (optimizer.type != OptimizerType::kSgd && optimizer.lr >= 1)
-    report.note(values.spelled("optimizer.params.lr"),
-                concat(optimizer.lr, " changes every weight by about as much in each step of ",
-                       type, "; rates from 1e-5 to 1e-2 are usual"));
-  optimizer.eps = values.number("optimizer.params.eps");
-  optimizer.weight_decay = by_method("optimizer.params.weight_decay", 0);
-  optimizer.momentum = values.number("optimizer.params.momentum");
-  optimizer.nesterov = values.flag("optimizer.params.nesterov");
-  if (values.word("optimizer.state_dtype") == "bf16") optimizer.state_dtype = DType::kBF16;
-  optimizer.master_weights = values.flag("optimizer.master_weights");
-  read_betas(values, optimizer, report);
-  check_optimizer_words(values, optimizer, report);
-  if (!optimizer.master_weights && config.dtype != DType::kBF16)
-    report.error(values.spelled("optimizer.master_weights"),
-                 concat("false needs bf16.enabled; with ", config.dtype,
-                        " there is no rounding rule "
-                        "for updates without fp32 weights"));
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// The optimizer's and the scheduler's part of a configuration, DeepSpeed's words translated.
+// Readers of the sections fp8 and scheduler of a run's configuration, DeepSpeed's words translated.
 #pragma once
 
 #include "engine/config/reader.h"
@@ -8,8 +8,6 @@ namespace trireme {
 
 // Needs config.dtype, the model, the layout and the sizes of a batch.
 void read_float8(const ConfigValues& values, RunConfig& config, ConfigReport& report);
-// Needs config.dtype.
-void read_optimizer(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 // Needs config.train_steps and config.optimizer.lr.
 void read_scheduler(const ConfigValues& values, RunConfig& config, ConfigReport& report);
 

@@ -18,6 +18,7 @@
 #include "training/data_path.h"
 #include "training/deepspeed/file.h"
 #include "training/finetune_data.h"
+#include "training/optimizer_config.h"
 #include "training/read_finetune.h"
 #include "training/read_optimization.h"
 #include "training/read_parallel.h"

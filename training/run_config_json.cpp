@@ -7,21 +7,13 @@
 #include "engine/config/reference.h"
 #include "engine/core/error.h"
 #include "training/data_path.h"
+#include "training/optimizer_config.h"
 #include "training/read_finetune.h"
 #include "training/run_config.h"
 #include "transformer/families/family.h"
 
 namespace trireme {
 namespace {
-
-const char* word(OptimizerType type) {
-  switch (type) {
-    case OptimizerType::kAdamW: return "AdamW";
-    case OptimizerType::kAdam: return "Adam";
-    case OptimizerType::kSgd: return "SGD";
-  }
-  TRIREME_UNREACHABLE("optimizer type");
-}
 
 const char* word(DecayStyle style) {
   switch (style) {
@@ -62,22 +54,6 @@ void keep_file_names(Json& value) {
 }
 
 Json word_or_null(const std::string& value) { return value.empty() ? Json() : Json(value); }
-
-Json optimizer_json(const OptimizerConfig& optimizer) {
-  Json params = {{"lr", optimizer.lr}};
-  if (optimizer.type == OptimizerType::kSgd) {
-    params["momentum"] = optimizer.momentum;
-    params["nesterov"] = optimizer.nesterov;
-  } else {
-    params["betas"] = Json::array({optimizer.beta1, optimizer.beta2});
-    params["eps"] = optimizer.eps;
-  }
-  params["weight_decay"] = optimizer.weight_decay;
-  return {{"type", word(optimizer.type)},
-          {"params", params},
-          {"state_dtype", optimizer.state_dtype == DType::kBF16 ? "bf16" : "fp32"},
-          {"master_weights", optimizer.master_weights}};
-}
 
 const char* word(Float8Recipe recipe) {
   switch (recipe) {
@@ -217,7 +193,7 @@ Json run_config_to_json(const RunConfig& config) {
         {"hysteresis", scale.hysteresis},
         {"min_loss_scale", scale.min_scale}}},
       {"fp8", float8_json(config.float8)},
-      {"optimizer", optimizer_json(config.optimizer)},
+      {"optimizer", optimizer_to_json(config.optimizer)},
       {"scheduler", scheduler_json(config.scheduler)},
       {"parallel", parallel_json(config)},
       {"zero_optimization", zero_json(config.zero)},

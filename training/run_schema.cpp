@@ -2,6 +2,7 @@
 // use for the same thing.
 #include "training/run_schema.h"
 
+#include "training/optimizer_config.h"
 #include "training/run_config.h"
 
 namespace trireme {
@@ -144,51 +145,6 @@ void add_float8(Schema& s) {
       .at_least(0)
       .at_most(32)
       .alias({"fp8_margin"});
-}
-
-void add_optimizer(Schema& s) {
-  s.choice("optimizer.type", "AdamW", {"AdamW", "Adam", "SGD"},
-           "AdamW decays weights apart from the gradient; Adam adds the decay to the gradient")
-      .not_yet({"Lion", "Lamb", "Muon", "Adagrad", "OneBitAdam", "ZeroOneAdam", "OneBitLamb",
-                "MuAdam", "MuAdamW", "MuSGD", "SOAP"});
-  s.number(
-       "optimizer.params.lr", "0.0003",
-       "learning rate after warm-up; of fine-tuning by default 2e-5, of adapters 2e-4, with dpo "
-       "1e-6 and 1e-5")
-      .at_least(0)
-      .auto_left_out()
-      .alias({"lr", "learning_rate"});
-  s.any("optimizer.params.betas", "[0.9,0.95]", "two numbers",
-        "decay of the first and second moment, each from 0 up to below 1")
-      .auto_left_out();
-  s.number("optimizer.params.eps", "1e-08", "added to the root of the second moment")
-      .above(0)
-      .auto_left_out()
-      .alias({"adam_eps"});
-  s.number("optimizer.params.weight_decay", "0.1",
-           "of matrices; norms and biases have none; of fine-tuning by default 0")
-      .at_least(0)
-      .auto_left_out()
-      .alias({"weight_decay"});
-  s.number("optimizer.params.momentum", "0", "SGD only")
-      .at_least(0)
-      .below(1)
-      .auto_left_out()
-      .alias({"sgd_momentum"});
-  s.boolean("optimizer.params.nesterov", false, "SGD with momentum only").auto_left_out();
-  s.boolean("optimizer.params.adam_w_mode", false,
-            "DeepSpeed's word: with type Adam, true is AdamW")
-      .auto_left_out();
-  s.choice("optimizer.state_dtype", "fp32", {"fp32", "bf16"}, "type of the moments")
-      .synonym("float32", "fp32")
-      .synonym("bfloat16", "bf16")
-      .not_yet({"fp16", "fp8"})
-      .alias({"exp_avg_dtype"});
-  s.boolean("optimizer.master_weights", true,
-            "keep weights in fp32 beside the bf16 or fp16 ones; false: bf16 only, with stochastic "
-            "rounding");
-  s.number("adam_beta1", "", "the first of optimizer.params.betas").at_least(0).below(1);
-  s.number("adam_beta2", "", "the second of optimizer.params.betas").at_least(0).below(1);
 }
 
 void add_scheduler(Schema& s) {
@@ -416,7 +372,7 @@ Schema make_run_schema() {
   add_run(schema);
   add_precision(schema);
   add_float8(schema);
-  add_optimizer(schema);
+  add_optimizer_keys(schema);
   add_scheduler(schema);
   add_data(schema);
   add_finetune_keys(schema);

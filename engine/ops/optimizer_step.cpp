@@ -46,19 +46,31 @@ cpu::UpdateRange<T> update_range(const Tensor& param, const Tensor& master, cons
           .offset = index.offset};
 }
 
-// Hands a range to `gpu_kernel` with the scalars where they are, or to `cpu_kernel` with what they say,
-// unless that is to skip.
-template <class T, class Args, class OnGpu, class OnCpu>
-void update(Ctx& ctx, cpu::UpdateRange<T> range, const ConstTensor& scalars, const Args& args,
-            OnGpu&& gpu_kernel, OnCpu&& cpu_kernel) {
-  if (ctx.gpu != nullptr)
-    return gpu_kernel(*ctx.gpu, cuda::UpdateStep<T, Args>{
-                                    range, static_cast<const StepScalars*>(scalars.raw()), args});
-  StepScalars s;
-  std::memcpy(&s, scalars.raw(), sizeof s);
-  if (s.skip != 0) return;
-  range.key.stream = rounding_stream(args.rounding, s.count);
-  cpu_kernel({range, update_coefficients<compute_t<T>>(args, s)}, ctx.threads);
+// Runs the rule's kernel: on a GPU with the scalars where they are, on the CPU with the
+// coefficients made of them, unless they say to skip.
+template <class Rule>
+void update(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
+            const Tensor& m, const Tensor& v, const ConstTensor& scalars,
+            const typename Rule::Args& args) {
+  check_range(Rule::kOp, param, master, grad, scalars);
+  if (m.present()) check_state(Rule::kOp, "m", m, param);
+  if (v.present()) check_operand(Rule::kOp, "v", v, m.dtype(), param.shape());
+  if (ctx.planning()) return;
+  const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
+  dispatch_float(Rule::kOp, param.dtype(), [&]<class T>() {
+    cpu::UpdateRange<T> range =
+        update_range<T>(param, master, grad, m, v, args.rounding, args.index);
+    if (ctx.gpu != nullptr)
+      return cuda::apply_rule(
+          *ctx.gpu,
+          cuda::RuleStep<Rule, T>{range, static_cast<const StepScalars*>(scalars.raw()), args});
+    StepScalars s;
+    std::memcpy(&s, scalars.raw(), sizeof s);
+    if (s.skip != 0) return;
+    range.key.stream = rounding_stream(args.rounding, s.count);
+    TRIREME_KERNEL(apply_rule<cpu::RuleUpdate<Rule, T>>)
+    ({range, Rule::template coefficients<compute_t<T>>(args, s)}, ctx.threads);
+  });
 }
 
 }  // namespace
@@ -66,29 +78,15 @@ void update(Ctx& ctx, cpu::UpdateRange<T> range, const ConstTensor& scalars, con
 void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
                 const Tensor& m, const Tensor& v, const ConstTensor& scalars,
                 const AdamWArgs& args) {
-  check_range("adamw_step", param, master, grad, scalars);
-  check_state("adamw_step", "m", m, param);
-  check_operand("adamw_step", "v", v, m.dtype(), param.shape());
-  if (ctx.planning()) return;
-  const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
-  dispatch_float("adamw_step", param.dtype(), [&]<class T>() {
-    update(ctx, update_range<T>(param, master, grad, m, v, args.rounding, args.index), scalars,
-           args, &cuda::adamw<T>, TRIREME_KERNEL(adamw<T>));
-  });
+  TRIREME_CHECK(m.present() && v.present(), "adamw_step: m or v is absent");
+  update<AdamWRule>(ctx, param, master, grad, m, v, scalars, args);
 }
 
 void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
               const Tensor& m, const ConstTensor& scalars, const SgdArgs& args) {
-  check_range("sgd_step", param, master, grad, scalars);
   TRIREME_CHECK(m.present() == (args.momentum != 0.0), "sgd_step: momentum is ", args.momentum,
                 m.present() ? " but m is given" : " but m is absent");
-  if (m.present()) check_state("sgd_step", "m", m, param);
-  if (ctx.planning()) return;
-  const TimeScope scope(ctx.profile, TimeCategory::kOptimizer);
-  dispatch_float("sgd_step", param.dtype(), [&]<class T>() {
-    update(ctx, update_range<T>(param, master, grad, m, {}, args.rounding, args.index), scalars,
-           args, &cuda::sgd<T>, TRIREME_KERNEL(sgd<T>));
-  });
+  update<SgdRule>(ctx, param, master, grad, m, {}, scalars, args);
 }
 
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x) {

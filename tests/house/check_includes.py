@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "parallel": engine("core device ops io observe"),
     "transformer": [*engine("core ops io text config observe"), "parallel"],
     "transformer/checkpoint": [*engine("core ops io text config observe"), "parallel", "transformer"],
-    "optim": [*engine("core device ops io"), "parallel"],
+    "optim": [*engine("core device ops io config"), "parallel"],
     "serving/scheduler": ["engine/core", "engine/ops"],
     "serving/balance": ["engine/core"],
     "serving/engine": [*engine("core device ops observe"), "parallel", "transformer", "serving/scheduler",

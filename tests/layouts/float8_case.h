@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optim/adamw.h"
 #include "tests/layouts/layout_run.h"
 
 namespace trireme::test {
@@ -27,7 +28,9 @@ inline RunConfig float8_config(Float8Recipe recipe, DType dtype) {
   config.sequence_length = 32;
   config.train_steps = 4;  // scales from the tensor, then from a history that forgets
   config.optimizer.lr = 1e-3;
-  config.optimizer.eps = 1e-4;
+  AdamW rule;
+  rule.eps = 1e-4;
+  config.optimizer.rule = rule.clone();
   config.scheduler.style = DecayStyle::kConstant;
   return config;
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/core/random.h"
+#include "optim/adamw.h"
 #include "parallel/pipeline/schedule.h"
 #include "tests/support/scratch_directory.h"
 
@@ -439,7 +440,9 @@ RunConfig config_of(const LayoutCase& c) {
   config.seed = seed_of(c);
   config.optimizer.lr = 1e-3;  // larger steps would amplify rounding
   // So would steps of full length along gradients that are zero by mathematics, as keys' biases have.
-  config.optimizer.eps = 1e-4;
+  AdamW rule;
+  rule.eps = 1e-4;
+  config.optimizer.rule = rule.clone();
   config.scheduler.style = DecayStyle::kConstant;
   config.comm.bucket_bytes = 16384;  // several buckets
   return config;

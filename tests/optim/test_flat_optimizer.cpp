@@ -2,13 +2,17 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/core/error.h"
 #include "engine/ops/context.h"
+#include "optim/adamw.h"
 #include "optim/flat_optimizer.h"
+#include "optim/optimizers.h"
+#include "optim/sgd.h"
 #include "optim/step_control.h"
 #include "tests/engine/io/small_disk.h"
 #include "tests/support/scratch_directory.h"
@@ -84,14 +88,71 @@ Elements updated(const TensorBox& box, const Sharding& sharding, const OffloadCo
 }
 
 TEST(FlatOptimizer, NeitherBoxesNorShardsChangeABit) {
-  const Elements whole = updated({}, {}, {});
-  ASSERT_EQ(std::ssize(whole), kRows * kColumns + 77);
-  for (const TensorBox& box : {TensorBox{}, TensorBox{{10, 0}, {21, kColumns}},
-                               TensorBox{{0, 100}, {kRows, 131}}, TensorBox{{3, 7}, {30, 200}}})
-    for (int stage = 0; stage <= 3; ++stage)
-      for (int i = 0; i < 3; ++i)
-        for (const auto& [name, values] : updated(box, {stage, {3, i}, {3, i}}, {}))
-          ASSERT_EQ(values, whole.at(name)) << name << " stage " << stage << " rank " << i;
+  for (const OptimizerConfig& c : {config()}) {
+    const Elements whole = updated({}, {}, {}, c);
+    ASSERT_EQ(std::ssize(whole), kRows * kColumns + 77);
+    for (const TensorBox& box : {TensorBox{}, TensorBox{{10, 0}, {21, kColumns}},
+                                 TensorBox{{0, 100}, {kRows, 131}}, TensorBox{{3, 7}, {30, 200}}})
+      for (int stage = 0; stage <= 3; ++stage)
+        for (int i = 0; i < 3; ++i)
+          for (const auto& [name, values] : updated(box, {stage, {3, i}, {3, i}}, {}, c))
+            ASSERT_EQ(values, whole.at(name)) << name << " stage " << stage << " rank " << i;
+  }
+}
+
+// Fills matrices, each of which it must see as a whole, with ones.
+class MatrixFiller final : public Optimizer {
+ public:
+  std::unique_ptr<Optimizer> clone() const override { return std::make_unique<MatrixFiller>(); }
+  const char* name() const override { return "MatrixFiller"; }
+  void visit(HyperparameterVisitor&) override {}
+  bool normalizes() const override { return true; }
+  std::vector<StateStorage::Kind> states(DType) const override { return {}; }
+  bool needs_matrices() const override { return true; }
+  void update(Ctx&, const UpdatePart& part) const override {
+    if (part.spec.shape.rank() < 2) return;
+    ASSERT_EQ(part.param.numel(), part.spec.shape.numel());
+    std::fill_n(part.param.as<bf16>(), part.param.numel(), bf16(1.0f));
+  }
+};
+
+TEST(FlatOptimizer, WhatNeedsMatricesIsRefusedByNameWhereTheyAreCut) {
+  OptimizerConfig c = config();
+  c.rule = std::make_shared<MatrixFiller>();
+  for (const auto& [name, values] : updated({}, {}, {}, c))
+    if (name.starts_with("w[")) {
+      ASSERT_EQ(values, std::vector<float>{1.0f}) << name;
+    }
+  const auto problem = [&](const TensorBox& box, const Sharding& sharding,
+                           const OffloadConfig& offload) -> std::string {
+    try {
+      updated(box, sharding, offload, c);
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string cut =
+      "optimizer.type: MatrixFiller updates whole matrices, and this rank holds ";
+  const std::string way_out = "; use zero_optimization.stage 0 and tensor_model_parallel_size 1";
+  EXPECT_EQ(problem({{0, 0}, {20, kColumns}}, {}, {}),
+            cut + "6000 of the 12000 elements of w" + way_out);
+  for (int stage = 1; stage <= 3; ++stage)
+    EXPECT_TRUE(problem({}, {stage, {2, 0}, {2, 0}}, {}).starts_with(cut)) << stage;
+  OffloadConfig file;
+  file.device = OffloadDevice::kFile;
+  EXPECT_TRUE(problem({}, {}, file).starts_with("zero_optimization.offload_optimizer.device: "));
+}
+
+TEST(Optimizers, MakeWhatTheirRowSays) {
+  ASSERT_EQ(optimizers().front().name, std::string(default_optimizer()->name()));
+  for (const OptimizerRow& row : optimizers()) {
+    EXPECT_STREQ(row.make()->name(), row.name);
+    EXPECT_STREQ(row.make()->clone()->name(), row.name);
+    EXPECT_STREQ(optimizer_row(row.name).name, row.name);
+    for (const char* other : unavailable_optimizers()) EXPECT_STRNE(other, row.name);
+  }
+  EXPECT_THROW(optimizer_row("Muon"), Error);
 }
 
 OffloadConfig in_file(const std::string& path, int64_t buffers = 2) {
@@ -110,8 +171,9 @@ TEST(FlatOptimizer, OffloadDoesNotChangeABit) {
   OptimizerConfig master = config();
   master.master_weights = true;
   OptimizerConfig sgd = config();
-  sgd.type = OptimizerType::kSgd;
-  sgd.momentum = 0.9;
+  Sgd rule;
+  rule.momentum = 0.9;
+  sgd.rule = rule.clone();
   for (const OptimizerConfig& c : {config(), master, sgd}) {
     const Elements want = updated({}, {}, {}, c);
     EXPECT_TRUE(updated({}, {}, cpu, c) == want);

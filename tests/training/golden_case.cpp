@@ -6,6 +6,7 @@
 
 #include "engine/ops/cross_entropy.h"
 #include "engine/ops/transfer.h"
+#include "optim/adamw.h"
 #include "tests/support/compare.h"
 #include "tests/support/json_file.h"
 #include "tests/support/source_folder.h"
@@ -41,9 +42,10 @@ GoldenCase::GoldenCase(const std::string& name, DType dtype)
   report.throw_if_errors(name);
   const Json& optimizer = manifest.at("optimizer");
   config_.optimizer.lr = optimizer.at("lr");
-  config_.optimizer.beta1 = optimizer.at("beta1");
-  config_.optimizer.beta2 = optimizer.at("beta2");
-  config_.optimizer.eps = optimizer.at("eps");
+  AdamW rule;
+  rule.betas = {optimizer.at("beta1"), optimizer.at("beta2")};
+  rule.eps = optimizer.at("eps");
+  config_.optimizer.rule = rule.clone();
   config_.optimizer.weight_decay = optimizer.at("weight_decay");
   config_.scheduler.style = DecayStyle::kConstant;
   config_.gradient_clipping = manifest.at("clip").at("max_norm");

@@ -9,6 +9,7 @@
 
 #include "engine/config/override.h"
 #include "engine/core/error.h"
+#include "optim/optimizers.h"
 #include "training/deepspeed/keys.h"
 #include "training/run_config.h"
 
@@ -104,7 +105,8 @@ class DeepSpeedMerge {
     passed_over_.insert(mode);
     if (says(path)) {
       std::string type = theirs_.word(path);
-      if (type == "Adam" && (!says(mode) || theirs_.flag(mode))) type = "AdamW";
+      const char* const decoupled = optimizer_row(type).with_adam_w_mode;
+      if (decoupled != nullptr && (!says(mode) || theirs_.flag(mode))) type = decoupled;
       passed_over_.insert(path);
       if (!other_type("optimizer", type)) put(path, path, type);
     }

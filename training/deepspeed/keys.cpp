@@ -1,5 +1,6 @@
 #include "training/deepspeed/keys.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/core/error.h"
@@ -295,25 +296,9 @@ constexpr const char* kPageHead =
     "without effect is\n  noted once, unless it is false, null or `\"auto\"`. `null` asks for "
     "nothing, and so does a section that is not\n  enabled.\n\n";
 
-}  // namespace
-
-void add_deepspeed_keys(Schema& schema) {
-  DeepSpeedRows rows(schema);
-  add_batch_rows(rows);
-  add_gradient_rows(rows);
-  add_precision_rows(rows);
-  add_optimizer_rows(rows);
-  add_scheduler_rows(rows);
-  add_zero_rows(rows);
-  add_offload_rows(rows);
-  add_parallel_rows(rows);
-  add_monitor_rows(rows);
-  add_checkpoint_rows(rows);
-  add_technique_rows(rows);
-}
-
-const std::vector<const char*>& deepspeed_names_read() {
-  static const std::vector<const char*> names = {
+// Names of a DeepSpeed file that a run's schema reads, in the order of the page.
+std::vector<std::string> deepspeed_names_read() {
+  std::vector<std::string> names = {
       "train_batch_size",
       "train_micro_batch_size_per_gpu",
       "gradient_accumulation_steps",
@@ -330,13 +315,6 @@ const std::vector<const char*>& deepspeed_names_read() {
       "fp16.hysteresis",
       "fp16.min_loss_scale",
       "optimizer.type",
-      "optimizer.params.lr",
-      "optimizer.params.betas",
-      "optimizer.params.eps",
-      "optimizer.params.weight_decay",
-      "optimizer.params.momentum",
-      "optimizer.params.nesterov",
-      "optimizer.params.adam_w_mode",
       "scheduler.type",
       "scheduler.params.warmup_num_steps",
       "scheduler.params.warmup_max_lr",
@@ -357,13 +335,35 @@ const std::vector<const char*>& deepspeed_names_read() {
       "expert_parallel.expert_tensor_parallel_size",
       "pipeline.stages",
   };
+  std::vector<std::string> params;  // DeepSpeed's names are ours
+  for (const Key& key : run_schema().keys())
+    if (key.status == KeyStatus::kImplemented && key.path.starts_with("optimizer.params."))
+      params.push_back(key.path);
+  names.insert(std::ranges::find(names, "optimizer.type") + 1, params.begin(), params.end());
   return names;
+}
+
+}  // namespace
+
+void add_deepspeed_keys(Schema& schema) {
+  DeepSpeedRows rows(schema);
+  add_batch_rows(rows);
+  add_gradient_rows(rows);
+  add_precision_rows(rows);
+  add_optimizer_rows(rows);
+  add_scheduler_rows(rows);
+  add_zero_rows(rows);
+  add_offload_rows(rows);
+  add_parallel_rows(rows);
+  add_monitor_rows(rows);
+  add_checkpoint_rows(rows);
+  add_technique_rows(rows);
 }
 
 const Schema& deepspeed_schema() {
   static const Schema schema = [] {
     Schema s("DeepSpeed configuration");
-    for (const char* name : deepspeed_names_read()) {
+    for (const std::string& name : deepspeed_names_read()) {
       const Key* const ours = run_schema().find_any(name);
       TRIREME_CHECK(ours != nullptr && ours->status == KeyStatus::kImplemented, name,
                     " is not read by a run");

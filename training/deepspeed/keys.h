@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "engine/config/schema.h"
 
@@ -14,9 +13,6 @@ void add_deepspeed_keys(Schema& schema);
 
 // Table of a whole DeepSpeed file: these rows, and those that a run reads under their DeepSpeed names.
 const Schema& deepspeed_schema();
-
-// Names of a DeepSpeed file that a run's schema reads, in the order of the page.
-const std::vector<const char*>& deepspeed_names_read();
 
 // Text of docs/reference/deepspeed-keys.md.
 std::string deepspeed_keys_page();

@@ -63,87 +63,68 @@ TRIREME_INLINE void for_elements(const UpdateRange<T>& r, int64_t begin, int64_t
   }
 }
 
-struct AdamW {
-  template <class A, class T>
-  TRIREME_INLINE static void run(const AdamWUpdate<T>& a, int64_t begin, int64_t end) {
-    using F = compute_t<T>;
-    const auto c = a.c;  // copies that no store can alias
-    const UpdateRange<T> r = a.range;
-    for_elements<A::kNoise>(r, begin, end, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
-      Vec<F> p = A::parameter(r, i, lanes);
-      Vec<F> g = load_lanes(r.grad + i, lanes) * c.grad_multiplier;
-      if (!c.decoupled) g += c.decay * p;
-      const Vec<F> m = c.beta1 * A::state(r.m, i, lanes) + c.one_minus_beta1 * g;
-      const Vec<F> v = c.beta2 * A::state(r.v, i, lanes) + c.one_minus_beta2 * (g * g);
-      const Vec<F> update = m / (square_roots<F>(v) * c.inverse_sqrt_bias2 + c.eps);
-      if (c.decoupled) p -= c.decay * p;
-      p -= c.step * update;
-      A::set_state(r.m, i, lanes, m, random);
-      A::set_state(r.v, i, lanes, v, random);
-      A::set_parameter(r, i, lanes, p, random);
-    });
+struct VectorMath {
+  template <class V>
+  TRIREME_INLINE static V square_root(V x) {
+    return square_roots<typename Traits<V>::Scalar>(x);
+  }
+  template <class V>
+  TRIREME_INLINE static V multiply_add(typename Traits<V>::Scalar a, V x, V y) {
+    return TRIREME_ISA::multiply_add<V>(splat<V>(a), x, y);
   }
 };
 
-struct Sgd {
-  template <class A, class T>
-  TRIREME_INLINE static void run(const SgdUpdate<T>& a, int64_t begin, int64_t end) {
-    using F = compute_t<T>;
-    const auto c = a.c;
-    const UpdateRange<T> r = a.range;
-    for_elements<A::kNoise>(r, begin, end, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
-      Vec<F> p = A::parameter(r, i, lanes);
-      const Vec<F> d = load_lanes(r.grad + i, lanes) * c.grad_multiplier + c.weight_decay * p;
-      Vec<F> change = d;
-      if (r.m != nullptr) {
-        const Vec<F> m = c.first ? d : c.momentum * A::state(r.m, i, lanes) + d;
-        change = c.nesterov ? d + c.momentum * m : m;
-        A::set_state(r.m, i, lanes, m, random);
-      }
-      A::set_parameter(r, i, lanes, p - c.learning_rate * change, random);
-    });
-  }
-};
-
-template <class Rule, class T, class S, bool kMaster, class Update>
-void update_all(const Update& a, int threads) {
-  parallel_for(threads, a.range.n, kGrain, [&a](int64_t begin, int64_t end) {
-    Rule::template run<Access<T, S, kMaster>>(a, begin, end);
+// Elements [begin, end) of an update.
+template <class A, class Update>
+TRIREME_INLINE void update_elements(const Update& a, int64_t begin, int64_t end) {
+  using Rule = typename Update::Rule;
+  using T = typename Update::Element;
+  using F = compute_t<T>;
+  const auto c = a.c;  // copies that no store can alias
+  const UpdateRange<T> r = a.range;
+  const bool has_m = Rule::kSecondMoment || r.m != nullptr;
+  for_elements<A::kNoise>(r, begin, end, [&](int64_t i, auto lanes, Vec<uint32_t> random) {
+    Vec<F> p = A::parameter(r, i, lanes), m{}, v{};
+    if (has_m) m = A::state(r.m, i, lanes);
+    if constexpr (Rule::kSecondMoment) v = A::state(r.v, i, lanes);
+    Rule::template element<VectorMath>(c, has_m, p, load_lanes(r.grad + i, lanes), m, v);
+    if (has_m) A::set_state(r.m, i, lanes, m, random);
+    if constexpr (Rule::kSecondMoment) A::set_state(r.v, i, lanes, v, random);
+    A::set_parameter(r, i, lanes, p, random);
   });
 }
 
-template <class Rule, class T, bool kMaster, class Update>
-void with_state(const Update& a, int threads) {
-  if constexpr (!std::is_same_v<T, double>)
-    if (a.range.bf16_state) return update_all<Rule, T, bf16, kMaster>(a, threads);
-  update_all<Rule, T, compute_t<T>, kMaster>(a, threads);
+template <class S, bool kMaster, class Update>
+void update_all(const Update& a, int threads) {
+  parallel_for(threads, a.range.n, kGrain, [&a](int64_t begin, int64_t end) {
+    update_elements<Access<typename Update::Element, S, kMaster>>(a, begin, end);
+  });
 }
 
-template <class Rule, class T, class Update>
-void update(const Update& a, int threads) {
-  if constexpr (sizeof(T) == 2)
-    if (a.range.master != nullptr) return with_state<Rule, T, true>(a, threads);
-  with_state<Rule, T, false>(a, threads);
+template <bool kMaster, class Update>
+void with_state(const Update& a, int threads) {
+  using T = typename Update::Element;
+  if constexpr (!std::is_same_v<T, double>)
+    if (a.range.bf16_state) return update_all<bf16, kMaster>(a, threads);
+  update_all<compute_t<T>, kMaster>(a, threads);
 }
 
 }  // namespace
 
 template <class T>
-void adamw(const AdamWUpdate<T>& a, int threads) {
-  update<AdamW, T>(a, threads);
+void apply_rule(const T& a, int threads) {
+  if constexpr (sizeof(typename T::Element) == 2)
+    if (a.range.master != nullptr) return with_state<true>(a, threads);
+  with_state<false>(a, threads);
 }
 
-template <class T>
-void sgd(const SgdUpdate<T>& a, int threads) {
-  update<Sgd, T>(a, threads);
-}
-
-#define TRIREME_INSTANTIATE(T)                        \
-  template void adamw<T>(const AdamWUpdate<T>&, int); \
-  template void sgd<T>(const SgdUpdate<T>&, int);
-TRIREME_INSTANTIATE(double)
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(bf16)
-TRIREME_INSTANTIATE(f16)
+#define TRIREME_INSTANTIATE_FOR(RULE, T) \
+  template void apply_rule<RuleUpdate<RULE, T>>(const RuleUpdate<RULE, T>&, int);
+#define TRIREME_INSTANTIATE(RULE)       \
+  TRIREME_INSTANTIATE_FOR(RULE, double) \
+  TRIREME_INSTANTIATE_FOR(RULE, float)  \
+  TRIREME_INSTANTIATE_FOR(RULE, bf16)   \
+  TRIREME_INSTANTIATE_FOR(RULE, f16)
+TRIREME_UPDATE_RULES(TRIREME_INSTANTIATE)
 
 }  // namespace trireme::cpu::TRIREME_ISA

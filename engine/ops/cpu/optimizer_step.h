@@ -3,11 +3,11 @@
 
 #include "engine/core/dtype.h"
 #include "engine/ops/cpu/isa.h"
-#include "engine/ops/optimizer_scalars.h"
+#include "engine/ops/update_rules.h"
 
 namespace trireme::cpu {
 
-// What both updates read and write.
+// Operands of an update.
 template <class T>
 struct UpdateRange {
   using F = compute_t<T>;
@@ -21,19 +21,15 @@ struct UpdateRange {
   int64_t first, width, stride, offset;  // ElementIndex
 };
 
-template <class T>
-struct AdamWUpdate {
+template <class R, class T>
+struct RuleUpdate {
+  using Rule = R;
+  using Element = T;
   UpdateRange<T> range;
-  AdamWCoefficients<compute_t<T>> c;
+  typename R::template Coefficients<compute_t<T>> c;
 };
 
-template <class T>
-struct SgdUpdate {
-  UpdateRange<T> range;
-  SgdCoefficients<compute_t<T>> c;
-};
-
-TRIREME_CPU_KERNEL(adamw, (const AdamWUpdate<T>& a, int threads))
-TRIREME_CPU_KERNEL(sgd, (const SgdUpdate<T>& a, int threads))
+// T: a RuleUpdate.
+TRIREME_CPU_KERNEL(apply_rule, (const T& a, int threads))
 
 }  // namespace trireme::cpu

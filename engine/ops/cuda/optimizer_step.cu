@@ -58,40 +58,14 @@ __device__ inline bf16 round_stochastically(float v, uint32_t noise) {
   return out;
 }
 
-struct AdamW {
-  using Args = AdamWArgs;
+struct ThreadMath {
   template <class F>
-  using Coefficients = AdamWCoefficients<F>;
-  static constexpr bool kSecondMoment = true;
-
-  template <class F>
-  static __device__ void element(const AdamWCoefficients<F>& c, bool, F& p, F g, F& m, F& v) {
-    g *= c.grad_multiplier;
-    if (!c.decoupled) g += c.decay * p;
-    m = c.beta1 * m + c.one_minus_beta1 * g;
-    v = c.beta2 * v + c.one_minus_beta2 * (g * g);
-    const F update = m / (square_root(v) * c.inverse_sqrt_bias2 + c.eps);
-    if (c.decoupled) p -= c.decay * p;
-    p -= c.step * update;
+  static __device__ F square_root(F x) {
+    return cuda::square_root(x);
   }
-};
-
-struct Sgd {
-  using Args = SgdArgs;
   template <class F>
-  using Coefficients = SgdCoefficients<F>;
-  static constexpr bool kSecondMoment = false;
-
-  template <class F>
-  static __device__ void element(const SgdCoefficients<F>& c, bool has_momentum, F& p, F g, F& m,
-                                 F&) {
-    const F d = g * c.grad_multiplier + c.weight_decay * p;
-    F change = d;
-    if (has_momentum) {
-      m = c.first ? d : c.momentum * m + d;
-      change = c.nesterov ? d + c.momentum * m : m;
-    }
-    p -= c.learning_rate * change;
+  static __device__ F multiply_add(F a, F x, F y) {
+    return a * x + y;
   }
 };
 
@@ -129,7 +103,7 @@ __device__ void update_elements(const cpu::UpdateRange<T>& r, const RandomKey& k
     else
       value = to_compute(p.v[k]);
     F m_new = to_compute(m.v[k]), v_new = to_compute(v.v[k]);
-    Rule::element(c, has_first, value, grad.v[k], m_new, v_new);
+    Rule::template element<ThreadMath>(c, has_first, value, grad.v[k], m_new, v_new);
     if constexpr (kRoundsState) {
       m.v[k] = round_stochastically(m_new, words[k] >> 16);
       v.v[k] = round_stochastically(v_new, words[k] >> 16);
@@ -150,14 +124,14 @@ __device__ void update_elements(const cpu::UpdateRange<T>& r, const RandomKey& k
 }
 
 template <class Rule, class T, class S, bool kMaster, int N>
-__global__ void __launch_bounds__(kThreads) update_kernel(UpdateStep<T, typename Rule::Args> a) {
+__global__ void __launch_bounds__(kThreads) update_kernel(RuleStep<Rule, T> a) {
   using F = compute_t<T>;
   // Logarithms in float64, once for the block.
   __shared__ typename Rule::template Coefficients<F> shared;
   __shared__ uint64_t stream;
   if (threadIdx.x == 0) {
     const StepScalars scalars = *a.scalars;
-    shared = update_coefficients<F>(a.args, scalars);
+    shared = Rule::template coefficients<F>(a.args, scalars);
     stream = rounding_stream(a.range.key, scalars.count);
   }
   const bool skip = a.scalars->skip != 0;
@@ -176,7 +150,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(UpdateStep<T, typename
 }
 
 template <class Rule, class T, class S, bool kMaster>
-void launch_update(Context& gpu, const char* op, const UpdateStep<T, typename Rule::Args>& a) {
+void launch_update(Context& gpu, const RuleStep<Rule, T>& a) {
   using F = compute_t<T>;
   constexpr int kElements = kPack<F>;
   const cpu::UpdateRange<T>& r = a.range;
@@ -189,42 +163,33 @@ void launch_update(Context& gpu, const char* op, const UpdateStep<T, typename Ru
   const int64_t blocks = std::min(blocks_for(r.n, int64_t{kThreads} * (packed ? kElements : 1)),
                                   kBlocksAMultiprocessor * gpu.info.multiprocessors);
   const Grid grid{.blocks = {blocks}, .threads = kThreads};
-  packed ? launch(gpu, op, update_kernel<Rule, T, S, kMaster, kElements>, grid, a)
-         : launch(gpu, op, update_kernel<Rule, T, S, kMaster, 1>, grid, a);
+  packed ? launch(gpu, Rule::kOp, update_kernel<Rule, T, S, kMaster, kElements>, grid, a)
+         : launch(gpu, Rule::kOp, update_kernel<Rule, T, S, kMaster, 1>, grid, a);
 }
 
 template <class Rule, class T, bool kMaster>
-void with_state(Context& gpu, const char* op, const UpdateStep<T, typename Rule::Args>& a) {
+void with_state(Context& gpu, const RuleStep<Rule, T>& a) {
   if constexpr (!std::is_same_v<T, double>)
-    if (a.range.bf16_state) return launch_update<Rule, T, bf16, kMaster>(gpu, op, a);
-  launch_update<Rule, T, compute_t<T>, kMaster>(gpu, op, a);
-}
-
-template <class Rule, class T>
-void update(Context& gpu, const char* op, const UpdateStep<T, typename Rule::Args>& a) {
-  if constexpr (sizeof(T) == 2)
-    if (a.range.master != nullptr) return with_state<Rule, T, true>(gpu, op, a);
-  with_state<Rule, T, false>(gpu, op, a);
+    if (a.range.bf16_state) return launch_update<Rule, T, bf16, kMaster>(gpu, a);
+  launch_update<Rule, T, compute_t<T>, kMaster>(gpu, a);
 }
 
 }  // namespace
 
-template <class T>
-void adamw(Context& gpu, const UpdateStep<T, AdamWArgs>& a) {
-  update<AdamW, T>(gpu, "adamw_step", a);
+template <class Rule, class T>
+void apply_rule(Context& gpu, const RuleStep<Rule, T>& a) {
+  if constexpr (sizeof(T) == 2)
+    if (a.range.master != nullptr) return with_state<Rule, T, true>(gpu, a);
+  with_state<Rule, T, false>(gpu, a);
 }
 
-template <class T>
-void sgd(Context& gpu, const UpdateStep<T, SgdArgs>& a) {
-  update<Sgd, T>(gpu, "sgd_step", a);
-}
-
-#define TRIREME_INSTANTIATE(T)                                       \
-  template void adamw<T>(Context&, const UpdateStep<T, AdamWArgs>&); \
-  template void sgd<T>(Context&, const UpdateStep<T, SgdArgs>&);
-TRIREME_INSTANTIATE(double)
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(bf16)
-TRIREME_INSTANTIATE(f16)
+#define TRIREME_INSTANTIATE_FOR(RULE, T) \
+  template void apply_rule<RULE, T>(Context&, const RuleStep<RULE, T>&);
+#define TRIREME_INSTANTIATE(RULE)       \
+  TRIREME_INSTANTIATE_FOR(RULE, double) \
+  TRIREME_INSTANTIATE_FOR(RULE, float)  \
+  TRIREME_INSTANTIATE_FOR(RULE, bf16)   \
+  TRIREME_INSTANTIATE_FOR(RULE, f16)
+TRIREME_UPDATE_RULES(TRIREME_INSTANTIATE)
 
 }  // namespace trireme::cuda

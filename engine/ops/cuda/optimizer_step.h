@@ -8,18 +8,16 @@
 
 namespace trireme::cuda {
 
-// Args: AdamWArgs or SgdArgs. range.key is that of no update yet: the kernel adds the count.
-template <class T, class Args>
-struct UpdateStep {
+// range.key is that of no update yet: the kernel adds the count.
+template <class Rule, class T>
+struct RuleStep {
   cpu::UpdateRange<T> range;
   const StepScalars* scalars;
-  Args args;
+  typename Rule::Args args;
 };
 
-template <class T>
-TRIREME_CUDA_DECL void adamw(Context& gpu, const UpdateStep<T, AdamWArgs>& a);
-template <class T>
-TRIREME_CUDA_DECL void sgd(Context& gpu, const UpdateStep<T, SgdArgs>& a);
+template <class Rule, class T>
+TRIREME_CUDA_DECL void apply_rule(Context& gpu, const RuleStep<Rule, T>& a);
 
 // *out += sum of x^2; partial: one value for each cpu::kSquaresBlock elements.
 template <class T>

@@ -250,6 +250,39 @@ TEST(Sgd, TheFirstUpdateDoesNotReadTheMomentum) {
   });
 }
 
+TEST(Sgd, PartsOfARangeGiveTheSameBits) {
+  const int64_t n = 1000;
+  const ElementIndex index{.first = 12'345};
+  const TestTensor ts = scalars_tensor({.grad_multiplier = 0.3, .learning_rate = 0.01, .count = 3});
+  for (const Config& c : kConfigs) {
+    const TestTensor grad(sum_dtype(c.param), {n}, normals("grad", n));
+    for_each_kernel([&](Ctx& ctx) {
+      std::vector<TestTensor> out;
+      for (int kind = 1; kind < 3; ++kind) {
+        Operands whole(c, n), parts(c, n);
+        const auto step = [&](Operands& o, int64_t begin, int64_t end) {
+          const auto cut = [&](const Tensor& t) { return t.slice(0, begin, end); };
+          const Tensor master = c.master ? cut(*o.master) : Tensor();
+          ElementIndex at = index;
+          at.offset = begin;
+          sgd_step(ctx, cut(*o.p), master, cut(*grad), kind == 1 ? cut(*o.m) : Tensor(), ts,
+                   {.momentum = kind == 1 ? 0.9 : 0.0,
+                    .weight_decay = 0.1,
+                    .rounding = {1, 2},
+                    .index = at});
+        };
+        step(whole, 0, n);
+        for (int64_t begin = 0; begin < n; begin += 7) step(parts, begin, std::min(n, begin + 7));
+        EXPECT_SAME_BITS(*parts.p, *whole.p);
+        EXPECT_SAME_BITS(*parts.m, *whole.m);
+        EXPECT_SAME_BITS(*parts.master, *whole.master);
+        out.push_back(std::move(whole.p));
+      }
+      return out;
+    });
+  }
+}
+
 // p = 1 - g with g a multiple of 2^-23 is exact in float32, so that rounding is all that happens.
 TestTensor rounded_after_sgd(Ctx& ctx, const Values& start, const Values& grad, int64_t count,
                              const RandomKey& key, int64_t element0) {
@@ -436,6 +469,7 @@ TEST(OptimizerStep, RefusesWrongOperands) {
   EXPECT_THROW(adamw_step(ctx, d, {}, d, h, h, ts, {}), Error) << "bf16 state beside float64";
   EXPECT_THROW(adamw_step(ctx, a, {}, a, a, a, wrong, {}), Error) << "scalars";
   EXPECT_THROW(sgd_step(ctx, a, {}, a, {}, ts, {.momentum = 0.9}), Error) << "no buffer";
+  EXPECT_THROW(adamw_step(ctx, a, {}, a, a, {}, ts, {}), Error) << "no second moment";
   EXPECT_THROW(sum_of_squares(ctx, a, a), Error);
 }
 

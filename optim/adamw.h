@@ -1,0 +1,35 @@
+// AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101), and Adam (Kingma & Ba 2015) with the decay
+// added to the gradient. States: exp_avg and exp_avg_sq.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace trireme {
+
+class AdamW : public Optimizer {
+ public:
+  Betas betas{0.9, 0.95};
+  double eps = 1e-8;
+
+  std::unique_ptr<Optimizer> clone() const override;
+  const char* name() const override { return "AdamW"; }
+  void visit(HyperparameterVisitor& visitor) override;
+  bool normalizes() const override { return true; }
+  std::vector<StateStorage::Kind> states(DType dtype) const override;
+  void update(Ctx& ctx, const UpdatePart& part) const override;
+
+ protected:
+  virtual bool decoupled() const { return true; }
+};
+
+class Adam final : public AdamW {
+ public:
+  std::unique_ptr<Optimizer> clone() const override;
+  const char* name() const override { return "Adam"; }
+  std::vector<Finding> review(double weight_decay) const override;
+
+ protected:
+  bool decoupled() const override { return false; }
+};
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+#include "optim/optimizers.h"
+
+#include <algorithm>
+
+#include "engine/core/error.h"
+#include "optim/adamw.h"
+#include "optim/config.h"
+#include "optim/sgd.h"
+
+namespace trireme {
+namespace {
+
+template <class T>
+std::unique_ptr<Optimizer> make() {
+  return std::make_unique<T>();
+}
+
+// A new optimizer is a row here.
+constexpr OptimizerRow kOptimizers[] = {
+    {"AdamW", make<AdamW>, "AdamW decays weights apart from the gradient"},
+    {"Adam", make<Adam>, "Adam adds the decay to the gradient", "AdamW"},
+    {"SGD", make<Sgd>, ""},
+};
+
+constexpr const char* kUnavailableOptimizers[] = {
+    "Lion",       "Lamb",   "Muon",    "Adagrad", "OneBitAdam", "ZeroOneAdam",
+    "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",   "SOAP"};
+
+}  // namespace
+
+std::span<const OptimizerRow> optimizers() { return kOptimizers; }
+
+std::span<const char* const> unavailable_optimizers() { return kUnavailableOptimizers; }
+
+const OptimizerRow& optimizer_row(const std::string& name) {
+  const auto* const found =
+      std::ranges::find_if(kOptimizers, [&](const OptimizerRow& row) { return name == row.name; });
+  TRIREME_CHECK(found != std::end(kOptimizers), "no optimizer ", name, " in the table");
+  return *found;
+}
+
+std::shared_ptr<const Optimizer> default_optimizer() { return kOptimizers[0].make(); }
+
+}  // namespace trireme

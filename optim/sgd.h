@@ -1,0 +1,23 @@
+// Stochastic gradient descent, with momentum as PyTorch's and optionally Nesterov's. State:
+// momentum, where it is not 0.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace trireme {
+
+class Sgd final : public Optimizer {
+ public:
+  double momentum = 0.0;
+  bool nesterov = false;
+
+  std::unique_ptr<Optimizer> clone() const override;
+  const char* name() const override { return "SGD"; }
+  void visit(HyperparameterVisitor& visitor) override;
+  std::vector<Finding> review(double weight_decay) const override;
+  bool normalizes() const override { return false; }
+  std::vector<StateStorage::Kind> states(DType dtype) const override;
+  void update(Ctx& ctx, const UpdatePart& part) const override;
+};
+
+}  // namespace trireme
