@@ -5,6 +5,7 @@
 #include "engine/core/error.h"
 #include "optim/adamw.h"
 #include "optim/config.h"
+#include "optim/lion.h"
 #include "optim/sgd.h"
 
 namespace trireme {
@@ -20,11 +21,12 @@ constexpr OptimizerRow kOptimizers[] = {
     {"AdamW", make<AdamW>, "AdamW decays weights apart from the gradient"},
     {"Adam", make<Adam>, "Adam adds the decay to the gradient", "AdamW"},
     {"SGD", make<Sgd>, ""},
+    {"Lion", make<Lion>, "Lion steps by the sign of a momentum"},
 };
 
 constexpr const char* kUnavailableOptimizers[] = {
-    "Lion",       "Lamb",   "Muon",    "Adagrad", "OneBitAdam", "ZeroOneAdam",
-    "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",   "SOAP"};
+    "Lamb",       "Muon",   "Adagrad", "OneBitAdam", "ZeroOneAdam",
+    "OneBitLamb", "MuAdam", "MuAdamW", "MuSGD",      "SOAP"};
 
 }  // namespace
 

@@ -25,6 +25,12 @@ struct AdamWArgs {
   ElementIndex index{};  // keys the rounding
 };
 
+struct LionArgs {
+  double beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0, lr_multiplier = 1.0;
+  RandomKey rounding{};
+  ElementIndex index{};
+};
+
 struct SgdArgs {
   double momentum = 0.0, weight_decay = 0.0, lr_multiplier = 1.0;
   bool nesterov = false;

@@ -89,6 +89,12 @@ void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTe
   update<SgdRule>(ctx, param, master, grad, m, {}, scalars, args);
 }
 
+void lion_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
+               const Tensor& m, const ConstTensor& scalars, const LionArgs& args) {
+  TRIREME_CHECK(m.present(), "lion_step: m is absent");
+  update<LionRule>(ctx, param, master, grad, m, {}, scalars, args);
+}
+
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x) {
   check_contiguous("sum_of_squares", "x", x);
   check_operand("sum_of_squares", "out", out, DType::kF64, {1});

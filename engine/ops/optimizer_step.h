@@ -33,6 +33,12 @@ void adamw_step(Ctx& ctx, const Tensor& param, const Tensor& master, const Const
 void sgd_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
               const Tensor& m, const ConstTensor& scalars, const SgdArgs& args);
 
+// c = beta1 m + (1 - beta1) g;  p -= lr (sign(c) + weight_decay p);  m = beta2 m + (1 - beta2) g
+// (Lion, Chen et al. 2023, arXiv 2302.06675), with g = grad * grad_multiplier and sign(0) = 0.
+// dtypes and rounding as in adamw_step.
+void lion_step(Ctx& ctx, const Tensor& param, const Tensor& master, const ConstTensor& grad,
+               const Tensor& m, const ConstTensor& scalars, const LionArgs& args);
+
 // out (1) float64: += sum of x^2 over the range (x any float dtype), in float64 over fixed blocks, so
 // the sum does not depend on the number of threads (and on a GPU not on the device). Non-finite elements make it non-finite.
 void sum_of_squares(Ctx& ctx, const Tensor& out, const ConstTensor& x);

@@ -15,7 +15,7 @@
 
 #include "engine/ops/optimizer_scalars.h"
 
-#define TRIREME_UPDATE_RULES(RULE) RULE(AdamWRule) RULE(SgdRule)
+#define TRIREME_UPDATE_RULES(RULE) RULE(AdamWRule) RULE(SgdRule) RULE(LionRule)
 
 namespace trireme {
 
@@ -103,6 +103,42 @@ struct SgdRule {
       change = c.nesterov ? Math::multiply_add(c.momentum, m, d) : m;
     }
     p = Math::multiply_add(-c.learning_rate, change, p);
+  }
+};
+
+struct LionRule {
+  using Args = LionArgs;
+  static constexpr const char* kOp = "lion_step";
+  static constexpr bool kSecondMoment = false;
+
+  template <class F>
+  struct Coefficients {
+    F grad_multiplier, learning_rate, weight_decay, beta1, beta2;
+    F one_minus_beta1, one_minus_beta2;  // rounded once, from float64
+  };
+
+  template <class F>
+  TRIREME_HOST_DEVICE static Coefficients<F> coefficients(const Args& args, const StepScalars& s) {
+    return {
+        .grad_multiplier = static_cast<F>(s.grad_multiplier),
+        .learning_rate = static_cast<F>(s.learning_rate * args.lr_multiplier),
+        .weight_decay = static_cast<F>(args.weight_decay),
+        .beta1 = static_cast<F>(args.beta1),
+        .beta2 = static_cast<F>(args.beta2),
+        .one_minus_beta1 = static_cast<F>(1.0 - args.beta1),
+        .one_minus_beta2 = static_cast<F>(1.0 - args.beta2),
+    };
+  }
+
+  template <class Math, class F, class V>
+  TRIREME_HOST_DEVICE [[gnu::always_inline]] static void element(const Coefficients<F>& c, bool,
+                                                                 V& p, V g, V& m, V&) {
+    g *= c.grad_multiplier;
+    const V step = Math::multiply_add(c.beta1, m, V(c.one_minus_beta1 * g));
+    m = Math::multiply_add(c.beta2, m, V(c.one_minus_beta2 * g));
+    const V one = V{} + F(1);
+    const V sign = step > F(0) ? one : (step < F(0) ? V(-one) : step);  // NaN stays NaN
+    p = Math::multiply_add(-c.learning_rate, Math::multiply_add(c.weight_decay, p, sign), p);
   }
 };
 

@@ -111,6 +111,26 @@ OpCase sgd_case(const Update& u, double momentum, bool nesterov) {
           .large = u.n == kLarge};
 }
 
+// (b1 m + (1 - b1) g) is a multiple of 2^-12: exact, and so is its sign.
+OpCase lion_case(const Update& u) {
+  const auto body = [=](OpRun& run) {
+    const State s = operands(run, u, exact());
+    const Tensor m = run.updated_values("m", s.dtype, {u.n}, exact(), sixteenths(u.n, 53));
+    lion_step(run.ctx, s.param, s.master, s.grad, m, scalars(run, u.scalars),
+              {.beta1 = 0.5,
+               .beta2 = 0.75,
+               .weight_decay = 0.25,
+               .lr_multiplier = 0.5,
+               .rounding = {7, 11},
+               .index = u.index});
+  };
+  return {.op = "lion_step",
+          .shape = describe(u),
+          .dtype = u.dtype,
+          .body = body,
+          .large = u.n == kLarge};
+}
+
 void add_updates(std::vector<OpCase>& cases, Update u) {
   for (bool master : {false, true}) {
     if (master && dtype_size(u.dtype) != 2) continue;
@@ -119,6 +139,7 @@ void add_updates(std::vector<OpCase>& cases, Update u) {
       u.master = master;
       u.bf16_state = bf16_state;
       cases.push_back(adamw_case(u, true));
+      cases.push_back(lion_case(u));
       if (u.n == kLarge) continue;
       cases.push_back(adamw_case(u, false));
       cases.push_back(sgd_case(u, 0.5, false));

@@ -8,6 +8,7 @@
 
 #include "engine/core/random.h"
 #include "optim/adamw.h"
+#include "optim/optimizers.h"
 #include "parallel/pipeline/schedule.h"
 #include "tests/support/scratch_directory.h"
 
@@ -442,7 +443,7 @@ RunConfig config_of(const LayoutCase& c) {
   // So would steps of full length along gradients that are zero by mathematics, as keys' biases have.
   AdamW rule;
   rule.eps = 1e-4;
-  config.optimizer.rule = rule.clone();
+  config.optimizer.rule = c.optimizer.empty() ? rule.clone() : optimizer_row(c.optimizer).make();
   config.scheduler.style = DecayStyle::kConstant;
   config.comm.bucket_bytes = 16384;  // several buckets
   return config;

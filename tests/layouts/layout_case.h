@@ -16,6 +16,7 @@ struct LayoutCase {
   std::vector<int64_t> stage_layers;             // empty: equal stages
   int zero = 0;                                  // stage
   OffloadDevice offload = OffloadDevice::kNone;  // of optimizer states
+  std::string optimizer = {};                    // empty: AdamW, with a large eps
   Recompute recompute = Recompute::kNone;
   bool packed = false;  // several documents in a sequence, attention inside each
   // "mixtral", "qwen2_moe", "deepseek", "deepseek_v3": a model with experts instead

@@ -43,6 +43,28 @@ TEST(Checkpoints, AnyLayoutLoadsAnyOther) {
   }
 }
 
+TEST(Checkpoints, LionGoesOnUnderAnyLayout) {
+  const auto with_lion = [](LayoutCase c) {
+    c.optimizer = "Lion";
+    return c;
+  };
+  const ScratchDirectory scratch;
+  const LayoutCase first = with_lion(layout(2, 2, 3, true));
+  const RunPart straight = run_part(first, 0, 4, "", "");
+  const RunPart saved = run_part(first, 0, 2, "", scratch.path());
+  EXPECT_EQ(saved.tensors.size(), 3u);  // param, master, exp_avg
+  LayoutCase offloaded = layout(1, 2, 1);
+  offloaded.offload = OffloadDevice::kFile;
+  for (const LayoutCase& c : {layout(1, 4, 2), stages(layout(1, 2, 3), 2), offloaded}) {
+    const RunPart loaded = run_part(with_lion(c), 2, 2, scratch.path(), "");
+    EXPECT_TRUE(loaded.tensors == saved.tensors) << c.name();
+    EXPECT_EQ(loaded.replica, "") << c.name();
+  }
+  const RunPart resumed = run_part(first, 2, 4, scratch.path(), "");
+  EXPECT_TRUE(resumed.tensors == straight.tensors);
+  EXPECT_EQ(resumed.losses, (std::vector<double>{straight.losses[2], straight.losses[3]}));
+}
+
 TEST(Checkpoints, ContinuingUnderTheSameLayoutIsBitwiseTheSameRun) {
   for (const LayoutCase& c :
        {layout(2, 2, 3, true), layout(1, 4, 1), layout(1, 2, 2), stages(layout(1, 2, 2), 2)}) {

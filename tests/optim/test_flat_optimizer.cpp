@@ -87,8 +87,14 @@ Elements updated(const TensorBox& box, const Sharding& sharding, const OffloadCo
   return out;
 }
 
+OptimizerConfig lion() {
+  OptimizerConfig c = config();
+  c.rule = optimizer_row("Lion").make();
+  return c;
+}
+
 TEST(FlatOptimizer, NeitherBoxesNorShardsChangeABit) {
-  for (const OptimizerConfig& c : {config()}) {
+  for (const OptimizerConfig& c : {config(), lion()}) {
     const Elements whole = updated({}, {}, {}, c);
     ASSERT_EQ(std::ssize(whole), kRows * kColumns + 77);
     for (const TensorBox& box : {TensorBox{}, TensorBox{{10, 0}, {21, kColumns}},
@@ -174,7 +180,7 @@ TEST(FlatOptimizer, OffloadDoesNotChangeABit) {
   Sgd rule;
   rule.momentum = 0.9;
   sgd.rule = rule.clone();
-  for (const OptimizerConfig& c : {config(), master, sgd}) {
+  for (const OptimizerConfig& c : {config(), master, sgd, lion()}) {
     const Elements want = updated({}, {}, {}, c);
     EXPECT_TRUE(updated({}, {}, cpu, c) == want);
     for (int64_t buffers : {2, 3, 5})

@@ -227,6 +227,15 @@ TEST(DeepSpeed, OneBetaOfTheRunDoesNotBringBackASectionOfAnotherType) {
   EXPECT_EQ(betas_of(config).second, AdamW().betas.second);
 }
 
+TEST(DeepSpeed, Lion) {
+  const RunConfig config = with(R"({"optimizer": {"type": "Lion", "params": {"lr": 1e-4,
+      "betas": [0.95, 0.98], "weight_decay": 0.3}}, "zero_optimization": {"stage": 2}})");
+  EXPECT_EQ(run_config_to_json(config)["optimizer"]["params"].dump(),
+            R"({"lr":0.0001,"betas":[0.95,0.98],"weight_decay":0.3})");
+  EXPECT_STREQ(config.optimizer.rule->name(), "Lion");
+  EXPECT_TRUE(config.notes.empty());
+}
+
 TEST(DeepSpeed, WordsMeanWhatTheyMeanThere) {
   EXPECT_STREQ(with(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})")
                    .optimizer.rule->name(),

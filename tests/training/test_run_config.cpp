@@ -98,7 +98,7 @@ TEST(RunConfig, CrossChecks) {
             "optimizer.params.momentum: is for SGD, not for optimizer.type AdamW; see "
             "optimizer.params.betas");
   EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.betas=[0.9,0.9]"}),
-            "optimizer.params.betas: is for AdamW and Adam, not for optimizer.type SGD");
+            "optimizer.params.betas: is for AdamW, Adam and Lion, not for optimizer.type SGD");
   EXPECT_EQ(problem({"optimizer.type=SGD", "optimizer.params.nesterov=true"}),
             "optimizer.params.nesterov: needs optimizer.type SGD and a momentum above 0");
   EXPECT_EQ(problem({"data.data_path=null"}),
@@ -206,13 +206,32 @@ TEST(RunConfig, AdamIsSaidToDifferFromDeepSpeeds) {
   EXPECT_TRUE(decoupled.notes.empty());
 }
 
+TEST(RunConfig, LionHasBetasOfItsOwnAndNoMore) {
+  const Json resolved = run_config_to_json(read({"optimizer.type=lion"}));
+  EXPECT_EQ(resolved["optimizer"].dump(),
+            R"({"type":"Lion","params":{"lr":0.0003,"betas":[0.9,0.99],"weight_decay":0.1},)"
+            R"("state_dtype":"fp32","master_weights":true})");
+  const auto betas = [](const std::vector<std::string>& assignments) {
+    return run_config_to_json(read(assignments))["optimizer"]["params"]["betas"];
+  };
+  EXPECT_EQ(betas({"optimizer.type=Lion", "optimizer.params.betas=[0.95,0.98]"}),
+            Json::array({0.95, 0.98}));
+  EXPECT_EQ(betas({"optimizer.type=Lion", "adam_beta1=0.8"}), Json::array({0.8, 0.99}));
+  EXPECT_EQ(betas({"optimizer.type=AdamW"}), Json::array({0.9, 0.95}));
+  EXPECT_EQ(problem({"optimizer.type=Lion", "optimizer.params.eps=1e-6"}),
+            "optimizer.params.eps: is for AdamW and Adam, not for optimizer.type Lion");
+  EXPECT_EQ(problem({"optimizer.type=Lion", "sgd_momentum=0.9"}),
+            "sgd_momentum: is for SGD, not for optimizer.type Lion; see optimizer.params.betas");
+  EXPECT_EQ(read({"optimizer.type=Lion", "optimizer.params.lr=2"}).notes.size(), 1u);
+}
+
 // What exists elsewhere and is not built here is an error, never ignored; asking for none of it is
 // not an error.
 TEST(RunConfig, WhatIsNotBuiltIsRefused) {
   const std::string not_here = " is not available in this version";
   for (const char* assignment :
        {"zero_optimization.zero_hpz_partition_size=2", "checkpoint.async_save=true",
-        "optimizer.type=\"Lion\"", "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"",
+        "optimizer.type=\"Lamb\"", "optimizer.type=\"Muon\"", "scheduler.type=\"OneCycle\"",
         "comm.backend=\"nccl\"", "optimizer.state_dtype=\"fp8\"", "elasticity={\"enabled\":true}",
         "sparse_gradients=true", "zero_optimization.offload_optimizer.ratio=0.5",
         "rampup_batch_size=\"1 1 1\"", "data_types.grad_accum_dtype=\"bf16\"",
@@ -446,6 +465,8 @@ TEST(RunConfig, ResolvedRoundTrips) {
            {},
            {"optimizer.type=SGD", "optimizer.params.momentum=0.9",
             "optimizer.params.nesterov=true"},
+           {"optimizer.type=Lion", "optimizer.params.betas=[0.95,0.98]", "bf16=true",
+            "optimizer.state_dtype=bf16", "optimizer.master_weights=false"},
            {"optimizer.master_weights=false", "bf16=true", "optimizer.state_dtype=bf16"},
            {"fp16.enabled=true", "fp16.loss_scale=128"},
            {"scheduler.type=WSD", "scheduler.params.decay_style=exponential"},

@@ -142,6 +142,7 @@ TEST(AdamW, SkipLeavesEverything) {
       Operands o(c, 33);
       adamw_step(ctx, o.p, o.master_of(c), grad, o.m, o.v, ts, {});
       sgd_step(ctx, o.p, o.master_of(c), grad, o.m, ts, {.momentum = 0.9});
+      lion_step(ctx, o.p, o.master_of(c), grad, o.m, ts, {});
       EXPECT_SAME_BITS(*o.p, *before.p);
       EXPECT_SAME_BITS(*o.m, *before.m);
       EXPECT_SAME_BITS(*o.v, *before.v);
@@ -250,7 +251,55 @@ TEST(Sgd, TheFirstUpdateDoesNotReadTheMomentum) {
   });
 }
 
-TEST(Sgd, PartsOfARangeGiveTheSameBits) {
+// The published formula in float64. Where the interpolation nearly cancels, its sign is rounding's.
+TEST(Lion, MatchesTheFormula) {
+  const LionArgs args{.weight_decay = 0.1, .lr_multiplier = 0.5};
+  const StepScalars s{.grad_multiplier = 0.25, .learning_rate = 0.2, .count = 3};
+  for (const Config& c : kConfigs)
+    for (int64_t n : kOddSizes) {
+      SCOPED_TRACE(concat(text_of(c), " n ", n));
+      const Values grad = stored(sum_dtype(c.param), normals("grad", n));
+      const TestTensor tg(sum_dtype(c.param), {n}, grad), ts = scalars_tensor(s);
+      const Operands start(c, n);
+      Values p = to_doubles(*start.p), m = to_doubles(*start.m);
+      const double lr = 0.1;
+      for (size_t i = 0; i < p.size(); ++i) {
+        const double g = 0.25 * grad[i], step = 0.9 * m[i] + (1 - 0.9) * g;
+        ASSERT_GT(std::abs(step), 1e-6);
+        p[i] -= lr * ((step > 0 ? 1.0 : -1.0) + 0.1 * p[i]);
+        m[i] = 0.99 * m[i] + (1 - 0.99) * g;
+      }
+      const Values magnitude(p.size(), 8.0);
+      for_each_kernel([&](Ctx& ctx) {
+        Operands o(c, n);
+        lion_step(ctx, o.p, o.master_of(c), tg, o.m, ts, args);
+        EXPECT_WITHIN(o.p, p, magnitude, stored_tolerance(c.param));
+        EXPECT_WITHIN(o.m, m, magnitude, stored_tolerance(c.state));
+        if (c.master) {
+          EXPECT_EQ(to_doubles(*o.p), stored(c.param, to_doubles(*o.master)));
+        }
+        return outputs(o.p, o.m, o.master);
+      });
+    }
+}
+
+// As torch.sign does.
+TEST(Lion, TakesTheSignOfZeroAsZeroAndKeepsNan) {
+  const TestTensor grad(DType::kF32, {5}, {0.0, -1.0, 2.0, std::nan(""), 9.0});
+  const TestTensor ts = scalars_tensor({.learning_rate = 0.5});
+  for_each_kernel([&](Ctx& ctx) {
+    TestTensor p(DType::kF32, {5}, Values(5, 1.0)), m(DType::kF32, {5}, {0, 0, 0, 0, -1.0});
+    lion_step(ctx, p, {}, grad, m, ts, {.beta1 = 0.9, .beta2 = 0.5});
+    const Values got = to_doubles(*p), momentum = to_doubles(*m);
+    EXPECT_EQ(Values(got.begin(), got.begin() + 3), (Values{1.0, 1.5, 0.5}));
+    EXPECT_TRUE(std::isnan(got[3]) && std::isnan(momentum[3]));
+    EXPECT_EQ(Values(momentum.begin(), momentum.begin() + 3), (Values{0.0, -0.5, 1.0}));
+    EXPECT_EQ(momentum[4], 4.0);
+    return outputs(TestTensor(DType::kF32, {1}, {got[2]}));
+  });
+}
+
+TEST(SgdAndLion, PartsOfARangeGiveTheSameBits) {
   const int64_t n = 1000;
   const ElementIndex index{.first = 12'345};
   const TestTensor ts = scalars_tensor({.grad_multiplier = 0.3, .learning_rate = 0.01, .count = 3});
@@ -258,18 +307,22 @@ TEST(Sgd, PartsOfARangeGiveTheSameBits) {
     const TestTensor grad(sum_dtype(c.param), {n}, normals("grad", n));
     for_each_kernel([&](Ctx& ctx) {
       std::vector<TestTensor> out;
-      for (int kind = 1; kind < 3; ++kind) {
+      for (int kind = 0; kind < 3; ++kind) {
         Operands whole(c, n), parts(c, n);
         const auto step = [&](Operands& o, int64_t begin, int64_t end) {
           const auto cut = [&](const Tensor& t) { return t.slice(0, begin, end); };
           const Tensor master = c.master ? cut(*o.master) : Tensor();
           ElementIndex at = index;
           at.offset = begin;
-          sgd_step(ctx, cut(*o.p), master, cut(*grad), kind == 1 ? cut(*o.m) : Tensor(), ts,
-                   {.momentum = kind == 1 ? 0.9 : 0.0,
-                    .weight_decay = 0.1,
-                    .rounding = {1, 2},
-                    .index = at});
+          if (kind == 0)
+            lion_step(ctx, cut(*o.p), master, cut(*grad), cut(*o.m), ts,
+                      {.weight_decay = 0.1, .rounding = {1, 2}, .index = at});
+          else
+            sgd_step(ctx, cut(*o.p), master, cut(*grad), kind == 1 ? cut(*o.m) : Tensor(), ts,
+                     {.momentum = kind == 1 ? 0.9 : 0.0,
+                      .weight_decay = 0.1,
+                      .rounding = {1, 2},
+                      .index = at});
         };
         step(whole, 0, n);
         for (int64_t begin = 0; begin < n; begin += 7) step(parts, begin, std::min(n, begin + 7));
@@ -469,6 +522,7 @@ TEST(OptimizerStep, RefusesWrongOperands) {
   EXPECT_THROW(adamw_step(ctx, d, {}, d, h, h, ts, {}), Error) << "bf16 state beside float64";
   EXPECT_THROW(adamw_step(ctx, a, {}, a, a, a, wrong, {}), Error) << "scalars";
   EXPECT_THROW(sgd_step(ctx, a, {}, a, {}, ts, {.momentum = 0.9}), Error) << "no buffer";
+  EXPECT_THROW(lion_step(ctx, a, {}, a, {}, ts, {}), Error) << "no momentum";
   EXPECT_THROW(adamw_step(ctx, a, {}, a, a, {}, ts, {}), Error) << "no second moment";
   EXPECT_THROW(sum_of_squares(ctx, a, a), Error);
 }
@@ -481,6 +535,7 @@ TEST(OptimizerStep, PlanningWritesNothing) {
       [&](Ctx& ctx) {
         adamw_step(ctx, o.p, o.master, grad, o.m, o.v, ts, {});
         sgd_step(ctx, o.p, o.master, grad, o.m, ts, {.momentum = 0.9});
+        lion_step(ctx, o.p, o.master, grad, o.m, ts, {});
         sum_of_squares(ctx, out, grad);
         first_non_finite(ctx, first, grad);
       },
